@@ -9,7 +9,7 @@ export type Address = string;
 
 const known = new WeakMap<object, Address>();
 
-/** XState does not show it in its types. */
+/** The parent of an actor, which XState's types do not declare. */
 export const parentActor = (actor: AnyActorRef): AnyActorRef | undefined =>
   (actor as AnyActorRef & { _parent?: AnyActorRef })._parent;
 

@@ -1,18 +1,18 @@
 /**
- * Aligns the records of one turn in a log with those that today's actors made.
+ * Aligns the records of one turn in a log with the records that the replayed actors produced.
  *
- * Invariants: the order of both is kept; a record that one of them lacks moves all numbers behind it and is no
- * difference of those; records that say different things are a pair only where they are of one kind, actor and name;
- * what cannot be paired is alone.
+ * Invariants: both orders are kept; a record that is missing on one side shifts later numbers without making them
+ * differences; records with different content are paired only if kind, actor and name agree; a record without a partner
+ * stands alone.
  */
 import type { JournalRecord } from './records.ts';
 
-/** A record of the log and one of today, or one of them alone. */
+/** A record of the log with its replayed counterpart, or one of them alone. */
 export type Pair =
   | { readonly expected: JournalRecord; readonly actual: JournalRecord | null }
   | { readonly expected: null; readonly actual: JournalRecord };
 
-/** Cells of the table of common subsequences, 4 bytes each; longer turns are compared place by place. */
+/** Cells of the longest-common-subsequence table, 4 bytes each; longer turns are compared position by position. */
 const TABLE_CELLS_MAX = 4_000_000;
 
 export function align(expected: readonly JournalRecord[], actual: readonly JournalRecord[]): Pair[] {
@@ -39,7 +39,7 @@ export function align(expected: readonly JournalRecord[], actual: readonly Journ
   return pairs;
 }
 
-/** What each record says, without the numbers that an earlier record moves. */
+/** The content of each record, without the numbers that an earlier insertion shifts. */
 export function contents(records: readonly JournalRecord[]): string[] {
   const asked = new Map<number, string>();
   return records.map((record) => {
@@ -50,7 +50,7 @@ export function contents(records: readonly JournalRecord[]): string[] {
   });
 }
 
-/** Places of the longest common subsequence. */
+/** The positions of the longest common subsequence. */
 function commonPlaces(a: readonly string[], b: readonly string[]): [number, number][] {
   const width = b.length + 1;
   if ((a.length + 1) * width > TABLE_CELLS_MAX) return samePlaces(a, b);
@@ -73,7 +73,7 @@ function commonPlaces(a: readonly string[], b: readonly string[]): [number, numb
 const samePlaces = (a: readonly string[], b: readonly string[]): [number, number][] =>
   a.flatMap((content, i): [number, number][] => (content === b[i] ? [[i, i]] : []));
 
-/** Pairs two stretches without a common record: records of one kind, actor and name said something else. */
+/** Pairs two stretches without a common record: records of one kind, actor and name whose content changed. */
 function pairedByName(expected: readonly JournalRecord[], actual: readonly JournalRecord[]): Pair[] {
   const pairs: Pair[] = [];
   const todays = Map.groupBy(actual.entries(), ([, record]) => nameOf(record));

@@ -69,21 +69,22 @@ function failed(transition: Transition, snapshot: AnyMachineSnapshot, scope: Sco
   return { ...stopped, status: 'error', error: toPlainError(thrown) } as unknown as AnyMachineSnapshot;
 }
 
-/** Types in an index; types with ids of actors are without end. */
+/** Event types in one index; types that contain actor ids are unbounded. */
 const TYPES_MAX = 4_096;
 const ALL: ReadonlySet<string> = new Set(['xstate.init', 'xstate.stop']);
-/** Ends an actor that does not take it. */
+/** This event stops an actor that does not handle it. */
 const ERROR = 'xstate.error.actor';
 
-/** Whether an event of this type leaves a snapshot as it is. */
+/** Whether an event of this type leaves the snapshot unchanged. */
 export type IsUnhandled = (snapshot: AnyMachineSnapshot, type: string) => boolean;
 
 /**
- * Finds events that no active state of a machine takes by an index of types, so that XState does not ask every state.
+ * Detects by an index of event types that no active state of a machine handles an event, so that XState need not ask
+ * every state.
  *
- * Invariant: XState would answer an event that is called unhandled with the same snapshot and no action. An event that
- * a state may take, by its type or a wildcard, whatever its guard says, is never called so; nor is one that XState
- * itself knows, nor any while a state with `always` is active, whose guard may read the event.
+ * Invariant: for an event reported as unhandled, XState would return the same snapshot and no action. Never reported:
+ * an event that a state may handle, by type or wildcard, whatever its guard; an event of XState's own; any event while
+ * a state with `always` is active, because its guard may read the event.
  */
 export function unhandledBy(machine: AnyStateMachine): IsUnhandled {
   const nodes = statesBelow(machine.root);

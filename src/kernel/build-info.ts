@@ -1,7 +1,4 @@
-/**
- * What a journal's header says of the code that wrote it, so that a replay can distinguish changed code from changed
- * surroundings.
- */
+/** The build facts in a journal's header, which let a replay distinguish changed code from a changed environment. */
 import { createHash } from 'node:crypto';
 import { type AnyStateMachine, StateMachine } from 'xstate';
 import xstatePackage from 'xstate/package.json' with { type: 'json' };
@@ -9,7 +6,7 @@ import { machinesOf } from './atomic.ts';
 import type { BuildInfo } from './records.ts';
 import { sourceHashes } from './source-hashes.ts';
 
-/** `statelet` is the version of the program. */
+/** Describes the running program; `statelet` is its version. */
 export function buildInfo(root: AnyStateMachine, statelet: string): BuildInfo {
   const hashes = sourceHashes();
   const machines = [...machinesOf(root)].map(([id, machine]) => [id, hashes[id] ?? definitionHash(machine)] as const);
@@ -22,8 +19,8 @@ export function buildInfo(root: AnyStateMachine, statelet: string): BuildInfo {
 }
 
 /**
- * The hash of a machine outside the program: its configuration, guards, actions and delays, without the functions that
- * they call.
+ * The hash of a machine that has no source hash: its configuration, guards, actions and delays, without the functions
+ * that they call.
  */
 function definitionHash({ config, implementations }: AnyStateMachine): string {
   const { actors, ...functions } = implementations;
@@ -31,10 +28,10 @@ function definitionHash({ config, implementations }: AnyStateMachine): string {
   return createHash('sha256').update(JSON.stringify(definition, written)).digest('hex');
 }
 
-/** How XState's own makers of actions and guards work is no part of a machine. */
+/** Properties of XState's own action and guard creators, which are not part of a machine. */
 const OF_XSTATE: ReadonlySet<string> = new Set(['resolve', 'execute', 'check']);
 
-/** A function as its source, with the arguments of the function that made it. */
+/** A function as its source text, with the arguments of the function that created it. */
 function written(key: string, value: unknown): unknown {
   if (value instanceof StateMachine) return value.id;
   if (typeof value !== 'function') return value;
@@ -42,7 +39,7 @@ function written(key: string, value: unknown): unknown {
   return { key, source: String(value), ...Object.fromEntries(given) };
 }
 
-/** Ids of the machines that differ between a log's build and this one. */
+/** Ids of the machines that differ between the build of a log and this build. */
 export function changedMachines(logged: BuildInfo, current: BuildInfo): string[] {
   const ids = new Set([...Object.keys(logged.machines), ...Object.keys(current.machines)]);
   return [...ids].filter((id) => logged.machines[id] !== current.machines[id]).sort();

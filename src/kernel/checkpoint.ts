@@ -1,4 +1,4 @@
-/** A checkpoint: everything a kernel knows between two turns, as plain JSON with every table in order of number. */
+/** A checkpoint: the kernel's whole state between two turns, as plain JSON, every table ordered by number. */
 import type { AnyActorRef } from 'xstate';
 import type { Address } from './address.ts';
 import type { PendingTimer, Timers } from './clock.ts';
@@ -21,8 +21,8 @@ export interface Checkpoint {
 }
 
 /**
- * Starts a root that was created from a checkpoint and arms its timers again. XState keeps neither pending timers nor
- * the identity of running requests in its snapshots; both come from the checkpoint's own tables.
+ * Starts a root actor from a checkpoint and arms its timers again. XState's snapshots keep neither pending timers nor
+ * the identity of running requests; both come from the checkpoint's own tables.
  */
 export function restoreActors(
   root: AnyActorRef,

@@ -10,15 +10,15 @@
 import type { Address } from './address.ts';
 import type { JsonEvent } from './json.ts';
 
-/** Where time comes from: the machine's monotonic clock, a replayed log, or a simulation. */
+/** The source of time: the machine's monotonic clock, a replayed log, or a simulation. */
 export interface TimeSource {
   /** Milliseconds since the epoch; must not go back. */
   now(): number;
-  /** Calls `fire` once, not before `dueMs`. Returns how to call it off. */
+  /** Calls `fire` once, not before `dueMs`. Returns a function that cancels it. */
   arm(dueMs: number, fire: () => void): () => void;
 }
 
-/** What a timer will do, in words that survive a restart. */
+/** A timer's effect, in terms that survive a restart. */
 export interface TimerDescription {
   readonly source: Address;
   readonly target: Address;
@@ -46,8 +46,8 @@ const HOST_TIMER_MAX_MS = 2_147_483_647;
 const BASE_MS = Date.now() - performance.now();
 
 /**
- * Milliseconds since the epoch: the wall clock as it was when the process began, moved on by the monotonic clock. Jumps
- * of the wall clock do not reach the machines, if ports date by it what machines compare with their own time.
+ * Milliseconds since the epoch: the wall clock at the start of the process, advanced by the monotonic clock. Jumps of
+ * the wall clock never reach the machines, provided that ports use this clock for times that machines compare.
  */
 export const steadyNow = (): number => Math.floor(BASE_MS + performance.now());
 
@@ -70,19 +70,19 @@ export function hostTime(): TimeSource {
 export class Timers {
   nextId = 1;
   now = 0;
-  /** Set while XState schedules: what the timer about to be made will do. */
+  /** Set while XState schedules: describes the timer about to be created. */
   describing: TimerDescription | undefined;
-  /** Set while a checkpoint is restored: the timer's former number and deadline. */
+  /** Set while a checkpoint is restored: the timer's previous number and deadline. */
   restoring: { id: number; due: number } | undefined;
   private readonly pending = new Map<number, Timer>();
-  /** By the address of the actor that set them. */
+  /** Timers by the address of the actor that set them. */
   private readonly bySource = new Map<Address, Set<Timer>>();
-  /** Set since they were asked for last. */
+  /** Timers set since {@link takeArmed} was last called. */
   private armed: number[] = [];
   private readonly source: TimeSource | undefined;
   private readonly due: (id: number) => void;
 
-  /** Without a time source (replay) timers are only kept; the log says when they fire. */
+  /** Without a time source (replay) timers are only recorded; the log decides when they fire. */
   constructor(source: TimeSource | undefined, due: (id: number) => void) {
     this.source = source;
     this.due = due;
@@ -118,12 +118,12 @@ export class Timers {
     if (others?.size === 0) this.bySource.delete(source);
   }
 
-  /** What the timers that an actor set and left are called by XState. */
+  /** XState's ids of the timers that an actor still has pending. */
   sendIdsOf(source: Address): string[] {
     return [...(this.bySource.get(source) ?? [])].map(({ description }) => description.sendId);
   }
 
-  /** The timers that this turn set and that are still pending: milliseconds from now on; undefined: none. */
+  /** The timers that this turn set and that are still pending, as milliseconds from now; `undefined` for none. */
   takeArmed(): Readonly<Record<string, number>> | undefined {
     const left = this.armed.flatMap((id): [number, number][] => {
       const timer = this.pending.get(id);
@@ -133,7 +133,7 @@ export class Timers {
     return left.length === 0 ? undefined : Object.fromEntries(left);
   }
 
-  /** Takes a timer out of the table to run it; `undefined` when it was cancelled meanwhile. */
+  /** Removes a timer from the table to run it; `undefined` if it was cancelled in the meantime. */
   take(id: number): PendingTimer | undefined {
     const timer = this.pending.get(id);
     return timer && { id, due: timer.due, ...timer.description };
@@ -147,7 +147,7 @@ export class Timers {
     return true;
   }
 
-  /** In order of number, so that two equal kernels describe themselves in equal bytes. */
+  /** Ordered by number, so that equal kernels produce equal bytes. */
   list(): PendingTimer[] {
     return [...this.pending.values()]
       .map((timer) => ({ id: timer.id, due: timer.due, ...timer.description }))

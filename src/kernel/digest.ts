@@ -1,11 +1,11 @@
 /**
- * What a turn changed in each actor, in a few characters.
+ * A digest of what a turn changed in each actor, a few characters long.
  *
- * The digest covers what an event log alone does not show: a change of context only. Equal inputs must give equal
- * digests; replay compares them. It is that of the difference between the snapshots before and after the turn, down to
- * the values that are others, so a turn costs what it replaced.
- * Invariants: what is in a context is never changed, only replaced; a digest depends on what contexts say before and
- * after the turn, not on how they were made or in which order their members stand.
+ * The digest covers what an event log does not show: changes of context. Equal inputs must give equal digests; replay
+ * compares them. Only the difference between the snapshots before and after the turn is digested, down to the values
+ * that changed, so the cost is proportional to the change.
+ * Invariants: values in a context are never mutated, only replaced; a digest depends on the content of the contexts
+ * before and after the turn, not on how they were built or on the order of their members.
  */
 import { hash } from 'node:crypto';
 import { jsonText } from './json.ts';
@@ -17,11 +17,11 @@ export interface Digested {
   readonly error?: unknown;
 }
 
-/** 36 bits in base64 for each actor of a turn: a change goes unseen once in 70 billion, and the line stays short. */
+/** 36 bits in base64 for each actor of a turn: one change in 70 billion goes unnoticed, and the line stays short. */
 const DIGEST_LENGTH = 6;
 const NOTHING: Digested = {};
 
-/** `state` is the text of the actor's state where that is another; the digest is empty where nothing is another. */
+/** The digest of one actor, empty if nothing changed; `state` is the text of its state if that changed. */
 export function digestOf(before: Digested = NOTHING, after: Digested, state: string | undefined): string {
   const context = difference(before.context, after.context);
   const isSameEnd = before.output === after.output && before.error === after.error;
@@ -30,7 +30,7 @@ export function digestOf(before: Digested = NOTHING, after: Digested, state: str
   return hash('sha1', `${state ?? ''}\n${context ?? ''}\n${end ?? ''}`, 'base64').slice(0, DIGEST_LENGTH);
 }
 
-/** How many digests of a turn are the same in the log and today, from the first on. */
+/** The number of leading digests of a turn that are equal in the log and in the replay. */
 export function sameDigests(logged: string, today: string): number {
   let at = 0;
   while (at < logged.length && logged.slice(at, at + DIGEST_LENGTH) === today.slice(at, at + DIGEST_LENGTH))
@@ -43,7 +43,7 @@ type Container = Readonly<Record<string, unknown>>;
 const isContainer = (value: unknown): value is Container =>
   typeof value === 'object' && value !== null && !('toJSON' in value);
 
-/** What is another, as a text; members of objects in the order of their names. */
+/** The changed parts as text, members of objects ordered by name. */
 function difference(before: unknown, after: unknown): string | undefined {
   if (before === after) return undefined;
   if (typeof before === 'string' && typeof after === 'string') return JSON.stringify(after);
@@ -69,8 +69,8 @@ function partsOfList(before: readonly unknown[], after: readonly unknown[]): str
 }
 
 /**
- * A replaced context usually has its members in the same order: then no member was removed. Lists of values are read
- * faster than members by their names.
+ * A replaced context usually has its members in the same order, and then none was removed. Reading lists of values is
+ * faster than reading members by name.
  */
 function partsOfObject(before: Container, after: Container): string[] {
   const [names, earlier] = [Object.keys(after), Object.keys(before)];
@@ -89,7 +89,7 @@ function partsOfObject(before: Container, after: Container): string[] {
   return parts;
 }
 
-/** Paths of the values that changed, at most so many: `.context.pods.web.phase`. */
+/** Paths of the changed values, limited to `most`: `.context.pods.web.phase`. */
 export function changedPaths(before: unknown, after: unknown, most: number, path = '.context'): string[] {
   if (difference(before, after) === undefined) return [];
   if (!isContainer(before) || !isContainer(after) || Array.isArray(before) !== Array.isArray(after)) return [path];

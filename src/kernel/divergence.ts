@@ -1,6 +1,6 @@
 /**
- * The first turn in which a log and the replayed actors part, explained: what differs, whose decision it was, in which
- * state that actor was, and how the input led there. Pure.
+ * Explains the first turn in which a log and the replayed actors diverge: what differs, which actor decided it and in
+ * which state, and the causes that lead there from the input. Pure.
  */
 import type { Address } from './address.ts';
 import { align, type Pair } from './alignment.ts';
@@ -10,50 +10,53 @@ import { type IsUnchanged, SeenByWorld } from './promise.ts';
 import type { EffectRecord, EndRecord, JournalRecord } from './records.ts';
 
 /**
- * `missing`: only the log has the record; `extra`: only today's actors made it; `deadline`: a timer is set for another
- * time; `digest`: every record is the same, and yet an actor remembers something else.
+ * `missing`: only the log has the record; `extra`: only the replay has it; `deadline`: a timer is set for another time;
+ * `digest`: every record is the same, but the context of an actor differs.
  */
 type MismatchKind = 'different' | 'missing' | 'extra' | 'deadline' | 'digest';
 
 export type Mismatch = Pair & {
   readonly kind: MismatchKind;
   readonly n: number;
-  /** Where expected and actual differ, at most {@link DIFFERENCES_MAX} places; none when one of them is missing. */
+  /**
+   * The places where expected and actual differ, at most {@link DIFFERENCES_MAX}; empty when one of them is missing.
+   */
   readonly differences: readonly Difference[];
 };
 
-/** The first place where the log and the replayed actors part. */
+/** The first difference between the log and the replayed actors. */
 export type Divergence = Mismatch & {
   readonly turn: number;
   /** The input that began the turn. */
   readonly input: JournalRecord | null;
   /**
-   * The actors that decided differently; of a digest, or a timer that is not set now, all that took part in the turn.
+   * The actors that decided differently; for a digest, or a timer that is no longer set, all actors that took part in
+   * the turn.
    */
   readonly actors: readonly Address[];
-  /** The state value of the first of them before the turn; absent when there was no such actor. */
+  /** The state value of the first of `actors` before the turn; absent if that actor did not exist. */
   readonly state?: unknown;
-  /** The records that led there, from the input to the one that differs, at most {@link CHAIN_MAX}. */
+  /** The causes of the differing record, from the input on, at most {@link CHAIN_MAX}. */
   readonly chain: readonly JournalRecord[];
   /**
-   * With a digest: what the turn changes today in the context of the first actor; the log has one of these otherwise.
+   * With a digest: what the replayed turn changes in the context of the first actor. The log has only one digest of it.
    */
   readonly changes?: readonly string[];
-  /** With a deadline: today's timers. */
+  /** With a deadline: the timers of the replay. */
   readonly timers?: readonly PendingTimer[];
-  /** What else differs in the turn, at most {@link BEHIND_MAX}. */
+  /** Later differences in the same turn, at most {@link BEHIND_MAX}. */
   readonly behind: readonly Mismatch[];
 };
 
 export interface Difference {
-  /** Keys from the record on, each behind a dot: `.event.input.rootDir`. */
+  /** Keys from the record on, each after a dot: `.event.input.rootDir`. */
   readonly path: string;
-  /** What stands there; absent: nothing. */
+  /** The value there; absent if there is none. */
   readonly expected?: unknown;
   readonly actual?: unknown;
 }
 
-/** What the log has of the actors before the turn. */
+/** The log's knowledge of the actors before the turn. */
 export interface Before {
   stateOf(address: Address): unknown;
   /** A request that is still open. */
@@ -61,14 +64,14 @@ export interface Before {
   isUnchanged: IsUnchanged;
 }
 
-/** A reader is not helped by more places. */
+/** More places would not help a reader. */
 const DIFFERENCES_MAX = 20;
 const BEHIND_MAX = 20;
 const CHAIN_MAX = 50;
 
-/** What differs in a turn. Without a divergence there are notes: what differs and was not promised. */
+/** The differences of a turn. Without a divergence only notes remain: differences that no journal promises. */
 export interface Compared {
-  /** How many records of the turn come before the difference. */
+  /** The number of records of the turn before the difference. */
   readonly same: number;
   readonly divergence: Divergence | null;
   readonly notes: readonly Mismatch[];
@@ -117,7 +120,7 @@ interface Turn {
   readonly before: Before;
 }
 
-/** The first difference among the records that led to this one, because a changed machine may have decided there. */
+/** The first difference among the causes of this one: a changed machine may have decided there. */
 function originOf(broken: Mismatch, found: readonly Mismatch[], { expected, actual, before }: Turn): Mismatch {
   const side = broken.expected ? expected : actual;
   const chain = chainTo(broken.expected ?? broken.actual, side, before);
@@ -128,7 +131,7 @@ function originOf(broken: Mismatch, found: readonly Mismatch[], { expected, actu
   return found.find(isOn) ?? broken;
 }
 
-/** Whether a difference is visible to the world, or one of machines that are the recorded ones. */
+/** Whether a difference is visible to the world, or belongs to machines that are unchanged since the recording. */
 function isPromised(
   mismatch: Mismatch,
   expected: readonly JournalRecord[],
@@ -145,7 +148,10 @@ function isPromised(
   return isUnchanged || (record.k !== 'state' && !world.isSame(record));
 }
 
-/** The mismatches in the order of the turn. A cause is the same record although an earlier one moved its number. */
+/**
+ * The mismatches in the order of the turn. Causes are equal if they are the same record, even when an insertion shifted
+ * its number.
+ */
 function mismatchesIn(pairs: readonly Pair[]): Mismatch[] {
   const numbers = new Map(pairs.flatMap(({ expected, actual }) => (actual ? [[actual.n, expected?.n]] : [])));
   const requestsMoved = pairs.some(
@@ -173,7 +179,7 @@ function mismatchesIn(pairs: readonly Pair[]): Mismatch[] {
   return found;
 }
 
-/** A deadline says more than the digest, in which the actor that set it may have remembered it, too. */
+/** A deadline is more informative than the digest, which may differ because the actor also keeps that deadline. */
 function endMismatch(expected: EndRecord, actual: EndRecord): Mismatch {
   const isDeadline = JSON.stringify(expected.armed) !== JSON.stringify(actual.armed);
   return { ...place({ expected, actual }), kind: isDeadline ? 'deadline' : 'digest' };
@@ -189,7 +195,7 @@ function place(pair: Pair): Mismatch {
 const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 
 /**
- * The actor that made the request, sent the message or changed its state; of a message the sender, of a stop the
+ * The actor that made the request, sent the message or changed its state; for a message its sender, for a stop the
  * parent.
  */
 function decider(record: JournalRecord, side: readonly JournalRecord[], before: Before): Address[] {
@@ -205,20 +211,20 @@ function decider(record: JournalRecord, side: readonly JournalRecord[], before: 
   return 'at' in record ? [record.at] : [];
 }
 
-/** The actor that decided to stop the one at this address: the nearest above it that was not stopped itself. */
+/** The actor that stopped the one at this address: its nearest ancestor that was not stopped itself. */
 function stopperOf(address: Address, side: readonly JournalRecord[]): Address {
   const isStopped = side.some((other) => other.k === 'state' && other.at === address && other.status === 'stopped');
   return isStopped ? stopperOf(parentOf(address), side) : address;
 }
 
-/** The actor that a record reaches, if it reaches one. */
+/** The actor that receives a record, if any does. */
 function hearer(record: JournalRecord): Address | undefined {
   if (record.k === 'in' || record.k === 'message') return record.to;
   if (record.k === 'timer') return record.at;
   return record.k === 'result' ? parentOf(record.at) : undefined;
 }
 
-/** Whose context or timers a turn may have changed; in the first one who began. */
+/** The actors whose context or timers a turn may have changed; in the first turn, those that started. */
 function involvedIn(records: readonly JournalRecord[]): Address[] {
   const involved = new Set<Address>();
   for (const record of records) {
@@ -230,7 +236,7 @@ function involvedIn(records: readonly JournalRecord[]): Address[] {
   return records.flatMap((record) => (record.k === 'state' ? [record.at] : []));
 }
 
-/** The actors that send, receive or perform what a record is about. */
+/** The actors that send, receive or perform the subject of a record. */
 function partOf(record: JournalRecord): Address[] {
   if (record.k === 'message') return [record.from, record.to];
   if (record.k === 'effect' || record.k === 'result') return [parentOf(record.at)];
@@ -248,7 +254,8 @@ function chainTo(record: JournalRecord, side: readonly JournalRecord[], before: 
 }
 
 /**
- * The cause in the record; a state or a line follows from the last record that its actor, or one above it, received.
+ * The cause named by the record; a state or log line follows from the last record that its actor or an ancestor
+ * received.
  */
 function causeOf(record: JournalRecord, side: readonly JournalRecord[], before: Before): JournalRecord | undefined {
   const earlier = side.slice(0, side.indexOf(record));

@@ -1,12 +1,12 @@
 /**
- * The outbox: which operations are under way, and when each may begin.
+ * The outbox: the operations in progress, and when each may start.
  *
  * Owns: the table of outstanding requests and their numbers.
  * Invariants:
  *   E1 no request reaches the world before the turn that made it is written; `once` and `idempotent` wait until it is
  *      durable.
- *   E2 a request has at most one result; what comes later, twice, or after a cancel is dropped before the journal.
- *   E3 leaving the state that asked aborts the request, after the turn that says so is written.
+ *   E2 a request has at most one result; a late, second or cancelled result is dropped before it reaches the journal.
+ *   E3 leaving the invoking state aborts the request, after the turn that records it is written.
  */
 import type { AnyActorRef } from 'xstate';
 import type { Address } from './address.ts';
@@ -24,7 +24,7 @@ export interface EffectRequest {
 
 export type EffectResult = { readonly output: unknown } | { readonly error: PlainError };
 
-/** Performs requests; the kernel's only hand in the world. Returns how to cancel. */
+/** Performs requests: the kernel's only access to the world. Returns a function that cancels. */
 export interface Performer {
   perform(
     request: EffectRequest & { readonly resume: boolean },
@@ -47,7 +47,7 @@ export class Outbox {
   private waiting: number[] = [];
   private aborting: (() => void)[] = [];
 
-  /** Notes a request of this turn and gives it a number. */
+  /** Records a request of this turn and assigns its number. */
   request(actor: AnyActorRef, name: string, cls: OperationClass, input: unknown, id = this.nextId++): EffectRequest {
     const request = { id, at: addressOf(actor), name, class: cls, input };
     this.outstanding.set(id, { request, actor, resume: false, cancel: undefined });
@@ -56,7 +56,7 @@ export class Outbox {
     return request;
   }
 
-  /** Registers a request again after a restore: an earlier incarnation of this kernel made it. */
+  /** Registers a request of an earlier incarnation again after a restore. */
   reattach(actor: AnyActorRef, name: string, cls: OperationClass, input: unknown, id: number): void {
     this.request(actor, name, cls, input, id);
     this.outstanding.get(id)!.resume = true;
@@ -77,7 +77,7 @@ export class Outbox {
     this.outstanding.delete(id);
   }
 
-  /** Returns the number of the cancelled request, if it was still open. */
+  /** Returns the number of the cancelled request if it was still open. */
   cancelled(actor: AnyActorRef): number | undefined {
     const id = this.byActor.get(actor);
     if (id === undefined) return undefined;
@@ -88,21 +88,21 @@ export class Outbox {
     return id;
   }
 
-  /** Aborts what this turn cancelled. */
+  /** Aborts the requests that this turn cancelled. */
   abort(): void {
     const cancels = this.aborting;
     this.aborting = [];
     for (const cancel of cancels) cancel();
   }
 
-  /** The requests of this turn, in order; the outbox forgets that they wait. */
+  /** Takes the requests of this turn out of the waiting list, in order. */
   takeWaiting(): EffectRequest[] {
     const ids = this.waiting.sort((a, b) => a - b);
     this.waiting = [];
     return ids.flatMap((id) => this.outstanding.get(id)?.request ?? []);
   }
 
-  /** Hands one request to the world, unless it was cancelled while it waited. */
+  /** Hands one request to the performer, unless it was cancelled while it waited. */
   begin(id: number, performer: Performer, settle: (r: EffectResult) => void, emit: (e: JsonEvent) => void): void {
     const open = this.outstanding.get(id);
     if (open) open.cancel = performer.perform({ ...open.request, resume: open.resume }, settle, emit);

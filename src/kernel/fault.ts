@@ -1,19 +1,19 @@
 /**
- * Faults of the program itself, as the journal has them: one that nothing caught on the thread that decides, and a turn
- * that threw.
+ * Faults of the program itself, as the journal records them: an uncaught error on the deciding thread, and a turn that
+ * threw.
  */
 import type { PlainError } from './json.ts';
 
-/** From the process to the root machine, which ends the node. */
+/** Sent by the process to the root machine, which then ends the node. */
 export type AgentFault = {
   readonly type: 'agent.faulted';
   readonly error: PlainError;
-  /** The first frames of the stack where it was thrown. */
+  /** The first frames of the stack trace. */
   readonly stack: readonly string[];
 };
 
-/** The line of a turn that threw; its field `err` says what. */
+/** The log line of a turn that threw; its field `err` has the error. */
 export const TURN_FAILED = 'a turn failed';
 
-/** The phase that faults of the program name, where other failures name one of the start. */
+/** The phase in reports of such faults, where other failures name a phase of the start. */
 export const AGENT_PHASE = 'agent';

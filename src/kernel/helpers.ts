@@ -1,8 +1,8 @@
 /**
- * What machines call beside XState: log lines, siblings as targets, time, chance, hashes, and the outcome of a child.
+ * What machines use beside XState: log lines, siblings as targets, time, randomness, hashes, and a child's result.
  *
- * XState types the events of `onDone` and `onError` at the transition only. An action or guard with a name sees the
- * union of all events, and takes the outcome from `errorOf`, `errorIn` and `outputOf`.
+ * XState types the events of `onDone` and `onError` only at the transition. A named action or guard sees the union of
+ * all events and reads the result with `errorOf`, `errorIn` and `outputOf`.
  */
 import { hash } from 'node:crypto';
 import { type AnyActorRef, type EventObject, log, type MachineContext } from 'xstate';
@@ -32,8 +32,8 @@ export function line<Context extends MachineContext, Event extends EventObject, 
 /**
  * Target of a `sendTo`: the actor registered under this `systemId`.
  *
- * A subsystem that is between a crash and its next start has no address. Its messages then go to the root, which
- * ignores them: the journal shows what was missed, and periodic observation makes it right.
+ * A subsystem has no address between a crash and its restart. Messages to it then go to the root, which ignores them:
+ * the journal shows the lost messages, and periodic observation makes up for them.
  */
 export function to(systemId: string) {
   return ({ system, self }: { system: { get(id: string): AnyActorRef | undefined }; self: AnyActorRef }): AnyActorRef =>
@@ -69,8 +69,9 @@ export const errorIn = (event: unknown): PlainError | undefined => (event as { e
 export const outputOf = <Output>(event: unknown): Output => (event as { output: Output }).output;
 
 /**
- * The types of a machine, as `types` of `setup` takes them: `typed<{ context: Context; events: Event }>()`.
- * XState reads the type of the value alone, never the value.
+ * The types of a machine, for `types` of `setup`: `typed<{ context: Context; events: Event }>()`. XState reads only the
+ * type of the value.
  */
-// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- a machine says its types, there is no value
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the type argument is the whole declaration;
+// there is no value
 export const typed = <Types>(): Types => ({}) as Types;

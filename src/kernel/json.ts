@@ -1,5 +1,5 @@
 /**
- * What may cross the boundary between the machines and the world: plain JSON, nothing else; and how it is compared.
+ * Plain JSON, the only data that crosses the boundary between machines and world, and its comparison.
  *
  * 64-bit integers travel as decimal strings, bytes as base64 or as the hash of a blob, times as RFC 3339 text or as
  * milliseconds of the kernel's clock, errors as {@link PlainError}.
@@ -9,30 +9,30 @@ export type Json = null | boolean | number | string | readonly Json[] | JsonObje
 
 export type JsonObject = { readonly [key: string]: Json | undefined };
 
-/** Neither a list nor `null`. */
+/** Whether the value is an object, neither a list nor `null`. */
 export function isObject(value: Json | undefined): value is JsonObject;
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>>;
 export function isObject(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** A member of an object; `undefined` of anything that has no members. */
+/** A member of an object; `undefined` for a value without members. */
 export const memberOf = (value: unknown, name: string): unknown =>
   typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
 
-/** The text of a value; `undefined` of one that JSON does not have, which `JSON.stringify` types as text. */
+/** The JSON text of a value; `undefined` if it has none, which TypeScript's type of `JSON.stringify` omits. */
 export const jsonText: (value: unknown) => string | undefined = JSON.stringify;
 
-/** A copy as a journal gives it back. */
+/** A copy, as a journal would return it. */
 export const jsonCopy = <Value>(value: Value): Value => JSON.parse(JSON.stringify(value));
 
-/** An event as the journal keeps it. */
+/** An event in the form of the journal. */
 export interface JsonEvent {
   readonly type: string;
   readonly [key: string]: unknown;
 }
 
-/** How an error looks inside machines and journal: never a stack, never an instance. */
+/** An error as machines and journal represent it: without stack, never an instance. */
 export interface PlainError {
   readonly name: string;
   readonly message: string;
@@ -40,11 +40,11 @@ export interface PlainError {
   readonly code?: string;
   /** True when the same request may succeed later without any change. */
   readonly retriable: boolean;
-  /** How long the server asked to be left alone, in milliseconds. */
+  /** The delay that the server asked for, in milliseconds. */
   readonly retryAfterMs?: number;
 }
 
-/** An error of a port that already knows its code and whether trying again can help. */
+/** An error of a port that knows its code and whether a retry can help. */
 export class OperationError extends Error {
   readonly code: string | undefined;
   readonly retriable: boolean;
@@ -61,7 +61,7 @@ export class OperationError extends Error {
   }
 }
 
-/** Turns anything that was thrown into the form that machines and journal hold. */
+/** Converts any thrown value into the form of machines and journal. */
 export function toPlainError(thrown: unknown): PlainError {
   if (!(thrown instanceof Error)) return { name: 'Error', message: String(thrown), retriable: false };
   const [code, retryAfterMs] = [memberOf(thrown, 'code'), memberOf(thrown, 'retryAfterMs')];
@@ -74,15 +74,15 @@ export function toPlainError(thrown: unknown): PlainError {
   };
 }
 
-/** Pairs that were found equal, by identity: values of a log and of machines are not changed afterwards. */
+/** Pairs found equal, by identity: values of a log and of machines are never mutated. */
 const equal = new WeakMap<object, object>();
 
-/** Members from which on a pair is kept. */
+/** Pairs with at least this many members are remembered. */
 const WORTH_KEEPING = 4;
 
 /**
- * Whether two values have the same JSON, the order of members included, without making the text. `logged` comes from
- * JSON; `made` may have what JSON cannot say.
+ * Whether two values have the same JSON, including the order of members, without serializing them. `logged` comes from
+ * JSON; `made` may contain values outside JSON.
  */
 export function isSameJson(logged: unknown, made: unknown): boolean {
   if (logged === made) return true;
@@ -97,7 +97,7 @@ const isContainer = (value: unknown): value is Container => typeof value === 'ob
 
 function haveSameMembers(logged: Container, made: Container): boolean {
   const [names, madeNames] = [Object.keys(logged), Object.keys(made)];
-  // Lists of values are read faster than members by their names.
+  // Reading lists of values is faster than reading members by name.
   const [values, madeValues] = [Object.values(logged), Object.values(made)];
   let at = 0;
   for (let its = 0; its < madeNames.length; its++) {

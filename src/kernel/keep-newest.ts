@@ -1,4 +1,4 @@
-/** The bound of caches and tables that are maps or sets: the entries that were added first are dropped. */
+/** Bounds caches and tables that are maps or sets: the oldest entries are dropped. */
 
 interface Kept<Key> {
   readonly size: number;

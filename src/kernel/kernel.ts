@@ -1,6 +1,6 @@
 /**
- * The kernel: one loop that takes an input, lets every actor run to rest, writes what happened, and only then touches
- * the world.
+ * The kernel: one loop that takes an input, runs every actor to completion, records what happened, and only then acts
+ * on the world.
  *
  * Owns: the queue of inputs, the numbers of records and turns, the time of a turn, the seeded generator.
  * Hears: `dispatch` (events from outside), results of operations, timers. Nothing else reaches an actor.
@@ -8,10 +8,10 @@
  * Invariants:
  *   K1 one input is one turn; a turn is synchronous and nothing interleaves with it.
  *   K2 every message between actors, request, log line and state change of a turn is a derived record.
- *   K3 the same inputs give the same records, bit for bit. There is no other way in.
+ *   K3 the same inputs give the same records, bit for bit. There is no other input.
  *   K4 records of a turn reach the sink together, closed by an `end` with the digest of all that changed.
- *   K5 the root never dies silently: its end and its failure are reported to `onStopped`.
- *   K6 a turn that throws is kept as its input and the error, which a replay gives again, and ends the kernel.
+ *   K5 the root never stops silently: its end and its failure are reported to `onStopped`.
+ *   K6 a turn that throws is recorded as its input and the error, which a replay reproduces, and ends the kernel.
  */
 import { type AnyActorRef, type AnyStateMachine, createActor, type InspectionEvent } from 'xstate';
 import { type Address, addressOf, parentActor } from './address.ts';
@@ -29,9 +29,9 @@ import type { HeaderRecord, InputRecord, KernelRecord, LogLevel } from './record
 import { type Step, stepIn } from './steps.ts';
 import { type ChangedActor, TurnRecorder, type Unnumbered } from './turn-recorder.ts';
 
-/** Events that wait for their turn. Past it, stream items are refused and the root hears `kernel.overrun`. */
+/** Events in the queue. Beyond it, stream items are refused and the root receives `kernel.overrun`. */
 const INPUT_QUEUE_MAX = 65_536;
-/** Turns follow each other for so long before the event loop gets its turn. */
+/** Turns run back to back for this long before the event loop continues. */
 const SLICE_MS = 5;
 
 export interface KernelOptions {
@@ -43,15 +43,15 @@ export interface KernelOptions {
   readonly performer?: Performer;
   readonly time?: TimeSource;
   /**
-   * Sees the records of each turn after they are committed. `tookMs` is how long the machines took for it, without
-   * writing; it is reported to observers alone and reaches no record.
+   * Receives the records of each turn after they are committed. `tookMs` is the time of the machines for it, without
+   * writing; only observers get it, no record has it.
    */
   readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
-  /** Hears of each actor that begins, with the id of its machine. */
+  /** Receives each actor that starts, with the id of its machine. */
   readonly onActor?: (address: Address, machine: string) => void;
-  /** Sees each step of each actor; for replays that ask which states and transitions a journal goes through. */
+  /** Receives each step of each actor; for replays that report which states and transitions a journal covers. */
   readonly onStep?: (step: Step) => void;
-  /** The root ended: with its output, or with the error that killed it. */
+  /** The root ended: with its output, or with the error that stopped it. */
   readonly onStopped?: (end: { output: unknown } | { error: PlainError }) => void;
 }
 
@@ -87,7 +87,7 @@ export class Kernel implements ActorHost {
     return this.timers.now;
   }
 
-  /** Inputs that wait for their turn, at most {@link INPUT_QUEUE_MAX} and what operations and timers add to it. */
+  /** Inputs in the queue, at most {@link INPUT_QUEUE_MAX} plus those of operations and timers. */
   get queueLength(): number {
     return this.queue.length;
   }
@@ -109,7 +109,7 @@ export class Kernel implements ActorHost {
     return this;
   }
 
-  /** Continues from a checkpoint: same actors, same timers with their deadlines, open requests begun with `resume`. */
+  /** Continues from a checkpoint: same actors, same timers with their deadlines; open requests start with `resume`. */
   restore(checkpoint: Checkpoint): this {
     const fresh = structuredClone(checkpoint);
     this.recorder.n = fresh.n;
@@ -153,13 +153,13 @@ export class Kernel implements ActorHost {
     if (step) this.options.onStep?.(step);
   }
 
-  /** XState copies each event for each of its inspectors; there is one, which keeps none. */
+  /** XState copies each event for each inspector; there is only one, which keeps none. */
   private inspectDirectly(): void {
     const system = this.root.system as unknown as { _sendInspectionEvent: (event: InspectionEvent) => void };
     system._sendInspectionEvent = (event) => this.inspected(event);
   }
 
-  /** XState's scheduler is the only place that knows the target and the event of a timer. */
+  /** Only XState's scheduler knows the target and the event of a timer. */
   private describeTimers(): void {
     const scheduler = this.root.system.scheduler;
     const schedule = scheduler.schedule.bind(scheduler);
@@ -169,7 +169,7 @@ export class Kernel implements ActorHost {
       lift(() => schedule(source, target, event, delay, sendId));
       this.timers.describing = undefined;
     };
-    // The engine's own looks through the timers of all actors whenever one ends.
+    // XState's own implementation scans the timers of all actors whenever one ends.
     scheduler.cancelAll = (source) => {
       for (const sendId of this.timers.sendIdsOf(addressOf(source))) scheduler.cancel(source, sendId);
     };
@@ -185,7 +185,7 @@ export class Kernel implements ActorHost {
 
   // ---- inputs -------------------------------------------------------------------------------------------------------
 
-  /** Queues an event from outside. False when the queue is full; the root is then informed once there is room. */
+  /** Queues an event from outside. False if the queue is full; the root is informed once there is room. */
   dispatch(to: Address, event: JsonEvent, via: string): boolean {
     if (this.queue.length >= INPUT_QUEUE_MAX) {
       this.refused++;
@@ -197,7 +197,7 @@ export class Kernel implements ActorHost {
     return true;
   }
 
-  /** Takes one input as a turn, now. Replay and simulation call it; live inputs come through the queue. */
+  /** Takes one input as a turn, synchronously. Used by replay and simulation; live inputs come through the queue. */
   input(draft: Unnumbered<InputRecord>): void {
     this.takeTurn(draft.t, () => {
       this.recorder.record(draft);
@@ -338,7 +338,7 @@ export class Kernel implements ActorHost {
 
   // ---- inspection ---------------------------------------------------------------------------------------------------
 
-  /** The whole state at a turn's end; `restore` of it and the same later inputs give the same records. */
+  /** The whole state at the end of a turn; restoring it and repeating the later inputs gives the same records. */
   checkpoint(): Checkpoint {
     if (this.inTurn) throw new Error('a checkpoint exists only between turns');
     return {
@@ -354,12 +354,12 @@ export class Kernel implements ActorHost {
     };
   }
 
-  /** The actors that the last turn changed, in the order of its digests. */
+  /** The actors changed by the last turn, in the order of its digests. */
   get changedActors(): readonly ChangedActor[] {
     return this.recorder.changedActors;
   }
 
-  /** Last snapshot of an actor, for read models (status pages, health checks). Never for another actor. */
+  /** Last snapshot of an actor, for read models (status pages, health checks) only, never for another actor. */
   snapshotOf(address: Address): unknown {
     return this.recorder.actors.get(address)?.getSnapshot();
   }

@@ -1,11 +1,11 @@
 /**
- * Which request and which timer of today's actors is which of the log's, when numbers and addresses are not the same.
+ * Matches requests and timers of the replayed actors with those of the log when numbers or addresses differ.
  *
- * Owns: the pairs found so far. Hears: each turn of both, and hands out inputs as today's actors take them and today's
- * records in the names of the log.
- * Invariants: a request is found by its name and input, else by its name, of several the one at the recorded
- * address, then the first; a
- * timer by the turn that set it and its time, then by event and address; what has no pair keeps its own name.
+ * Owns: the pairs found so far. Hears: each turn of both; translates inputs for the replayed actors, and their records
+ * into the names of the log.
+ * Invariants: a request is matched by name and input, else by name alone; of several, the one at the recorded address,
+ * then the first. A timer is matched by the turn that set it and its time, then by event and address. Without a match
+ * the own name stays.
  */
 import type { Address } from './address.ts';
 import type { PendingTimer } from './clock.ts';
@@ -20,19 +20,19 @@ import type {
 } from './records.ts';
 
 const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
-/** How the kernel names the stream that an event came by. */
+/** The kernel's prefix for the stream that delivered an event. */
 const VIA = 'effect:';
-/** A number that no timer of a kernel has. */
+/** A number that no timer has. */
 const NO_TIMER = -1;
 
 type Place = Pick<EffectRecord, 'id' | 'at'>;
 
 export class Matching {
-  /** Requests whose number in the log is not today's, by the log's number. */
+  /** By the log's number: requests whose number differs in the replay. */
   readonly #requests = new Map<number, Place>();
-  /** By today's number, the log's. */
+  /** By the replay's number: the request in the log. */
   readonly #logged = new Map<number, Place>();
-  /** By the log's number: today's timers that were set in the same turn for the same time. */
+  /** By the log's number: replayed timers that were set in the same turn for the same time. */
   readonly #timers = new Map<number, number[]>();
   readonly #pending: () => readonly PendingTimer[];
 
@@ -40,7 +40,7 @@ export class Matching {
     this.#pending = pending;
   }
 
-  /** An input of the log as today's actors take it. */
+  /** An input of the log, translated for the replayed actors. */
   today(record: InputRecord): InputRecord {
     if (record.k === 'timer') return this.#timer(record);
     if (record.k === 'result') {
@@ -63,7 +63,7 @@ export class Matching {
     return { ...record, id: best.id, at: best.target, event: best.event.type };
   }
 
-  /** Today's records of a turn as the log would have them, as far as there are pairs. */
+  /** The replayed records of a turn in the names of the log, as far as there are matches. */
   inLogNames(expected: readonly JournalRecord[], actual: readonly KernelRecord[]): readonly KernelRecord[] {
     const [first, last] = [expected[0], expected.at(-1)];
     const begun = actual[0];
@@ -110,7 +110,7 @@ export class Matching {
     this.#logged.set(today.id, { id: logged.id, at: logged.at });
   }
 
-  /** Timers of one time are exchangeable until they are due. */
+  /** Timers with the same deadline are interchangeable until they are due. */
   #withTimers(expected: JournalRecord, end: EndRecord): EndRecord {
     const logged = expected.k === 'end' ? (expected.armed ?? {}) : {};
     const left = Object.entries(end.armed ?? {});
@@ -133,7 +133,7 @@ const timesOf = (armed: Readonly<Record<string, number>>): string =>
     .toSorted((a, b) => a - b)
     .join();
 
-/** Where the log has today's lines, each the first that says the same and is not taken. */
+/** The position of each replayed line in the log: the first line with the same content that is not taken yet. */
 function placesOfLines(
   expected: readonly JournalRecord[],
   actual: readonly KernelRecord[],

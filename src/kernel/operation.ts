@@ -5,8 +5,7 @@
  * port after the turn is written. The result comes back as an input of a later turn, so `onDone`, `onError` and
  * cancel-on-exit keep their XState meaning.
  *
- * The class of an operation says what may be done with it when its outcome is not known (a crash between request and
- * result):
+ * The class of an operation decides what happens when its outcome is unknown (a crash between request and result):
  *
  * | class        | meaning                                                   | after a crash              |
  * | ------------ | --------------------------------------------------------- | -------------------------- |
@@ -21,7 +20,7 @@ import { memberOf } from './json.ts';
 
 export type OperationClass = 'query' | 'idempotent' | 'once' | 'stream';
 
-/** The declaration of one operation. The type parameters exist for the compiler only. */
+/** The declaration of one operation. The type parameters are for the compiler only. */
 export interface Operation<Input = unknown, Output = unknown, Item extends JsonEvent = never> {
   readonly class: OperationClass;
   /** Never present at run time. */
@@ -31,7 +30,7 @@ export interface Operation<Input = unknown, Output = unknown, Item extends JsonE
 export const query = <Input, Output>(): Operation<Input, Output> => ({ class: 'query' });
 export const idempotent = <Input, Output>(): Operation<Input, Output> => ({ class: 'idempotent' });
 export const once = <Input, Output>(): Operation<Input, Output> => ({ class: 'once' });
-/** A stream ends with `Output` when the world closes it; most never do. */
+/** A stream. It ends with `Output` when the world closes it; most never end. */
 export const stream = <Input, Item extends JsonEvent, Output = null>(): Operation<Input, Output, Item> => ({
   class: 'stream',
 });
@@ -42,13 +41,13 @@ export type InputOf<O> = O extends Operation<infer Input, infer _Output, infer _
 export type OutputOf<O> = O extends Operation<infer _Input, infer Output, infer _Item> ? Output : never;
 export type ItemOf<O> = O extends Operation<infer _Input, infer _Output, infer Item> ? Item : never;
 
-/** One request on its way to the world. */
+/** One request to the world. */
 export interface PortCall<Input, Item extends JsonEvent = never> {
   readonly id: number;
   readonly input: Input;
-  /** True when the request was already made by an earlier incarnation and its outcome is unknown. */
+  /** True if an earlier incarnation made the request and its outcome is unknown. */
   readonly resume: boolean;
-  /** Aborted when the machine left the state that asked. */
+  /** Aborted when the machine leaves the invoking state. */
   readonly signal: AbortSignal;
   /** Sends an event to the actor that invoked the stream. */
   emit(item: Item): void;
@@ -60,7 +59,7 @@ export type Ports<Table extends OperationTable> = { readonly [Name in keyof Tabl
 
 /** The services of the kernel that its actors use. */
 export interface ActorHost {
-  /** Milliseconds since the epoch, one value per turn. */
+  /** Milliseconds since the epoch, constant during a turn. */
   readonly now: number;
   /** The next seeded number in [0, 1). */
   random(): number;
@@ -72,10 +71,10 @@ export interface ActorHost {
 export type AnyActorSystem = ActorSystem<ActorSystemInfo>;
 
 const hosts = new WeakMap<AnyActorSystem, ActorHost>();
-/** The kernel whose root is being created: its actors take their first step before their system has a name here. */
+/** The kernel whose root is being created: actors take their first step before their system is registered. */
 let creating: ActorHost | undefined;
 
-/** Creates a root, and its system's tie to the kernel that runs it. */
+/** Creates a root actor and registers its system with the kernel that runs it. */
 export function createHosted<Root extends { system: AnyActorSystem }>(host: ActorHost, create: () => Root): Root {
   creating = host;
   try {
@@ -127,7 +126,7 @@ function transition(
 type Scope = ActorScope<EffectSnapshot<unknown>, EventObject, AnyActorSystem>;
 
 const effectLogics = new WeakSet<object>();
-/** True for the logic of an operation: its traffic is journaled as requests and results, not as messages. */
+/** True for the logic of an operation: its traffic is recorded as requests and results, not as messages. */
 export const isEffectLogic = (logic: object): boolean => effectLogics.has(logic);
 
 function effectLogic<Input, Output>(name: string, cls: OperationClass): EffectLogic<Input, Output> {
@@ -146,8 +145,8 @@ function effectLogic<Input, Output>(name: string, cls: OperationClass): EffectLo
 }
 
 /**
- * The actor sources of a table, for `setup({ actors: { ...pick(operations, 'cri.version', 'host.hostname') } })`.
- * The key of each is the operation's name, so `invoke: { src: 'cri.version' }` is typed in input and output.
+ * The actor sources of a table, for `setup({ actors: { ...pick(operations, 'cri.version', 'host.hostname') } })`. Each
+ * key is the operation's name, so input and output of `invoke: { src: 'cri.version' }` are typed.
  */
 export function pick<Table extends OperationTable, Name extends keyof Table & string>(
   table: Table,

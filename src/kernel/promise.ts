@@ -1,21 +1,21 @@
 /**
- * What a journal promises for ever, and what only as long as a machine is the recorded one. Pure.
+ * Defines what a replay guarantees always, and what only while machines are unchanged since the recording. Pure.
  *
- * Promised is what the world sees: operations and lines, in their order for each subject, and when timers are due.
- * Messages, states and digests are an agreement between machines: where one of those that take part is not the recorded
- * one, another message or state is a note.
+ * Always guaranteed is everything visible to the world: operations and log lines, in order for each subject, and the
+ * deadlines of timers. Messages, states and digests are internal to machines: if a participating machine has changed, a
+ * different message or state is only a note.
  */
 import type { Address } from './address.ts';
 import { isObject } from './json.ts';
 import type { EffectRecord, JournalRecord } from './records.ts';
 
-/** Whether an actor's machine is the one that the log was recorded with. */
+/** Whether an actor's machine is unchanged since the recording. */
 export type IsUnchanged = (address: Address) => boolean;
 
-/** The subject and the content of a record that the world sees; undefined: the world sees nothing of it. */
+/** Subject and content of a record that is visible to the world; `undefined` for an invisible one. */
 type Seen = { readonly subject: string; readonly content: string } | undefined;
 
-/** Keys that say about what an operation or a line is, the first that is found. */
+/** Keys that identify the subject of an operation or line; the first found is used. */
 const SUBJECTS = ['uid', 'containerId', 'podSandboxId', 'container', 'pod', 'object', 'image', 'path'] as const;
 /** Levels of an input in which a subject is searched. */
 const SUBJECT_DEPTH = 4;
@@ -25,7 +25,7 @@ export interface Requests {
   requestOf(id: number): EffectRecord | undefined;
 }
 
-/** Whether both sides of a turn say the same to the world about each subject. */
+/** Whether both sides of a turn show the world the same for each subject. */
 export class SeenByWorld {
   readonly #differing: ReadonlySet<string>;
   readonly #requests: Requests;
@@ -66,7 +66,7 @@ const jsonOf = (value: unknown): string => JSON.stringify(value);
 
 const subjectOf = ({ name, input }: EffectRecord): string => subjectIn(input, SUBJECT_DEPTH) ?? name;
 
-/** The nearest value of the first key that is there at all. */
+/** The nearest value of the first key that occurs at all. */
 function subjectIn(value: unknown, depth: number): string | undefined {
   let level: readonly unknown[] = [value];
   for (let left = depth; left > 0 && level.length > 0; left--) {

@@ -1,7 +1,7 @@
 /**
- * While a turn runs, the ambient sources of time and chance throw: a machine knows only what came as input.
+ * During a turn, the ambient sources of time and randomness throw: a machine knows only its inputs.
  *
- * XState's own scheduler reads the wall clock for its bookkeeping; `lift` lets exactly that through.
+ * XState's own scheduler reads the wall clock for its bookkeeping; `lift` allows exactly that.
  */
 const forbidden = (name: string, instead: string) => (): never => {
   throw new Error(`${name} was called inside a turn; a machine must be replayable: ${instead}`);
@@ -50,8 +50,8 @@ function withGuards<T>(on: boolean, body: () => T): T {
   }
 }
 
-/** Runs `body` with time and chance out of reach. */
+/** Runs `body` with time and randomness blocked. */
 export const purely = <T>(body: () => T): T => withGuards(true, body);
 
-/** Runs `body` with them in reach again, inside {@link purely}. */
+/** Runs `body` with both available again, inside {@link purely}. */
 export const lift = <T>(body: () => T): T => withGuards(false, body);

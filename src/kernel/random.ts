@@ -1,4 +1,4 @@
-/** A seeded generator (xorshift32): the only chance that a machine may use. Its state is part of a checkpoint. */
+/** A seeded generator (xorshift32), the only source of randomness in machines. Its state is part of a checkpoint. */
 export class SeededRandom {
   state: number;
   constructor(seed: number) {

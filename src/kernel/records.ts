@@ -1,7 +1,7 @@
 /**
- * The records of a journal: one incarnation of a node as a gap-free list. `docs/journal.md` is the same for readers.
+ * The records of a journal: one incarnation of a node as a gap-free list. `docs/journal.md` describes them for readers.
  *
- * Inputs (`header`, `in`, `timer`, `result`) are what replay feeds; everything else is derived and is compared.
+ * Replay feeds the inputs (`header`, `in`, `timer`, `result`); all other records are derived, and compared.
  */
 import type { Address } from './address.ts';
 import type { JsonEvent, PlainError } from './json.ts';
@@ -56,7 +56,7 @@ export interface TimerRecord extends Envelope {
   readonly event: string;
 }
 
-/** INPUT: an operation ended. `at` and `name` repeat the request so that a person can read the line alone. */
+/** INPUT: an operation ended. `at` and `name` repeat the request so that the line can be read on its own. */
 export interface ResultRecord extends Envelope {
   readonly k: 'result';
   readonly t: number;
@@ -67,7 +67,7 @@ export interface ResultRecord extends Envelope {
   readonly error?: PlainError;
 }
 
-/** Derived: a message of one actor to another. Spawning is a `spawned` message. `cause` is the record that made it. */
+/** Derived: a message between actors. Spawning is a `spawned` message. `cause` is the record that caused it. */
 export interface MessageRecord extends Envelope {
   readonly k: 'message';
   readonly from: Address;
@@ -77,7 +77,7 @@ export interface MessageRecord extends Envelope {
 }
 
 /**
- * Derived: an actor asked for an operation. `at` is the address of the request itself, child of the actor that asked.
+ * Derived: an actor requested an operation. `at` is the address of the request itself, a child of the requesting actor.
  */
 export interface EffectRecord extends Envelope {
   readonly k: 'effect';
@@ -89,13 +89,13 @@ export interface EffectRecord extends Envelope {
   readonly cause?: number;
 }
 
-/** Derived: the actor left the state that asked. */
+/** Derived: the actor left the invoking state. */
 export interface CancelRecord extends Envelope {
   readonly k: 'cancel';
   readonly id: number;
 }
 
-/** Derived: an actor wrote a line for people. */
+/** Derived: an actor wrote a log line. */
 export interface LogRecord extends Envelope {
   readonly k: 'log';
   readonly at: Address;
@@ -115,9 +115,9 @@ export interface StateRecord extends Envelope {
 }
 
 /**
- * Derived: the turn is complete. `digest` covers what changed in status, value, context and output: a few characters
- * for each actor, in their order. `armed` has the timers that the turn set and left, by number, with their milliseconds
- * from the turn's time on.
+ * Derived: the turn is complete. `digest` covers changes of status, value, context and output: a few characters for
+ * each actor, in order. `armed` has the timers that the turn set and that are still pending, by number, as milliseconds
+ * from the turn's time.
  */
 export interface EndRecord extends Envelope {
   readonly k: 'end';
@@ -126,7 +126,7 @@ export interface EndRecord extends Envelope {
   readonly armed?: Readonly<Record<string, number>>;
 }
 
-/** Written by the journal when the disk was nearly full: records `n` to `upto`, all derived, were left out. */
+/** Written by the journal on a nearly full disk: the derived records `n` to `upto` were left out. */
 export interface DroppedRecord extends Envelope {
   readonly k: 'dropped';
   readonly upto: number;
@@ -134,8 +134,8 @@ export interface DroppedRecord extends Envelope {
 }
 
 /**
- * Written by the journal: journaling was suspended, records `n` to `upto` were never kept, and replay cannot cross it.
- * Without `upto` it is the last record before the suspension; with it, the next segment goes on after `upto`.
+ * Written by the journal: journaling was suspended, records `n` to `upto` were not kept, and replay cannot cross the
+ * gap. Without `upto` it is the last record before the suspension; with it, the next segment continues after `upto`.
  */
 export interface GapRecord extends Envelope {
   readonly k: 'gap';
@@ -143,18 +143,18 @@ export interface GapRecord extends Envelope {
   readonly why: string;
 }
 
-/** Unnumbered line of the journal's storage: this segment goes on from the state after record `after`. */
+/** Unnumbered line of the journal's storage: this segment continues from the state after record `after`. */
 export interface CheckpointRecord {
   readonly k: 'checkpoint';
   readonly after: number;
   /** Relative to the journal's directory. */
   readonly file: string;
   readonly sha256: string;
-  /** The last link of the chain in the segment before; absent when that segment has none. */
+  /** The last chain link of the previous segment; absent if that segment has none. */
   readonly previous?: string;
 }
 
-/** Unnumbered line of the journal's storage: the batch of lines since the last link is whole. */
+/** Unnumbered line of the journal's storage: the batch since the last link is complete. */
 export interface ChainRecord {
   readonly k: 'chain';
   readonly upto: number;
@@ -165,7 +165,7 @@ export type InputRecord = InRecord | TimerRecord | ResultRecord;
 export type DerivedRecord = MessageRecord | EffectRecord | CancelRecord | LogRecord | StateRecord | EndRecord;
 /** The records that the kernel numbers and appends. */
 export type KernelRecord = HeaderRecord | InputRecord | DerivedRecord;
-/** The records that a reader gets: the kernel's, and marks where some are missing by intention. */
+/** The records that a reader returns: the kernel's, and marks where some are missing by design. */
 export type JournalRecord = KernelRecord | DroppedRecord | GapRecord;
 /** Everything that a line of a segment can hold. */
 export type JournalLine = JournalRecord | CheckpointRecord | ChainRecord;

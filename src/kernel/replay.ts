@@ -1,11 +1,11 @@
 /**
- * Replay: feed the inputs of a log to fresh actors and demand that everything else comes out identical, or as far as
- * `promise.ts` promises it where machines are not the recorded ones.
+ * Replay: feeds the inputs of a log to fresh actors and requires everything else to be identical, or, for changed
+ *   machines, as far as `promise.ts` guarantees it.
  *
  * Invariants:
- *   R1 nothing is performed and no timer is armed: the world of a replay is the log.
- *   R2 the first difference ends the replay; it names the record, what was expected and what came.
- *   R3 a record that the log has and the actors did not produce is as much a difference as the reverse.
+ *   R1 no operation is performed and no timer is armed: the world of a replay is the log.
+ *   R2 the first difference ends the replay; it names the record, the expected and the actual content.
+ *   R3 a record that only the log has is a difference, as is one that only the actors produced.
  */
 import type { AnyStateMachine } from 'xstate';
 import type { Address } from './address.ts';
@@ -25,25 +25,25 @@ export interface ReplayReport {
   readonly turns: number;
   readonly inputs: number;
   readonly divergence: Divergence | null;
-  /** Messages, states and digests that differ where machines are not the recorded ones; the first {@link NOTES_MAX}. */
+  /** Differing messages, states and digests of changed machines, limited to the first {@link NOTES_MAX}. */
   readonly notes: readonly Note[];
-  /** How many there are. */
+  /** Their total number. */
   readonly noted: number;
   readonly kernel: Kernel;
 }
 
-/** A difference that nothing promises: the world sees the same. */
+/** A difference that is not guaranteed: the world sees the same. */
 export interface Note extends Pick<Mismatch, 'n' | 'kind' | 'differences'> {
   readonly turn: number;
   readonly record: JournalRecord;
 }
 
-/** Paths of a context; a reader is not helped by more. */
+/** More paths of a context would not help a reader. */
 const CHANGES_MAX = 20;
-/** Each turn of a changed machine may have some; the first ones say what changed. */
+/** Each turn of a changed machine may add notes; the first ones show what changed. */
 const NOTES_MAX = 100;
 
-/** The log is whole, but something in it keeps it from being fed to actors; the message says what and where. */
+/** The log is intact, but cannot be fed to actors; the message says what prevents it and where. */
 export class NotReplayable extends Error {
   override readonly name = 'NotReplayable';
 }
@@ -51,9 +51,9 @@ export class NotReplayable extends Error {
 export interface ReplayOptions {
   readonly machine: AnyStateMachine;
   readonly records: Iterable<JournalRecord>;
-  /** Continue from here: `records` then begin with the record that follows it. */
+  /** Continue from here: `records` begin with the record after it. */
   readonly from?: { readonly checkpoint: Checkpoint; readonly header: HeaderRecord };
-  /** Whether differences that no journal promises count, too. */
+  /** Whether differences that are not guaranteed count, too. */
   readonly strict?: boolean;
   readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel) => void;
   readonly onStep?: KernelOptions['onStep'];
@@ -67,7 +67,7 @@ class Comparison implements JournalSink {
   readonly notes: Note[] = [];
   readonly recorded = new RecordedState();
   readonly matching: Matching;
-  /** The machine of today of every actor that ever was, by address. */
+  /** By address, the machine of every actor that ever started in the replay. */
   readonly machines = new Map<Address, string>();
   readonly #options: ReplayOptions;
   #header: HeaderRecord | undefined;
@@ -92,7 +92,7 @@ class Comparison implements JournalSink {
     return Promise.resolve();
   }
 
-  /** Compares one turn as the log has it with what was produced for it. */
+  /** Compares one turn of the log with the records produced for it. */
   settle(turn: number, expected: readonly JournalRecord[]): void {
     const produced = this.#produced;
     this.#produced = [];
@@ -115,7 +115,7 @@ class Comparison implements JournalSink {
     return divergenceOf(turn, kept, actual, this.before(kept));
   }
 
-  /** The state of the log before a turn, and which actors may be compared with today's. */
+  /** The state of the log before a turn, and which actors can be compared with replayed ones. */
   before(expected: readonly JournalRecord[]): Before {
     const { recorded } = this;
     this.#changed ??= this.#options.strict ? new Set() : changedSince(this.#header, this.#options.machine);
@@ -139,7 +139,7 @@ class Comparison implements JournalSink {
   }
 }
 
-/** A log without the machines of its build counts as one of today's. */
+/** A log without machine hashes counts as unchanged. */
 function changedSince(header: HeaderRecord | undefined, machine: AnyStateMachine): ReadonlySet<string> {
   if (!header || Object.keys(header.build.machines).length === 0) return new Set();
   return new Set(changedMachines(header.build, buildInfo(machine, header.build.statelet)));
@@ -153,7 +153,7 @@ export function replay(options: ReplayOptions): ReplayReport {
   }
 }
 
-/** As {@link replay}, and stops after each turn: what runs beside other things goes on when they had their time. */
+/** As {@link replay}, but yields after each turn, for callers that do other work in between. */
 export function* replaying(options: ReplayOptions): Generator<void, ReplayReport> {
   let kernel: Kernel | undefined;
   const sink = new Comparison(options, () => kernel?.timers.list() ?? []);
@@ -180,13 +180,16 @@ export function* replaying(options: ReplayOptions): Generator<void, ReplayReport
   return { records, turns: kernel.turn, inputs, divergence, notes, noted, kernel };
 }
 
-/** An `end` has numbers of timers, and digests in their order; whose those are, today's actors know. */
+/** An `end` has timers by number and digests by order; the replayed actors supply the names. */
 function named(divergence: Divergence, kernel: Kernel, recorded: RecordedState): Divergence {
   if (divergence.kind === 'deadline') return withTimers(divergence, kernel);
   return divergence.kind === 'digest' ? withChanges(divergence, kernel, recorded) : divergence;
 }
 
-/** Puts the first actor whose context differs first; the list stays where today's actors changed nothing there. */
+/**
+ * Moves the first actor whose context differs to the front; the order stays if the replayed actors changed nothing
+ * there.
+ */
 function withChanges(divergence: Divergence, kernel: Kernel, recorded: RecordedState): Divergence {
   const { expected, actual } = divergence;
   if (expected?.k !== 'end' || actual?.k !== 'end') return divergence;
@@ -227,12 +230,12 @@ function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from'
     sink.recorded.adopt(from.checkpoint, options.machine.id);
     return kernel;
   } catch (error) {
-    // Charts can differ in as many ways from those of a checkpoint as XState has words for.
+    // XState may fail in many ways to restore a snapshot of other charts.
     throw new NotReplayable(`the checkpoint that it begins with is of other machines: ${messageOf(error)}`);
   }
 }
 
-/** A fresh copy of the input goes in, so that nothing a machine does can reach back into the log. */
+/** The input is copied, so that machines cannot mutate the log. */
 function feed(kernel: Kernel, record: JournalRecord, sink: Comparison): void {
   if (record.k === 'in' || record.k === 'timer' || record.k === 'result') {
     const { n: _n, ...draft } = sink.matching.today(record satisfies InputRecord);
@@ -243,8 +246,8 @@ function feed(kernel: Kernel, record: JournalRecord, sink: Comparison): void {
 }
 
 /**
- * Groups records into turns, each closed by its `end`. What follows the last `end` is not a turn. A gap that ends where
- * the checkpoint was taken, `from`, is behind us.
+ * Groups records into turns, each closed by its `end`; records after the last `end` form no turn. A gap that ends at
+ * the checkpoint `from` is skipped.
  */
 function* turnsOf(records: Iterable<JournalRecord>, from: number | undefined): Generator<readonly JournalRecord[]> {
   let turn: JournalRecord[] = [];
@@ -259,15 +262,15 @@ function* turnsOf(records: Iterable<JournalRecord>, from: number | undefined): G
   }
 }
 
-/** The part of XState's persisted snapshot that is read here. */
+/** The used part of XState's persisted snapshot. */
 interface PersistedSnapshot {
   readonly value?: unknown;
   readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot }>>;
 }
 
 /**
- * The last state and the open requests of every actor, as a log has recorded them so far. Takes every record of the
- * log, a turn behind the replay, and begins with the state of a checkpoint.
+ * The last state and the open requests of every actor, as recorded so far. Receives every record of the log one turn
+ * after the replay; starts from the state of a checkpoint.
  */
 class RecordedState implements Omit<Before, 'isUnchanged'> {
   private readonly states = new Map<Address, unknown>();
@@ -296,7 +299,7 @@ class RecordedState implements Omit<Before, 'isUnchanged'> {
     return this.states.get(address);
   }
 
-  /** Whether the log has a living actor at this address. */
+  /** Whether the log has a running actor at this address. */
   knows(address: Address): boolean {
     return this.states.has(address);
   }

@@ -1,8 +1,8 @@
 /**
- * A hash of the code of each machine: of the file that makes it, and of every file that this one needs for more than
- * types, but for those that make other machines. What a guard calls in another file is part of its machine.
+ * Hashes the code of each machine: its file and every file that it imports for more than types, except files of other
+ * machines. A function that a guard calls in another file is part of its machine.
  *
- * A bundle has no sources beside it: there `scripts/bundle.ts` puts the table itself in the place of this module.
+ * A bundle has no sources beside it: there `scripts/bundle.ts` replaces this module by the finished table.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -11,20 +11,20 @@ import xstatePackage from 'xstate/package.json' with { type: 'json' };
 
 const SOURCES = join(import.meta.dirname, '..');
 const MACHINES = join(SOURCES, 'machines');
-/** The imports of a file that remain when it runs; `import type` does not. */
+/** The imports of a file that exist at run time, without `import type`. */
 const IMPORT = /^(?:import|export)(?! type\b)[^;]*?from '(\.[^']+)';/gm;
 const MACHINE_ID = /createMachine\(\{\s*id: '([^']+)'/g;
 
 interface Source {
   readonly sha256: string;
   readonly imports: readonly string[];
-  /** Ids of the machines that it makes. */
+  /** Ids of the machines that the file creates. */
   readonly machines: readonly string[];
 }
 
 let hashes: Readonly<Record<string, string>> | undefined;
 
-/** By the machine's id. Reads all sources of the machines when it is asked first: about 50 ms. */
+/** Hashes by machine id. The first call reads all sources of the machines: about 50 ms. */
 export function sourceHashes(): Readonly<Record<string, string>> {
   hashes ??= hashAll();
   return hashes;

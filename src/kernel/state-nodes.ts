@@ -1,22 +1,22 @@
 /**
- * The states of a chart as XState has them, and which of them are active: for the kernel and for read models, which
- * need not know XState for it. Machines and ports never ask this.
+ * The states of a chart and which of them are active, for the kernel and for read models, so that these need not know
+ * XState. Machines and ports never use this.
  */
 import { type AnyStateMachine, type AnyStateNode, getStateNodes } from 'xstate';
 
 export type { AnyStateMachine, AnyStateNode } from 'xstate';
 
-/** The active states of an actor, from its snapshot; `undefined` of an actor without a chart. */
+/** The active states of an actor, from its snapshot; `undefined` for an actor without a chart. */
 export const stateNodesOf = (snapshot: unknown): readonly AnyStateNode[] | undefined =>
   (snapshot as { readonly _nodes?: readonly AnyStateNode[] } | undefined)?._nodes;
 
-/** The state itself, and all in it. */
+/** The state and all its descendants. */
 export const statesBelow = (node: AnyStateNode): AnyStateNode[] => [
   node,
   ...Object.values(node.states).flatMap(statesBelow),
 ];
 
-/** The machine of a snapshot, or undefined when the actor is no machine. */
+/** The machine of a snapshot, or `undefined` if the actor is no machine. */
 export function machineOf(snapshot: unknown): AnyStateMachine | undefined {
   return (snapshot as { machine?: AnyStateMachine } | undefined)?.machine;
 }

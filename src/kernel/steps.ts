@@ -1,7 +1,6 @@
 /**
- * For read models: which states and transitions of charts a run goes through, which transitions an actor could have
- * taken on an event, and what their guards say. Machines and ports never ask this; it exists so that only the kernel
- * has to know XState.
+ * For read models: the states and transitions that a run covers, and the transitions that an actor could have taken on
+ * an event, with the results of their guards. Machines and ports never use this; it keeps XState inside the kernel.
  */
 import type { AnyActorRef, AnyStateMachine, InspectionEvent } from 'xstate';
 import { type AnyMachineSnapshot, type AnyStateNode, type AnyTransitionDefinition, and } from 'xstate';
@@ -21,7 +20,7 @@ export interface Step {
   readonly event: { readonly type: string };
   /** After the step. */
   readonly snapshot: object;
-  /** The last step of the actor's reaction: the snapshot is the actor's from here on. */
+  /** Whether this is the last step of the actor's reaction to the event. */
   readonly isSettled: boolean;
 }
 
@@ -30,7 +29,7 @@ interface Snapshot {
   readonly _nodes?: readonly AnyStateNode[];
 }
 
-/** The step in an event of inspection; `undefined`: it is no step of a machine. */
+/** The step in an inspection event; `undefined` if it is no step of a machine. */
 export function stepIn(event: InspectionEvent): Step | undefined {
   if (event.type !== '@xstate.microstep' && event.type !== '@xstate.snapshot') return undefined;
   const { machine, _nodes: states } = event.snapshot as Snapshot;
@@ -47,14 +46,14 @@ export function stepIn(event: InspectionEvent): Step | undefined {
   };
 }
 
-/** A chart as it is defined: every state, parents before children, and every transition in the order of its states. */
+/** A chart as defined: every state, parents before children, and every transition in the order of the states. */
 export interface Chart {
   readonly id: string;
   readonly states: readonly AnyStateNode[];
   readonly transitions: readonly AnyTransitionDefinition[];
 }
 
-/** The charts of a machine and of every machine that it can start, in the order of their ids. */
+/** The charts of a machine and of every machine that it can start, ordered by id. */
 export function chartsOf(root: AnyStateMachine): Chart[] {
   const machines = [...machinesOf(root).values()].sort((a, b) => (a.id < b.id ? -1 : 1));
   return machines.map(({ id, root: top }) => {
@@ -71,11 +70,11 @@ export const transitionsOf = ({ transitions, always = [] }: AnyStateNode): AnyTr
 /** A transition that an actor could have taken on an event. */
 interface Candidate {
   readonly transition: AnyTransitionDefinition;
-  /** Whether its guard holds in the snapshot; absent: the guard was not asked, because an earlier one held. */
+  /** Whether its guard passes in the snapshot; absent if it was not evaluated because an earlier one passed. */
   readonly passes?: boolean;
 }
 
-/** The candidates of each active state for the event, in the order in which XState asks them. */
+/** The candidates of each active state for the event, in XState's order of evaluation. */
 export function candidatesOf(snapshot: object, event: { readonly type: string }): Candidate[] {
   const { _nodes: nodes = [] } = snapshot as Partial<AnyMachineSnapshot>;
   const found = new Map<AnyTransitionDefinition, Candidate>();
@@ -102,7 +101,7 @@ function candidatesIn(node: AnyStateNode, snapshot: AnyMachineSnapshot, event: {
   });
 }
 
-/** Asks the guard as XState does: `and` of one guard has it evaluate that guard, however it is written. */
+/** Evaluates the guard with XState itself: `and` of one guard accepts every form of a guard. */
 function passes({ guard }: AnyTransitionDefinition, snapshot: AnyMachineSnapshot, event: object): boolean {
   if (!guard) return true;
   const asked = and([guard as never]) as unknown as {
@@ -115,7 +114,7 @@ function passes({ guard }: AnyTransitionDefinition, snapshot: AnyMachineSnapshot
   }
 }
 
-/** What a guard is called: its name, or for one written in place the text of it. */
+/** The name of a guard, or the text of an inline one. */
 export function guardName({ guard }: AnyTransitionDefinition): string | undefined {
   if (!guard) return undefined;
   if (typeof guard === 'string') return guard;
@@ -123,6 +122,6 @@ export function guardName({ guard }: AnyTransitionDefinition): string | undefine
   const named = guard as { readonly guards?: readonly unknown[]; readonly name: string };
   const inner = named.guards?.map((one) => guardName({ guard: one } as AnyTransitionDefinition) ?? '?');
   if (inner) return `${named.name || 'all of'}(${inner.join(', ')})`;
-  // A function in place is called as the property that it stands in.
+  // An inline function has the name of its property.
   return named.name === '' || named.name === 'guard' ? 'its condition holds' : named.name;
 }

@@ -1,4 +1,4 @@
-/** Reads what was thrown, which may be anything: an error of Node, of gRPC, of an operation, or a plain object. */
+/** Reads fields of thrown values: an error of Node, of gRPC, of an operation, or any object. */
 
 type Fields = Readonly<Record<string, unknown>>;
 const isObject = (thrown: unknown): thrown is Fields => typeof thrown === 'object' && thrown !== null;
@@ -6,14 +6,11 @@ const isObject = (thrown: unknown): thrown is Fields => typeof thrown === 'objec
 export const messageOf = (thrown: unknown): string =>
   isObject(thrown) && typeof thrown['message'] === 'string' ? thrown['message'] : String(thrown);
 
-/** The code of a system call (`ENOENT`) or of an operation (`UNIMPLEMENTED`); `undefined`: it has none. */
+/** The code of a system call (`ENOENT`) or of an operation (`UNIMPLEMENTED`); `undefined` without one. */
 export const codeOf = (thrown: unknown): string | undefined =>
   isObject(thrown) && typeof thrown['code'] === 'string' ? thrown['code'] : undefined;
 
-/**
- * The value, which has to be there by the order of the states; `what` names it in the error of a machine that has come
- * to a step without it.
- */
+/** The value, which the order of the states guarantees; if it is missing, the error names it as `what`. */
 export function required<Value>(value: Value | null | undefined, what: string): Value {
   if (value === null || value === undefined) throw new Error(`${what}: needed by this step, and not there`);
   return value;

@@ -1,10 +1,12 @@
 /**
- * Turns what actors do during a turn into records.
+ * Converts the activity of actors during a turn into records.
  *
- * Owns: the numbers of records, the addresses of living actors, what changed in this turn and who heard what last.
- * Hears: XState's inspection events (the only tap for derived traffic), log lines, requests.
- * Invariants: W1 a message that did not come through the journal is refused. W2 every derived record names the record
- * that caused it. W3 what XState says of an operation's own actor is not a message: the request and its result are.
+ * Owns: the numbers of records, the addresses of running actors, the changes of this turn and the last record that each
+ * actor received.
+ * Hears: XState's inspection events (the only source of derived traffic), log lines, requests.
+ * Invariants: W1 a message that did not come through the journal is rejected. W2 every derived record names the record
+ * that caused it. W3 XState's events about an operation's own actor are not messages: its request and result are
+ * recorded instead.
  */
 import type { AnyActorRef, InspectionEvent } from 'xstate';
 import { type Address, addressOf } from './address.ts';
@@ -31,27 +33,27 @@ export interface ChangedActor {
 
 type Snapshot = Digested & { readonly status: string; readonly value?: unknown };
 
-/** An actor after the turns until now, with its recorded status and value. */
+/** An actor after the last turn, with its recorded status and value. */
 interface Shown {
   readonly snapshot: Snapshot;
   readonly state: string;
 }
 
-/** Values of charts that are kept; all charts together have some thousand. */
+/** State values that are cached; all charts together have some thousand. */
 const VALUES_MAX = 4_096;
 
 export class TurnRecorder {
   /** Number of the next record. */
   n = 0;
-  /** While a checkpoint is restored, nothing is news. */
+  /** While a checkpoint is restored, nothing is recorded. */
   restoring = false;
   readonly actors = new Map<Address, AnyActorRef>();
-  /** By the last turn, in the order of its digests. */
+  /** Of the last turn, in the order of its digests. */
   changedActors: readonly ChangedActor[] = [];
   private readonly shown = new Map<AnyActorRef, Shown>();
   private readonly changed = new Map<AnyActorRef, Snapshot>();
   private readonly heard = new Map<AnyActorRef, number>();
-  /** By its text, the value of a state: what comes again is one object, which a journal has and compares once. */
+  /** State values by their text: equal values become one object, which the journal stores and compares once. */
   private readonly values = new Map<string, unknown>();
   private records: KernelRecord[] = [];
   /** The event that this turn delivers from outside; its delivery is not a message. */
@@ -69,7 +71,7 @@ export class TurnRecorder {
     return n;
   }
 
-  /** Delivers an event from outside: the input's own record stands for it. */
+  /** Delivers an event from outside; the input's own record stands for the message. */
   deliver(actor: AnyActorRef | undefined, event: JsonEvent): void {
     if (!actor) return;
     this.delivering = event;
@@ -77,14 +79,14 @@ export class TurnRecorder {
     this.delivering = undefined;
   }
 
-  /** Closes the turn and hands out its records. */
+  /** Closes the turn and returns its records. */
   endTurn(turn: number, armed: EndRecord['armed']): readonly KernelRecord[] {
     const digest = this.recordStates();
     this.record({ k: 'end', turn, digest, ...(armed ? { armed } : {}) });
     return this.forgetTurn();
   }
 
-  /** After a restore the present state of actors is known already, and is no change. */
+  /** After a restore, the present state of actors is already known and no change. */
   settleRestored(): void {
     this.restoring = false;
     this.forgetTurn();
@@ -94,7 +96,7 @@ export class TurnRecorder {
     }
   }
 
-  /** Drops the records of a turn that threw, but for its input. */
+  /** Drops the records of a turn that threw, except its input. */
   keepInput(): void {
     const derived = this.records.splice(1);
     this.n -= derived.length;
@@ -152,7 +154,7 @@ export class TurnRecorder {
     this.heard.set(target, this.record({ k: 'message', from, to, event: plain(event), ...this.causeOf(source) }));
   }
 
-  /** The first message of a turn that a timer began is the timer itself. */
+  /** The first message of a turn that a timer started is the timer itself. */
   private isFiringTimer(source: AnyActorRef, target: AnyActorRef, event: JsonEvent): boolean {
     const last = this.records.at(-1);
     if (last?.k !== 'timer' || last.event !== event.type || last.at !== addressOf(target)) return false;
@@ -214,13 +216,13 @@ function stateOf({ status, error }: Snapshot, value: unknown): Pick<StateRecord,
   return ended === 'error' && error ? { value, status: ended, error: error as PlainError } : { value, status: ended };
 }
 
-/** XState keeps the list of active states as long as no other one is active. */
+/** XState reuses the list of active states until it changes. */
 const isInSameState = (one: Snapshot, other: Snapshot): boolean =>
   one.status === other.status && stateNodesOf(one) !== undefined && stateNodesOf(one) === stateNodesOf(other);
 
 const stateText = ({ status, value }: Snapshot): string => status + JSON.stringify(value);
 
-/** An actor that could not begin sends its parent a thrown error, which JSON would turn into nothing. */
+/** An actor that could not start sends its parent a thrown error, which JSON would reduce to nothing. */
 function plain(event: JsonEvent): JsonEvent {
   const { error } = event;
   return error instanceof Error ? { ...event, error: { ...toPlainError(error) } } : event;

@@ -1,7 +1,6 @@
 /**
- * The only access to XState. Machines import from here and from each other, nothing else; so the library can be
- * replaced by its next major version in one place, and what may not be used in a machine (promises, callbacks, wall
- * clocks) is not offered.
+ * The only access to XState. Machines import only this file and each other, so the library can be replaced in one
+ * place, and constructs that machines must not use (promises, callbacks, wall clocks) are not exported.
  */
 
 export type { ActorRefFrom, AnyActorRef, AnyStateMachine, SnapshotFrom } from 'xstate';

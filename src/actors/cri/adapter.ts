@@ -1,4 +1,4 @@
-/** The connection to one runtime, and what its groups of ports share. */
+/** The connection to one runtime, shared by the groups of ports. */
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { steadyNow } from '../../kernel/clock.ts';
@@ -20,11 +20,11 @@ import { counted, type OnRuntime } from './seen.ts';
 import { StartingCalls } from './starting-calls.ts';
 import type { PodWatcher } from './watch-pods.ts';
 
-/** Milliseconds that a runtime may take after its answer to show the effect of a call; then its pod is inspected. */
+/** Milliseconds that a runtime may take to show the effect of a call after its answer; then the pod is inspected. */
 const SHOW_MS = 2_000;
 /** The default of runtimeRequestTimeout. */
 const REQUEST_TIMEOUT_MS = 120_000;
-/** Calls that start something at once, for each core, when a sandbox begins. */
+/** Calls per core that may be starting something when a sandbox is created. */
 const STARTS_PER_CORE = 3;
 
 export interface CriOptions extends Endpoints {
@@ -33,10 +33,10 @@ export interface CriOptions extends Endpoints {
   readonly relistPeriods?: RelistPeriods;
   /** Milliseconds of the clock that stamps observations. */
   readonly now?: () => number;
-  /** Hears what no machine needs to know: an event stream that broke and is being opened again. */
+  /** Receives faults that no machine needs to know: an event stream broke and is reopened. */
   readonly warn?: (message: string) => void;
   readonly onSeen?: OnRuntime;
-  /** Holds the values of Secrets that containers get; without one there are none. */
+  /** Holds the values of Secrets for containers; without a vault there are none. */
   readonly vault?: Vault;
 }
 
@@ -79,7 +79,7 @@ export class Adapter {
     return { timeoutMs, signal: call.signal };
   }
 
-  /** Makes a sandbox or a container of a pod; of one that failed, the runtime may have something all the same. */
+  /** Creates a sandbox or container of a pod; even a failed call may leave one in the runtime. */
   async making(kind: keyof Ids, uid: string | undefined, make: () => Promise<string>): Promise<string> {
     if (uid === undefined) return make();
     try {
@@ -93,14 +93,14 @@ export class Adapter {
     }
   }
 
-  /** A pod gets this as the answer to an inspection of its own. */
+  /** Takes an inspection that a pod requested itself. */
   saw(status: PodRuntimeStatus): void {
     for (const watcher of this.watchers) watcher.saw(status);
   }
 
   /**
-   * The state that the runtime shows after a call that should have had this outcome: from the event about it, or by an
-   * inspection. `null`: the pod is to be inspected, which its watchers do as well.
+   * The state that the runtime shows after a call with this expected outcome: from the event about it, or by an
+   * inspection. `null`: the pod has to be inspected, which its watchers do as well.
    */
   async after<Kind extends keyof Statuses>(kind: Kind, id: string, outcome: Outcome): Promise<Statuses[Kind] | null> {
     const limits = { timeoutMs: SHOW_MS, signal: AbortSignal.timeout(SHOW_MS) };
@@ -137,7 +137,7 @@ export class Adapter {
     return null;
   }
 
-  /** Removes the values from errors, because the runtime may quote its input. */
+  /** Removes secret values from errors, because the runtime may quote its input. */
   async discreet<T>(secrets: readonly SecretHandle[], call: Promise<T>): Promise<T> {
     try {
       return await call;
@@ -146,7 +146,7 @@ export class Adapter {
     }
   }
 
-  /** Does what changes a sandbox or container; after a failure its pod is inspected. */
+  /** Changes a sandbox or container; after a failure its pod is inspected. */
   async attempt<T>(id: string, change: Promise<T>): Promise<T> {
     try {
       return await change;

@@ -1,8 +1,8 @@
 /**
- * The connection to a container runtime: gRPC over its Unix socket, with typed calls and one shape of error.
+ * The connection to a container runtime: gRPC over its Unix socket, with typed calls and one form of errors.
  *
- * Invariants: every unary call ends, by answer, deadline or abort (a call without a deadline says so by `null`);
- * nothing is retried here; only API v1 is spoken. The contract is loaded at the first connection, once per process.
+ * Invariants: every unary call ends, by answer, deadline or abort (`null` for no deadline); nothing is retried here;
+ * only API v1 is supported. The protobuf contract is loaded once, at the first connection.
  */
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
@@ -39,7 +39,7 @@ const RETRIABLE: ReadonlySet<grpc.status> = new Set([
 type Calls = RuntimeServiceCalls & ImageServiceCalls;
 export type CallName = keyof Calls;
 
-/** What the event service of containerd sends; `value` holds, as base64, the message that `type_url` names. */
+/** An event of containerd's event service; `value` is the base64 of the message that `type_url` names. */
 export interface Envelope {
   readonly topic: string;
   readonly namespace: string;
@@ -60,8 +60,8 @@ export interface CallOptions {
 export interface RuntimeClient {
   call<Name extends CallName>(name: Name, request: Calls[Name][0], options: CallOptions): Promise<Calls[Name][1]>;
   /**
-   * Delivers every message until the stream ends; resolves when the runtime or the signal ended it. An event of the
-   * runtime has of its pod's containers the status of the one that it is about, and of no other.
+   * Delivers every message until the runtime or the signal ends the stream. A container event carries only the status
+   * of its own container, not those of the rest of the pod.
    */
   stream<Name extends StreamName>(
     name: Name,
@@ -174,7 +174,7 @@ export interface Endpoints {
   readonly imageEndpoint?: string;
 }
 
-/** Opens no socket yet: the first call does. */
+/** Opens no socket: the first call does. */
 export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeClient {
   const open = (at: string) => new grpc.Client(socketTarget(at), grpc.credentials.createInsecure(), CHANNEL_OPTIONS);
   const runtime = open(endpoint);
@@ -209,6 +209,6 @@ export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeC
   };
 }
 
-/** Reads one message of package `containerd.events`; `null` when the contract does not have it. */
+/** Decodes a message of package `containerd.events`; `null` if the contract lacks it. */
 export const decodeEvent = (typeUrl: string, value: string): Readonly<Record<string, unknown>> | null =>
   contract.decode(typeUrl.slice(typeUrl.lastIndexOf('/') + 1), Buffer.from(value, 'base64')) ?? null;

@@ -1,10 +1,9 @@
 /**
- * An event of CRI carries the statuses of every container of its pod, and is about one. Of a pod with hundreds of
- * containers, to decode them all for each event would take the thread that decides, so the others are left out before
- * anything is decoded.
+ * A CRI event is about one container but carries the statuses of all containers of the pod. Decoding hundreds of them
+ * for each event would block the main thread, so the others are cut out before decoding.
  *
- * Invariant: linear in the bytes; what is left is the same message, with no status but that of the container which
- * the event is about. Source: `ContainerEventResponse` in `proto/cri/v1/api.proto`.
+ * Invariant: linear in the bytes; the result is the same message with only the status of the event's own container.
+ * Source: `ContainerEventResponse` in `proto/cri/v1/api.proto`.
  */
 import protobuf from 'protobufjs';
 
@@ -22,7 +21,7 @@ interface Field {
   readonly end: number;
 }
 
-/** @throws RangeError or Error where the bytes are no message */
+/** @throws RangeError or Error if the bytes are no message */
 function* fieldsOf(bytes: Uint8Array): Generator<Field> {
   const reader = Reader.create(bytes);
   while (reader.pos < reader.len) {
@@ -47,9 +46,9 @@ const first = (bytes: Uint8Array, number: number): Uint8Array | undefined => {
 };
 
 /**
- * The bytes of an event without the statuses of the containers that it is not about.
+ * An event without the statuses of other containers.
  *
- * @throws RangeError or Error where they are no message
+ * @throws RangeError or Error if the bytes are no message
  */
 export function withoutOthers(bytes: Buffer): Buffer {
   const fields = [...fieldsOf(bytes)];

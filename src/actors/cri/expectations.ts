@@ -1,20 +1,20 @@
 /**
- * What an event promised and the runtime's statuses do not show yet.
+ * Outcomes that events announced and that the runtime's statuses do not show yet.
  *
- * containerd publishes an event before its CRI part has taken it in, so an inspection right after the event can still
- * see the old state. Each promise is checked again after a short, growing wait, a limited number of times; after that
- * the relist is the judge. Pure: the caller owns the clock.
+ * containerd publishes an event before its CRI plugin has processed it, so an immediate inspection may show the old
+ * state. Each expectation is checked again after growing delays, a limited number of times; after that the relist
+ * decides. Pure: the caller owns the clock.
  */
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 
-/** The state that a sandbox or container should have reached; `changed` promises nothing that can be checked. */
+/** The state that a sandbox or container should have reached; `changed` announces nothing that can be checked. */
 export type Outcome = 'running' | 'exited' | 'gone' | 'changed';
 
-/** First wait before an unmet promise is checked again: CRI follows its events within a few milliseconds. */
+/** First delay before an unmet expectation is checked again: CRI follows its events within a few milliseconds. */
 const FIRST_WAIT_MS = 10;
-/** The longest wait, as often as a polling kubelet relists: on a busy machine CRI falls seconds behind. */
+/** The longest delay, as the relist period of a polling kubelet: on a busy machine CRI lags by seconds. */
 const LONGEST_WAIT_MS = 1_000;
-/** Checks of one promise, half a minute in all; then the relist, which may be a minute away, takes over. */
+/** Checks of one expectation, half a minute in all; then the relist, at most a minute away, takes over. */
 const MAX_CHECKS = 38;
 
 export interface Expectation {
@@ -46,12 +46,12 @@ export function isMet(outcome: Outcome, id: string, status: Statuses): boolean {
 
 const isAlive = (state: string | undefined) => state === 'CONTAINER_RUNNING' || state === 'CONTAINER_CREATED';
 
-/** A new promise replaces an older one about the same id. */
+/** A new expectation replaces an older one for the same id. */
 export function expecting(known: Expectations, id: string, outcome: Outcome): Expectations {
   return outcome === 'changed' ? known : new Map(known).set(id, { outcome, checks: 0 });
 }
 
-/** The promises that a status leaves open, and when to inspect again (`null`: never). */
+/** The expectations that a status does not meet, and when to inspect again (`null`: never). */
 export function stillOpen(
   expectations: Expectations,
   status: Statuses,

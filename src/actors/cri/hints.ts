@@ -1,13 +1,12 @@
 /**
  * The sources of hints that something changed: the runtime's container events, or containerd's own event service.
  *
- * A hint names an id and what should have become of it. It may come twice, late or not at all, and alone it is never
- * the truth. The stream is kept open with a jittered back-off for as long as the signal lasts.
+ * A hint names an id and its expected outcome. It may be duplicated, late or lost, and is never trusted alone. The
+ * stream is reopened with a jittered back-off until the signal aborts.
  *
- * An event of CRI has the statuses of the whole pod. That of the sandbox or container which the event is about is
- * trusted when it shows what the event says: the runtime reads it after the change, and what has become of an instance
- * is never undone. What the event says of others is not: it may have been read before events of their own, which come
- * first.
+ * A CRI event has the statuses of the whole pod. The status of the event's own sandbox or container is trusted if it
+ * shows the announced outcome: the runtime reads it after the change, and the end of an instance is never undone. The
+ * other statuses are not trusted: they may predate events of their own that arrived earlier.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
@@ -24,19 +23,19 @@ export interface Hint {
   /** The pod, where the event names it. */
   readonly uid?: string;
   readonly outcome: Outcome;
-  /** The state of the sandbox or container in the event, where that shows the outcome. */
+  /** The state of the sandbox or container in the event, if it shows the outcome. */
   readonly instance?: Instance;
-  /** The sandbox or container was just made. */
+  /** The sandbox or container was just created. */
   readonly isNew?: boolean;
 }
 
-/** First wait after a stream broke. */
+/** First delay after a stream broke. */
 const MIN_BACKOFF_MS = 100;
-/** Longest wait: the relist is fast meanwhile. */
+/** Longest delay: the relist is frequent in the meantime. */
 const MAX_BACKOFF_MS = 10_000;
-/** A runtime that has no event stream is called again after this time: it may have been upgraded. */
+/** A runtime without event stream is asked again after this time: it may have been upgraded. */
 const UNSUPPORTED_RETRY_MS = 300_000;
-/** A stream that lived this long was good: the back-off starts anew. */
+/** A stream that lasted this long resets the back-off. */
 const GOOD_STREAM_MS = 10_000;
 /** containerd keeps the containers of CRI in this namespace. */
 const CRI_NAMESPACE = 'k8s.io';
@@ -85,10 +84,7 @@ export function isShown(outcome: Outcome, instance: Instance): boolean {
   return isMet(outcome, status.id, statusesOf([instance]));
 }
 
-/**
- * The hint in an event of containerd; `null` for events that are none (an exec that ended, an event of a later
- * release).
- */
+/** The hint in a containerd event; `null` for other events (an exec that ended, events of later releases). */
 export function hintOfEnvelope({ namespace, topic, event }: Envelope): Hint | null {
   const outcome = OUTCOME_OF_TOPIC[topic];
   if (!outcome || namespace !== CRI_NAMESPACE || !event) return null;
@@ -103,9 +99,9 @@ export function hintOfEnvelope({ namespace, topic, event }: Envelope): Hint | nu
 
 export interface HintListener {
   onHint(hint: Hint): void;
-  /** The stream broke or was refused; what happens meanwhile is lost. `reason` is absent where that is no fault. */
+  /** The stream broke or was refused; later events are lost. `reason` is absent if that is no fault. */
   onLost(reason?: string): void;
-  /** A stream was requested. Whether it works shows in the events that it delivers. */
+  /** A stream was requested; only its events show that it works. */
   onOpen(): void;
   readonly onSeen?: OnRuntime;
 }
@@ -137,7 +133,7 @@ async function listen(client: RuntimeClient, source: StreamName, to: HintListene
   await client.stream(source, { filters: FILTERS }, onEnvelope, signal);
 }
 
-/** Keeps one source open until the signal ends or the runtime says that it does not have it. */
+/** Keeps one source open until the signal aborts or the runtime reports that it lacks the source. */
 async function keepListening(client: RuntimeClient, source: StreamName, to: HintListener, signal: AbortSignal) {
   let backoffMs = MIN_BACKOFF_MS;
   while (!signal.aborted) {
@@ -159,7 +155,7 @@ const pause = (ms: number, signal: AbortSignal): Promise<void> =>
     if (!signal.aborted) throw error;
   });
 
-/** Listens to the best source that the runtime has; resolves when the signal ends. */
+/** Listens to the best source of the runtime; resolves when the signal aborts. */
 export async function listenForHints(client: RuntimeClient, to: HintListener, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     await keepListening(client, 'GetContainerEvents', to, signal);

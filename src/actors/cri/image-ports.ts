@@ -8,8 +8,8 @@ import { canonical } from './relist.ts';
 import { authOf, withoutLogin } from './secrets.ts';
 
 /**
- * The question of {@link watchChanges}. A list that fails changes nothing: the runtime's own state is reported
- * elsewhere, and the next list makes it right.
+ * Lists images for {@link watchChanges}. A failed list changes nothing: the runtime's state is reported elsewhere, and
+ * the next list makes up for it.
  */
 async function imagesNow(adapter: Adapter, signal: AbortSignal): Promise<WatchImagesItem | null> {
   const listed = await adapter.client.call('ListImages', {}, adapter.limits({ signal })).catch(() => null);
@@ -34,7 +34,7 @@ export function imagePorts(adapter: Adapter) {
         ...(login ? { auth: login } : {}),
         ...(sandboxConfig ? { sandbox_config: sandboxConfig } : {}),
       };
-      // A pull takes as long as the network does; leaving the state cancels it.
+      // A pull takes as long as the network; leaving the state cancels it.
       const pull = client.call('PullImage', request, adapter.limits(call, null));
       const { image_ref: imageRef } = await (login ? withoutLogin(pull, login) : pull);
       return { imageRef };

@@ -1,4 +1,4 @@
-/** A pod as the runtime has it now, its sandboxes and containers requested in parallel; or one of these alone. */
+/** Inspects a pod in the runtime, its sandboxes and containers in parallel, or a single sandbox or container. */
 import { steadyNow } from '../../kernel/clock.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../machines/model/api/cri.ts';
@@ -38,8 +38,8 @@ const present = <Status>(statuses: readonly (Status | undefined)[]): Status[] =>
   statuses.filter((status) => status !== undefined);
 
 /**
- * Inspects one pod. Two lists give its ids, unless `ids` does or `podIds` is certain; `observedAtMs` is when that
- * list, or else this inspection, began.
+ * Inspects one pod. Its ids come from two lists, unless `ids` has them or `podIds` is certain; `observedAtMs` is the
+ * start of that list, or else of this inspection.
  */
 export async function inspectPod(
   client: RuntimeClient,
@@ -74,7 +74,7 @@ const sandboxStatus = (client: RuntimeClient, id: string, options: CallOptions) 
 const containerStatus = (client: RuntimeClient, id: string, options: CallOptions) =>
   unlessGone<ContainerStatus>(client.call('ContainerStatus', { container_id: id }, options));
 
-/** One sandbox or container as the runtime has it now; `undefined`: the runtime does not have it any more. */
+/** Inspects one sandbox or container; `undefined` if the runtime no longer has it. */
 export async function inspectInstance(
   client: RuntimeClient,
   kind: Instance['kind'],

@@ -1,32 +1,32 @@
 /**
- * The calls of our own that begin or remove something, and what the runtime's events say of it meanwhile.
+ * The agent's own calls that create, start or remove something, and the runtime's events about them.
  *
- * An event about what such a call does says no more than the answer to the call, but it may carry a status (containerd
- * 2), and then nothing has to be asked for. Invariants: an event is kept only while a call waits for it;
- * a call that waits for its event waits {@link EVENT_WAIT_MS} at most, and only while events with statuses come.
+ * An event about such a call adds nothing to its answer, except a status (containerd 2), which saves an inspection.
+ * Invariants: an event is kept only while a call waits for it; a call waits for its event at most {@link
+ * EVENT_WAIT_MS}, and only if events carry statuses.
  */
 import type { Instance } from './relist.ts';
 
 /**
- * How long the answer to a call waits for the event on the other stream, which the runtime sent before; milliseconds.
+ * How long the answer to a call waits for the event, which the runtime sent earlier on the other stream; milliseconds.
  */
 const EVENT_WAIT_MS = 5;
 
 export class OwnCalls {
   /** Containers that are being started. */
   readonly #starting = new Set<string>();
-  /** By pod, the number of calls under way that create a sandbox or container. */
+  /** By pod, the number of create calls in progress. */
   readonly #making = new Map<string, number>();
-  /** Pods of which a sandbox is being removed, with how many. */
+  /** By pod, the number of sandbox removals in progress. */
   readonly #removing = new Map<string, number>();
   /** By id, the state in the newest event. */
   readonly #observed = new Map<string, Instance>();
-  /** By id, the call that waits. */
+  /** By id, the waiting call. */
   readonly #waiting = new Map<string, (instance: Instance) => void>();
-  /** The events that come have statuses. */
+  /** Whether events carry statuses. */
   carriesStatuses = false;
 
-  /** A call that starts this container. */
+  /** Runs a call that starts this container. */
   async starting<T>(id: string, call: () => Promise<T>): Promise<T> {
     this.#starting.add(id);
     try {
@@ -37,7 +37,7 @@ export class OwnCalls {
     }
   }
 
-  /** A call that makes a sandbox or a container of this pod. */
+  /** Runs a call that creates a sandbox or container of this pod. */
   async making<T>(uid: string, call: () => Promise<T>): Promise<T> {
     try {
       return await counted(this.#making, uid, call);
@@ -47,7 +47,7 @@ export class OwnCalls {
     }
   }
 
-  /** A call that removes a sandbox of this pod with its containers. */
+  /** Runs a call that removes a sandbox of this pod with its containers. */
   removing<T>(uid: string, call: () => Promise<T>): Promise<T> {
     return counted(this.#removing, uid, call);
   }
@@ -64,7 +64,7 @@ export class OwnCalls {
     return this.#making.has(uid);
   }
 
-  /** An event about what one of these calls begins. */
+  /** Takes an event about the subject of one of these calls. */
   observed(instance: Instance): void {
     const { id } = instance.status;
     const waits = this.#waiting.get(id);
@@ -72,7 +72,7 @@ export class OwnCalls {
     else this.#observed.set(id, instance);
   }
 
-  /** After the answer to the call: the state in its event, or `undefined` if no event comes. */
+  /** After the answer to the call: the state in its event, or `undefined` if no event arrives. */
   async of(id: string): Promise<Instance | undefined> {
     const observed = this.#observed.get(id);
     if (observed !== undefined || !this.carriesStatuses) return observed;
@@ -88,7 +88,7 @@ export class OwnCalls {
   }
 }
 
-/** Counts the call in the table while it is under way. */
+/** Counts the call in the table while it is in progress. */
 async function counted<T>(table: Map<string, number>, uid: string, call: () => Promise<T>): Promise<T> {
   table.set(uid, (table.get(uid) ?? 0) + 1);
   try {

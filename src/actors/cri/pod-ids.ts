@@ -1,11 +1,11 @@
 /**
- * Which sandboxes and containers a pod has, where that is certain without a call: it was listed once, or a list of all
- * pods did not have it, and since then only calls of our own made more. An inspection of such a pod needs no lists,
- * which cost the runtime more the more it runs.
+ * Caches the ids of a pod's sandboxes and containers where they are certain: the pod was listed, or missing in a list
+ * of all pods, and since then only the agent's own calls created more. Inspecting such a pod needs no lists, whose cost
+ * grows with the number of pods.
  *
- * Invariants: what a call made while a list was under way, what a call that failed may have made, and what a relist
- * shows that was not made here, make the next inspection list again; before the first full list nothing is certain of a
- * pod that was not listed.
+ * Invariants: the next inspection lists again after a create call that overlapped a list, after a failed create call,
+ * and after a relist that shows unknown ids; before the first full list, nothing is certain about a pod that was not
+ * listed.
  */
 export interface Ids {
   readonly sandboxIds: readonly string[];
@@ -16,19 +16,19 @@ const NOTHING: Ids = { sandboxIds: [], containerIds: [] };
 
 export class PodIds {
   readonly #known = new Map<string, Ids>();
-  /** The newest list of a pod that is under way, if nothing was created in the pod since it began. */
+  /** The newest list of a pod in progress, if nothing was created in the pod since it began. */
   readonly #listings = new Map<string, symbol>();
-  /** Pods whose ids only a list of their own can give; `true`: a list of all pods ended since. */
+  /** Pods whose ids only a list of their own can provide; `true`: a list of all pods ended since. */
   readonly #doubted = new Map<string, boolean>();
-  /** A list of all pods was read: a pod that was not in it has nothing. */
+  /** A list of all pods was read: pods missing in it have nothing. */
   #complete = false;
 
-  /** `undefined`: only a list can give them. */
+  /** `undefined`: only a list can provide them. */
   of(uid: string): Ids | undefined {
     return this.#known.get(uid) ?? (this.#complete && !this.#doubted.has(uid) ? NOTHING : undefined);
   }
 
-  /** Lists a pod; the result is certain from then on, unless something happened meanwhile. */
+  /** Lists a pod; the result is certain from then on, unless something happened in the meantime. */
   async listing(uid: string, list: () => Promise<Ids>): Promise<Ids> {
     const listing = Symbol(uid);
     this.#listings.set(uid, listing);
@@ -44,7 +44,7 @@ export class PodIds {
     }
   }
 
-  /** A call of our own made it. */
+  /** An own call created this sandbox or container. */
   made(uid: string, kind: keyof Ids, id: string): void {
     const known = this.of(uid);
     if (!known) return this.doubt(uid);
@@ -59,7 +59,7 @@ export class PodIds {
     this.#doubted.set(uid, false);
   }
 
-  /** A list of all pods shows these; one that was not made here may not be the only one. */
+  /** A list of all pods shows these; an id that was not created here may not be the only one. */
   shown(uid: string, { sandboxIds, containerIds }: Ids): void {
     const known = this.of(uid);
     const areKnown =
@@ -69,7 +69,7 @@ export class PodIds {
     if (!areKnown) this.doubt(uid);
   }
 
-  /** The runtime does not know these any more. */
+  /** The runtime no longer knows these ids. */
   gone(uid: string, ids: ReadonlySet<string>): void {
     const known = this.#known.get(uid);
     if (!known || ids.size === 0) return;
@@ -77,7 +77,7 @@ export class PodIds {
     this.#known.set(uid, { sandboxIds: left(known.sandboxIds), containerIds: left(known.containerIds) });
   }
 
-  /** A list of all has these. A pod that has nothing is forgotten, and so is a doubt that is older than the list. */
+  /** A list of all pods has these. Pods that have nothing are forgotten, and so are doubts older than the list. */
   retain(listed: { has(uid: string): boolean }): void {
     this.#complete = true;
     for (const [uid, { sandboxIds, containerIds }] of this.#known) {

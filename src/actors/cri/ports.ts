@@ -1,9 +1,9 @@
 /**
  * The operations `cri.*` on a real runtime: CRI v1 over its socket.
  *
- * Invariants: an operation of class `once` whose outcome is not known is looked up before it is done again, and a name
- * that the runtime reserved for us is adopted; after each change of our own the watchers inspect that pod; sandboxes
- * wait while others start, but not for what is stuck (./starting-calls.ts).
+ * Invariants: an operation of class `once` with unknown outcome is looked up before it is repeated, and a name that the
+ * runtime reserved for us is adopted; after each own change the watchers inspect the pod; sandboxes wait while others
+ * start, but not for stuck calls (./starting-calls.ts).
  */
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
@@ -30,7 +30,7 @@ function knownDriver(driver: keyof typeof CGROUP_DRIVERS | number): 'systemd' | 
 
 export interface CriPorts {
   readonly ports: Ports<typeof criOperations>;
-  /** Any call of the contract, for ports that serve what no machine decides by (statistics, streaming URLs). */
+  /** Any call of the contract, for ports whose results no machine needs (statistics, streaming URLs). */
   readonly call: RuntimeClient['call'];
   /** Closes the connection; whatever is under way fails. */
   readonly close: () => void;
@@ -63,7 +63,7 @@ function sandboxPorts(adapter: Adapter) {
       const { config, runtimeHandler } = call.input;
       const { uid, attempt = 0 } = config.metadata ?? {};
       const limits = adapter.limits(call, adapter.timeoutMs * SANDBOX_TIMEOUT_FACTOR);
-      /** A sandbox that was there already may have containers: its pod is to be inspected. */
+      /** An adopted sandbox may have containers: its pod has to be inspected. */
       let isAdopted = false;
       const find = async () => {
         const filter = { state: { state: 'SANDBOX_READY' }, label_selector: { [POD_UID_LABEL]: uid ?? '' } } as const;
@@ -98,7 +98,7 @@ function sandboxPorts(adapter: Adapter) {
   } satisfies Partial<Ports<typeof criOperations>>;
 }
 
-/** Machines hold the values of variables as text; the wire has bytes, which are base64 here. */
+/** Encodes the values of variables: machines hold text, the wire has bytes, given as base64. */
 function encoded(config: ContainerConfig): ContainerConfig {
   if (!config.envs) return config;
   const envs = config.envs.map(({ key = '', value = '' }) => ({ key, value: Buffer.from(value).toString('base64') }));
@@ -213,13 +213,13 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
 /** Bytes that are not UTF-8 become U+FFFD. */
 const textOf = (base64: string) => Buffer.from(base64, 'base64').toString('utf8');
 
-/** An inspection that another one replaces is over in a moment. */
+/** How long a replaced inspection may go on before it is cancelled. */
 const LEFT_ALONE_MS = 1_000;
 
 /**
- * An inspection makes a dozen calls at once, and is often made anew before all are answered. To cancel each of them
- * costs more than to let the answers come, and a server of HTTP/2 that is careful ends the connection of a client that
- * resets a thousand streams in half a minute. What hangs is cancelled all the same.
+ * Delays an abort. An inspection makes a dozen calls, and is often repeated before all are answered. Cancelling each
+ * costs more than receiving the answers, and a careful HTTP/2 server closes the connection of a client that resets a
+ * thousand streams in half a minute. Hanging calls are still cancelled.
  */
 function abortedLater(signal: AbortSignal): AbortSignal {
   const later = new AbortController();
@@ -249,7 +249,7 @@ function runtimePorts(adapter: Adapter) {
     },
     'cri.status': async (call) => {
       const { status, runtime_handlers, features } = await client.call('Status', {}, adapter.limits(call));
-      // containerd 2 names them in another order each time, which is no news.
+      // containerd 2 lists handlers in a different order each time.
       const handlers = runtime_handlers.toSorted((a, b) => (a.name < b.name ? -1 : 1));
       return { conditions: status?.conditions ?? [], handlers, features: features ?? null };
     },

@@ -1,16 +1,15 @@
 /**
- * When the next relist is due: fast until the event stream has proved itself, then rarely, and sooner where one is
- * requested.
+ * Schedules the next relist: frequent until the event stream has proved reliable, then rare, and sooner on request.
  *
- * A relist that finds nothing which the events had not brought counts for the stream; one that finds more counts
- * against it, and each such miss doubles the proof that is required.
+ * A relist that finds nothing new counts for the stream; one that finds more counts against it, and each such miss
+ * doubles the required number of clean relists.
  */
 
 /** Clean relists before the fast phase ends. */
 const FIRST_PROOF = 5;
-/** The most proof ever required; at one relist a second, about five minutes. */
+/** The most clean relists ever required; at one per second, about five minutes. */
 const MAX_PROOF = 320;
-/** Clean and quiet relists at the settled period before the quiet one. */
+/** Clean and idle relists at the settled period before the quiet period. */
 const QUIET_AFTER = 6;
 
 export interface Cadence {
@@ -28,13 +27,13 @@ export interface RelistOutcome {
   readonly missed: boolean;
   /** A pod could not be inspected, or the relist itself failed. */
   readonly troubled: boolean;
-  /** Events came in since the last relist. */
+  /** Events arrived since the last relist. */
   readonly active: boolean;
 }
 
 export const initialCadence: Cadence = { phase: 'fast', clean: 0, proof: FIRST_PROOF };
 
-/** Pure. */
+/** The next cadence after the outcome of a relist. Pure. */
 export function nextCadence({ phase, clean, proof }: Cadence, outcome: RelistOutcome): Cadence {
   if (outcome.missed) return { phase: 'fast', clean: 0, proof: Math.min(proof * 2, MAX_PROOF) };
   if (!outcome.listening || outcome.troubled) return { phase: 'fast', clean: 0, proof };
@@ -46,15 +45,15 @@ export function nextCadence({ phase, clean, proof }: Cadence, outcome: RelistOut
 }
 
 export interface RelistPeriods {
-  /** While the event stream has proved itself. Default 10 s. */
+  /** Period once the event stream has proved reliable. Default 10 s. */
   readonly settledMs: number;
-  /** While the stream has proved itself and nothing happens. Default 60 s. */
+  /** Period once the stream has proved reliable and nothing happens. Default 60 s. */
   readonly quietMs: number;
 }
 export const DEFAULT_RELIST_PERIODS: RelistPeriods = { settledMs: 10_000, quietMs: 60_000 };
 
 interface TimerOptions {
-  /** While the event stream has not proved itself, and the least time between two relists. */
+  /** Period until the event stream has proved reliable, and the least time between two relists. */
   readonly relistPeriodMs: number;
   readonly periods: RelistPeriods;
   readonly now: () => number;
@@ -70,17 +69,17 @@ export class RelistTimer {
     this.#options = options;
   }
 
-  /** Takes the evidence of the last relist about the event stream. */
+  /** Takes the last relist's evidence about the event stream. */
   judge(outcome: RelistOutcome): void {
     this.#cadence = nextCadence(this.#cadence, outcome);
   }
 
-  /** Ends the pause before the next relist: at once, or when the fast period is over. */
+  /** Ends the wait for the next relist: at once, or after the fast period. */
   end(when: 'now' | 'soon'): void {
     this.#end(when);
   }
 
-  /** Waits for the next relist: its period, or less when one is requested, but never under the fast period. */
+  /** Waits for the next relist: its period, or less on request, but never less than the fast period. */
   async pause(startedAtMs: number, isWanted: boolean): Promise<void> {
     const { signal, now, relistPeriodMs, periods } = this.#options;
     const periodMs = { fast: relistPeriodMs, settled: periods.settledMs, quiet: periods.quietMs }[this.#cadence.phase];

@@ -1,12 +1,12 @@
 /**
- * What changed in the runtime: the comparing half of `cri.watchPods`, without I/O.
+ * Finds changes in the runtime: the comparing half of `cri.watchPods`, without I/O.
  *
- * Owns the ledger of pods: of each sandbox and container what its pod knows of it, and which pod an id belongs to. A
- * list names ids and states; only statuses may change what the ledger holds: an inspection those of a whole pod, an
- * event or the answer to a call that of one sandbox or container.
+ * Owns the cache of pods: the last published status of each sandbox and container, and the pod of each id. A list has
+ * only ids and states; only statuses change the cache: an inspection updates a whole pod, an event or the answer to a
+ * call one sandbox or container.
  *
  * Invariants: sandboxes and containers without the label of a pod are foreign and never named; a status is published
- * only when it differs from what the pod knows; an observation never overrules one that began later.
+ * only if it differs from the last one; an observation never overrides one that began later.
  */
 import { hash } from 'node:crypto';
 import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../machines/model/api/cri.ts';
@@ -28,7 +28,7 @@ export interface ListedPod {
   readonly digest: string;
 }
 
-/** A runtime may know states that this contract does not: they count as not ready, and as unknown. */
+/** Unknown states of newer runtimes count as not ready and unknown. */
 const sandboxState = (state: unknown) => (state === 'SANDBOX_READY' ? 'SANDBOX_READY' : 'SANDBOX_NOTREADY');
 const containerState = (state: ContainerStatus['state']) =>
   CONTAINER_STATES.has(state) ? state : ('CONTAINER_UNKNOWN' as const);
@@ -67,7 +67,7 @@ export function groupByPod(
   return pods;
 }
 
-/** The same value with keys in order and without absent parts, so that equal statuses are equal text. */
+/** The same value with sorted keys and without absent members, so that equal statuses are equal text. */
 export function canonical<Value>(value: Value): Value;
 export function canonical(value: unknown): unknown {
   if (Array.isArray(value)) return value.map((item: unknown) => canonical(item));
@@ -115,7 +115,7 @@ export const containerInstance = (status: ContainerStatus): Instance => ({
   status: canonicalContainer(status),
 });
 
-/** The headers of the hook are in the pod, where their values are handles; in the status they would be plain. */
+/** The headers of the hook are in the pod as handles; in the status they would be plain. */
 function withoutPreStop(status: ContainerStatus): ContainerStatus {
   const { [containerAnnotationKeys.preStopHandler]: hook, ...annotations } = status.annotations;
   return hook === undefined ? status : { ...status, annotations };
@@ -141,10 +141,10 @@ export function podRuntimeStatus(
   };
 }
 
-/** Two statuses with equal fingerprints say the same. */
+/** Equal for equal statuses. */
 const fingerprint = (status: Instance['status']): string => hash('sha256', JSON.stringify(status), 'base64');
 
-/** The state of a sandbox or container that its pod knows. */
+/** The cached state of a sandbox or container. */
 interface Known {
   readonly kind: Instance['kind'];
   readonly state: string;
@@ -193,12 +193,12 @@ export class PodLedger {
   /** By uid: why the last inspection failed. */
   readonly #stale = new Map<string, string>();
 
-  /** The pod that a sandbox or container belongs to. */
+  /** The pod of a sandbox or container. */
   podOf(id: string): string | undefined {
     return this.#podOf.get(id)?.uid;
   }
 
-  /** An id that the runtime gave out or showed. The next list that began later and does not have it forgets it. */
+  /** Records an id that the runtime returned or listed. A later list without it forgets it. */
   learn(id: string, uid: string, seenAtMs: number): void {
     this.#podOf.set(id, { uid, seenAtMs });
   }
@@ -249,7 +249,7 @@ export class PodLedger {
     return this.#knownOf(id)?.kind;
   }
 
-  /** Whether the pod knows that it has ended. */
+  /** Whether the cache shows its end. */
   hasEnded(id: string): boolean {
     const known = this.#knownOf(id);
     return known !== undefined && hasEnded(known);
@@ -263,7 +263,7 @@ export class PodLedger {
   observed({ kind, uid, status }: Instance, observedAtMs: number): readonly InstanceChanged[] {
     const entry = this.#pods.get(uid) ?? { instances: new Map<string, Known>(), observedAtMs: 0 };
     const before = entry.instances.get(status.id);
-    // An answer may be older than an event that arrived before it: a container that has ended stays ended.
+    // An answer may be older than an event that arrived before it: an ended container stays ended.
     if (before && hasEnded(before) && !hasEnded(status)) return [];
     const known = knownOf(kind, status, observedAtMs);
     this.#pods.set(uid, { ...entry, instances: new Map(entry.instances).set(status.id, known) });
@@ -276,7 +276,7 @@ export class PodLedger {
     ];
   }
 
-  /** A pod of which something was published. */
+  /** Whether something was published about the pod. */
   knows(uid: string): boolean {
     return this.#pods.has(uid);
   }

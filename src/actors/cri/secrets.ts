@@ -1,11 +1,10 @@
 /**
- * Values of Secrets, and of variables that people wrote, on their way to the runtime: where a machine wrote the name of
- * a handle, the value leaves.
+ * Inserts the values of Secrets and literal variables into calls to the runtime, in place of the names of handles.
  *
- * Invariants: only the handles that a call names are opened, so a text that merely looks like one stays as it is; what
- * the runtime says about a container, in an error or in its status, is reported without its values. A
- * container is marked when it was given a Secret's, beside its log and not in what the runtime is asked: an agent that
- * does not know them reports nothing of it.
+ * Invariants: only the handles named by a call are opened, so text that merely looks like one is left unchanged; errors
+ * and statuses of the runtime about a container are reported without these values. A container with values of Secrets
+ * is marked by a file beside its log, not in the runtime: a later agent that lacks the values then withholds its
+ * messages.
  */
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -22,14 +21,16 @@ import { containerAnnotationKeys } from '../../machines/model/spec/annotations.t
 import { goJson } from '../../machines/model/spec/hash.ts';
 import type { RuntimeClient } from './client.ts';
 
-/** Lies in the folder of a container's logs, and goes with it. */
+/** A file in the folder of a container's logs, removed with it. */
 const MARK = '.holds-secrets';
 const LOG_FOLDER_MODE = 0o755;
 const MARK_MODE = 0o600;
 const PRE_STOP = containerAnnotationKeys.preStopHandler;
 const WITHHELD = 'what the runtime says may quote a Secret that this agent did not give: see the log of the runtime';
 
-/** As in the machine's `expansion.ts`, of the values themselves: how much a word, and all of a program, may grow. */
+/**
+ * As in the machine's `expansion.ts`, for the values themselves: how much a word, and the whole command line, may grow.
+ */
 const GROWTH_MAX_CHARS = 131_072;
 const GROWTH_TOTAL_MAX_CHARS = 6_291_456;
 const HANDLE_NAMES = /§[A-Za-z0-9_-]{22}/g;
@@ -37,8 +38,8 @@ const HANDLE_NAMES = /§[A-Za-z0-9_-]{22}/g;
 /**
  * The values behind the handles of one call.
  *
- * Invariant: where a value stands first it is as long as its author wrote it, which the runtime judges; from then on it
- * makes texts grow, which has a limit and is measured before a text is built.
+ * Invariant: the first occurrence of a value counts at its own length, which the runtime limits; further occurrences
+ * make texts grow, which is limited and measured before a text is built.
  */
 export class Values {
   readonly #values: ReadonlyMap<string, string>;
@@ -50,7 +51,7 @@ export class Values {
     this.#values = new Map(known.map((handle) => [handle.$secret, encode(vault.open(handle))]));
   }
 
-  /** Replaces handles in one pass: a value that looks like the name of a handle is left alone. */
+  /** Replaces handles in one pass: a value that looks like the name of a handle is left unchanged. */
   put(text: string): string {
     if (this.#values.size === 0) return text;
     this.#grow(text);
@@ -75,7 +76,7 @@ export class Values {
 /** The value as it stands in JSON that Go writes. */
 const inJson = (value: string): string => goJson(value).slice(1, -1);
 
-/** A copy of the configuration with the values in variables, command, arguments, and what the pre-stop hook sends. */
+/** A copy of the configuration with the values in variables, command, arguments and the request of the preStop hook. */
 export function withSecrets(config: ContainerConfig, handles: readonly SecretHandle[], vault: Vault): ContainerConfig {
   if (handles.length === 0) return config;
   const values = new Values(handles, vault);
@@ -92,7 +93,7 @@ export function withSecrets(config: ContainerConfig, handles: readonly SecretHan
   };
 }
 
-/** To be done before the container is created. */
+/** Must run before the container is created. */
 export async function markHolder({ log_directory }: PodSandboxConfig, { log_path }: ContainerConfig): Promise<void> {
   if (!log_directory || !log_path) return;
   const folder = join(log_directory, dirname(log_path));
@@ -100,7 +101,7 @@ export async function markHolder({ log_directory }: PodSandboxConfig, { log_path
   await writeFile(join(folder, MARK), '', { mode: MARK_MODE });
 }
 
-/** A container that writes no log may still quote values in its message. */
+/** A container without a log may still quote values in its message. */
 async function mayHoldSecrets({ log_path: logPath }: ContainerStatus): Promise<boolean> {
   if (logPath === '') return true;
   return await access(join(dirname(logPath), MARK)).then(
@@ -109,13 +110,13 @@ async function mayHoldSecrets({ log_path: logPath }: ContainerStatus): Promise<b
   );
 }
 
-/** Shorter values stand in every message by accident; nothing is hidden by removing them. */
+/** Shorter values occur in messages by accident; removing them hides nothing. */
 const REDACTED_MIN_LENGTH = 4;
 
-/** Most variables are no secrets: a short one, like `info` or `8080`, stays where an error quotes it. */
+/** Most variables are no secrets: short ones, like `info` or `8080`, stay in errors that quote them. */
 const WRITTEN_MIN_LENGTH = 8;
 
-/** The written values that are removed from reports of the runtime: a short one occurs in texts by accident. */
+/** The literal values that are removed from reports of the runtime; short ones occur in texts by accident. */
 export const recognizable = (written: readonly SecretHandle[], vault: Vault): readonly SecretHandle[] =>
   written.filter((handle) => vault.open(handle).length >= WRITTEN_MIN_LENGTH);
 
@@ -133,12 +134,12 @@ export const redacted = (message: string, handles: readonly SecretHandle[], vaul
     return value.length < REDACTED_MIN_LENGTH ? text : text.replaceAll(value, handle.$secret);
   }, message);
 
-/** The login that a handle stood for. */
+/** The login behind a handle. */
 export const authOf = (json: string): AuthConfig => JSON.parse(json);
 
 const LOGIN_WITHHELD = '<withheld>';
 
-/** A registry may quote its input in a refusal: the password, or both in the basic authentication header. */
+/** A registry may quote its input in a rejection: the password, or the basic authentication header. */
 export async function withoutLogin<T>(call: Promise<T>, { username = '', password = '' }: AuthConfig): Promise<T> {
   try {
     return await call;
@@ -152,7 +153,7 @@ export async function withoutLogin<T>(call: Promise<T>, { username = '', passwor
   }
 }
 
-/** The secrets that containers were created with, as long as there are statuses to quote them. */
+/** The secrets of created containers, for as long as statuses may quote them. */
 export class HeldSecrets {
   readonly #held = new Map<string, { readonly sandbox: string; readonly secrets: readonly SecretHandle[] }>();
 
@@ -164,7 +165,7 @@ export class HeldSecrets {
     return this.#held.get(container)?.secrets;
   }
 
-  /** A sandbox takes its containers along. */
+  /** Removing a sandbox removes its containers. */
   forget(id: string): void {
     for (const [container, { sandbox }] of this.#held) {
       if (container === id || sandbox === id) this.#held.delete(container);
@@ -176,8 +177,8 @@ export class HeldSecrets {
 type SecretsOf = (containerId: string) => readonly SecretHandle[] | undefined;
 
 /**
- * The same event without the values. Where it is not known which values a message may quote, the status is left out:
- * the container is inspected then, which looks up whether it was given any.
+ * The same event without the values. If it is unknown which values a message may quote, the status is left out; the
+ * container is then inspected, which checks whether it was given any.
  */
 function discreetEvent(event: ContainerEventResponse, secretsOf: SecretsOf, vault: Vault): ContainerEventResponse {
   if (event.containers_statuses.every(({ message }) => message === '')) return event;
@@ -189,7 +190,7 @@ function discreetEvent(event: ContainerEventResponse, secretsOf: SecretsOf, vaul
   return { ...event, containers_statuses: statuses };
 }
 
-/** A client whose statuses of containers reveal no value. */
+/** A client whose container statuses reveal no value. */
 export function discreet(client: RuntimeClient, secretsOf: SecretsOf, vault: Vault): RuntimeClient {
   const call = async (...request: Parameters<RuntimeClient['call']>) => {
     const response = await client.call(...request);

@@ -1,25 +1,24 @@
 /**
- * The observations of the container runtime that metrics count: every call, every inspection of a pod, and its own
- * events.
+ * Observations of the container runtime for metrics: every call, every inspection of a pod, and the runtime's events.
  */
 import { steadyNow } from '../../kernel/clock.ts';
 import type { CallName, RuntimeClient, StreamName } from './client.ts';
 
 export type RuntimeSeen =
-  /** A call ended, also one that failed. */
+  /** A call ended, successfully or not. */
   | {
       readonly kind: 'called';
       readonly name: CallName | StreamName;
       readonly durationMs: number;
       readonly failed: boolean;
     }
-  /** All pods were listed, or could not be. `startedAtMs` is since the epoch. */
+  /** All pods were listed, or listing failed. `startedAtMs` is since the epoch. */
   | { readonly kind: 'relisted'; readonly startedAtMs: number; readonly durationMs: number }
-  /** One pod was inspected, or could not be. */
+  /** One pod was inspected, or the inspection failed. */
   | { readonly kind: 'inspected'; readonly durationMs: number }
-  /** CRI's stream of events was requested; `lost`: it broke, or the runtime does not have it. */
+  /** CRI's event stream was requested; `lost`: it broke, or the runtime lacks it. */
   | { readonly kind: 'listening' | 'lost' }
-  /** An event of that stream came so long after it happened. */
+  /** An event of that stream, with its delay. */
   | { readonly kind: 'heard'; readonly lateMs: number };
 
 export type OnRuntime = (seen: RuntimeSeen) => void;

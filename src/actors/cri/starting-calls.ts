@@ -1,12 +1,12 @@
 /**
- * The calls that start something. The CPU is the limit of a batch: more of them at once only make each slower, so a
- * sandbox waits in here, where the queue is fair, until few are under way.
+ * Limits the calls that start something. The CPU bounds a batch: more at once only make each slower, so new sandboxes
+ * wait here in a fair queue.
  *
- * Invariants: only new sandboxes wait, in the order of their calls; a call that takes longer than
- * {@link BUSY_MS} waits for something else than the CPU (a network plug-in, say) and no longer holds up others.
+ * Invariants: only new sandboxes wait, in the order of their calls; a call that takes longer than {@link BUSY_MS} waits
+ * for something other than the CPU (a network plug-in, say) and no longer delays others.
  */
 
-/** Longer than a start takes on a machine that is busy with some of them, in milliseconds. */
+/** Milliseconds; longer than a start takes on a machine busy with several. */
 const BUSY_MS = 500;
 
 export class StartingCalls {
@@ -15,20 +15,20 @@ export class StartingCalls {
   readonly #waiting: (() => void)[] = [];
   #busy = 0;
 
-  /** @param places how many calls may be under way when a sandbox begins */
+  /** @param places the number of calls that may be in progress when a sandbox starts */
   constructor(places: number, busyMs = BUSY_MS) {
     this.#places = places;
     this.#busyMs = busyMs;
   }
 
-  /** A new sandbox waits in the queue. */
+  /** Runs a new sandbox, which waits in the queue. */
   async queued<T>(work: () => Promise<T>): Promise<T> {
     if (this.#busy < this.#places) return this.counted(work);
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
     return this.#done(work);
   }
 
-  /** Calls for a pod that has its sandbox begin at once. */
+  /** Runs a call for a pod that has its sandbox, without waiting. */
   counted<T>(work: () => Promise<T>): Promise<T> {
     this.#busy += 1;
     return this.#done(work);

@@ -1,13 +1,13 @@
 /**
- * The stream `cri.watchPods`: hints make it fast, relisting makes it right.
+ * The stream `cri.watchPods`: hints make it fast, relisting makes it correct.
  *
- * Owns relisting, at most one inspection a pod at a time, and the ledger that says what to publish (relist.ts).
+ * Owns relisting, at most one inspection per pod at a time, and the cache that decides what to publish (relist.ts).
  *
- * What is read after a hint is the sandbox or container that it names; a hint with a status needs no reading. The whole
- * pod is inspected when something of it was removed, when it is not known here, and when a relist shows a difference.
+ * After a hint only its sandbox or container is read, or nothing if it has a status. The whole pod is inspected when
+ * part of it was removed, when it is unknown, and when a relist shows a difference.
  *
  * Invariants: one writer, so a pod's states are published in the order of observation, without those that the pod's
- * actor has from a call of its own; a pod whose inspection hangs delays others only by its place among the parallel
+ * actor knows from its own calls; a pod whose inspection hangs delays others only by its place among the parallel
  * inspections; at most one relist is in flight; the first `runtime.relisted` comes after the state of every pod that
  * the runtime has.
  */
@@ -26,18 +26,18 @@ import { type RelistPeriods, RelistTimer } from './relist-timer.ts';
 import type { OnRuntime } from './seen.ts';
 
 /**
- * A hint waits this long for an inspection by the pod's actor to share; containerd's CRI part is behind its events as
+ * A hint waits this long for an inspection by the pod's actor to share; containerd's CRI plugin lags its events as
  * much.
  */
 const GATHER_MS = 10;
-/** The same for the end of a call by the pod's own actor, whose inspection follows. */
+/** As above, for the end of a call by the pod's own actor, whose inspection follows. */
 const GATHER_OWN_MS = 50;
-/** An id that no list has shown may be that of a sandbox whose call has not returned: most do within this time. */
+/** An id that no list has shown may be that of a sandbox whose call has not returned: most return within this time. */
 const UNKNOWN_ID_MS = 500;
 
 export interface WatchOptions {
   readonly client: RuntimeClient;
-  /** The inspections that the pods' actors made. */
+  /** The inspections made by the pods' actors. */
   readonly inspections: Inspections;
   readonly own: OwnCalls;
   readonly podIds: PodIds;
@@ -82,9 +82,9 @@ export class PodWatcher {
   #hinted = false;
   /** Ids that a hint named and that no list and no call has shown yet. */
   readonly #unknownIds = new Set<string>();
-  /** Pods with something that a call of ours made and that was not inspected yet: the pod's actor will inspect it. */
+  /** Pods in which an own call created something that was not inspected yet: the pod's actor will inspect it. */
   readonly #making = new Set<string>();
-  /** An id stayed unknown: only a relist shows which pod it belongs to. */
+  /** An id stayed unknown: only a relist shows its pod. */
   #hasUnknown = false;
   #listeningSinceMs: number | null = null;
 
@@ -148,7 +148,7 @@ export class PodWatcher {
     else this.#schedule(pod, inspection, gatherMs);
   }
 
-  /** Whether the hint adds nothing: its pod knows the outcome, or will know it from the answer to a call of its own. */
+  /** Whether the hint adds nothing: the pod knows the outcome, or will learn it from the answer to its own call. */
   #isKnown({ id, uid, outcome, instance, isNew = false }: Hint): boolean {
     const { own } = this.#options;
     if (instance && own.isStarting(id)) own.observed(instance);
@@ -162,14 +162,14 @@ export class PodWatcher {
     return isMade || (outcome === 'running' && own.isStarting(id));
   }
 
-  /** `false`: the pod is not known here. */
+  /** `false`: the pod is unknown. */
   #publishInstance(instance: Instance): boolean {
     if (!this.#ledger.knows(instance.uid)) return false;
     this.#publish(this.#ledger.observed(instance, this.#options.now()));
     return true;
   }
 
-  /** Takes a status that the pod's actor read itself: only that the pod is gone is news to other actors. */
+  /** Takes a status that the pod's actor read itself: other actors need only the end of the pod. */
   saw(status: PodRuntimeStatus): void {
     this.#making.delete(status.uid);
     this.#publish(this.#ledger.inspected(status).filter(({ type }) => type !== 'runtime.podChanged'));
@@ -185,17 +185,17 @@ export class PodWatcher {
     return this.#ledger.podOf(id);
   }
 
-  /** The pod knows that it has ended. */
+  /** The pod knows its end. */
   hasEnded(id: string): boolean {
     return this.#ledger.hasEnded(id);
   }
 
-  /** A call of our own ended that should have had this outcome. */
+  /** An own call ended that should have had this outcome. */
   called(id: string, outcome: Outcome): void {
     this.hint({ id, outcome }, GATHER_OWN_MS);
   }
 
-  /** An id that a call of our own got from the runtime. */
+  /** An id that the runtime returned to an own call. */
   learn(id: string, uid: string): void {
     this.#unknownIds.delete(id);
     this.#making.add(uid);
@@ -259,7 +259,7 @@ export class PodWatcher {
     this.#publish([{ type: 'runtime.relisted', uids: [...listed.keys()] }]);
   }
 
-  /** Lets the relist judge the event stream, and so decide when the next relist is due. */
+  /** Lets the relist judge the event stream, which schedules the next relist. */
   #judge(startedAtMs: number, surprised: boolean): void {
     const since = this.#listeningSinceMs;
     this.#timer.judge({
@@ -287,7 +287,7 @@ export class PodWatcher {
     return inspection;
   }
 
-  /** Inspects now, or once more after the inspection that is under way. */
+  /** Inspects now, or once more after the inspection in progress. */
   #inspect(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<void> {
     if (inspection.timer) clearTimeout(inspection.timer);
     inspection.timer = null;
@@ -299,7 +299,7 @@ export class PodWatcher {
     return inspection.done;
   }
 
-  /** Ends in the very moment in which no further inspection is wanted: a later request begins anew. */
+  /** Ends synchronously when no further inspection is requested: a later request starts a new loop. */
   async #inspectUntilRest(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<void> {
     try {
       let seen = await this.#seeing(uid, inspection, ids, listedAtMs);

@@ -1,10 +1,10 @@
 /**
- * Path resolution below a root folder: never outside it, whatever a container put in the way.
+ * Path resolution below a root folder: never outside it, whatever a container placed on the path.
  *
- * A path is resolved name by name on open folders (`/proc/self/fd/<fd>/<name>`) and never through a symbolic link, so
- * neither `..`, nor a link that was there, nor one that is exchanged for a folder while we look can lead out of the
- * root. The walk is made at once, not in steps: it is on the node's own disk, as the journal is, never in a volume, and
- * a step through the thread pool costs ten times what the disk does.
+ * A path is resolved name by name on open folders (`/proc/self/fd/<fd>/<name>`), never through a symbolic link, so
+ * neither `..`, nor an existing link, nor one that replaces a folder during the walk can lead out of the root. The walk
+ * is synchronous: it is on the node's own disk, never in a volume, and the thread pool would make each step ten times
+ * slower.
  */
 import { chmodSync, closeSync, constants, lstatSync, mkdirSync, openSync } from 'node:fs';
 import { isAbsolute, normalize, relative, sep } from 'node:path';
@@ -13,7 +13,7 @@ import { OperationError } from '../../kernel/json.ts';
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const PERMISSIONS = 0o777;
 
-/** A folder that is open: to be closed. */
+/** An open folder, which has to be closed. */
 class Folder {
   readonly fd: number;
 
@@ -29,14 +29,14 @@ class Folder {
 export interface Place {
   /** The folder that holds the name. */
   readonly folder: Folder;
-  /** The path to use in calls: it stays right whatever happens to the names above. */
+  /** The path for system calls: it stays valid whatever happens to the names above. */
   readonly path: string;
 }
 
 export const errnoOf = (error: unknown): string =>
   error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : '';
 
-/** The names that lead from root to path. Fails on the root itself and on everything outside. */
+/** The names that lead from root to path. Fails for the root itself and for every path outside. */
 export function namesBelow(root: string, path: string): readonly string[] {
   if (!isAbsolute(root) || !isAbsolute(path)) throw outside(root, path);
   const names = relative(normalize(root), normalize(path)).split(sep);
@@ -48,8 +48,8 @@ const outside = (root: string, path: string): OperationError =>
   new OperationError(`refusing to touch ${JSON.stringify(path)}: it is not below ${root}`, { code: 'EXDEV' });
 
 /**
- * Opens the folder that holds the last name of `path`. Missing folders are made with `mode`, or the answer is `null`
- * where no mode is given.
+ * Opens the folder of the last name of `path`. Missing folders are created with `mode`; without a mode the result is
+ * `null`.
  */
 export function openParent(root: string, path: string, mode?: number): Place | null {
   const names = namesBelow(root, path);
@@ -68,7 +68,8 @@ export function openParent(root: string, path: string, mode?: number): Place | n
 }
 
 /**
- * Works on a path below `root` that no link leads out of; `null` where its folder is not there and no mode is given.
+ * Runs an operation on a path below `root` without following links out of it; `null` if its folder is missing and no
+ * mode is given.
  */
 export async function inParent<Answer>(
   root: string,
@@ -86,21 +87,21 @@ export async function inParent<Answer>(
 }
 
 /**
- * The folders on the way to several paths below one root, each opened once: what is made for a pod lies side by side.
- * For calls that are made at once; `close` ends the paths that were given out.
+ * The parent folders of several paths below one root, each opened once, because the folders of a pod share them. For
+ * synchronous calls; `close` invalidates the returned paths.
  */
 export class RootFolder {
   readonly #root: string;
   readonly #mode: number;
   readonly #open = new Map<string, Folder>();
 
-  /** `mode`: of folders on the way that are missing. */
+  /** `mode`: of missing parent folders. */
   constructor(root: string, mode: number) {
     this.#root = root;
     this.#mode = mode;
   }
 
-  /** The path to use in calls, as that of {@link openParent}. */
+  /** The path for system calls, as in {@link openParent}. */
   to(path: string): string {
     const names = namesBelow(this.#root, path);
     let folder = this.#kept('', () => openRoot(this.#root, this.#mode));
@@ -145,7 +146,7 @@ function openIfThere(path: string, flags: number): Folder | null {
   }
 }
 
-/** `path` is what the caller wants, for its errors. */
+/** `path` is the caller's path, for errors. */
 function enter(place: string, path: string, mode?: number): Folder | null {
   try {
     const found = openIfThere(place, FOLDER);
@@ -163,8 +164,8 @@ function enter(place: string, path: string, mode?: number): Folder | null {
 }
 
 /**
- * Makes the folder where it is missing; one that exists gets the permissions it lacks and keeps the others. Fails with
- * `ENOTDIR` on something else.
+ * Creates a folder. An existing one gets the permissions that it lacks and keeps the others. Fails with `ENOTDIR` on
+ * anything else.
  */
 export function makeFolder(path: string, mode: number): void {
   let found = lstatSync(path, { throwIfNoEntry: false });

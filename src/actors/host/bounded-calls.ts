@@ -1,37 +1,36 @@
 /**
- * Work on file systems that are not the node's own and may never answer: network mounts, FUSE, whatever a pod has
- * mounted where others look.
+ * Calls on file systems that are not the node's own and may hang: network mounts, FUSE, mounts made by pods.
  *
- * A call into one that hangs holds a thread until the kernel lets it go, and all file work of the agent shares the
- * threads of libuv. So these calls take only half of them, each has a time limit, and one that was given up is not
- * made again while it still hangs: a file system that does not answer costs one thread, however many ask for it.
+ * A hanging call blocks a thread until the kernel returns, and all file operations of the agent share libuv's threads.
+ * So these calls use at most half of the threads, each has a timeout, and an abandoned call is not repeated while it
+ * still hangs: a hanging file system costs one thread, however many callers it has.
  */
 import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 
-/** The number of threads that libuv has by default. `bin/memory-limits.js` says more. */
+/** libuv's default number of threads; see `bin/memory-limits.js`. */
 const DEFAULT = 4;
 
-/** As libuv reads `UV_THREADPOOL_SIZE`: a text that is no number counts as zero, and one thread is the least. */
+/** As libuv reads `UV_THREADPOOL_SIZE`: text that is no number counts as zero, and the minimum is one. */
 function threads(): number {
   const given = process.env['UV_THREADPOOL_SIZE'];
   return given === undefined ? DEFAULT : Math.max(1, Number.parseInt(given, 10) || 0);
 }
 
 /**
- * The threads on which libuv does the file work and the name lookups of this process.
+ * A share of libuv's threads, which do the file operations and name lookups of this process.
  *
- * So many of them, at least one: work that may hold them up leaves the others to what may not wait.
+ * At least one; work that may block them leaves the others to urgent calls.
  */
 export const shareOfThreads = (share: number): number => Math.max(1, Math.floor(threads() * share));
 
-/** Calls that are under way at once. */
+/** Bounded calls in progress at once. */
 export const BOUNDED_CALLS_MAX = shareOfThreads(1 / 2);
-/** A disk that is only slow has answered by then. */
+/** A disk that is merely slow has answered by then. */
 const BOUNDED_CALL_TIMEOUT_MS = 5_000;
 
 const slots = pLimit(BOUNDED_CALLS_MAX);
-/** Calls that were abandoned and still hold a slot. */
+/** Abandoned calls that still hold a slot. */
 const stuck = new Set<string>();
 
 interface BoundedCallOptions<T> {
@@ -40,9 +39,9 @@ interface BoundedCallOptions<T> {
 }
 
 /**
- * Makes a call that may never return. It is given up after a time limit; a result that comes later is handed to
- * `dispose`. While an abandoned call still hangs on the same path, or while such calls hold every slot, the next call
- * fails at once. `what` names the path in errors.
+ * Makes a call that may hang. It is abandoned after a timeout; a late result goes to `dispose`. While an abandoned call
+ * hangs on the same path, or abandoned calls hold every slot, the next call fails at once. `what` names the path in
+ * errors.
  */
 export async function boundedCall<T>(
   what: string,

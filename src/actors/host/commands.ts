@@ -1,8 +1,8 @@
-/** Runs a program of the system that does what a missing system call would have done. */
+/** Runs a system program in place of an unavailable system call. */
 import { execFile } from 'node:child_process';
 import { OperationError } from '../../kernel/json.ts';
 
-/** These programs do one system call; more time than this means that they hang. */
+/** These programs do one system call; beyond this time they hang. */
 const COMMAND_TIMEOUT_MS = 5_000;
 
 /** Resolves when the program succeeded; otherwise fails with its output. */

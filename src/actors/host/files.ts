@@ -1,4 +1,6 @@
-/** Plain files and folders of the node itself: reading one, making folders and shared mounts, and links to logs. */
+/**
+ * Plain files and folders of the node itself: reading a file, creating folders and shared mounts, and links to logs.
+ */
 import { constants } from 'node:fs';
 import { access, chmod, lstat, mkdir, open, readlink, realpath, rename, stat, statfs, symlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -40,7 +42,7 @@ export const readable: Port<Operations['host.readable']> = async ({ input: { pat
   readable: await Promise.all(paths.map(canRead)),
 });
 
-/** A folder that exists keeps its mode: its owner may have closed it further. One that is made has exactly the mode. */
+/** An existing folder keeps its mode: its owner may have restricted it. A new one has exactly this mode. */
 export const directoriesPort =
   (mounter: Mounter): Port<Operations['host.makeDirectories']> =>
   async ({ input: { directories } }) => {
@@ -75,7 +77,7 @@ async function makeDirectory(path: string, mode: number): Promise<void> {
   }
 }
 
-/** Makes the link, or turns an existing one; anything else under that name stays and is an error. */
+/** Creates a symbolic link, or redirects an existing one; anything else under that name stays and is an error. */
 export const makeSymlink: Port<Operations['host.symlink']> = async ({ id, input: { path, target } }) => {
   const found = await lstat(path).catch(() => null);
   if (found?.isSymbolicLink() && (await readlink(path)) === target) return null;
@@ -88,18 +90,18 @@ export const makeSymlink: Port<Operations['host.symlink']> = async ({ id, input:
   return null;
 };
 
-/** How large a file system is and how much of it ordinary processes may still fill. */
+/** The size of a file system, and how much of it unprivileged processes may still fill. */
 export const fileSystem: Port<(typeof hostOperations)['host.fileSystem']> = async ({ input: { path } }) => {
   const { blocks, bavail, bsize } = await statfs(path, { bigint: true });
   return { capacityBytes: String(blocks * bsize), availableBytes: String(bavail * bsize) };
 };
 
 /**
- * Makes the folder of a node a shared mount: what is mounted below it reaches the containers that have the folder, and
- * what such a container mounts there reaches the node and the others (`mountPropagation`).
+ * Makes a folder of the node a shared mount: mounts below it propagate to the containers that have the folder, and
+ * mounts made by such a container propagate to the node and the others (`mountPropagation`).
  *
- * Does nothing where the folder is in a shared mount. Otherwise the folder becomes a mount of itself, with what was
- * mounted below it before.
+ * Does nothing if the folder is already in a shared mount. Otherwise the folder is bind-mounted onto itself, including
+ * the mounts below it.
  */
 async function makeShared(path: string, mounter: Mounter): Promise<void> {
   const handle = await open(path, 'r');
@@ -111,7 +113,7 @@ async function makeShared(path: string, mounter: Mounter): Promise<void> {
     if (holder?.point !== real) {
       const below = await mountsBelow(real);
       await mounter.bindTree(real, real);
-      // The mounts below are in the new mount, too; the old ones, hidden below it, have no path later.
+      // The new mount includes the mounts below; the old ones, hidden below it, would have no path later.
       for (const point of below) await mounter.unmount(before + point.slice(real.length));
     }
     await mounter.shareTree(real);

@@ -1,10 +1,9 @@
 /**
- * Hints that something may have changed, and the wait between two inspections: until a hint, until it has been
- * quiet for a second after the last one (for the event that was dropped), until the caller's period is over, or until
- * the watch ends.
+ * Hints that something may have changed, and the wait between two inspections. It ends with a hint, a second after the
+ * last hint (an event may have been dropped), after the caller's period, or with the watch.
  */
 
-/** The delay of one more inspection after the last hint, for an event that was dropped. */
+/** The delay of one more inspection after the last hint, in case an event was dropped. */
 const QUIET_MS = 1_000;
 /** Node turns a longer delay into 1 ms. */
 const MAX_TIMER_MS = 2_147_483_647;
@@ -16,7 +15,7 @@ export class Hints {
   #lastAtMs = Number.NEGATIVE_INFINITY;
   #wake: () => void = () => {};
 
-  /** `signal`: of the operation that waits for hints; its end ends a wait. */
+  /** `signal`: of the operation that waits for hints; aborting it ends the wait. */
   constructor(signal: AbortSignal) {
     this.#signal = signal;
     signal.addEventListener('abort', this.#onAbort, { once: true });
@@ -32,12 +31,12 @@ export class Hints {
     this.#wake();
   }
 
-  /** There were some since the last inspection. */
+  /** There were hints since the last inspection. */
   get areNew(): boolean {
     return this.#areNew;
   }
 
-  /** An inspection begins: hints up to here are answered by it. */
+  /** An inspection begins, which covers all hints so far. */
   take(): void {
     this.#areNew = false;
   }

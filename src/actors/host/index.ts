@@ -1,4 +1,4 @@
-/** All ports of this machine, one file a theme. Nothing is read or opened before it is asked for. */
+/** All ports of this machine, one file per subject. Nothing is read or opened before it is requested. */
 import { randomBytes } from 'node:crypto';
 import { Vault } from '../../kernel/journal/index.ts';
 import type { Ports } from '../../kernel/operation.ts';
@@ -25,9 +25,9 @@ export interface HostOptions {
   /** Prefix of `/proc`, `/sys` and `/etc`, for a machine that is described by files. */
   readonly root?: string;
   readonly environment?: NodeJS.ProcessEnv;
-  /** `null`: use the programs of the system instead of FFI. */
+  /** `null`: system programs are used instead of FFI. */
   readonly system?: SystemCalls | null;
-  /** Keeps the values of Secrets that are read here, for the ports that hand them on. */
+  /** Keeps the values of Secrets that are read here, for the ports that pass them on. */
   readonly vault?: Vault;
 }
 

@@ -1,13 +1,13 @@
 /**
- * The lock file: `flock(LOCK_EX)` as the Go kubelet does it, so that either keeps the other out; and the watch for
+ * The lock file: `flock(LOCK_EX)`, compatible with the Go kubelet, so that either excludes the other; and the watch for
  * another process that wants it.
  *
- * Owns the descriptors of held locks: they stay open, and with them the locks, until the process ends.
+ * Owns the descriptors of held locks, which stay open until the process ends.
  *
- * Decides: a wait never blocks the event loop: the lock is tried again every {@link RETRY_MS}. A file that was deleted
- * or replaced while we waited is not the lock any more: it is opened anew. Without FFI, util-linux's `flock` holds the
- * lock in a child whose standard input ends with this process, and the kernel's list of waiters (`/proc/locks`) stands
- * in for inotify; it sees who waits for the lock, not who merely opens the file.
+ * Decides: waiting never blocks the event loop: the lock is retried every {@link RETRY_MS}. A file deleted or replaced
+ * in the meantime is no longer the lock, so it is reopened. Without FFI, util-linux's `flock` holds the lock in a child
+ * whose standard input closes with this process, and the kernel's list of waiters (`/proc/locks`) replaces inotify; it
+ * shows processes that wait for the lock, not those that only open the file.
  */
 import { spawn } from 'node:child_process';
 import { closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs';
@@ -20,11 +20,11 @@ import { reasonOf } from '../go-errors.ts';
 import { errnoOf } from './below-root.ts';
 import type { SystemCalls } from './kernel/syscall.ts';
 
-/** Between two tries for the lock, and between two checks for a contender: hand-over may take this long. */
+/** Between two attempts to lock, and between two checks for a contender: a hand-over may take this long. */
 const RETRY_MS = 100;
-/** Holds many inotify events: each has 16 bytes and no name. */
+/** Fits many inotify events: each has 16 bytes and no name. */
 const EVENT_BUFFER_BYTES = 4_096;
-/** `flock` ends with this code when the lock is held by another. */
+/** Exit code of `flock` when another process holds the lock. */
 const CONFLICT_EXIT_CODE = 75;
 
 type Operations = typeof hostOperations;
@@ -87,7 +87,7 @@ function isSameFile(own: Stats, path: string): boolean {
   return found?.ino === own.ino && found.dev === own.dev;
 }
 
-/** The child holds the lock until its standard input ends, which is when this process does. */
+/** The child holds the lock until its standard input closes, at the end of this process. */
 function lockByChild({ input, signal }: LockCall): Promise<unknown> {
   const mode = input.wait ? [] : ['--nonblock'];
   const args = ['--exclusive', ...mode, `--conflict-exit-code=${CONFLICT_EXIT_CODE}`, input.path];

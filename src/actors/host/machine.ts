@@ -1,8 +1,8 @@
 /**
- * What this machine is: who runs us, its name, its size, its identities, its cgroups.
+ * Properties of this machine: the user of this process, host name, capacity, identities, cgroups.
  *
- * Reads, and mounts a tmpfs where the machine swaps. An identity that the machine does not have is empty text, as the
- * Go kubelet reports it; memory and cgroups it must have.
+ * Reads only, except that it mounts a tmpfs on a machine with swap. A missing identity is empty text, as in the Go
+ * kubelet; memory and cgroups are required.
  */
 import { access, mkdtemp, readdir, readFile, rmdir } from 'node:fs/promises';
 import { hostname, networkInterfaces, tmpdir } from 'node:os';
@@ -19,7 +19,7 @@ import { parseMounts } from './kernel/mounts.ts';
 type Operations = typeof hostOperations;
 const BYTES_PER_KIB = 1_024n;
 
-/** `mounter`: tries what the kernel can do; `null` for a machine that is described by files. */
+/** `mounter`: probes the kernel's features; `null` for a machine that is described by files. */
 export function machinePorts(root: string, mounter: Mounter | null) {
   const permissions: Port<Operations['host.permissions']> = async () => ({ uid: process.getuid?.() ?? -1 });
   const hostName: Port<Operations['host.hostname']> = async () => {
@@ -41,7 +41,10 @@ export function machinePorts(root: string, mounter: Mounter | null) {
   };
 }
 
-/** By trying: distributions have it in older kernels, too. Who may not mount does not find out, and has no tmpfs. */
+/**
+ * Probed by mounting: distributions backport the option to older kernels. Without permission to mount the answer is no,
+ * and there is no tmpfs.
+ */
 async function takesNoswap(mounter: Mounter): Promise<boolean> {
   const folder = await mkdtemp(join(tmpdir(), 'tmpfs-noswap-test-'));
   try {
@@ -93,7 +96,7 @@ async function readMachineInfo(root: string): Promise<MachineInfo> {
   };
 }
 
-/** Its file system is there, and this process has a label of a policy: without one it has the kernel's. */
+/** Whether SELinux is active: its file system exists, and this process has a label of a loaded policy. */
 async function hasSELinux(root: string): Promise<boolean> {
   const mounts = parseMounts(await readFile(`${root}/proc/self/mountinfo`, 'utf8').catch(() => ''));
   if (!mounts.some(({ type }) => type === 'selinuxfs')) return false;
@@ -101,7 +104,7 @@ async function hasSELinux(root: string): Promise<boolean> {
   return label !== 'kernel';
 }
 
-/** Node's names where Go has others. */
+/** Node's names of architectures that Go names differently. */
 const GO_ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386', ppc64: 'ppc64le' };
 const PID_MAX_DEFAULT = 32_768n;
 
@@ -126,7 +129,7 @@ async function hugePageSizes(root: string): Promise<number[]> {
   return sizes.map(Number).sort((a, b) => a - b);
 }
 
-/** The content of the first file that has any. */
+/** The content of the first file that is not empty. */
 async function firstText(paths: readonly string[]): Promise<string> {
   for (const path of paths) {
     const text = await readFile(path, 'utf8').catch(() => '');
@@ -153,7 +156,7 @@ const exists = (path: string): Promise<boolean> =>
     () => false,
   );
 
-/** A hybrid machine (v1 controllers, v2 only for systemd) counts as v1: that is where its controllers are. */
+/** A hybrid machine (v1 controllers, v2 only for systemd) counts as v1, where its controllers are. */
 export async function readCgroups(root: string): Promise<CgroupInfo> {
   const mounts = parseMounts(await readFile(`${root}/proc/self/mountinfo`, 'utf8'));
   if (mounts.findLast(({ point }) => point === '/sys/fs/cgroup')?.type === 'cgroup2') {

@@ -2,13 +2,12 @@
  * sd_notify: reports the state of this process to the service manager (`READY=1`, `STOPPING=1`) over `NOTIFY_SOCKET`,
  * and feeds the manager's watchdog (`WATCHDOG=1`), whose settings are in the environment.
  *
- * A manager that reads too slowly is waited for, without holding up anything else of this process. Without the variable
- * there is no manager, and nothing is sent. Without FFI systemd's own program sends; it gives our
- * process as the sender, because the manager believes only the main process of the service.
+ * A slow manager is awaited without blocking this process. Without the variable nothing is sent. Without FFI
+ * `systemd-notify` sends on behalf of this process, because the manager accepts only the service's main process.
  *
- * Invariants: the first notification of the watchdog is sent at once, the next in each interval by this process's own
- * loop: a loop that hangs sends none. One that is not accepted is tried again after {@link RETRY_MS}; the machine is
- * informed once, and once more when one is accepted again.
+ * Invariants: the first watchdog notification is sent at once, and then one in each interval by this process's own
+ * loop: a hanging loop sends none. A rejected one is retried after {@link RETRY_MS}; the machine is informed at the
+ * first rejection, and when notifications are accepted again.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
@@ -17,9 +16,9 @@ import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { runCommand } from './commands.ts';
 import type { SystemCalls } from './kernel/syscall.ts';
 
-/** Between two tries to send a datagram to a manager that has not read the ten before it. */
+/** Between two attempts to send a datagram to a manager whose queue of ten is full. */
 const FULL_RETRY_MS = 50;
-/** A manager that reads nothing for so long hangs. */
+/** A manager that reads nothing for this long hangs. */
 const FULL_LIMIT_MS = 30_000;
 
 export function notifyPort(
@@ -51,7 +50,7 @@ async function send(system: SystemCalls, address: string, state: string, signal:
 
 /** Upstream's wait before the second try. */
 const RETRY_MS = 1_000;
-/** A shorter interval would keep this process busy with nothing else. */
+/** A shorter interval would keep this process fully busy. */
 const MIN_INTERVAL_MS = 1;
 
 type Operations = typeof hostOperations;
@@ -80,7 +79,7 @@ export function watchdogPorts(environment: NodeJS.ProcessEnv, notify: Notify) {
   return { 'host.watchdogSettings': settings, 'host.feedWatchdog': feed };
 }
 
-/** Why none of the tries succeeded; `null` when one did. */
+/** Why every attempt failed; `null` if one succeeded. */
 async function tryTo(act: () => Promise<null>, tries: number, signal: AbortSignal): Promise<string | null> {
   let last = '';
   for (let attempt = 0; attempt < tries && !signal.aborted; attempt++) {

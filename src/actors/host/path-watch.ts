@@ -1,11 +1,11 @@
 /**
- * Hints that something changed at a path, by inotify: in the folder, or to the name of the folder or file itself.
+ * inotify hints about changes at a path: in the folder, or of the name itself.
  *
- * Owns two watches: the folder, and its parent for the one name. A watch belongs to an inode, not to a name, so
- * {@link PathWatch.arm} compares the inode and hangs the watch on what the name means now.
+ * Owns two watches: the folder, and its parent for the one name. A watch belongs to an inode, not to a name, so {@link
+ * PathWatch.arm} compares the inode and hangs the watch on what the name means now.
  *
- * A watch that cannot be had (the path is missing, the user's inotify watches are used up) is tried again at the next
- * `arm`; until then only the caller's own period finds changes.
+ * A watch that cannot be created (the path is missing, the inotify limit is reached) is retried by the next `arm`;
+ * until then only the caller's own period finds changes.
  */
 import { type FSWatcher, watch } from 'node:fs';
 import { stat } from 'node:fs/promises';
@@ -24,8 +24,7 @@ export class PathWatch {
   #closed = false;
 
   /**
-   * `came`: the path that appeared, disappeared or was replaced; `null` when a file was written, or the path is
-   * unknown.
+   * `came`: the path that appeared, disappeared or was replaced; `null` if a file was written, or the path is unknown.
    */
   constructor(path: string, onHint: (came: string | null) => void) {
     this.#path = path;
@@ -69,7 +68,7 @@ export class PathWatch {
   }
 }
 
-/** The identity of the folder behind a name, or `null` when there is none. */
+/** The inode of the folder at a path, or `null` if there is none. */
 async function folderInodeOf(path: string): Promise<string | null> {
   try {
     const found = await stat(path);

@@ -1,6 +1,6 @@
 /**
- * What happens to segments that are no longer written: they are compressed, and the oldest are removed when the
- * directory holds more than it may. All of it runs beside the kernel, and a failure only leaves things as they are.
+ * Maintains closed segments: compresses them, and removes the oldest when the directory exceeds its size limit. Runs
+ * asynchronously to the kernel; after a failure the files stay as they are.
  *
  * Invariants:
  *   - the current segment is never touched, nor is one with a torn tail compressed: it is evidence;
@@ -36,15 +36,15 @@ export class Archive {
     this.maxBytes = maxBytes;
   }
 
-  /** The segment that begins at `first` refers to this blob. */
+  /** Records that the segment beginning at `first` refers to this blob. */
   refer(first: number, blob: string): void {
     const names = this.referred.get(first) ?? new Set();
     this.referred.set(first, names.add(blob));
   }
 
   /**
-   * Applies the limit, and compresses every closed segment if that is asked for; one after the other. `first` is the
-   * number of the open segment of this incarnation: those before it are closed.
+   * Applies the size limit and, if requested, compresses every closed segment, one after the other. `first` is the
+   * number of this incarnation's open segment: earlier ones are closed.
    */
   tidy(first: number, compressing: boolean): Promise<void> {
     this.openFrom = first;
@@ -67,17 +67,17 @@ export class Archive {
     return segmentsIn(this.directory).filter((segment) => !this.isOpen(segment));
   }
 
-  /** Segments that begin while this works have a higher number. */
+  /** Segments that begin during this run have a higher number. */
   private isOpen({ incarnation, first }: SegmentFile): boolean {
     return incarnation === this.incarnation && first >= this.openFrom;
   }
 
-  /** When everything asked for until now is done. */
+  /** Resolves when all requested work is done. */
   idle(): Promise<void> {
     return this.work;
   }
 
-  /** A segment that cannot be compressed does not keep the others from it. */
+  /** A segment that cannot be compressed does not block the others. */
   private async compressClosed(): Promise<void> {
     const failures: unknown[] = [];
     for (const segment of this.closed().filter(({ compressed }) => !compressed)) {
@@ -138,7 +138,7 @@ export class Archive {
 
 const keyOf = ({ incarnation, first }: SegmentFile): string => `${incarnation}-${first}`;
 
-/** As a stream: a segment may have 64 MB, and the kernel wants its turns meanwhile. */
+/** Streams the segment: it may have 64 MB, and the kernel must be able to run turns meanwhile. */
 async function blobNamesOf({ path, compressed }: SegmentFile): Promise<ReadonlySet<string>> {
   const names = new Set<string>();
   const file = createReadStream(path);
@@ -154,7 +154,7 @@ async function blobNamesOf({ path, compressed }: SegmentFile): Promise<ReadonlyS
   return names;
 }
 
-/** Bytes of everything the journal keeps in its directory. */
+/** Total size of the journal's files in its directory, in bytes. */
 function sizeOf(directory: string): number {
   let bytes = 0;
   for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
@@ -167,8 +167,8 @@ const LINE_FEED = Buffer.from('\n');
 const LINK = Buffer.from('{"k":"chain"');
 
 /**
- * Compresses a closed segment. What a reader can make again is left out: checksums, numbers that follow the one before,
- * and every link of the chain but the last, which covers all lines. The rest is NDJSON.
+ * Compresses a closed segment. Derivable parts are left out: checksums, consecutive numbers, and every link of the hash
+ * chain but the last, which covers all lines. The rest is NDJSON.
  *
  * The plain file is removed only after the compressed one, which carries its own checksum, is on disk.
  */
@@ -192,7 +192,7 @@ export async function compress(path: string): Promise<void> {
   rmSync(path);
 }
 
-/** The lines of a plain segment as a compressed one has them. */
+/** The lines of a plain segment in the form of a compressed one. */
 async function* bareLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0);
   let link: Buffer = rest;

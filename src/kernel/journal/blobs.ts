@@ -1,8 +1,8 @@
 /**
- * Big values, kept once: in a line `{"$blob":"<sha256 of its JSON>","bytes":n}`, and a file under `blobs/`.
+ * Large values, stored once: in a line `{"$blob":"<sha256 of its JSON>","bytes":n}`, and a file under `blobs/`.
  *
- * Invariants: a blob is literal, nothing inside it refers to anything; what looks like one of the signs of a line but
- * came from outside is itself made a blob, so a reader never resolves what the journal did not write.
+ * Invariants: a blob is literal: nothing inside it is a reference. A value from outside that looks like a reference is
+ * stored as a blob itself, so a reader never resolves a reference that the journal did not write.
  */
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -39,7 +39,7 @@ export function readBlob(directory: string, sha256: unknown, segment: string): L
   return { value: JSON.parse(json.toString()), bytes: json.length };
 }
 
-/** A blob's name in a line, up to the end of the hash: what two chunks of a file must overlap by. */
+/** The length of a blob's name in a line, up to the end of the hash: two chunks of a file must overlap by this much. */
 export const BLOB_HANDLE_MAX_BYTES = MARK.length + 3 + 64;
 
 /** The names of the blobs that a piece of a segment refers to. */

@@ -1,12 +1,12 @@
 /**
- * Reads the lines of one segment and puts the values that they refer to in place.
+ * Reads the lines of one segment and resolves their references.
  *
  * Owns: the records that a reference can reach, and the numbers of addresses.
  * Invariants:
- *   - a reference names a value that is whole and stands before it, or the line is refused;
- *   - values are shared, not copied; what all of them would take as text has a limit in terms of what was read, and
- *     what is nested deeper than a line may be is refused, so a small file cannot become a large one;
- *   - the cost is that of the line and of the members that references name.
+ *   - a reference must name a complete, earlier value, or the line is rejected;
+ *   - values are shared, not copied; their total expanded size is limited relative to the bytes read, and so is
+ *     nesting, so a small file cannot expand without bound;
+ *   - the cost is proportional to the line and to the members that references name.
  */
 import {
   ADDRESS_FIELDS,
@@ -24,17 +24,17 @@ import {
 } from './references.ts';
 import { NESTING_MAX } from './shape.ts';
 
-/** Characters that references stand for: by byte read, and in any case. */
+/** Limits of the characters that references expand to: per byte read, and in total. */
 const EXPANSION_MAX = 32;
 const EXPANSION_FREE_CHARS = 16 * 1024 * 1024;
-/** Characters of a pointer; names of members are part of it. */
+/** Characters of a pointer, including the names of members. */
 const POINTER_MAX_CHARS = 64 * 1024;
-/** Pointers whose names are kept. */
+/** Parsed pointers that are cached. */
 const POINTERS_MAX = 1_024;
 const DISTANCE_MAX_DIGITS = 5;
-/** The cost of a member beside its name and its value. */
+/** Characters counted per member in addition to its name and value. */
 const MEMBER_CHARS = 16;
-/** Characters of a number, a truth value or a null, as far as a limit needs to know. */
+/** Characters counted for a number, boolean or null. */
 const SCALAR_CHARS = 6;
 const DIGITS = /^\d+$/;
 const ADDRESS = /^(\d{1,5})=(?:(\d{1,5})(?=\/))?(.*)$/s;
@@ -46,7 +46,7 @@ const ADDRESSES: ReadonlySet<string> = new Set(ADDRESS_FIELDS);
 /** A line as JSON has it. */
 export type RawLine = Readonly<Record<string, unknown>> & { readonly k: string };
 
-/** Why a line is refused. */
+/** Why a line is rejected. */
 export class BadReference extends Error {}
 
 export interface LoadedBlob {
@@ -54,7 +54,7 @@ export interface LoadedBlob {
   readonly bytes: number;
 }
 
-/** How long a value is as text, and how many levels it has. */
+/** The size of a value as text, and its depth. */
 interface Extent {
   readonly chars: number;
   readonly levels: number;
@@ -68,9 +68,9 @@ export class Decoder {
   #addresses: string[] = [];
   readonly #pointers = new Map<string, readonly string[]>();
   readonly #extents = new WeakMap<object, Extent>();
-  /** As much of the record as is read. */
+  /** The part of the record that was read so far. */
   #record: Container = {};
-  /** Containers of the record that are not whole yet. */
+  /** Containers of the record that are still incomplete. */
   readonly #open = new Set<object>();
   #n = 0;
   #expanded = 0;
@@ -80,7 +80,7 @@ export class Decoder {
     this.#loadBlob = loadBlob;
   }
 
-  /** The record of a line of so many bytes; `isLiteral` where it has no sign of a reference. */
+  /** Decodes the record of a line of `bytes` bytes; `isLiteral` if the line contains no reference. */
   decode(raw: RawLine, bytes: number, isLiteral: boolean): Readonly<Record<string, unknown>> {
     this.#read += bytes;
     this.#expand(bytes);
@@ -129,7 +129,7 @@ export class Decoder {
 
   // ---- values -------------------------------------------------------------------------------------------------------
 
-  /** Puts a value into the container where it stands; its parts follow. */
+  /** Stores a value in its container before its parts are read. */
   #put(into: Container, name: string, value: unknown, level: number): void {
     if (level > NESTING_MAX) throw new BadReference(TOO_DEEP);
     if (typeof value === 'string') set(into, name, value.startsWith(SIGN) ? this.#text(value, level) : value);
@@ -163,7 +163,7 @@ export class Decoder {
     this.#open.delete(object);
   }
 
-  /** Takes the members of another object, in its order, but for those that are given. */
+  /** Copies the members of another object, in order, except those that are given. */
   #like(into: Container, name: string, value: Container, level: number): void {
     const reference = value[BASE];
     const base = typeof reference === 'string' ? this.#find(reference) : undefined;
@@ -211,7 +211,7 @@ export class Decoder {
     return value;
   }
 
-  /** The names in a pointer, cached because the same pointers come again and again. */
+  /** The names in a pointer, cached because pointers repeat. */
   #namesOf(pointer: string): readonly string[] {
     const known = this.#pointers.get(pointer);
     if (known) return known;
@@ -259,7 +259,7 @@ const isContainer = (value: unknown): value is Container => typeof value === 'ob
 const TOO_DEEP = `with what it refers to it is nested deeper than ${NESTING_MAX} levels`;
 const SCALAR: Extent = { chars: SCALAR_CHARS, levels: 0 };
 
-/** A key named `__proto__` is a key. */
+/** Sets a member, also one named `__proto__`. */
 function set(into: Container, name: string, value: unknown): void {
   if (name === NAME) Object.defineProperty(into, name, { value, enumerable: true, configurable: true, writable: true });
   else into[name] = value;

@@ -1,11 +1,11 @@
-/** The few ways in which the journal writes to a disk. A test puts a broken disk in their place. */
+/** The disk operations of the journal, replaceable in tests by a broken disk. */
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { UNFINISHED } from './layout.ts';
 
 export type Durability =
-  /** The operating system writes when it likes: a power cut may cost the last half minute. */
+  /** The operating system decides when to write: a power failure may cost the last half minute. */
   | 'none'
-  /** The disk is asked once a second: a power cut may cost the last second, and with it every container. */
+  /** The disk is synced once a second: a power failure may cost the last second. */
   | 'second';
 
 export interface Disk {
@@ -17,7 +17,7 @@ export const realDisk: Disk = { open };
 /** Readable by the owner only: a journal holds the names and the settings of everything that ran. */
 export const PRIVATE = 0o600;
 
-/** Writes all of it at a place of the file, however many calls that takes. */
+/** Writes all bytes at a position of the file, in as many calls as necessary. */
 export async function writeAll(handle: FileHandle, bytes: Buffer, position: number): Promise<void> {
   for (let done = 0; done < bytes.length; ) {
     const { bytesWritten } = await handle.write(bytes, done, bytes.length - done, position + done);
@@ -25,7 +25,7 @@ export async function writeAll(handle: FileHandle, bytes: Buffer, position: numb
   }
 }
 
-/** Puts a whole file in place, or nothing. */
+/** Replaces a file atomically. */
 export async function writeWhole(disk: Disk, path: string, text: string, durability: Durability): Promise<void> {
   const unfinished = `${path}${UNFINISHED}`;
   try {
@@ -43,7 +43,7 @@ export async function writeWhole(disk: Disk, path: string, text: string, durabil
   }
 }
 
-/** Makes the names of new files survive a power cut. */
+/** Makes the names of new files survive a power failure. */
 export async function syncDirectory(disk: Disk, directory: string): Promise<void> {
   const handle = await disk.open(directory, 'r', PRIVATE);
   try {

@@ -1,12 +1,12 @@
 /**
- * Writes the records of one segment as JSON in which a value that the segment already has is referred to.
+ * Writes the records of one segment as JSON, with references to values that the segment already contains.
  *
- * Owns: what the segment has, by content, and where it stands.
+ * Owns: the values of the segment by content, with their positions.
  * Invariants:
- *   - values are the same when their JSON is the same, so an object that was made anew is found, too;
- *   - a reference is shorter than what it stands for, reaches no further than {@link Window}, and what lines refer to
- *     in all has a limit in terms of what was written, so a reader is never given more than it takes;
- *   - an object that was written is never changed afterwards: it is found by identity first.
+ *   - values are equal if their JSON is equal, so a recreated object is found as well;
+ *   - a reference is shorter than its value and reaches no further back than {@link Window}; total expansion is limited
+ *     relative to the characters written, so that it stays within the limits of a reader;
+ *   - a written object is never mutated afterwards: lookup is by identity first.
  */
 import { hash } from 'node:crypto';
 import type { Address } from '../address.ts';
@@ -28,45 +28,45 @@ import {
   Window,
 } from './references.ts';
 
-/** Characters from which on a text is kept; a reference has hardly less. */
+/** The shortest text that is kept for references; a reference is hardly shorter. */
 const TEXT_MIN_CHARS = 16;
-/** The fewest characters of an object or a list that is worth a reference, in JSON. */
+/** The shortest JSON of an object or list that is worth a reference. */
 const CONTAINER_MIN_CHARS = 24;
-/** Characters of a value in a line; a longer one gets a file of its own. */
+/** Values longer than this many characters get a file of their own. */
 const BLOB_MIN_CHARS = 64 * 1024;
-/** Values that are kept, twice this at most: some per record of the window. */
+/** Values kept in each of two generations. */
 const KEPT_MAX = 4_096;
-/** Limit of their contents in characters; twice this at most. */
+/** Characters of the contents kept in each of two generations. */
 const KEPT_MAX_CHARS = 1024 * 1024;
-/** Ways of names that are kept; charts and runtimes have some thousand. */
+/** Sequences of member names that are kept; charts and runtimes have some thousand. */
 const SHAPES_MAX = 16_384;
-/** Words of a record's own fields whose JSON is kept. */
+/** Strings of a record's own fields whose JSON is cached. */
 const WORDS_MAX = 1_024;
-/** Characters of a container that is worth finding by identity. */
+/** The shortest JSON of a container that is looked up by identity. */
 const IDENTITY_MIN_CHARS = 64;
-/** Half of a reader's limits: characters that lines expand to, by character written, and in any case. */
+/** Half of the reader's limits: characters that lines expand to, per character written and in total. */
 const EXPANSION_MAX = 16;
 const EXPANSION_FREE_CHARS = 8 * 1024 * 1024;
 
-/** A value in the segment. */
+/** The position of a value in the segment. */
 interface Place {
   readonly id: number;
   /** Characters of its JSON, without references. */
   readonly chars: number;
   /** The contents of an object's members. */
   readonly members: readonly string[];
-  /** Record and JSON pointer, as a line has it; those of the shortest, or of the newest. */
+  /** Record number and JSON pointer, as written in a line: the shortest, or the newest. */
   n: number;
   path: string;
 }
 
-/** The names of an object's members in their order: a way from the root of all shapes. */
+/** The member names of an object in order, as a path in the trie of all shapes. */
 interface Shape {
-  /** The last name as a line has it, and as a JSON pointer in a line has it. */
+  /** The last name, in the forms of a line and of a JSON pointer in a line. */
   readonly name: string;
   readonly step: string;
   readonly next: Map<string, Shape>;
-  /** The last object that has exactly these members. */
+  /** The last object with exactly these members. */
   last: Place | undefined;
 }
 
@@ -91,24 +91,24 @@ export class Encoder {
   #shapes = shapeOf('');
   #shapeCount = 0;
   #addresses = new Map<Address, string>();
-  /** JSON of words that come again and again. */
+  /** Cached JSON of strings that repeat. */
   #words = new Map<string, string>();
   #lastId = 0;
   #n = 0;
-  /** Places found again in the record being written; they count from the next on. */
+  /** New positions of values in the record being written; they become effective with the next record. */
   #moved: [Place, string][] = [];
   #expanded = 0;
   #written = 0;
-  /** The value written last: the text that identifies it, and the characters of its JSON. */
+  /** The value written last: its identifying text, and the characters of its JSON. */
   #content = '';
   #chars = 0;
 
-  /** `storeBlob` gets values with a file of their own. */
+  /** `storeBlob` receives the values that get a file of their own. */
   constructor(storeBlob: (sha256: string, json: string) => void) {
     this.#storeBlob = storeBlob;
   }
 
-  /** Lines refer to nothing that was written until now. */
+  /** Later lines do not refer to anything written until now. */
   forget(): void {
     this.#window.clear();
     this.#recent = new Map();
@@ -139,7 +139,7 @@ export class Encoder {
     return json;
   }
 
-  /** Stands whole, and what follows refers to it. */
+  /** The header is written in full, and later lines may refer to it. */
   #header(record: JournalRecord): string {
     const json = JSON.stringify(record);
     if (record.k === 'header') this.#value(record.input, '/input');
@@ -246,7 +246,7 @@ export class Encoder {
       const its = this.#value(member, isPlaced(member) ? path + shape.step : '');
       const comma = chars === 1 ? '' : ',';
       text += comma + shape.name + its;
-      // A value without a reference inside is identified by its text.
+      // A value that contains no reference is identified by its text.
       if (content !== '' || its !== this.#content) {
         if (content === '') content = text.slice(0, text.length - its.length) + this.#content;
         else content += comma + shape.name + this.#content;
@@ -266,7 +266,7 @@ export class Encoder {
     return shape;
   }
 
-  /** A value whose parts are written: a reference, its difference to one of its shape, or itself. */
+  /** A value whose parts are written: as a reference, as its difference to an object of the same shape, or in full. */
   #placed(value: object, path: string, whole: Whole, like?: Likeness): string {
     const { content, text, chars, members } = whole;
     this.#content = content;
@@ -284,7 +284,7 @@ export class Encoder {
     return this.#difference(base, place, like.texts, text);
   }
 
-  /** The members that differ from an object with the same member names, or the text itself where that is shorter. */
+  /** The members that differ from an object with the same member names, or the full text if that is shorter. */
   #difference(base: Place | undefined, place: Place, texts: readonly string[], text: string): string {
     if (!base || texts.length > BASE_MAX_MEMBERS || !this.#isReachable(base)) return text;
     let difference = `{"${BASE}":"${this.#pointer(base)}"`;
@@ -337,7 +337,7 @@ export class Encoder {
     this.#recentChars = 0;
   }
 
-  /** The reference, or the text itself where that is shorter. */
+  /** The reference, or the text itself if that is shorter. */
   #reference(place: Place, path: string, text: string | undefined): string {
     const reference = `"${SIGN}${this.#pointer(place)}"`;
     const isNearer = path.length <= place.path.length || this.#n - place.n > REACH / 2;
@@ -365,11 +365,11 @@ interface Whole {
   readonly members: readonly string[];
 }
 
-/** A sign that no JSON begins with. */
+/** A prefix that no JSON starts with. */
 const LITERAL = '=';
 const contentOf = (place: Place): string => `#${place.id}`;
 
-/** Whether others may refer to it. */
+/** Whether later values may refer to it. */
 const isPlaced = (value: unknown): boolean =>
   typeof value === 'string' ? value.length >= TEXT_MIN_CHARS : typeof value === 'object' && value !== null;
 

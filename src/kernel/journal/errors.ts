@@ -1,9 +1,9 @@
-/** The faults that a journal can have, for a program (`kind`, `place`) and for a person (`message`). */
+/** The errors that a journal can have, for programs (`kind`, `place`) and for people (`message`). */
 
 export type JournalErrorKind =
-  /** There are no files that look like a journal. */
+  /** No file looks like a journal. */
   | 'no-journal'
-  /** Bytes are not what was written. */
+  /** The bytes differ from those that were written. */
   | 'damaged'
   /** A part that the journal refers to is missing: records, a segment, a checkpoint, a blob. */
   | 'missing'
@@ -14,10 +14,10 @@ export type JournalErrorKind =
   /** The directory, the key or the caller's request cannot be used. */
   | 'unusable';
 
-/** Where in a journal. */
+/** A position in a journal. */
 export interface JournalPlace {
   readonly file: string;
-  /** From 1. */
+  /** Line number, from 1. */
   readonly line?: number;
   /** Byte offset of the line in the (decompressed) file. */
   readonly offset?: number;

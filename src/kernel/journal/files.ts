@@ -5,7 +5,10 @@ import { codeOf, messageOf } from '../thrown.ts';
 import { JournalError } from './errors.ts';
 
 const CHUNK_BYTES = 1024 * 1024;
-/** A segment is closed at 16 MiB; a compressed file that claims to hold four times that was not made here. */
+/**
+ * A segment is closed at 16 MiB; a compressed file that expands to more than four times that was not written by
+ * Statelet.
+ */
 const DECOMPRESSED_MAX_BYTES = 64 * 1024 * 1024;
 
 /** A segment that is open for reading. */
@@ -14,7 +17,7 @@ export interface OpenSegment {
   readonly chunks: Iterable<Buffer>;
 }
 
-/** A file that the daemon has compressed since it was listed is found under its new name. */
+/** Opens a segment, also if the daemon compressed it since it was listed. */
 export function openSegment(path: string): OpenSegment {
   const isCompressed = path.endsWith('.zst');
   if (isCompressed) return { isCompressed, chunks: [decompressed(path)] };

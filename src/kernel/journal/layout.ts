@@ -1,5 +1,5 @@
 /**
- * The names in a journal's directory, and nothing else.
+ * The file names in a journal's directory.
  *
  *   j-<incarnation>-<n>.ndjson       a segment; `n` is the number of its first record after header and checkpoint
  *   j-<incarnation>-<n>.ndjson.zst   the same, closed and compressed
@@ -8,8 +8,8 @@
  *   owner.lock, owner.json           who writes here
  *   *.tmp                            unfinished; removed when the journal is opened next
  *
- * An incarnation's name is a count of boots (`000042`), never a time: a node's clock may be wrong at boot. Names sort
- * by length, then by text, so the count may outgrow its padding.
+ * An incarnation is named by the count of boots (`000042`), not by time: a node's clock may be wrong at boot. Names
+ * sort by length, then as text, so the count may outgrow its padding.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -48,14 +48,14 @@ function segmentFile(path: string): SegmentFile | undefined {
   if (!match) return undefined;
   const compressed = match[3] !== undefined;
   const bytes = statSync(path, { throwIfNoEntry: false })?.size;
-  // The file was compressed or removed since its name was read.
+  // The file was compressed or removed since it was listed.
   if (bytes === undefined) return compressed ? undefined : segmentFile(`${path}.zst`);
   return { path, incarnation: match[1] ?? '', first: Number(match[2]), compressed, bytes };
 }
 
 /**
- * All segments, oldest first. A segment that is there twice was compressed when the process died: the plain one is
- * taken, for it was whole before the compression began.
+ * All segments, oldest first. If both forms of a segment exist, the process died while compressing it: the plain one is
+ * used, because it was complete before.
  */
 export function segmentsIn(directory: string): SegmentFile[] {
   const byName = new Map<string, SegmentFile>();
@@ -74,7 +74,7 @@ export function nextIncarnation(segments: readonly SegmentFile[]): string {
   return incarnationId(String(Math.max(0, ...counts) + 1));
 }
 
-/** The name of the boot of this number, which may be written without its zeros: `3` is `000003`. */
+/** The name of the incarnation of this number, which may lack the padding: `3` is `000003`. */
 export const incarnationId = (number: string): string => number.padStart(INCARNATION_DIGITS, '0');
 
 export function unfinishedIn(directory: string): string[] {

@@ -1,16 +1,16 @@
 /**
  * One line of a segment: `crc32 SP json LF`, where `crc32` is eight lower-case hex digits over the bytes of `json`.
  *
- * `json` is what `JSON.stringify` makes of a record, so a line never holds a raw line break, and what JSON cannot say
- * (`undefined`, `NaN`, a `Date`) is already gone: the kernel's values are plain JSON before they come here.
+ * `json` is the output of `JSON.stringify`, so it contains no raw line break. Values outside JSON (`undefined`, `NaN`,
+ * a `Date`) never get here: the kernel's values are plain JSON.
  */
 import { crc32 } from 'node:zlib';
 import type { RawLine } from './decoder.ts';
 import { isTooDeep, NESTING_MAX } from './shape.ts';
 
-/** Large values are in files of their own: the longest line of a full node has some hundred KiB. */
+/** Large values have files of their own: the longest line of a full node has a few hundred KiB. */
 export const LINE_MAX_BYTES = 8 * 1024 * 1024;
-/** Eight digits and a space. */
+/** Eight digits of the checksum and a space. */
 const PREFIX_BYTES = 9;
 const LINE_FEED = 0x0a;
 const SPACE = 0x20;
@@ -24,14 +24,14 @@ const NUMBERED = /^\{"n":\d{1,16},/;
 
 export const encodeLine = (json: string): string => `${checksumOf(json)} ${json}\n`;
 
-/** A line's bytes as they are in a plain segment, and its JSON. */
+/** A line's bytes in a plain segment, and its JSON. */
 export interface ParsedLine {
   readonly bytes: Buffer;
   readonly json: Buffer;
   readonly raw: RawLine;
 }
 
-/** The content of a line without its line feed, or a sentence about what is wrong with it. */
+/** The parsed line without its line feed, or a sentence that describes the fault. */
 export function parseLine(line: Buffer): ParsedLine | string {
   if (line.length < PREFIX_BYTES + 2 || line[PREFIX_BYTES - 1] !== SPACE) return 'it does not begin with a checksum';
   const json = line.subarray(PREFIX_BYTES);
@@ -42,9 +42,7 @@ export function parseLine(line: Buffer): ParsedLine | string {
   return typeof raw === 'string' ? `its checksum is right, but ${raw}` : { bytes: line, json, raw };
 }
 
-/**
- * As {@link parseLine}, for a line of a compressed segment: without checksum, and without number where that is `next`.
- */
+/** As {@link parseLine}, for a line of a compressed segment: without checksum, and without number if that is `next`. */
 export function parseBareLine(line: Buffer, next: number): ParsedLine | string {
   const hasNumber = line.subarray(0, BARE.length).equals(BARE) && !UNNUMBERED.test(line.toString('latin1', 0, 32));
   const json = hasNumber ? Buffer.concat([Buffer.from(`{"n":${next},`), line.subarray(1)]) : line;
@@ -66,7 +64,7 @@ const hex = (sum: number): string =>
   HEX[sum >>> 24]! + HEX[(sum >>> 16) & 255]! + HEX[(sum >>> 8) & 255]! + HEX[sum & 255]!;
 const checksumOf = (json: Buffer | string): string => hex(crc32(json));
 
-/** Digit by digit, which is sooner done than to write a number down. */
+/** Compares digit by digit, which is faster than formatting the number. */
 function isStated(line: Buffer, sum: number): boolean {
   for (let at = PREFIX_BYTES - 2, left = sum; at >= 0; at--, left >>>= 4) {
     if (line[at] !== HEX_DIGITS.charCodeAt(left & 15)) return false;
@@ -85,19 +83,21 @@ function rawLine(json: Buffer): RawLine | string {
 
 const printable = (text: string): string => text.replace(/[^!-~]/g, '?');
 
-/** A line as it lies in a file. */
+/** A line with its position in a file. */
 export interface PlacedLine {
-  /** The bytes without the line feed. They are valid until the next line is taken. */
+  /** The bytes without the line feed, valid until the next line is read. */
   readonly bytes: Buffer;
   /** Offset of the line's first byte, from the start of the file. */
   readonly offset: number;
-  /** From 1. */
+  /** Line number, from 1. */
   readonly number: number;
-  /** False for bytes that no line feed closes: at the end of a file, or after as many as are read of one line. */
+  /** False if no line feed ends the bytes: at the end of the file, or after {@link LINE_MAX_BYTES}. */
   readonly whole: boolean;
 }
 
-/** Cuts a stream of chunks into lines, holding no more than a chunk and a line. A line that is too long is the last. */
+/**
+ * Splits a stream of chunks into lines, buffering at most a chunk and a line. A line that is too long ends the stream.
+ */
 export function* linesOf(chunks: Iterable<Buffer>): Generator<PlacedLine> {
   let rest: Buffer = Buffer.alloc(0);
   let offset = 0;

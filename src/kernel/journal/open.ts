@@ -1,6 +1,6 @@
 /**
- * Opens the journal of a node for a new incarnation: takes the directory, checks what the previous incarnation left,
- * and starts suspended where the disk takes nothing. What earlier incarnations wrote is never changed.
+ * Opens the journal of a node for a new incarnation: locks the directory, checks the files of the previous incarnation,
+ * and starts suspended if the disk cannot be written. Files of earlier incarnations are never changed.
  */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
@@ -15,19 +15,19 @@ import { Store } from './store.ts';
 import { tornBytes } from './tail.ts';
 import { type JournalWriter, type PreviousIncarnation, type Report, Writer } from './writer.ts';
 
-/** A size that replays in seconds, and that an operator still copies without thinking. */
+/** Replays in seconds, and is small enough to copy. */
 const SEGMENT_MAX_BYTES = 16 * 1024 * 1024;
-/** A quiet node's checkpoints are not older than this. */
+/** A checkpoint is at most this old, even on an idle node. */
 const SEGMENT_MAX_AGE_MS = 60 * 60 * 1000;
-/** Days of a busy node once compressed; the kubelet's own logs are commonly given as much. */
+/** Days of a busy node, compressed; a common limit for the kubelet's own logs too. */
 const RETAINED_MAX_BYTES = 1024 * 1024 * 1024;
-/** How long a suspended journal waits before it tries the disk again: a full disk is not emptied within seconds. */
+/** Delay before a suspended journal tries the disk again: a full disk is not emptied within seconds. */
 const RETRY_MS = 30_000;
-/** The process waits so long for a disk at its end; service managers kill after a minute and a half. */
+/** The limit of waiting for the disk at exit; service managers kill after a minute and a half. */
 const CLOSE_MAX_MS = 30_000;
-/** Room for a checkpoint and a start; less would be full again at once. */
+/** Free space for a checkpoint and a start; with less the disk would be full again at once. */
 const ROOM_MIN_BYTES = 4 * 1024 * 1024;
-/** The disk refuses now, and may accept later. Any other error means that the directory was chosen wrongly. */
+/** Temporary refusals of the disk. Any other error means that the directory is unsuitable. */
 const DISK_ERRORS: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EROFS']);
 
 export interface JournalOptions {
@@ -82,7 +82,7 @@ export function openJournal(options: JournalOptions): JournalWriter {
   return writer;
 }
 
-/** Tries to write a few bytes; returns the reason why journaling begins suspended, if it failed. */
+/** Tries to write a few bytes; returns why journaling starts suspended if that fails. */
 function troubleWith(directory: string): string | undefined {
   const probe = join(directory, `probe-${process.pid}${UNFINISHED}`);
   try {
@@ -145,7 +145,7 @@ function previousOf(last: SegmentFile | undefined, report: Report): PreviousInca
   return { incarnation: last.incarnation, tornBytes: torn };
 }
 
-/** The directory, from the moment when it can be had. */
+/** The claim on the directory, from the moment it can be locked. */
 class Claim {
   private readonly directory: string;
   private owner: Owner | undefined;

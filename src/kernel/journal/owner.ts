@@ -1,9 +1,9 @@
 /**
- * One writer for one directory.
+ * Ensures that a directory has one writer.
  *
- * The lock is SQLite's exclusive lock on an empty database: a lock of the operating system, which ends with the process
- * that holds it however that process ends, and which holds across containers that share the directory. A file with a
- * process id would do neither. `owner.json` only shows users which process holds it.
+ * The lock is SQLite's exclusive lock on an empty database: a lock of the operating system, which is released however
+ * the holding process ends, and which works across containers that share the directory. A PID file would do neither.
+ * `owner.json` only shows users which process holds it.
  */
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ import { JournalError } from './errors.ts';
 const BUSY = 5;
 
 export interface Owner {
-  /** False when the directory was removed, or another is in its place: another agent may take that one. */
+  /** False if the directory was removed or replaced: another agent may own the new one. */
   isThere(): boolean;
   release(): void;
 }
@@ -42,8 +42,8 @@ export function takeOwnership(directory: string): Owner {
 }
 
 /**
- * Whether a process writes this journal now. Tries the lock only while its holder seems to live, so as not to be in the
- * way.
+ * Whether a process writes this journal now. The lock is tried only if the recorded holder seems to be alive, so as not
+ * to get in its way.
  */
 export function isBeingWritten(directory: string): boolean {
   let database: DatabaseSync | undefined;
@@ -59,7 +59,10 @@ export function isBeingWritten(directory: string): boolean {
   }
 }
 
-/** Whether an agent began to write here and none does now: what has no end was not ended by it. A copy may not say. */
+/**
+ * Whether an agent started to write here and none does now: its turns without an end were interrupted. Unknown for a
+ * copy.
+ */
 export const wasAbandoned = (directory: string): boolean =>
   existsSync(join(directory, 'owner.json')) && !isBeingWritten(directory);
 

@@ -1,7 +1,7 @@
 /**
- * Reads a journal: one incarnation as an iterable of whole turns, over plain and compressed segments, without holding
- * more than a segment. What is wrong is thrown as a `JournalError` at the place where it is found; a torn tail is not
- * wrong: it is left out and reported by `torn`.
+ * Reads one incarnation of a journal as an iterable of complete turns, over plain and compressed segments, holding at
+ * most one segment in memory. Faults are thrown as `JournalError` with their position. A torn tail is not a fault: it
+ * is left out and reported by `torn`.
  */
 import { hash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
@@ -20,13 +20,13 @@ export interface ReadOptions {
   /** Default: the newest. */
   readonly incarnation?: string;
   /**
-   * Where to begin: at the oldest segment that is left (default), at the newest checkpoint, or so many segments before
-   * the end, if one can be read alone there.
+   * Where to begin: at the oldest remaining segment (default), at the newest checkpoint, or this many segments before
+   * the end, if one there can be read on its own.
    */
   readonly from?: 'oldest' | 'newest-checkpoint' | number;
 }
 
-/** The state that a segment begins with, and the number of the record it was taken after. */
+/** The state at the start of a segment, and the number of the last record it covers. */
 export interface StoredCheckpoint {
   readonly after: number;
   readonly state: Checkpoint;
@@ -34,10 +34,10 @@ export interface StoredCheckpoint {
 
 export class Journal {
   readonly header: HeaderRecord;
-  /** Absent when the records begin with the header. */
+  /** Absent if the records begin with the header. */
   readonly checkpoint: StoredCheckpoint | undefined;
   readonly segments: readonly string[];
-  /** Segments before those, which are left out. */
+  /** Earlier segments, which are left out. */
   readonly skipped: number;
   private tail: TornTail | undefined;
 
@@ -50,7 +50,7 @@ export class Journal {
     this.segments = segments.slice(from);
   }
 
-  /** The state after record `n`, where a segment begins with it: at the end of a gap one does. */
+  /** The state after record `n`, if a segment begins there, as at the end of a gap. */
   checkpointAfter(n: number): StoredCheckpoint | undefined {
     if (this.checkpoint?.after === n) return this.checkpoint;
     const name = segmentName(this.header.incarnation, n + 1);
@@ -60,12 +60,12 @@ export class Journal {
     return checkpoint && stored(file, checkpoint);
   }
 
-  /** Every record from the start, in whole turns; each call reads anew. */
+  /** Every record from the start, in complete turns; each call reads from the beginning. */
   get records(): Iterable<JournalRecord> {
     return { [Symbol.iterator]: () => this.read() };
   }
 
-  /** The part of the last segment that was left out; known when the records have been read to their end. */
+  /** The omitted end of the last segment; known after the records were read to their end. */
   get torn(): TornTail | undefined {
     return this.tail;
   }
@@ -80,7 +80,7 @@ export class Journal {
   }
 }
 
-/** `path` is a journal's directory, or one segment, which is then read alone. */
+/** `path` is a journal's directory, or one segment, which is then read on its own. */
 export function readJournal(path: string, options: ReadOptions = {}): Journal {
   if (!isDirectory(path)) return new Journal([path]);
   const all = segmentsIn(path);
@@ -94,7 +94,7 @@ export function readJournal(path: string, options: ReadOptions = {}): Journal {
   return new Journal(segments.slice(first), first);
 }
 
-/** A start whose first lines no disk took begins behind them. */
+/** If the disk refused the first lines of a start, the journal begins after them. */
 function firstWithHeader(segments: readonly string[]): number {
   return segments.findIndex((file, at) => at === segments.length - 1 || hasHeader(file));
 }
@@ -108,7 +108,7 @@ function hasHeader(file: string): boolean {
   }
 }
 
-/** Header and checkpoint of a segment: what makes it readable alone. */
+/** Header and checkpoint of a segment, which make it readable on its own. */
 export function preambleOf(file: string): { header: HeaderRecord; checkpoint: CheckpointRecord | undefined } {
   let header: HeaderRecord | undefined;
   for (const { record, line } of scanSegment(file)) {
@@ -126,7 +126,7 @@ const stored = (segment: string, checkpoint: CheckpointRecord): StoredCheckpoint
   state: readCheckpoint(segment, checkpoint) as Checkpoint,
 });
 
-/** The state of a checkpoint file, which must be the one that the segment names. */
+/** The state in a checkpoint file, which must be the file that the segment names. */
 export function readCheckpoint(segment: string, { file: name, sha256 }: CheckpointRecord): unknown {
   const file = join(dirname(segment), basename(name));
   let text: Buffer;
@@ -177,6 +177,6 @@ export function isDirectory(path: string): boolean {
   }
 }
 
-/** Why a directory has nothing to read, or not what was asked for. */
+/** Explains why nothing, or not the requested incarnation, can be read in a directory. */
 export const nothingThere = (incarnation: string | undefined): string =>
   incarnation === undefined ? 'it holds no segments of a journal' : `it holds no incarnation ${incarnation}`;

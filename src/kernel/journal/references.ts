@@ -1,8 +1,8 @@
 /**
- * How a line refers to what its segment already has, and how far back. `docs/journal.md` says what each sign means.
+ * How a line refers to earlier values of its segment, and how far back. `docs/journal.md` specifies the syntax.
  *
  *   "$3/event/pod"                  the value at that JSON pointer, three records before
- *   {"$":"3/event/pod","phase":…}   the object there, but for the members that follow
+ *   {"$":"3/event/pod","phase":…}   the object there, except for the members that follow
  *   "$$…"                           a text that begins with one dollar less
  *   {"$blob":…}                     a value in a file of its own
  *   "7=2/pod-web"                   the address 7 is `pod-web` below the address 2; from then on it is 7
@@ -10,32 +10,32 @@
 import type { JournalLine } from '../records.ts';
 
 export const SIGN = '$';
-/** In an object. */
+/** The member that marks a reference to an object. */
 export const BASE = '$';
 export const BLOB = '$blob';
 
 /** The fields that may hold references, in any record but a header. */
 export const VALUE_FIELDS = ['event', 'input', 'output', 'value', 'fields', 'error'] as const;
 export const ADDRESS_FIELDS = ['at', 'from', 'to'] as const;
-/** Records whose `cause` is written as the distance back, or left out where it is the record before. */
+/** Records whose `cause` is written as a distance, or left out if it is the previous record. */
 export const CAUSED: ReadonlySet<string> = new Set<JournalLine['k']>(['message', 'effect']);
 
-/** Members of an object that others may be like; copying more costs more than it saves. */
+/** Members of an object that others may be expressed as a difference to; copying more costs more than it saves. */
 export const BASE_MAX_MEMBERS = 128;
-/** Addresses that have a number in one segment; behind it all begin anew. */
+/** Addresses numbered in one segment; after that, numbering starts over. */
 export const ADDRESSES_MAX = 65_536;
-/** Characters of an address that gets a number; those of containers have some hundred. */
+/** Characters of an address that gets a number; container addresses have a hundred or two. */
 export const ADDRESS_MAX_CHARS = 512;
-/** The number that says: this address gets none. */
+/** Marks an address without a number. */
 export const NO_NUMBER = 0;
 
 export const escaped = (name: string): string =>
   name.includes('/') || name.includes('~') ? name.replaceAll('~', '~0').replaceAll('/', '~1') : name;
 export const unescaped = (token: string): string => token.replaceAll('~1', '/').replaceAll('~0', '~');
 
-/** Some dozens of pods that start at once. */
+/** Records that a reference can reach: a few dozen pods that start at once. */
 export const REACH = 4_096;
-/** Limit of the lines that are kept, without checksum and line feed. A record of a node has some 200 bytes. */
+/** Limit of the lines that are kept, without checksum and line feed. A typical record has about 200 bytes. */
 const BYTES_MAX = 8 * 1024 * 1024;
 
 interface Entry<Kept> {
@@ -44,9 +44,9 @@ interface Entry<Kept> {
 }
 
 /**
- * The records of a segment that a later one may refer to: the last ones, without a hole.
+ * The records of a segment that a later one may refer to: the last ones, without a gap.
  *
- * Writer and reader count alike, so a reader holds what a reference can reach, and no more.
+ * Writer and reader count in the same way, so a reader keeps exactly the records that a reference can reach.
  */
 export class Window<Kept> {
   #entries: (Entry<Kept> | undefined)[] = [];
@@ -54,7 +54,7 @@ export class Window<Kept> {
   #next = 0;
   #bytes = 0;
 
-  /** Takes the record of this number. A number that does not follow begins anew. */
+  /** Adds the record of this number. A number that is not consecutive clears the window. */
   add(n: number, bytes: number, kept: Kept): void {
     if (n !== this.#next) this.clear(n);
     if (n - this.#oldest >= REACH) this.#drop();

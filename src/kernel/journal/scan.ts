@@ -1,8 +1,8 @@
 /**
- * Reads one segment line by line: checks checksums and the hash chain, and distinguishes damage from an unfinished end.
+ * Reads one segment line by line, verifies checksums and the hash chain, and distinguishes damage from a torn end.
  *
- * A line that does not hold is the torn end of a crash if no link of the chain follows it, because a batch is only
- * begun after the batch before is whole. With a link behind it, something has changed what was written: that is damage.
+ * An invalid line is the torn end of a crash if no chain link follows it, because a batch is started only after the
+ * previous one is complete. If a link follows, written bytes were changed: that is damage.
  */
 import { createHash, type Hash } from 'node:crypto';
 import { dirname } from 'node:path';
@@ -16,11 +16,11 @@ import { isLine } from './shape.ts';
 import { isReadableFormat, upcast } from './upcast.ts';
 
 const LINE_FEED = Buffer.from('\n');
-/** A line without it refers to nothing. */
+/** A line without this mark contains no reference. */
 const REFERENCE_MARK = '"$';
 
 export interface ScannedLine {
-  /** The record with the values that it refers to in place. */
+  /** The record with its references resolved. */
   readonly record: JournalLine;
   readonly offset: number;
   readonly line: number;
@@ -29,11 +29,11 @@ export interface ScannedLine {
 export interface SegmentEnd {
   readonly file: string;
   readonly bytes: number;
-  /** The first line that cannot be read, if there is one before the end. */
+  /** The first unreadable line before the end, if any. */
   readonly bad: { readonly offset: number; readonly line: number; readonly why: string } | undefined;
 }
 
-/** `onEnd` gets the end of the segment, if the segment is read to its end. */
+/** `onEnd` receives the end of the segment once it was read completely. */
 export function* scanSegment(file: string, onEnd: (end: SegmentEnd) => void = () => {}): Generator<ScannedLine> {
   const chain = new Chain();
   const decoder = new Decoder((sha256) => readBlob(dirname(file), sha256, file));
@@ -62,7 +62,7 @@ export function* scanSegment(file: string, onEnd: (end: SegmentEnd) => void = ()
 const parsedAs = (isCompressed: boolean, bytes: Buffer, next: number): ParsedLine | string =>
   isCompressed ? parseBareLine(bytes, next) : parseLine(bytes);
 
-/** A line with a right checksum was written so: an error in it is no consequence of a crash. */
+/** A line with a valid checksum was written as it is: an error in it is not the result of a crash. */
 function recordOf(decoder: Decoder, { raw, json }: ParsedLine, place: JournalPlace): JournalLine {
   let why = 'it holds no record that this format knows';
   try {
@@ -75,7 +75,7 @@ function recordOf(decoder: Decoder, { raw, json }: ParsedLine, place: JournalPla
   throw new JournalError('damaged', place, `its checksum is right, but ${why}`);
 }
 
-/** A header of a format that this program reads: the content of other formats is unknown. */
+/** A header of a supported format; the fields of other formats are unknown. */
 const isHeader = (record: JournalLine): record is HeaderRecord =>
   record.k === 'header' && isReadableFormat(record.version);
 
@@ -88,7 +88,7 @@ function refuseLink(file: string, bad: NonNullable<SegmentEnd['bad']>, later: Pa
   throw new JournalError('damaged', place, `the line was changed after it was written: ${bad.why}`);
 }
 
-/** The chain of one segment as its lines make it. */
+/** The hash chain of one segment. */
 class Chain {
   readonly #lines: Hash = createHash('sha256');
 

@@ -1,13 +1,13 @@
 /**
- * Secrets: values that machines may compare and hand on, and must never see.
+ * Secrets: values that machines may compare and pass on, but must never see.
  *
- * A port seals a value where it enters; what travels through events, context and journal is a handle,
- * `{"$secret":"§<22 characters>","len":n}`. A port opens it again where the value leaves. The handle is an HMAC with
- * the node's key: the same value always makes the same handle, so machines see when a secret was rotated, a replay
- * needs neither key nor values, and without the key a handle does not give way to guessing.
+ * A port seals a value where it enters; events, context and journal contain only a handle, `{"$secret":"§<22
+ * characters>","len":n}`. A port opens the handle where the value leaves. The handle is an HMAC with the node's key:
+ * equal values have equal handles, so machines notice a rotation; a replay needs neither key nor values; and without
+ * the key a handle cannot be guessed.
  *
- * Invariants: values live in memory, or on disk under the node's key (`wrap`); the key file is made once, whole, and
- * readable by its owner only.
+ * Invariants: values live in memory, or on disk under the node's key (`wrap`); the key file is created once,
+ * atomically, readable by its owner only.
  */
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { chmodSync, linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -19,11 +19,11 @@ import { PRIVATE } from './disk.ts';
 import { JournalError } from './errors.ts';
 
 const KEY_BYTES = 32;
-/** 132 bits: no two secrets of a node will ever share a handle. */
+/** 132 bits: collisions between the secrets of a node are practically impossible. */
 const HANDLE_LENGTH = 22;
-/** Two hundred and fifty pods with four hundred secrets or variables each, before and after a rotation. */
+/** 250 pods with 400 secrets or variables each, before and after a rotation. */
 const VAULT_MAX_SECRETS = 200_000;
-/** AES-256-GCM, with a key of its own; nonce and tag lie before the text. */
+/** AES-256-GCM with a key of its own; nonce and tag precede the ciphertext. */
 const CIPHER = 'aes-256-gcm';
 const WRAPPING = 'statelet: secrets on disk';
 const NONCE_BYTES = 12;
@@ -32,7 +32,7 @@ const HANDLE = /^§[A-Za-z0-9_-]{22}$/;
 
 export interface SecretHandle {
   readonly $secret: string;
-  /** Bytes of the value. */
+  /** Length of the value in bytes. */
   readonly len: number;
 }
 
@@ -47,12 +47,12 @@ export interface VaultOptions {
   readonly isPlain?: boolean;
 }
 
-/** The secrets that this process holds. The least recently used are forgotten first; their owner fetches them again. */
+/** The secrets held by this process. The least recently used are evicted first; their owner fetches them again. */
 export class Vault {
   private readonly key: Buffer;
   private readonly maxSecrets: number;
   private readonly values = new Map<string, string>();
-  /** Values that authors write into pods stay as they are; see `--journal-plain`. */
+  /** Values written into pods stay plain; see `--journal-plain`. */
   readonly isPlain: boolean;
 
   constructor(key: Buffer, { maxSecrets = VAULT_MAX_SECRETS, isPlain = false }: VaultOptions = {}) {
@@ -80,7 +80,7 @@ export class Vault {
     return value;
   }
 
-  /** The value behind a handle as it may lie on disk: who has it and not the node's key knows its length. */
+  /** The encrypted value of a handle for storage on disk. Without the node's key only its length is visible. */
   wrap(handle: SecretHandle): string {
     const nonce = randomBytes(NONCE_BYTES);
     const cipher = createCipheriv(CIPHER, this.wrappingKey(), nonce);
@@ -88,7 +88,7 @@ export class Vault {
     return Buffer.concat([nonce, cipher.getAuthTag(), text]).toString('base64');
   }
 
-  /** A handle for what this node has wrapped; `null` for what is damaged, or of another node. */
+  /** The handle of a value that this node encrypted; `null` if the text is damaged or of another node. */
   unwrap(wrapped: string): SecretHandle | null {
     const bytes = Buffer.from(wrapped, 'base64');
     try {
@@ -105,7 +105,7 @@ export class Vault {
     return Buffer.from(hkdfSync('sha256', this.key, '', WRAPPING, KEY_BYTES));
   }
 
-  /** A copy of a port's input in which every handle is opened. */
+  /** A copy of a port's input with every handle opened. */
   openAll(input: unknown): unknown {
     if (typeof input !== 'object' || input === null) return input;
     if (isSecretHandle(input)) return this.open(input);
@@ -137,7 +137,7 @@ function readKey(file: string): Buffer | undefined {
   }
 }
 
-/** The key appears under its name only when it is whole; where two processes start at once, one key is kept. */
+/** The key file is complete when it appears; of two processes that start at once, one key wins. */
 function makeKey(file: string): Buffer {
   const unfinished = `${file}.${process.pid}.tmp`;
   try {

@@ -1,16 +1,16 @@
 /**
- * One open segment: whole batches go in, each closed by a link of the hash chain.
+ * One open segment: accepts whole batches, each closed by a link of the hash chain.
  *
- * Invariants: `bytes` is the length of what the operating system has whole, so that a process that dies loses nothing;
- * `undo` makes the file that long again; a link is the sha256 of every line before it but the other links; what a disk
- * could not keep, and a file that was removed, fails the next write, and the end; a disk that hangs is asked once.
+ * Invariants: `bytes` is the length that the operating system has completely, so a dying process loses nothing; `undo`
+ * truncates the file to that length; a link is the sha256 of all lines before it except other links; a failed sync or a
+ * removed file fails the next write and the closing; a hanging disk is synced only once.
  */
 import { createHash, type Hash } from 'node:crypto';
 import { type FileHandle, stat } from 'node:fs/promises';
 import { type Disk, type Durability, PRIVATE, writeAll } from './disk.ts';
 import { encodeLine } from './line.ts';
 
-/** A disk that is asked for each batch makes the runtime wait, whose own data are on the same one. */
+/** Syncing every batch would delay the runtime, whose data are on the same disk. */
 const SYNC_PERIOD_MS = 1_000;
 
 export class Segment {
@@ -21,7 +21,7 @@ export class Segment {
   private lines: Hash = createHash('sha256');
   private readonly handle: FileHandle;
   private readonly durability: Durability;
-  /** Until the disk has answered. */
+  /** Set until the disk has answered. */
   private due: NodeJS.Timeout | undefined;
   private isSynced = true;
   private syncing: Promise<void> = Promise.resolve();
@@ -33,7 +33,7 @@ export class Segment {
     this.durability = durability;
   }
 
-  /** Fails where a file of that name exists: a segment is never written twice. */
+  /** Fails if the file exists: a segment is never written twice. */
   static async create(disk: Disk, path: string, durability: Durability): Promise<Segment> {
     return new Segment(path, await disk.open(path, 'wx', PRIVATE), durability);
   }
@@ -73,7 +73,7 @@ export class Segment {
     this.due = this.isSynced ? undefined : this.syncLater();
   }
 
-  /** A file without a name takes all that is written and gives nothing back. */
+  /** A deleted file still accepts writes, and loses them. */
   private async requirePlace(): Promise<void> {
     const [own, there] = await Promise.all([this.handle.stat(), stat(this.path).catch(() => null)]);
     if (there?.ino === own.ino && there.dev === own.dev) return;

@@ -1,14 +1,14 @@
 /**
- * Puts the lines of one incarnation's segments together to whole turns.
+ * Joins the lines of one incarnation's segments into complete turns.
  *
- * Invariants: numbers go on without a hole, except where a `dropped` or a `gap` records one; a segment goes on exactly
- * where the one before ended; time never goes back; a turn is given out when its `end` is there, and never in part.
+ * Invariants: numbers are consecutive except where a `dropped` or a `gap` records a hole; a segment continues exactly
+ * where the previous one ended; time never goes back; a turn is returned only when its `end` was read, never in part.
  */
 import type { CheckpointRecord, GapRecord, HeaderRecord, InputRecord, JournalRecord } from '../records.ts';
 import { JournalError, type JournalPlace } from './errors.ts';
 import type { ScannedLine, SegmentEnd } from './scan.ts';
 
-/** The bytes behind the last whole turn. They are left in the file and never given out. */
+/** The bytes after the last complete turn. They stay in the file and are never returned. */
 export interface TornTail {
   readonly file: string;
   readonly offset: number;
@@ -36,7 +36,7 @@ export class Sequence {
     this.next = next;
   }
 
-  /** The records that became certain with this line. */
+  /** The records that this line makes complete. */
   take(file: string, { record, line, offset }: ScannedLine): readonly JournalRecord[] {
     const place = { file, line, offset };
     if (line === 1) this.begin(record, place);
@@ -100,7 +100,7 @@ export class Sequence {
     this.time = t;
   }
 
-  /** The beginning of a segment: it must go on where the one before ended. */
+  /** The start of a segment, which must continue where the previous one ended. */
   private join({ after, previous }: CheckpointRecord, place: JournalPlace): void {
     const torn = this.torn;
     if (torn)

@@ -1,15 +1,15 @@
 /**
- * The shape of a journal's lines, checked once where they are read: a file with right checksums may still be hostile.
+ * Validates the shape of a journal's lines once, when they are read: a file with valid checksums may still be hostile.
  *
- * Invariants: a line that passes has every field that its kind promises, of the type that it promises; nothing in it is
- * nested deeper than {@link NESTING_MAX}, which code that goes down by recursion can bear. The cost is linear.
+ * Invariants: a valid line has every field of its kind, with the declared type; nesting is at most {@link NESTING_MAX},
+ * which recursive code can handle. The cost is linear.
  */
 
 import { isObject } from '../json.ts';
 import type { JournalLine } from '../records.ts';
 import { isReadableFormat } from './upcast.ts';
 
-/** The deepest event of a node has some twenty levels. */
+/** The deepest event of a node has about twenty levels. */
 export const NESTING_MAX = 400;
 
 type Check = (value: unknown) => boolean;
@@ -80,7 +80,9 @@ const LINES: Readonly<Record<JournalLine['k'], Check>> = {
 
 const CHECKS: ReadonlyMap<unknown, Check> = new Map(Object.entries(LINES));
 
-/** Whether the value is a line of a format that is read. A header of another format is one whatever else it has. */
+/**
+ * Whether the value is a line of a supported format. A header of another format is accepted whatever its other fields.
+ */
 export function isLine(value: unknown): value is JournalLine {
   const check = isObject(value) ? CHECKS.get(value['k']) : undefined;
   if (!isObject(value) || !check) return false;
@@ -92,9 +94,9 @@ const [QUOTE, BACKSLASH] = [0x22, 0x5c];
 const OPENING: ReadonlySet<number> = new Set([0x5b, 0x7b]);
 const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
 
-/** Whether a JSON text is nested deeper than is read, in one pass over its bytes. */
+/** Whether a JSON text exceeds the nesting limit, in one pass over its bytes. */
 export function isTooDeep(json: Buffer): boolean {
-  // Each level has two brackets.
+  // Each level needs two brackets.
   if (json.length < 2 * NESTING_MAX) return false;
   let depth = 0;
   let isText = false;

@@ -1,9 +1,9 @@
 /**
- * The disk side of a journal: puts batches, checkpoints and segments into the directory. One call at a time.
+ * The disk side of a journal: writes batches, checkpoints and segments into the directory. One call at a time.
  *
- * Invariants: a call that fails leaves the segment as long as it was before, and none that has no header; what a line
- * refers to (blob, checkpoint) is on disk before the line; `kept` is the number of the last record that is in a segment
- * or recorded as a gap.
+ * Invariants: a failed call leaves the segment at its previous length, and no segment without header; blobs and
+ * checkpoints are on disk before the lines that refer to them; `kept` is the number of the last record that is in a
+ * segment or in a recorded gap.
  */
 import { hash } from 'node:crypto';
 import { access, mkdir, rm } from 'node:fs/promises';
@@ -21,21 +21,21 @@ export interface StoreSettings {
   readonly incarnation: string;
   readonly durability: Durability;
   readonly disk: Disk;
-  /** Makes the directory, if need be, and takes ownership of it; called before each new segment. */
+  /** Creates the directory if necessary and takes ownership of it; called before each new segment. */
   readonly prepare: () => void;
-  /** False when the lock of the directory is gone, so that another agent may have it. */
+  /** False if the directory's lock is lost, so that another agent may hold it. */
   readonly isOwned: () => boolean;
   /** The segment that begins with this number refers to a blob. */
   readonly referred: (first: number, blob: string) => void;
 }
 
-/** Whole turns. */
+/** A batch of complete turns. */
 export interface Turns {
   readonly records: readonly KernelRecord[];
   readonly upto: number;
 }
 
-/** A segment, what its lines can refer to, and the blobs that they do refer to. */
+/** A segment, its encoder, and the blobs that its lines refer to. */
 interface Open {
   readonly file: Segment;
   readonly encoder: Encoder;
@@ -46,11 +46,11 @@ interface Open {
 }
 
 export interface Beginning {
-  /** The header line, as the first segment has it. */
+  /** The header line, as in the first segment. */
   readonly header: string;
   readonly after: number;
   readonly checkpoint: string;
-  /** Why records before it are missing, if some are. */
+  /** Why records before it are missing, if any are. */
   readonly why: string;
 }
 
@@ -76,7 +76,7 @@ export class Store {
     return this.open ? this.open.file.bytes + this.open.blobBytes : 0;
   }
 
-  /** Appends to the open segment. The very first records, which begin with the header, open it. */
+  /** Appends to the open segment. The first records, which begin with the header, open one. */
   async write(turns: Turns): Promise<void> {
     if (!this.settings.isOwned()) throw new Error(`the lock of ${this.settings.directory} was removed or replaced`);
     this.open ??= await this.createSegment(0);
@@ -89,7 +89,7 @@ export class Store {
     this.kept = turns.upto;
   }
 
-  /** On a full disk the records that replay makes again are left out before anything else is dropped. */
+  /** On a full disk, derived records are left out before anything else is dropped. */
   private async appendOrThin(open: Open, { records, upto }: Turns): Promise<void> {
     try {
       await this.append(open, records, upto);
@@ -114,14 +114,14 @@ export class Store {
     }
   }
 
-  /** A segment without a header would hide those behind it. */
+  /** A segment without a header would hide the later ones. */
   private async discard(): Promise<void> {
     const { open } = this;
     this.open = undefined;
     if (open) await removeQuietly(open.file);
   }
 
-  /** Begins a new segment from a checkpoint. If that fails, the one before stays open. */
+  /** Starts a new segment from a checkpoint. If that fails, the previous one stays open. */
   async begin(beginning: Beginning): Promise<void> {
     const { directory, incarnation, disk, durability, prepare } = this.settings;
     const first = beginning.after + 1;
@@ -142,7 +142,7 @@ export class Store {
     this.kept = beginning.after;
   }
 
-  /** Says in the segment, if it still takes a line, that nothing follows; and closes it. */
+  /** Records in the segment, if it still accepts a line, that nothing follows; and closes it. */
   async end(why: string): Promise<void> {
     const { open } = this;
     if (!open) return;
@@ -218,12 +218,12 @@ const exists = (path: string): Promise<boolean> =>
   );
 
 /**
- * Kinds of records that a nearly full disk is spared, because replay makes them again. Inputs, requests and digests
- * stay.
+ * Record kinds that are left out on a nearly full disk, because replay produces them again. Inputs, requests and
+ * digests stay.
  */
 const SPARED: ReadonlySet<string> = new Set(['message', 'log', 'state']);
 
-/** The records without messages, log lines and states; each run of them leaves one `dropped` record that says so. */
+/** The records without messages, log lines and states; each run of omitted ones is replaced by one `dropped` record. */
 function thin(records: readonly JournalRecord[], why: string): JournalRecord[] {
   const kept: JournalRecord[] = [];
   for (const record of records) {

@@ -1,12 +1,12 @@
-/** The end of a segment that is no longer written: how many bytes of it belong to no finished turn. */
+/** Finds how many bytes at the end of a closed segment belong to no complete turn. */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { linesOf, parseLine } from './line.ts';
 
-/** Most turns fit; the window grows until it holds the end of a turn. */
+/** Most turns fit; otherwise the window grows until it contains the end of a turn. */
 const WINDOW_BYTES = 256 * 1024;
 const WINDOW_GROWTH = 8;
 
-/** Reads backwards, so that opening a journal does not cost the reading of its last 64 MB. */
+/** Reads backwards, so that opening a journal does not read a whole segment. */
 export function tornBytes(path: string): number {
   const descriptor = openSync(path, 'r');
   try {
@@ -24,7 +24,7 @@ export function tornBytes(path: string): number {
   }
 }
 
-/** Offset behind the last `end` and its link; 0 if there is none. A segment's checkpoint counts as an end. */
+/** Offset after the last `end` and its link; 0 if there is none. A segment's checkpoint counts as an end. */
 function endOfLastTurn(bytes: Buffer): number {
   let whole = 0;
   let open = false;

@@ -6,7 +6,7 @@
 import { isObject } from '../json.ts';
 import { FORMAT_VERSION, type HeaderRecord } from '../records.ts';
 
-/** Formats before it were never released. */
+/** Earlier formats were never released. */
 export const OLDEST_FORMAT = 3;
 
 type Upcaster = (header: HeaderRecord) => HeaderRecord;
@@ -20,7 +20,7 @@ const UPCASTERS: readonly Upcaster[] = [
 export const isReadableFormat = (version: unknown): boolean =>
   typeof version === 'number' && Number.isSafeInteger(version) && version >= OLDEST_FORMAT && version <= FORMAT_VERSION;
 
-/** The header as if a node of today's format had written it. */
+/** The header in the current format. */
 export function upcast(header: HeaderRecord): HeaderRecord {
   const version: number = header.version;
   const wanted = UPCASTERS.slice(version - OLDEST_FORMAT);

@@ -1,6 +1,6 @@
 /**
- * Checks a journal without running it, and counts what is in it. Goes on behind a problem where that is possible. The
- * journal may be in use: what was compressed or removed since it was listed is no problem.
+ * Verifies a journal without running it, and counts its contents. Continues after a problem where possible. The journal
+ * may be in use: segments compressed or removed since the listing are not problems.
  */
 import { existsSync, statSync } from 'node:fs';
 import type { DroppedRecord, GapRecord, JournalRecord } from '../records.ts';
@@ -14,10 +14,10 @@ import type { TornTail } from './sequence.ts';
 export interface IncarnationReport {
   readonly incarnation: string;
   readonly segments: number;
-  /** Bytes on disk, compressed where segments are. */
+  /** Bytes on disk, in compressed form for compressed segments. */
   readonly bytes: number;
   readonly checkpoints: number;
-  /** Number of the first record that is left: more than 0 when older segments were removed. */
+  /** Number of the first remaining record: more than 0 if older segments were removed. */
   readonly first: number;
   readonly records: number;
   readonly turns: number;
@@ -32,10 +32,10 @@ export interface JournalReport {
   readonly incarnations: readonly IncarnationReport[];
 }
 
-/** `path` as for `readJournal`; all incarnations, or the one that is named. Throws only where there is none at all. */
+/** `path` as for `readJournal`; verifies all incarnations, or the named one. Throws only if there is none at all. */
 export function verifyJournal(path: string, incarnation?: string): JournalReport {
   if (!isDirectory(path)) {
-    // The user named this file, so it must be a journal; in a directory a crash may leave an empty one.
+    // The user named this file, so it must be a journal; in a directory, a crash may leave an empty segment.
     preambleOf(path);
     return report([verifySegments(path, [{ path, bytes: statSync(path).size }])]);
   }
@@ -77,7 +77,7 @@ function verifyListed(incarnation: string, segments: readonly Listed[]): Incarna
   return { incarnation, segments: paths.length, bytes, checkpoints, ...counts, torn, problems };
 }
 
-/** A crash may leave the last segment without a whole header. */
+/** A crash may leave the last segment without a complete header. */
 function hasNoWholeLine(path: string): boolean {
   const [first] = linesOf(openSegment(path).chunks);
   return first === undefined || !first.whole;
@@ -102,7 +102,7 @@ function count(counts: Counts, record: JournalRecord): void {
 
 type Expectation = (error: JournalError) => boolean;
 
-/** True if the segment begins with a checkpoint; whether that one is whole is checked on the way. */
+/** True if the segment begins with a checkpoint, which is verified in passing. */
 function hasCheckpoint(path: string, problems: JournalError[], isTornBegin: Expectation): boolean {
   let found = false;
   collecting(problems, isTornBegin, () => {
@@ -113,7 +113,7 @@ function hasCheckpoint(path: string, problems: JournalError[], isTornBegin: Expe
   return found;
 }
 
-/** Collects each problem once, however many ways lead to it. */
+/** Collects each problem once. */
 function collecting(problems: JournalError[], isExpected: Expectation, work: () => void): void {
   try {
     work();

@@ -1,15 +1,14 @@
 /**
- * The kernel's side of a journal: gathers turns into batches, hands them to the store, and gives way when the disk
- * does not.
+ * The kernel's side of a journal: collects turns into batches, passes them to the store, and suspends when the disk
+ * fails.
  *
  * Invariants:
- *   J1 a batch is whole turns; it is written at the end of the tick that made it, or when it is long enough;
+ *   J1 a batch consists of whole turns; it is written at the end of its tick, or when it is long enough;
  *   J2 batches, and the beginnings of segments between them, reach the store in order and one at a time;
- *   J3 a caller that waits for durability is called when the operating system has everything before, or journaling is
- *      suspended;
+ *   J3 a durability callback runs when the operating system has all earlier records, or journaling is suspended;
  *   J4 the disk's failures suspend journaling and never reach the kernel; writing goes on only in a new segment that
  *      begins with a checkpoint and records the gap;
- *   J5 a disk that does not answer does not keep the process from ending.
+ *   J5 a hanging disk does not prevent the process from ending.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { KernelRecord } from '../records.ts';
@@ -20,15 +19,15 @@ import { encodeLine } from './line.ts';
 import type { JournalSink } from './sink.ts';
 import type { Store } from './store.ts';
 
-/** So many records, some 50 KB, are written in the middle of a tick; a disk gains nothing from longer batches. */
+/** A batch of this many records, about 50 KB, is written in the middle of a tick; larger batches are no faster. */
 const BATCH_MAX_RECORDS = 256;
-/** More than so many in memory mean that the disk stands still: a minute of a busy node. */
+/** More records than this in memory mean that the disk hangs: a minute of a busy node. */
 const BACKLOG_MAX_RECORDS = 65_536;
 
 /** Facts about the previous incarnation. */
 export interface PreviousIncarnation {
   readonly incarnation: string;
-  /** Bytes at its end that belong to no finished turn; 0 after a clean end. They stay where they are. */
+  /** Bytes at its end that belong to no complete turn; 0 after a clean end. They stay in the file. */
   readonly tornBytes: number;
 }
 
@@ -51,13 +50,13 @@ export interface WriterSettings {
   readonly closeMaxMs: number;
   readonly store: Store;
   readonly archive: Archive;
-  /** True when there is room to begin again. */
+  /** True if there is enough free space to resume. */
   readonly hasRoom: () => Promise<boolean>;
   readonly report: Report;
   /** The journal is closed. */
   readonly released: () => void;
 }
-/** Reports to users; the sentence names the cause and what follows from it. */
+/** Reports to users; the sentence names the cause and its consequence. */
 export type Report = (level: 'info' | 'warn' | 'error', sentence: string) => void;
 
 class Batch {
@@ -69,7 +68,7 @@ class Batch {
     return this.records.at(-1)!.n;
   }
 
-  /** Takes the turns that follow. */
+  /** Adds the following turns. */
   add(next: Batch): void {
     this.records.push(...next.records);
     this.waiting.push(...next.waiting);
@@ -103,7 +102,7 @@ export class Writer implements JournalWriter {
   private since = performance.now();
   /** A segment is being begun. */
   private isBeginning = false;
-  /** Bytes of the segment when the next one could not be begun. */
+  /** Size of the segment when starting the next one failed. */
   private stayedAt = 0;
   private suspendedBy: string | undefined;
   private lastSuspension = '';
@@ -155,7 +154,7 @@ export class Writer implements JournalWriter {
     this.add({ kind: 'begin', after, checkpoint: JSON.stringify(checkpoint), why, waiting: [] });
   }
 
-  /** Writes what is left; an unfinished turn too, for it shows what the kernel died of. */
+  /** Writes all pending records, including an unfinished turn, which shows why the kernel died. */
   async close(): Promise<void> {
     this.commit();
     this.flush();
@@ -256,7 +255,7 @@ export class Writer implements JournalWriter {
     } else this.suspend(messageOf(error));
   }
 
-  /** Looks after closed segments, beside everything else. */
+  /** Maintains closed segments in the background. */
   tidy(first: number, compressing: boolean): void {
     const { archive, report } = this.settings;
     const failed = (error: unknown) => report('warn', `old segments are left as they are: ${messageOf(error)}`);
@@ -265,7 +264,7 @@ export class Writer implements JournalWriter {
 
   // ---- suspension ---------------------------------------------------------------------------------------------------
 
-  /** Stops writing: from here on records are only counted. The node's work goes on; its journal has a gap. */
+  /** Stops writing: from now on records are only counted. The node keeps working; its journal has a gap. */
   suspend(why: string): void {
     if (this.suspendedBy !== undefined) return;
     this.settings.report('error', `journaling is suspended and its journal will have a gap: ${why}`);
@@ -294,7 +293,7 @@ export class Writer implements JournalWriter {
   }
 }
 
-/** Each in a microtask of its own: a callback that throws does not stop the others. */
+/** Each callback runs in its own microtask: one that throws does not stop the others. */
 function release(work: { waiting: (() => void)[] }): void {
   for (const callback of work.waiting.splice(0)) queueMicrotask(callback);
 }

@@ -1,11 +1,11 @@
 /**
- * Ports: the kubelet's configuration files, and the watch that says when they are no longer those that were read.
+ * Ports: the kubelet's configuration files, and the watch that reports changes since they were read.
  *
- * Owns, by path, what the files looked like (inode, size, times) just before they were last read; so a change between a
- * reading and the watch is not lost, and one that was read already is not said again.
+ * Owns, by path, the fingerprint of the files (inode, size, times) just before they were last read, so that a change
+ * between reading and watching is not lost, and a change already read is not reported again.
  *
- * Decides: inotify is a hint; the files are inspected after a hint, and at least every `periodMs`, because a change
- * behind a link, in a deeper folder, or on a file system without inotify gives none.
+ * Decides: inotify is a hint; the files are inspected after a hint, and at least every `periodMs`, because changes
+ * behind a link, in a deeper folder, or on a file system without inotify cause none.
  */
 import { readdir, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -16,7 +16,7 @@ import { PathWatch } from '../path-watch.ts';
 import { readConfiguration, readDropIns } from './configuration.ts';
 import { masked, maskedDropIns } from './masked-configuration.ts';
 
-/** Files of one folder that are inspected; more than a reading of the folder accepts. */
+/** Files of one folder that are inspected; more than reading the folder accepts. */
 const MAX_FILES = 2_000;
 
 type Operations = typeof hostOperations;
@@ -25,7 +25,7 @@ type WatchCall = PortCall<
   ItemOf<Operations['host.watchConfiguration']>
 >;
 
-/** `vault` keeps what of a file is a credential, for the port that sends it. */
+/** `vault` keeps the credentials in the files, for the port that sends them. */
 export function configurationPorts(vault: Vault) {
   const hide = (value: string): string => vault.seal(value).$secret;
   const read = new Map<string, string>();
@@ -78,7 +78,7 @@ async function follow(call: WatchCall, read: ReadonlyMap<string, string>): Promi
   for (const each of watches) each.close();
 }
 
-/** The identity of a file's content, or of all files below a folder, without reading them. */
+/** The fingerprint of a file, or of all files below a folder, without reading them. */
 async function fingerprintOf(path: string): Promise<string> {
   const found = await fingerprintOfOne(path);
   if (found === null) return 'none';

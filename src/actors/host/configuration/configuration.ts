@@ -1,9 +1,9 @@
 /**
  * Port: reads and decodes the kubelet's configuration files.
  *
- * Decides: which files are read, and whether one is YAML or JSON. YAML keys are sorted, as the Go reader's detour over
- * a map sorts them; JSON keys keep their order; the last of two equal keys wins and is reported. Owns no state.
- * Invariant: a file that cannot be read or decoded is an answer, not a failure.
+ * Decides: which files are read, and whether one is YAML or JSON. YAML keys are sorted, as by the Go reader, which goes
+ * through a map; JSON keys keep their order; the last of two equal keys wins and is reported. Owns no state.
+ * Invariant: an unreadable file is a result, not a failure of the operation.
  */
 
 import { lstat, readdir, readFile } from 'node:fs/promises';
@@ -20,11 +20,11 @@ import { earlyRefusal, explain } from './yaml-errors.ts';
 const MAX_CONFIGURATION_BYTES = 1_048_576;
 /** Drop-ins of one directory; each may hold every field, so more cannot be needed. */
 const MAX_DROP_INS = 1_000;
-/** A text on which the parser here runs out of stack is deeper still. */
+/** A text that overflows the stack of this parser is deeper still. */
 const TOO_DEEP = `yaml: exceeded max depth of ${MAX_DEPTH}`;
 /** The first directive before the document. */
 const DIRECTIVE = /^(?:[ \t]*(?:#[^\n]*)?\n)*%([a-zA-Z]+)[ \t]*(\S*)/;
-/** Characters that end a line for the Go reader, too. */
+/** Characters that also end a line for the Go reader. */
 const ODD_BREAK = /[\u0085\u2028\u2029]/g;
 const PROTOBUF_PREFIX = 'k8s\0';
 
@@ -53,7 +53,7 @@ async function dropInFiles(directory: string): Promise<string[]> {
   return files.map((entry) => join(entry.parentPath, entry.name)).toSorted(byParts);
 }
 
-/** A directory is walked where its name stands, so paths compare part by part. */
+/** Compares paths component by component, in the order of a directory walk. */
 function byParts(leftPath: string, rightPath: string): number {
   const [left, right] = [leftPath.split('/'), rightPath.split('/')];
   const at = left.findIndex((part, index) => part !== right[index]);
@@ -92,7 +92,7 @@ export function decodeSource(path: string, bytes: Uint8Array): ConfigurationSour
   return { kind: 'malformed', path, message: `${prefix}${decoded.error}` };
 }
 
-/** Whether the document states its kind; upstream quotes the whole text of one that does not. */
+/** Whether the document states its kind; upstream quotes the whole text of a document without one. */
 function isNamed(value: Json): boolean {
   if (!isObject(value) || typeof value['apiVersion'] !== 'string') return false;
   return /[^/]$/.test(value['apiVersion']) && Boolean(value['kind']);
@@ -108,14 +108,14 @@ function decodeUtf8(bytes: Uint8Array): string | null {
 
 type Yaml = { value: Json; duplicates: string[]; error?: undefined } | { error: string };
 
-/** Leaves out lines that may be a text in quotes, a block or a comment. */
+/** Replaces odd line breaks, except in lines that may be quoted text, a block or a comment. */
 function withPlainBreaks(text: string): string {
   if (text.search(ODD_BREAK) === -1) return text;
   const plain = (line: string) => (/["'#|>]/.test(line) ? line : line.replaceAll(ODD_BREAK, '\n'));
   return text.split('\n').map(plain).join('\n');
 }
 
-/** Reads the first document; the Go reader never looks at a second one. */
+/** Decodes the first document; the Go reader ignores later ones. */
 export function decodeYaml(source: string): Yaml {
   const text = withPlainBreaks(source.replaceAll(/\r(?!\n)/g, '\n'));
   if (/[^\P{Cc}\t\n\r\u0085]|[\ufffe\uffff]/u.test(text)) return { error: 'yaml: control characters are not allowed' };

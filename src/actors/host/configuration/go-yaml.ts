@@ -1,9 +1,9 @@
 /**
- * Decides what a parsed YAML document means, as the Go kubelet's reader of YAML 1.1 does.
+ * Interprets a parsed YAML document like the Go kubelet's YAML 1.1 reader.
  *
- * Owns what a plain scalar is (`yes` is true, `0644` is octal, a date is text), keys, merges, anchors and keys that are
- * set twice. Invariant: the last of two equal keys wins, and each later one is reported with its line; a document that
- * expands without measure is refused before it does.
+ * Decides the values of plain scalars (`yes` is true, `0644` is octal, a date is text), keys, merges, anchors and
+ * duplicate keys. Invariant: the last of two equal keys wins, and each duplicate is reported with its line; an alias
+ * bomb is rejected before it expands.
  */
 import { type Document, isAlias, isMap, isScalar, isSeq, type LineCounter, type Node, type YAMLMap } from 'yaml';
 import type { Json } from '../../../kernel/json.ts';
@@ -12,16 +12,16 @@ import { parseInteger, printFloat, quote } from '../../../machines/model/values/
 
 /** Levels of nesting; a configuration needs six, and upstream stops at ten times as many. */
 export const MAX_DEPTH = 1_000;
-/** Below so many nodes, and so many of them from aliases, no document is an alias bomb. */
+/** A document with fewer nodes, or fewer from aliases, is no alias bomb. */
 const FREE_NODES = 1_000;
 const FREE_ALIASES = 100;
-/** The share of nodes that may come from aliases, up to the size from which it falls to the second one. */
+/** The share of nodes that may come from aliases; it falls between these two document sizes. */
 const ALIAS_SHARE = { of: 0.99, from: 400_000, to: 4_000_000, least: 0.1 } as const;
 
 const TAGS = 'tag:yaml.org,2002:';
 const RESOLVED_TAGS = ['str', 'bool', 'int', 'float', 'null', 'timestamp'];
 
-/** Why a document cannot be read, in the words of the Go reader. */
+/** Why a document cannot be read, with the wording of the Go reader. */
 class YamlRefusal extends Error {}
 
 interface Reading {
@@ -41,7 +41,7 @@ interface Scalar {
   readonly value: Json;
 }
 
-/** A map while it is read: values by the Go syntax of their keys, which distinguishes `1` from `"1"`. */
+/** The entries of a map being read, by the Go syntax of their keys, which distinguishes `1` from `"1"`. */
 type Entries = Map<string, readonly [key: string, value: Json]>;
 
 export function readDocument(document: Document, lines: LineCounter): { value: Json; duplicates: readonly string[] } {
@@ -100,7 +100,7 @@ function readMap(map: YAMLMap, reading: Reading): Json {
   return Object.fromEntries(sorted);
 }
 
-/** Merged maps come where they stand: upstream lets them override the entries before them. */
+/** Merged maps apply at their position: upstream lets them override earlier entries. */
 function readPairs(map: YAMLMap, entries: Entries, reading: Reading): void {
   const guarded = map.anchor !== undefined && !reading.open.has(map);
   if (guarded) reading.open.add(map);
@@ -114,7 +114,7 @@ function readPairs(map: YAMLMap, entries: Entries, reading: Reading): void {
   if (guarded) reading.open.delete(map);
 }
 
-/** A colon without a key: only braces may hold one. */
+/** A colon without a key is allowed only inside braces. */
 function refuseMissing(key: unknown, map: YAMLMap, reading: Reading): void {
   const range = isScalar(key) ? key.range : null;
   const isMissing =
@@ -146,7 +146,7 @@ function readKey(key: unknown, reading: Reading): string | number | boolean | nu
   return value;
 }
 
-/** A number beyond 2^53 by its digits, one with a large exponent as Go prints it. */
+/** A number beyond 2^53 keeps its digits; one with a large exponent is written as Go prints it. */
 function keyOf({ tag, value }: Scalar): Json {
   if (tag === 'int') return typeof value === 'number' ? value : textOfNumber(value);
   if (tag !== 'float') return value;
@@ -196,7 +196,7 @@ const WORDS: ReadonlyMap<string, Scalar> = new Map(
 const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/;
 const LARGEST_UNSIGNED = 2n ** 64n - 1n;
 
-/** A scalar in quotes is text, and so is one with an unknown tag. */
+/** A quoted scalar is text, and so is one with an unknown tag. */
 function scalarOf({ value, type, tag = '' }: { value: unknown; type?: string; tag?: string }): Scalar {
   const text = typeof value === 'string' ? value : '';
   const isPlain = type === undefined || type === 'PLAIN';

@@ -1,11 +1,11 @@
 /**
- * Decides what of a configuration file may reach machines, and so journal, log and visualizer.
+ * Masks the credentials of a configuration file before it reaches machines, journal, log and visualizer.
  *
- * The values of the headers for the manifest URL are credentials: they end here, or go on as names of handles, for the
- * port that sends them; so does the login of the manifest URL itself. Invariants: whatever is below the
- * field, at any depth and in any case of its name, is masked and keeps its type, so that it is refused with the same
- * words; the same text elsewhere in the document (a YAML anchor) is masked, too; the raw text of a document that names
- * the field is never handed on, because a value can be spelt in many ways.
+ * The header values for the manifest URL, and the login in the URL itself, are credentials: they are dropped, or
+ * replaced by names of handles for the port that sends them. Invariants: every value below the field, at any depth and
+ * in any letter case of its name, is masked and keeps its type, so that validation fails with the same message; the
+ * same text elsewhere in the document (a YAML anchor) is masked as well; the raw text of a document that names the
+ * field is never passed on, because a value can be spelled in many ways.
  */
 
 import type { Json } from '../../../kernel/json.ts';

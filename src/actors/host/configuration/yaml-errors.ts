@@ -1,13 +1,12 @@
 /**
- * Decides in which words, and on which line, the Go kubelet's reader of YAML would have refused a text in which the
- * parser here found a mistake. Its scanner counts lines from one and its parser from zero, and names none where that is
- * zero.
+ * Translates errors of the YAML parser into the message and line that the Go kubelet's YAML reader would report. Go's
+ * scanner counts lines from one and its parser from zero; it omits the line when that is zero.
  */
 import { type Document, visit, type YAMLParseError } from 'yaml';
 
 interface Place {
   readonly text: string;
-  /** Where the parser found the mistake. */
+  /** Where the parser found the error. */
   readonly at: number;
   readonly line: number;
 }
@@ -39,7 +38,7 @@ const parser =
 /** A quote at the start of a line that never ends. */
 const isOpenQuote = (place: Place): boolean => /^"(?:[^"\\]|\\[^])*$|^'(?:[^']|'')*$/.test(rest(place));
 
-/** Whether a key must begin here: it stands where the keys of its block stand. */
+/** Whether a key must begin here: at the column of the keys of its block. */
 function isKeyPlace({ text, at }: Place): boolean {
   const column = columnAt(text, at);
   if (column === 0) return /^[^\s#%.-]/m.test(text.slice(0, at));
@@ -51,7 +50,7 @@ function isKeyPlace({ text, at }: Place): boolean {
   return outer?.search(/[^ ]/) === column;
 }
 
-/** The scanner looks at what comes next before it misses the colon. */
+/** The scanner looks ahead before it reports the missing colon. */
 function missingColon(place: Place): Verdict {
   if (isOpenQuote(place)) return [NO_END, lineOfEnd(place.text)];
   if (rest(place).startsWith('- ')) return [NO_KEY, place.line - 1];
@@ -62,7 +61,7 @@ function missingColon(place: Place): Verdict {
   return [NO_COLON, lineAt(place.text, place.at + scalar + next + nextAt)];
 }
 
-/** A key on several lines: the colon that ends it is too late. */
+/** A key on several lines, whose colon comes too late. */
 function lateColon(place: Place): Verdict {
   if (isOpenQuote(place)) return [NO_END, lineOfEnd(place.text)];
   if (rest(place).startsWith('- ')) return [NO_KEY, place.line - 1];
@@ -97,7 +96,7 @@ function missingEntry({ text, at, line }: Place): Verdict {
   return [isList ? NO_ENTRY : NO_KEY, line - 1];
 }
 
-/** A tab after text without quotes would go on with that text, but for its indentation. */
+/** A tab after plain text would continue that text, except for its indentation. */
 function tab({ text, at, line }: Place): Verdict {
   const before = text.slice(0, at).trimEnd();
   const goesOn = columnAt(text, at) === 0 && /: [^\n"'[{|>&*!#]*[^\n:\]}"'#]$/.test(before);
@@ -127,16 +126,16 @@ const JUDGES: readonly (readonly [finding: RegExp, judge: Judge])[] = [
 ];
 
 const placed = (words: string, line: number): string => `${line > 0 ? `line ${line}: ` : ''}${words}`;
-/** The scanner does not say that a mistake is in the first line. */
+/** The scanner omits the line of an error in the first line. */
 const scanned = (words: string, line: number): string => placed(words, line > 1 ? line : 0);
 
-/** The end of a document where none has begun, after blank lines and comments. */
+/** The end marker of a document before any content, after blank lines and comments. */
 const LONE_END = /^((?:[ \t]*(?:#[^\n]*)?\n)*)\.\.\.(?:\s|$)/;
 const ESCAPE = /\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|[^])/g;
 
 const isNoCharacter = (code: number): boolean => (code >= 0xd8_00 && code <= 0xdf_ff) || code > 0x10_ff_ff;
 
-/** The Go reader's error for a document that the parser here would accept, or null. */
+/** The Go reader's error for a document that this parser would accept, or null. */
 export function earlyRefusal(text: string, document: Document): string | null {
   const before = LONE_END.exec(text)?.[1];
   if (before !== undefined) return placed(NO_CONTENT, lineAt(before, before.length) - 1);

@@ -1,12 +1,12 @@
 /**
- * Port: keeps the node's chains in the kernel's tables, through the program `iptables` that is there (nft or legacy).
+ * Port: maintains the node's chains in the kernel's tables through the installed `iptables` (nft or legacy).
  *
- * For each protocol: `KUBE-IPTABLES-HINT`, from which others learn which of the two programs the node uses; for IPv4
- * also `KUBE-FIREWALL`, which drops what comes from outside for 127.0.0.0/8. A canary chain in each table shows whether
- * the tables were flushed; then everything is made again.
+ * For each protocol: `KUBE-IPTABLES-HINT`, which shows others which variant the node uses; for IPv4 also
+ * `KUBE-FIREWALL`, which drops packets from outside to 127.0.0.0/8. A canary chain in each table detects a flush, after
+ * which everything is created again.
  *
- * Decides: a protocol that fails at first is left alone, as upstream leaves it. Invariant: a chain or a rule that is
- * there is not made twice.
+ * Decides: a protocol that fails initially is ignored, as upstream does. Invariant: an existing chain or rule is not
+ * created again.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { toPlainError } from '../../../kernel/json.ts';
@@ -18,13 +18,13 @@ type Operation = (typeof hostOperations)['host.keepIptables'];
 type Protocol = IptablesItem['protocol'];
 
 const PROGRAMS: Readonly<Record<Protocol, string>> = { IPv4: 'iptables', IPv6: 'ip6tables' };
-/** Seconds to wait for another program that changes the tables, as upstream waits. */
+/** Seconds to wait for another program that holds the xtables lock, as upstream. */
 const LOCK_SECONDS = '5';
 const CANARY = 'KUBE-KUBELET-CANARY';
 const CANARY_TABLES = ['mangle', 'nat', 'filter'] as const;
 const HINT = 'KUBE-IPTABLES-HINT';
 const FIREWALL = 'KUBE-FIREWALL';
-/** How iptables ends when the chain is there, or the rule is not. */
+/** The exit status of iptables when the chain exists, or the rule does not. */
 const NO = '1';
 
 const MARTIANS = [
@@ -66,7 +66,7 @@ class Tables {
     return runCommand(this.#program, ['-w', LOCK_SECONDS, ...args]);
   }
 
-  /** True when the program succeeded, false when it answered no; any other exit status is an error. */
+  /** True if the program succeeded, false for exit status {@link NO}; any other status is an error. */
   async asks(...args: readonly string[]): Promise<boolean> {
     try {
       await this.run(...args);
@@ -77,7 +77,7 @@ class Tables {
     }
   }
 
-  /** Ends well, too, when the chain is there already. */
+  /** Succeeds as well if the chain exists already. */
   async chain(table: string, name: string): Promise<void> {
     await this.asks('-N', name, '-t', table);
   }
@@ -121,7 +121,7 @@ async function sync(tables: Tables, protocol: Protocol, call: Call): Promise<boo
   return true;
 }
 
-/** False when one of them cannot be had; the next check tries again. */
+/** False if one of them cannot be created; the next check tries again. */
 async function setCanaries(tables: Tables): Promise<boolean> {
   try {
     for (const table of CANARY_TABLES) await tables.chain(table, CANARY);
@@ -131,7 +131,7 @@ async function setCanaries(tables: Tables): Promise<boolean> {
   }
 }
 
-/** A program that cannot answer now is no sign of a flush. */
+/** A failure of the program is no evidence of a flush. */
 async function areAlive(tables: Tables): Promise<boolean> {
   for (const table of CANARY_TABLES) {
     const isThere = await tables.asks('-S', CANARY, '-t', table).catch(() => true);

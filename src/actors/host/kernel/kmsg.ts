@@ -1,9 +1,9 @@
 /**
- * `host.watchOom`: follows the kernel's log and emits an event when the kernel killed a process for want of memory.
+ * `host.watchOom`: follows the kernel's log and emits an event for each process that the OOM killer killed.
  *
- * Owns: the open log; in a small file, the number of the last record that was reported, with the boot it belongs to.
- * Invariants: a kill is reported once, also over restarts of the agent within one boot; records that were overwritten
- * before they were read are skipped; reading never waits in a thread, so that the log takes none of Node's few.
+ * Owns: the open log; a small file with the boot and the number of the last reported record.
+ * Invariants: a kill is reported once per boot, also across restarts of the agent; records overwritten before they were
+ * read are skipped; reading never blocks one of libuv's few threads.
  *
  * Format of a record: the kernel's dev-kmsg (`priority,sequence,microseconds,flags;text`). Meaning of the lines as in
  * cAdvisor's oomparser: an episode begins with `invoked oom-killer:` and ends with the line of the victim.
@@ -17,9 +17,9 @@ import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations, OomKill } from '../../../machines/model/operations/host.ts';
 import { errnoOf } from '../below-root.ts';
 
-/** The kernel gives one record a read; this is more than its longest. */
+/** The kernel returns one record per read; this exceeds the longest. */
 const RECORD_BYTES = 16 * 1_024;
-/** How soon a kill is reported. The kernel's log cannot be listened to without a thread that waits in it. */
+/** The latency of a report. The kernel's log cannot be awaited without blocking a thread. */
 const POLL_MS = 1_000;
 /** Records read between two turns of the event loop. */
 const AT_ONCE = 256;
@@ -30,7 +30,7 @@ interface Seen {
   readonly sequence: number;
 }
 
-/** As Go names it: `open /dev/kmsg: permission denied`. */
+/** Error texts as in Go: `open /dev/kmsg: permission denied`. */
 const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'permission denied',
   EPERM: 'operation not permitted',
@@ -68,7 +68,7 @@ async function openLog(path: string) {
   }
 }
 
-/** Every record from the oldest that the kernel has, then each new one. */
+/** All records from the oldest that the kernel keeps, then each new one. */
 async function* records(fd: number, signal: AbortSignal) {
   let rest = '';
   let sinceYield = 0;
@@ -91,7 +91,7 @@ async function* records(fd: number, signal: AbortSignal) {
 
 const buffer = Buffer.alloc(RECORD_BYTES);
 
-/** The records that can be read now. `EPIPE`: the next record was overwritten, and the one after it comes. */
+/** The records available now. `EPIPE`: the next record was overwritten; reading continues with the one after it. */
 function readSome(fd: number): string {
   for (;;) {
     try {
@@ -110,7 +110,7 @@ async function loadSeen(file: string, bootId: string): Promise<Seen> {
     const seen: Partial<Seen> = JSON.parse(await readFile(file, 'utf8'));
     if (seen.bootId === bootId && Number.isSafeInteger(seen.sequence)) return seen as Seen;
   } catch {
-    // The first start of this boot, or an unusable file: the kernel's remaining records are reported again.
+    // On the first start of a boot, or with an unusable file, the kernel's remaining records are reported again.
   }
   return { bootId, sequence: -1 };
 }
@@ -126,7 +126,7 @@ export interface KernelRecord {
   readonly text: string;
 }
 
-/** A line of the log; `null` for the fields that follow a record, and for lines in another form. */
+/** Parses a line of the log; `null` for the fields that follow a record, and for lines of another format. */
 export function parseRecord(line: string): KernelRecord | null {
   const found = /^\d+,(\d+),\d+,[^;]*;(.*)$/.exec(line);
   return found ? { sequence: Number(found[1]), text: found[2] ?? '' } : null;
@@ -141,7 +141,7 @@ const VERDICT = new RegExp(
 const LEGACY_CGROUPS = /Task in (\S*) killed as a result of limit of (\S*)/;
 const LEGACY_VICTIM = /Killed process (\d+)(?:,.*)? \((.+)\)/;
 
-/** Holds the kill whose lines are still coming. */
+/** Collects the lines of one kill. */
 export class OomParser {
   #episode: OomKill | null = null;
 

@@ -1,6 +1,5 @@
 /**
- * Settings of the kernel: those of this process (when it is killed for memory, how many files it may open), and those
- * below /proc/sys that the kubelet demands of a node.
+ * Kernel settings: the OOM score and the open-files limit of this process, and the sysctls that the kubelet requires.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { OperationError } from '../../../kernel/json.ts';

@@ -6,7 +6,7 @@ export interface Mount {
   readonly point: string;
   readonly type: string;
   readonly options: readonly string[];
-  /** A mount below it appears below its copies, too. */
+  /** Mounts below it propagate to its peers. */
   readonly isShared: boolean;
 }
 
@@ -22,6 +22,6 @@ export function parseMounts(mountinfo: string): readonly Mount[] {
   });
 }
 
-/** Spaces and their like are written as three octal digits. */
+/** Spaces and similar characters are written as three octal digits. */
 const unescape = (text: string): string =>
   text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));

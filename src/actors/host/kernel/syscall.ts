@@ -1,10 +1,10 @@
 /**
- * The system calls that Node does not have: flock, prlimit, inotify, mount, terminals, projects and their quotas, and
- * datagrams to a unix socket.
+ * The system calls that Node lacks: flock, prlimit, inotify, mount, terminals, projects and their quotas, and datagrams
+ * to a unix socket.
  *
- * Owns every use of FFI in the project. A wrong prototype would kill the process without a trace, so there are few,
- * they are synchronous (errno belongs to the thread) and they are tried on harmless arguments when the library is
- * loaded. Where loading or trying fails, {@link systemCalls} is `null` and each port takes its other road.
+ * All use of FFI in the project is here. A wrong prototype would crash the process without a trace, so the calls are
+ * few, synchronous (errno is per thread), and tried with harmless arguments when the library is loaded. If loading or a
+ * trial fails, {@link systemCalls} is `null` and each port uses its fallback.
  */
 import { constants as files } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -37,7 +37,7 @@ const TIOCGPTN = 0x80045430;
 const TIOCSWINSZ = 0x5414;
 const FS_IOC_FSGETXATTR = 0x801c581f;
 const FS_IOC_FSSETXATTR = 0x401c5820;
-/** `struct fsxattr`: five numbers and eight bytes for later. */
+/** `struct fsxattr`: five numbers and eight reserved bytes. */
 const FSXATTR_BYTES = 28;
 const [XFLAGS_AT, PROJECT_AT] = [0, 12];
 const FS_XFLAG_PROJINHERIT = 0x200;
@@ -54,31 +54,31 @@ export interface SystemCalls {
   tryLock(fd: number): boolean;
   /** Sets both limits of open files of this process. */
   setOpenFilesLimit(limit: number): void;
-  /** A descriptor with something to read after the file was opened or deleted; reading it never waits. */
+  /** A descriptor that becomes readable after the file was opened or deleted; reading it never blocks. */
   watchOpens(path: string): { readonly fd: number; close(): void };
   /** One datagram to a unix socket; a leading `@` names an abstract one. */
   sendDatagram(address: string, payload: Uint8Array): void;
   /** Mounts a new file system of this type on a folder. */
   mount(type: string, target: string, options: string): void;
-  /** Mounts the tree at `source` at `target`, too. */
+  /** Bind-mounts the tree at `source` on `target`. */
   bindMount(source: string, target: string): void;
-  /** As `bindMount`, with everything that is mounted below `source`. */
+  /** As `bindMount`, including the mounts below `source`. */
   bindTree(source: string, target: string): void;
-  /** Later mounts below a mount appear wherever it is bound, too. */
+  /** Makes a mount shared: later mounts below it propagate to its peers. */
   shareTree(target: string): void;
-  /** Takes a mount out of the tree at once, even while it is in use; never through a link. */
+  /** Detaches a mount at once, even while it is in use; never follows a link. */
   unmount(target: string): void;
   /**
-   * A new pair of devices: the end of this process, and the path of the other one, which is unlocked. The caller's
-   * stream alone closes it: what `node:fs` opens and a stream closes, a thread closes again when it ends, whosesoever
-   * the descriptor is by then.
+   * A new pseudo-terminal: the descriptor of this process's end, and the path of the unlocked other end. Only the
+   * caller's stream may close the descriptor: one opened by `node:fs` and closed by a stream would be closed again when
+   * the thread ends, when the number may be in use again.
    */
   openTerminal(): { readonly fd: number; readonly path: string };
-  /** The project of a folder that hands it on to everything in it; 0: of none. */
+  /** The project id that a folder passes on to everything in it; 0 without one. */
   projectOf(fd: number): number;
-  /** Makes an empty folder, and everything that will be in it, one of this project. */
+  /** Assigns an empty folder, and everything created in it later, to this project. */
   setProject(fd: number, project: number): void;
-  /** The usage that the file system of an open folder counts for a project; `null`: it counts none. */
+  /** The usage that the file system of an open folder counts for a project; `null` if it counts none. */
   projectUsage(fd: number, project: number): ProjectUsage | null;
   /** Sets the size of the terminal for its processes. */
   setWindowSize(fd: number, rows: number, columns: number): void;
@@ -158,14 +158,14 @@ function openLibrary(): Library {
   };
 }
 
-/** Proves with calls that change nothing that results and errno arrive correctly. */
+/** Verifies with calls that change nothing that results and errno arrive correctly. */
 function rehearse({ call, errno }: Library, calls: SystemCalls): void {
   const isRefused = call.flock(-1, LOCK_EX) === -1 && errno() === constants.errno.EBADF;
   const limits = Buffer.alloc(16);
   const isRead = call.prlimit(0, RLIMIT_NOFILE, null, limits) === 0 && limits.readBigUInt64LE(8) > 0n;
   const isNoTerminal = call.ioctl(-1, TIOCGPTN, Buffer.alloc(4)) === -1 && errno() === constants.errno.EBADF;
   const isUnknown = call.unmount('', MNT_DETACH | UMOUNT_NOFOLLOW) === -1 && call.mount('', '', '', 0, '') === -1;
-  // -1: EBADF, ENOSYS of an older kernel, or EPERM below a filter.
+  // -1: EBADF, ENOSYS of an older kernel, or EPERM under a seccomp filter.
   const isNoFile = call.quota(SYS_QUOTACTL_FD, -1, GET_PROJECT_QUOTA, 0, Buffer.alloc(QUOTA_BYTES)) === -1;
   if (!isRefused || !isRead || !isUnknown || !isNoTerminal || !isNoFile)
     throw new Error('system calls do not answer as expected');
@@ -278,7 +278,7 @@ const projectCalls = (call: Library['call'], must: (result: number, what: string
   };
 };
 
-/** `struct sockaddr_un`; an abstract name starts with NUL and is not ended by one. */
+/** `struct sockaddr_un`; an abstract name starts with NUL and has no terminator. */
 function socketName(address: string): Buffer {
   const name = Buffer.from(address.replace(/^@/, '\0'));
   if (name.length === 0 || name.length >= SOCKET_PATH_BYTES) throw failure(constants.errno.EINVAL, 'socket address');

@@ -1,9 +1,8 @@
 /**
- * ConfigMaps and Secrets that lie as files beside the static pods: what an API server would hold for them.
+ * ConfigMaps and Secrets in files beside the static pods, in place of an API server.
  *
- * Decides, as the API server does, what is a valid object. Invariants: the values of a Secret leave this file only as
- * handles; no message quotes a value; the version of an object reveals nothing of a Secret's content, for it is made
- * from handles.
+ * Validates objects as the API server does. Invariants: the values of a Secret leave this file only as handles; no
+ * message quotes a value; the version of an object is computed from handles, so it reveals nothing of a Secret.
  */
 import { createHash } from 'node:crypto';
 import type { SecretHandle, Vault } from '../../../kernel/journal/index.ts';
@@ -12,7 +11,7 @@ import { isObject, type JsonObject } from '../../../kernel/json.ts';
 import type { ConfigObject, Content } from '../../../machines/model/operations/volume.ts';
 import { isConfigKey, isDnsLabel, isDnsSubdomain } from '../../../machines/model/validation/field.ts';
 
-/** Bytes of all values together; the API server's limit. */
+/** Bytes of all values together, as limited by the API server. */
 const MAX_DATA_BYTES = 1_048_576;
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 const FIELDS = {
@@ -28,7 +27,7 @@ export function configObjectKind(value: Json): Kind | null {
   return value['kind'] === 'ConfigMap' || value['kind'] === 'Secret' ? value['kind'] : null;
 }
 
-/** The object with the values of a Secret sealed. Throws with everything that is wrong, in the author's words. */
+/** The object with the values of a Secret sealed. The error lists every fault, for the author of the file. */
 export function configObject(value: Json, kind: Kind, vault: Vault): ConfigObject {
   const document = value as JsonObject;
   const errors: string[] = [];
@@ -76,7 +75,7 @@ function entries(value: Json | undefined, field: string, kind: Kind, errors: str
   });
 }
 
-/** Text where the bytes are text: only that can become a variable. */
+/** Text if the bytes are text: only text can become a variable. */
 function contentOf(bytes: Buffer, seal: (value: string) => string | SecretHandle): Content {
   const decoded = bytes.toString('utf8');
   return Buffer.from(decoded).equals(bytes) ? { text: seal(decoded) } : { base64: seal(bytes.toString('base64')) };

@@ -1,8 +1,8 @@
 /**
- * Decodes documents without holding up decisions: a small one at once, one that a program wrote by the engine's own
- * parser, any other in a thread of its own, which is ended when it takes too long.
+ * Decodes documents without blocking the main thread: small ones directly, machine-written JSON with `JSON.parse`, all
+ * others in a worker thread with a timeout.
  *
- * A mebibyte of YAML takes the parser a second, one that opens lists without an end eight.
+ * A mebibyte of YAML takes the parser a second; one of unclosed lists takes eight.
  */
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
@@ -14,13 +14,13 @@ import { DocumentError, decodeDocument, writtenByProgram } from './document.ts';
 /** The answer of the thread. */
 export type Decoded = { readonly value: Json } | { readonly refusal: string };
 
-/** Bytes of a document that is decoded at once: the worst one of this size takes some 50 ms. */
+/** Bytes of a document that is decoded directly: the worst one of this size takes about 50 ms. */
 const SMALL_BYTES = 8 * 1_024;
-/** Many times what the largest document that is read takes. */
+/** Many times the duration of the largest accepted document. */
 const PATIENCE_MS = 30_000;
-/** MiB of a thread's heap; what does not fit is refused. */
+/** MiB of the worker's heap; a document that needs more is rejected. */
 const HEAP_MAX_MIB = 512;
-/** One thread at a time: they are short-lived, and each has a heap. */
+/** One worker at a time: they are short-lived, and each has a heap. */
 const inTurn = pLimit(1);
 const THREAD =
   extname(import.meta.filename) === '.cjs'

@@ -12,5 +12,5 @@ function decoded(bytes: Uint8Array): Decoded {
   }
 }
 
-// oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is of windows; this is a thread
+// oxlint-disable-next-line unicorn/require-post-message-target-origin -- applies to windows; this is a worker thread
 parentPort?.postMessage(decoded(workerData as Uint8Array));

@@ -1,14 +1,13 @@
 /**
- * Decodes one YAML or JSON document, as a person wrote it, into plain JSON.
+ * Decodes one hand-written YAML or JSON document into plain JSON.
  *
  * Scalars are read the way the Go kubelet's YAML reader does (YAML 1.1: `yes` is true, `0644` is octal), without the
- * parts of 1.1 that it does not have (base 60, dates, sets). JSON takes the same road, it is a subset; but what a
- * program wrote is read by `JSON.parse`, some fifty times faster.
+ * parts of 1.1 that it does not have (base 60, dates, sets). JSON is a subset of YAML and takes the same path, but
+ * machine-written JSON is read by `JSON.parse`, which is about fifty times faster.
  *
  * Decides:
- * - An integer that a double cannot hold exactly becomes its decimal text: nothing is rounded in silence, and the field
- *   that wanted a number refuses it by name. A number that overflows (`1e400`) keeps the author's text for the same
- *   reason.
+ * - An integer that a double cannot hold exactly becomes its decimal text: nothing is rounded silently, and validation
+ *   of the number field rejects it. A number that overflows (`1e400`) keeps the author's text for the same reason.
  * - A duplicate key, an unknown tag, a second document, a key that is not a scalar and a control character are errors;
  *   the Go kubelet lets the last one win, or reads only the first document.
  * - Messages give line and column where the parser knows them, but never quote the document: an environment variable
@@ -49,14 +48,14 @@ const exponent: ScalarTag = {
 };
 
 /**
- * How plain scalars of YAML become values: YAML 1.1 without the parts that the Go reader does not have (dates, sets,
- * ordered maps, binary), and with the octal form of 1.2 that it does have.
+ * The resolution of plain YAML scalars: YAML 1.1 without the types that the Go reader lacks (dates, sets, ordered maps,
+ * binary), plus the octal form of 1.2, which it has.
  */
 function goTags(tags: Tags): Tags {
   return [...tags.filter((tag) => typeof tag !== 'object' || !isForeign(tag)), octal, exponent];
 }
 
-/** Whether the Go reader lacks the tag: what the tag would match stays text. */
+/** Whether the Go reader lacks the tag: such scalars stay text. */
 function isForeign(tag: CollectionTag | ScalarTag): boolean {
   return (
     ('format' in tag && (tag.format === 'TIME' || tag.format === 'EXP')) ||
@@ -65,14 +64,14 @@ function isForeign(tag: CollectionTag | ScalarTag): boolean {
 }
 
 /**
- * Largest document, in bytes. An API server refuses a pod of more than 1.5 MiB (etcd's limit on a request), so no
- * real pod is larger; decoding one takes about a second per MiB.
+ * Largest document, in bytes. An API server rejects pods above 1.5 MiB (etcd's request limit), so no real pod is
+ * larger; decoding takes about a second per MiB.
  */
 export const MAX_DOCUMENT_BYTES = 1_572_864;
-/** Expansions by aliases; beyond it the document is an alias bomb. A pod has no use for more. */
+/** Alias expansions; more indicate an alias bomb, as a pod needs no more. */
 const MAX_ALIASES = 100;
 const OPENING_BRACE = 0x7b;
-/** Digits beyond what a double holds exactly, in a number or elsewhere. */
+/** More digits than a double holds exactly, in a number or elsewhere. */
 const ROUNDED = /\d{16}/;
 /** Levels of nesting. A Pod needs about 12; the limit keeps recursion far from the end of the stack. */
 const MAX_DEPTH = 100;
@@ -85,7 +84,7 @@ export class DocumentError extends Error {
   }
 }
 
-/** Decodes bytes of a file. `null` means that the document is empty. */
+/** Decodes the bytes of a file. `null` for an empty document. */
 export function decodeDocument(bytes: Uint8Array): Json {
   const written = writtenByProgram(bytes);
   if (written !== null) return written;
@@ -99,7 +98,10 @@ export function decodeDocument(bytes: Uint8Array): Json {
   return value;
 }
 
-/** JSON that is its own serialization: no key came twice and no number was rounded. `null` is any other document. */
+/**
+ * Parses JSON that equals its own serialization, so has no duplicate keys and no rounded numbers. `null` for any other
+ * document.
+ */
 export function writtenByProgram(bytes: Uint8Array): Json {
   if (bytes.length > MAX_DOCUMENT_BYTES) {
     throw new DocumentError(`the file has more than ${MAX_DOCUMENT_BYTES} bytes, the limit for one document`);
@@ -128,7 +130,7 @@ function expand(document: Document): Json {
   }
 }
 
-/** Refuses what recursion over the value could not survive; an alias that contains itself has no end, so it too. */
+/** Rejects nesting that would overflow the stack; an alias that contains itself is infinitely deep. */
 function requireDepth(value: Json | undefined, depth: number): void {
   if (depth > MAX_DEPTH) throw new DocumentError(`the document is nested deeper than ${MAX_DEPTH} levels`);
   if (typeof value !== 'object' || value === null) return;
@@ -152,7 +154,7 @@ function decodeText(bytes: Uint8Array): string {
 function onlyDocument(text: string, lineCounter: LineCounter): Document | null {
   const parsed = parseAllDocuments(text, {
     lineCounter,
-    // The library compares each key of a map with all before it.
+    // The library's check is quadratic: it compares each key with all earlier ones.
     uniqueKeys: false,
     version: '1.1',
     intAsBigInt: true,
@@ -180,7 +182,7 @@ const explain = (message: string): string =>
     .replace(/:$/, '')
     .replace('Maximum call stack size exceeded', `the document is nested deeper than ${MAX_DEPTH} levels`);
 
-/** Converts values that JSON cannot hold, and refuses those that no reader of the pod could use. */
+/** Converts values outside JSON, and rejects those that no reader of the pod could use. */
 function normalize(document: Document, lines: LineCounter): void {
   visit(document, {
     Map(_key, map) {

@@ -1,20 +1,20 @@
 /**
- * Reads static pod files, and the ConfigMaps and Secrets beside them: what is under the path now, file by file.
+ * Reads static pod files, and the ConfigMaps and Secrets beside them.
  *
  * Decides:
- * - A path is one file, or one folder that is not searched below. Names with a leading dot and the backups of editors
- *   (`x~`) are not manifests. Symbolic links count as what they point to. Anything that is not a regular file is named
- *   and left alone; it is never opened, so a FIFO cannot block and a device cannot be touched.
+ * - A path is one file, or one folder, not recursive. Names with a leading dot and the backups of editors (`x~`) are
+ *   not manifests. Symbolic links count as what they point to. Anything but a regular file is reported and never
+ *   opened, so a FIFO cannot block and a device is not touched.
  * - Each file succeeds or fails alone. A file that was good and is now broken (half written, a typing error, a pod that
  *   validation refuses) keeps its last good content while the error is reported: to stop a pod, its file is removed.
  *   The Go kubelet stops the pod.
- * - A file that may still be written to counts as what it was before: one that changed in place just now, because the
- *   first half of a YAML document is often a valid one, or one of just now that cannot be decoded. A file that was
- *   renamed into its place is finished.
+ * - A file that may still be incomplete keeps its previous content: one that was just modified in place, because the
+ *   first half of a YAML document is often valid, or a new one that cannot be decoded yet. A file renamed into place is
+ *   complete.
  * - A file that vanishes between listing and reading was simply removed.
  *
- * Invariant: once writers rest, manifests and errors are a function of the content of the files and of what was good
- * before: equal content gives an equal outcome.
+ * Invariant: once writers are done, manifests and errors depend only on the content of the files and on the last good
+ * content.
  */
 import { createHash } from 'node:crypto';
 import { type BigIntStats, constants } from 'node:fs';
@@ -39,34 +39,34 @@ const MAX_MANIFEST_FILES = 2_000;
 /** Files read at once: enough to hide the latency of a slow disk, few enough to leave threads for others. */
 const READ_PARALLEL = 8;
 
-/** After this time without a change a file counts as finished: a writer needs a few ms from one write to the next. */
+/** A file unchanged for this long counts as complete: writers pause only a few ms between writes. */
 const SETTLE_MS = 100;
 
-/** File systems stamp what comes within one tick of the kernel's clock with the same time. */
+/** File systems give changes within one tick of the kernel's clock the same timestamp. */
 const TICK_MS = 10;
 
 /** The content of one file, kept between scans so that unchanged content is not decoded again. */
 export interface FileState {
-  /** sha256 of the content that was decoded; empty when it has to be read again. */
+  /** sha256 of the decoded content; empty if it has to be read again. */
   readonly digest: string;
   readonly inode: string;
-  /** The stamp of the file that was read; empty where the file may have changed since without a new stamp. */
+  /** The stamp of the file that was read; empty if the file may have changed without a new stamp. */
   readonly stamp: string;
-  /** The last content that made a pod; values that its author wrote are handles. */
+  /** The last content that was a valid pod; its literal values are handles. */
   readonly manifest: Manifest | null;
-  /** The last content that made a ConfigMap or Secret; the values of a Secret are handles. */
+  /** The last content that was a valid ConfigMap or Secret; the values of a Secret are handles. */
   readonly object: ConfigObject | null;
   readonly error: ManifestError | null;
 }
 
 export interface Scan {
-  /** False: some files are still to be read, and keep their previous state meanwhile. */
+  /** False: some files are still to be read, and keep their previous state in the meantime. */
   readonly isWhole: boolean;
   readonly files: ReadonlyMap<string, FileState>;
   readonly manifests: readonly Manifest[];
   readonly objects: readonly ConfigObject[];
   readonly errors: readonly ManifestError[];
-  /** After how many ms the file that is still being written to can be read again; infinite without one. */
+  /** Milliseconds until a file that is still being written can be read again; infinite if there is none. */
   readonly unfinishedForMs: number;
 }
 
@@ -83,9 +83,9 @@ interface FileOutcome {
 }
 
 /**
- * Reads everything under `path`. Yields what is known each time when twice as many files have been read and something
- * is new, with the others as they were before; and at last the whole. Fails only when the path exists and cannot be
- * listed at all.
+ * Reads everything under `path`. Yields intermediate results whenever the number of read files has doubled and
+ * something is new, with the unread files as before; finally yields the complete result. Fails only if the path exists
+ * and cannot be listed.
  */
 export async function* scanManifests(path: string, reader: Reader, before: Scan['files']): AsyncGenerator<Scan> {
   const listing = await list(path);
@@ -106,7 +106,7 @@ export async function* scanManifests(path: string, reader: Reader, before: Scan[
   yield scanOf(listing, outcomes, true);
 }
 
-/** The outcome while other files are still to be read: objects that a pod names may be among them. */
+/** An intermediate result; objects that a pod names may be among the files still to be read. */
 function partly(files: readonly string[], read: readonly FileOutcome[], { nodeName }: Reader, before: Scan['files']) {
   const known = new Map(read.map((outcome) => [outcome.file, outcome]));
   return files.flatMap((file) => {
@@ -134,7 +134,7 @@ function scanOf(listing: Listing, outcomes: readonly FileOutcome[], isWhole: boo
   };
 }
 
-/** Where two files have one object, the first file in order provides it. */
+/** If two files have the same object, the first file in order provides it. */
 function distinctObjects(outcomes: readonly FileOutcome[]) {
   const owners = new Map<string, string>();
   const errors: ManifestError[] = [];
@@ -216,25 +216,25 @@ async function readManifest(file: string, reader: Reader, before?: FileState): P
   }
 }
 
-/** To be read again. */
+/** The state of a file that has to be read again. */
 const UNREAD = { digest: '', inode: '', stamp: '' };
 
 const finished = (file: string, state: FileState): FileOutcome => ({ file, state, unfinishedForMs: FINISHED });
 
-/** A stamp that differs after every change of content or name, unless two changes come within one tick of the clock. */
+/** Differs after every change of content or name, unless two changes fall into one tick of the clock. */
 const stampOf = ({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string =>
   [dev, ino, size, mtimeNs, ctimeNs].join(':');
 
 /** Whether the last change of the file is more than a tick ago. */
 const rests = (ctimeMs: bigint): boolean => Date.now() - Number(ctimeMs) > 2 * TICK_MS;
 
-/** After how many ms without a further change the file counts as finished; `FINISHED` when it does already. */
+/** Milliseconds without a further change until the file counts as complete; `FINISHED` if it already does. */
 function settlesInMs({ mtimeMs }: BigIntStats): number {
   const ageMs = Date.now() - Number(mtimeMs);
   return ageMs >= 0 && ageMs < SETTLE_MS ? SETTLE_MS - ageMs : FINISHED;
 }
 
-/** A name without a file behind it was removed a moment ago, unless it is a link that leads nowhere. */
+/** A listed name without a file was just removed, unless it is a dangling link. */
 async function danglingLink(file: string): Promise<FileOutcome | null> {
   const entry = await lstat(file);
   return entry.isSymbolicLink() ? skipped(file, `Can't get metadata for "${file}": it is a link to nothing`) : null;
@@ -304,8 +304,8 @@ function broken(file: string, error: unknown, before?: FileState): Decoded {
 }
 
 /**
- * The uid of a static pod: its author's, or the hash of content, node and path, so that an edit makes a new pod.
- * The Go kubelet hashes its own memory layout; equal uids across the two are neither possible nor needed.
+ * The uid of a static pod: the uid in the manifest, or the hash of content, node and path, so that an edit creates a
+ * new pod. The Go kubelet hashes its own memory layout, so its uids cannot be the same, and need not be.
  */
 export function uidOf(file: string, nodeName: string, value: Json): string {
   const own = field(field(value, 'metadata'), 'uid');
@@ -317,7 +317,7 @@ export function uidOf(file: string, nodeName: string, value: Json): string {
 const field = (value: Json | undefined, name: string): Json | undefined =>
   isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
 
-/** JSON with sorted keys: two documents that say the same give the same text. */
+/** JSON with sorted keys, equal for equal documents. */
 function canonicalJson(value: Json | undefined): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
   if (!isObject(value)) return JSON.stringify(value ?? null);

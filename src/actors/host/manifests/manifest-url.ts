@@ -1,10 +1,10 @@
 /**
- * `host.watchManifestUrl`: asks a URL for static pods every `periodMs`, and emits when the answer changed.
+ * `host.watchManifestUrl`: fetches static pods from a URL every `periodMs`, and emits when the answer changed.
  *
  * Decides, as the Go kubelet does: only a 2xx answer counts; an empty body is an error, and no pods; the body is one
  * Pod or a list of Pods, as YAML or JSON.
- * Invariants: one request at a time; what is emitted is never twice the same; values of headers, and the login of the
- * URL, leave only here, and only to the origin of the URL: a redirect to another one is followed without them.
+ * Invariants: one request at a time; an unchanged answer is not emitted again; header values and the login of the URL
+ * are sent only by this port, and only to the origin of the URL: a redirect to another origin is followed without them.
  */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -19,7 +19,7 @@ import { decodeApart } from './decode-apart.ts';
 import { MAX_DOCUMENT_BYTES } from './document.ts';
 import { uidOf } from './manifest-files.ts';
 
-/** As upstream's client: a server that accepts and does not answer holds up one try only. */
+/** As upstream's client: a server that accepts and does not answer blocks only one attempt. */
 const REQUEST_TIMEOUT_MS = 10_000;
 
 type Operation = (typeof hostOperations)['host.watchManifestUrl'];
@@ -28,7 +28,7 @@ type Input = InputOf<Operation>;
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 /** As upstream's client. */
 const REDIRECTS_MAX = 10;
-/** As in a folder: each costs time of the thread that decides, also an empty one of three bytes. */
+/** As in a folder: each pod costs time of the main thread, even an empty one of three bytes. */
 const PODS_MAX = 2_000;
 
 interface Fetched {
@@ -93,7 +93,7 @@ async function follow(url: string, headers: Headers, signal: AbortSignal): Promi
   throw new Error(`stopped after ${REDIRECTS_MAX} redirects`);
 }
 
-/** By the proxy that the environment names, if it names one. */
+/** Uses the proxy that the environment names, if any. */
 async function send(url: string, init: RequestInit): Promise<Response> {
   const proxy = environmentProxy(url);
   if (proxy === undefined) return fetch(url, init);
@@ -110,7 +110,7 @@ function headersOf({ headers }: Input, vault: Vault): Headers {
   return opened;
 }
 
-/** Reads no more than a manifest may have. */
+/** Reads at most the size limit of a manifest. */
 async function bodyOf(response: Response): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let length = 0;

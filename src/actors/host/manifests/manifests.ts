@@ -1,16 +1,14 @@
 /**
  * `host.watchManifests`: follows the static pod path and emits when the decoded files, or their errors, changed.
  *
- * inotify is only a hint: the kernel drops events without a word when its queue is full, and a watch stays on a folder
- * that was removed when another takes its name. So the files are listed again right after an event, once more when
- * things have been quiet for a second, and at least every `periodMs`; and every listing checks whether the watch still
- * hangs on the folder that the path names.
+ * inotify is only a hint: the kernel silently drops events when its queue is full, and a watch stays on a removed
+ * folder when another takes its name. So the files are listed right after an event, once more after a second without
+ * events, and at least every `periodMs`; each listing verifies that the watch is still on the folder at the path.
  *
- * Invariants: one scan at a time; an event during a scan leads to another scan; what is emitted is always the complete
- * set, in which a file that is still to be read counts as it was, and never twice the same; the first set is of files
- * that were all read; a pod that names ConfigMaps or Secrets is published with a set that is all read; a file that went
- * and came back between two scans is reported as gone, so that its pod starts anew as by the kubelet; nothing is
- * emitted after the abort.
+ * Invariants: one scan at a time; an event during a scan leads to another scan; each emitted set is complete, with
+ * unread files in their previous state, and differs from the one before; the first set has every file read; a pod that
+ * names ConfigMaps or Secrets is published only with a fully read set; a file that disappeared and came back between
+ * two scans is reported as gone, so that its pod restarts as with the kubelet; nothing is emitted after the abort.
  */
 import { resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/index.ts';
@@ -21,7 +19,10 @@ import { Hints } from '../hints.ts';
 import { PathWatch } from '../path-watch.ts';
 import { type Scan, scanManifests } from './manifest-files.ts';
 
-/** From an event to the listing: the other events of one rename arrive meanwhile, and the pod waits less than 5 ms. */
+/**
+ * From an event to the listing: later events of one rename arrive in the meantime, and the pod is delayed less than 5
+ * ms.
+ */
 const SOON_MS = 1;
 
 type Operation = (typeof hostOperations)['host.watchManifests'];
@@ -42,7 +43,7 @@ class ManifestFollower {
   readonly #watch: PathWatch;
   #files: Scan['files'] = new Map();
   readonly #hints: Hints;
-  /** How often a file came or went since the last scan. */
+  /** How often a file appeared or disappeared since the last scan. */
   readonly #moves = new Map<string, number>();
   #emitted = '';
 
@@ -74,16 +75,16 @@ class ManifestFollower {
   }
 
   /**
-   * Waits whatever happens, at least as long as a listing took, or publishing a part of one: a storm of events cannot
-   * keep the agent at it for more than half of its time.
+   * Waits unconditionally, at least as long as the last listing or partial publication took: a storm of events takes at
+   * most half of the agent's time.
    */
   #rest(ms: number): Promise<void> {
     return new Promise((done) => void setTimeout(done, ms));
   }
 
   /**
-   * Lists, compares, publishes: of many changed files the first are published while the others are read. Returns after
-   * how many ms a file that may still be written to must be read again.
+   * Lists, compares, publishes; of many changed files the first are published while the others are read. Returns the
+   * milliseconds after which an incomplete file must be read again.
    */
   async #scan(): Promise<number> {
     try {
@@ -115,14 +116,14 @@ class ManifestFollower {
     return scan.unfinishedForMs;
   }
 
-  /** Publishes pods in parts, so that calls for the first pods are under way before the next ones come. */
+  /** Publishes pods in parts, so that the first pods start before the last ones arrive. */
   async #publishPart(scan: Scan, returned: ReadonlySet<string>): Promise<void> {
     const beganMs = performance.now();
     this.#emit(without(scan, returned));
     await this.#rest(performance.now() - beganMs);
   }
 
-  /** The pods of files that were there and both went and came since: to be replaced by a rename is one event alone. */
+  /** The pods of existing files that disappeared and came back since; replacement by a rename is a single event. */
   #takeReturned(): ReadonlySet<string> {
     const twice = [...this.#moves].flatMap(([file, times]) => (times > 1 ? [file] : []));
     this.#moves.clear();

@@ -1,8 +1,8 @@
 /**
  * `host.preparePod` and `host.removePod`: the folders and managed files of pods.
  *
- * Decides: nothing outside the root is touched (see `below-root.ts`). A file is written in place, because containers
- * have it mounted. A folder below which something is still mounted is not removed: the data there is not ours.
+ * Decides: nothing outside the root is touched (see `below-root.ts`). Files are written in place, because containers
+ * have them mounted. A folder with mounts below it is not removed: the mounted data is not ours.
  */
 import {
   closeSync,
@@ -26,16 +26,19 @@ import { parseMounts } from '../kernel/mounts.ts';
 
 type Operations = typeof hostOperations;
 
-/** Folders on the way to one that was asked for. */
+/** Mode of created parent folders. */
 const WAY_MODE = 0o750;
 const FILE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const READ = constants.O_RDONLY | constants.O_NONBLOCK;
-/** Larger content is never one of the agent's own files; it is replaced without being compared. */
+/** A larger file is not one of the agent's own; it is replaced without comparison. */
 const MAX_COMPARED_BYTES = 1_048_576;
-/** As much as is read of the node's own hosts file when the node starts. */
+/** Bytes read of the node's own hosts file. */
 const NODE_FILE_BYTES_MAX = 10 * 1024 * 1024;
 
-/** Folders first, then files. All at once, as the walk to them (`below-root.ts`), because a pod waits for them. */
+/**
+ * Folders first, then files, all synchronously like the path resolution (`below-root.ts`), because a pod waits for
+ * them.
+ */
 export const preparePod: Port<Operations['host.preparePod']> = async ({ input: { root, directories, files } }) => {
   const roots = new Map<string, RootFolder>();
   const below = (its: string): RootFolder => {
@@ -73,7 +76,7 @@ function bytesOf(content: string | NodeText): Buffer {
   return Buffer.concat([Buffer.from(before), bytesNow(file) ?? Buffer.from(known), Buffer.from(after)]);
 }
 
-/** `null`: it cannot be read now, or is no plain file of a bearable size. */
+/** `null`: the file cannot be read, is not regular, or is too large. */
 function bytesNow(file: string): Buffer | null {
   try {
     const fd = openSync(file, READ);

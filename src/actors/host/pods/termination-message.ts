@@ -2,8 +2,8 @@
  * `host.terminationMessage`: the final message of a container.
  *
  * Decides, as the Go kubelet does: the end of the message file, at most `maxBytes`; when that is empty and a log is
- * named, the end of the log, at most 80 lines and 2048 bytes. A file that is gone is an empty one; one that cannot be
- * read gives a message that says so.
+ * named, the end of the log, at most 80 lines and 2048 bytes. A missing file counts as empty; for an unreadable one the
+ * message says so.
  *
  * The container wrote both files, so neither is trusted: only regular files are read, never through a link, and never
  * more than a fixed number of bytes however large they are.
@@ -17,7 +17,7 @@ import type { hostOperations } from '../../../machines/model/operations/host.ts'
 
 const LOG_LINES = 80;
 const LOG_BYTES = 2_048;
-/** Holds {@link LOG_LINES} short lines with their time stamps, or the last long ones: runtimes cut lines at 16 KiB. */
+/** Fits {@link LOG_LINES} short lines with timestamps, or the last long ones: runtimes split lines at 16 KiB. */
 const LOG_WINDOW_BYTES = 65_536;
 /** Time, stream, tag, text: the line format of CRI logs. */
 const LOG_LINE = /^\S+ (?:stdout|stderr) ([FP])(?::\S*)? (.*)$/s;
@@ -57,7 +57,7 @@ async function readEnd(path: string, maxBytes: number): Promise<Buffer> {
   }
 }
 
-/** The last lines that the container wrote, without their time stamps. Partial lines are joined. */
+/** The last lines of the container's output, without timestamps. Partial lines are joined. */
 function logTail(window: Buffer): Buffer {
   const lines = window.toString('latin1').split('\n');
   if (lines.at(-1) === '') lines.pop();
@@ -71,7 +71,7 @@ function logTail(window: Buffer): Buffer {
   return Buffer.from(tail.slice(-LOG_BYTES), 'latin1');
 }
 
-/** The bytes of one character, or one that belongs to none. */
+/** The bytes of one character, or one byte of none. */
 const CHARACTERS = new RegExp(
   [
     '[\\xc2-\\xdf][\\x80-\\xbf]',
@@ -86,7 +86,7 @@ const CHARACTERS = new RegExp(
   'g',
 );
 
-/** Valid text; each byte that belongs to no character becomes a mark of its own, as where Go writes JSON. */
+/** Valid text; each invalid byte becomes one replacement character, as in JSON written by Go. */
 const text = (bytes: Buffer): string =>
   bytes
     .toString('latin1')

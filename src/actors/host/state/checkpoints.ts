@@ -1,6 +1,6 @@
 /**
- * `host.readCheckpoints` and `host.writeCheckpoint`: the files in which a kubelet keeps what its resource managers gave
- * out, below its root directory.
+ * `host.readCheckpoints` and `host.writeCheckpoint`: the checkpoint files of a kubelet's resource managers below its
+ * root directory.
  *
  * Invariants: a reader finds the old file or the new one, never a part; a write that fails leaves nothing.
  */
@@ -12,7 +12,7 @@ import { readTextFile } from '../files.ts';
 
 type Operations = typeof hostOperations;
 
-/** Far above what the pods of one node fill. */
+/** Far above the checkpoints of any node's pods. */
 const CHECKPOINT_MAX_BYTES = 16 * 1_024 * 1_024;
 const OWNER_ONLY = 0o600;
 const FOLDER_MODE = 0o750;
@@ -29,7 +29,7 @@ export const writeCheckpoint: Port<Operations['host.writeCheckpoint']> = async (
   return null;
 };
 
-/** Survives a crash of the machine right after it. `id` makes the name of the draft its own. */
+/** Replaces a file so that it survives a crash of the machine right after. `id` makes the temporary name unique. */
 export async function replaceFile(path: string, content: string, id: number): Promise<void> {
   const folder = dirname(path);
   await mkdir(folder, { recursive: true, mode: FOLDER_MODE });

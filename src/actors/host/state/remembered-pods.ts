@@ -1,10 +1,10 @@
 /**
  * `host.loadPods` and `host.savePod`: the pods of the API server that this node may start without it, one file a pod.
  *
- * Decides: a file that is no such pod is left alone and not reported. Invariants: a reader finds the old pod or the new
- * one, never a part; a uid never leads out of the folder; only the owner reads what is written; a token lies there
- * under the node's key (`Vault.wrap`), and one that cannot be read is left out; so do the values
- * that people wrote into the pod, and a pod without them is left out.
+ * Decides: other files in the folder are ignored. Invariants: a reader finds the old pod or the new one, never a part;
+ * a uid never leads out of the folder; only the owner can read the files; tokens and literal values of a pod are
+ * encrypted with the node's key (`Vault.wrap`): an unreadable token is left out, and so is a pod with an unreadable
+ * value.
  */
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -21,7 +21,7 @@ const OWNER_ONLY = 0o600;
 const FOLDER_MODE = 0o700;
 /** Far more than a node runs. */
 const PODS_MAX = 2_000;
-/** A pod of the API server has at most 1.5 MiB, and its ConfigMaps as much again. */
+/** A pod of the API server has at most 1.5 MiB, and its ConfigMaps the same again. */
 const BYTES_MAX = 8 * 1_048_576;
 const UID = /^[A-Za-z0-9][A-Za-z0-9-]{0,127}$/;
 
@@ -79,11 +79,11 @@ async function savePod(directory: string, uid: string, remembered: object | null
 
 /** The content of a file. */
 interface StoredPod extends RememberedPod {
-  /** By the name of a handle, the value under the node's key. */
+  /** By name of a handle, its encrypted value. */
   readonly values?: Readonly<Record<string, string>>;
 }
 
-/** How a secret lies in a file. */
+/** The form of a secret in a file. */
 interface Wrapped {
   readonly $wrapped: string;
 }
@@ -98,7 +98,10 @@ const wrapped = (remembered: RememberedPod, vault: Vault): object => ({
   objects: mapValues(remembered.objects, (value) => (isSecretHandle(value) ? { $wrapped: vault.wrap(value) } : value)),
 });
 
-/** Without the objects whose secrets cannot be read; no pod at all where a value of the pod itself cannot be read. */
+/**
+ * The pods with their secrets restored: objects with unreadable secrets are left out, and so are pods with unreadable
+ * values.
+ */
 function unwrapped(remembered: StoredPod, vault: Vault): readonly RememberedPod[] {
   const values = Object.values(remembered.values ?? {});
   if (values.some((value) => vault.unwrap(value) === null)) return [];
@@ -117,7 +120,7 @@ function unwrapped(remembered: StoredPod, vault: Vault): readonly RememberedPod[
   return [{ pod: remembered.pod, objects: Object.fromEntries(objects) }];
 }
 
-/** A copy in which every value, from the outside in, is what `change` makes of it. */
+/** A copy in which `change` was applied to every value, from the outside in. */
 function mapValues(value: unknown, change: (value: unknown) => unknown): unknown {
   const changed = change(value);
   if (changed !== value || typeof value !== 'object' || value === null) return changed;

@@ -1,8 +1,8 @@
 /**
- * `host.loadSoftState` and `host.saveSoftState`: facts that the world forgets when the agent restarts.
+ * `host.loadSoftState` and `host.saveSoftState`: facts that only the agent knows, kept across its restarts.
  *
- * Decides: a file that is missing or damaged is no state, because a node must start; a damaged one is moved aside to
- * `<path>.damaged` for its owner to look at. Invariant: a reader finds the old state or the new one, never a part.
+ * Decides: a missing or damaged file counts as empty, because a node must start; a damaged one is moved to
+ * `<path>.damaged` for inspection. Invariant: a reader finds the old state or the new one, never a part.
  */
 import { readFile, rename } from 'node:fs/promises';
 import type { Port } from '../../../kernel/operation.ts';
@@ -32,7 +32,7 @@ export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ in
   return state ?? EMPTY;
 };
 
-/** Empty tables are left out, but for those that every state has. */
+/** Empty tables are left out, except those that every state has. */
 function decode(text: string): SoftState | null {
   try {
     const parsed: Partial<Record<string, object>> = JSON.parse(text);

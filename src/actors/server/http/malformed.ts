@@ -13,9 +13,7 @@ const ROUTED = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTION
 /** The method as the client sent it. */
 export const sentMethod = (request: IncomingMessage): string => sent.get(request) ?? request.method ?? '';
 
-/**
- * The method by which a request is routed: upstream treats every method that it gives no verb like OPTIONS.
- */
+/** The method by which a request is routed: upstream treats every method that it gives no verb like OPTIONS. */
 export function knownMethod(request: IncomingMessage): string {
   const method = request.method ?? '';
   if (!sent.has(request)) sent.set(request, method);

@@ -1,14 +1,14 @@
 /**
- * The CSINode: publishes which CSI drivers this node has. Until the object exists the node is not ready.
+ * The CSINode: publishes the CSI drivers of this node. Until the object exists the node is not ready.
  *
  * Decides: create it, or keep the one that exists.
  * Owns: the drivers that registered on this node.
  * Hears: `node.registered`; `csi.driverRegistered` and `csi.driverGone` of the plugin manager.
  * Asks: `kube.get`, `kube.create`, `kube.patch` of its CSINode.
- * Sends: `nodeStatus` why storage is not usable, and that it is; `pluginManager` which drivers are written, and which
+ * Sends: `nodeStatus` whether storage is usable, or why not; `pluginManager` which drivers were written, and which
  *   cannot be.
  * Invariants:
- *   C1 it never gives up, and never repeats at once what the server refused.
+ *   C1 it never gives up, and never repeats a rejected request at once.
  *   C2 an entry of a driver is written before pods may use that driver.
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
@@ -32,12 +32,12 @@ import type { Ended } from '../../model/pods/messages.ts';
 import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
 import { CSINODE_UNKNOWN } from './object/facts.ts';
 
-/** Upstream's pauses between tries. */
+/** Upstream's pauses between attempts. */
 const RETRY: BackOff = { baseMs: 500, maxMs: 60_000 };
-/** After this many failed tries upstream reports to a driver that it is not registered. */
+/** After this many failed attempts upstream tells a driver that it is not registered. */
 const TRIES_MAX = 4;
 
-/** In-tree volume plugins whose work CSI drivers took over; every kubelet lists them. */
+/** In-tree volume plugins that were migrated to CSI drivers; every kubelet lists them. */
 const MIGRATED = ['aws-ebs', 'azure-disk', 'azure-file', 'cinder', 'gce-pd', 'portworx-volume', 'vsphere-volume']
   .map((name) => `kubernetes.io/${name}`)
   .join(',');
@@ -45,10 +45,10 @@ const MIGRATED_PLUGINS = 'storage.alpha.kubernetes.io/migrated-plugins';
 
 export interface CSIDriver {
   readonly name: string;
-  /** The driver's name of this node. */
+  /** The driver's name for this node. */
   readonly nodeID: string;
   readonly topologyKeys: readonly string[];
-  /** How many volumes of the driver fit on this node; absent where the driver has no limit. */
+  /** The number of volumes of the driver that fit on this node; absent without a limit. */
   readonly count?: number;
 }
 
@@ -64,7 +64,7 @@ interface Context {
   readonly gone: readonly string[];
   readonly existing: CSINode | null;
   readonly retryMs: number;
-  /** Failed tries since the CSINode was last correct. */
+  /** Failed attempts since the CSINode was last correct. */
   readonly failures: number;
 }
 
@@ -94,7 +94,7 @@ function csiNode({ nodeName, nodeUid, drivers }: Context): CSINode {
   };
 }
 
-/** The patch that corrects annotation and drivers of an existing CSINode; `null` when they are correct. */
+/** The patch that corrects annotation and drivers of an existing CSINode; `null` if they are correct. */
 function csiNodePatch(context: Context): JsonObject | null {
   const existing = required(context.existing, 'the CSINode that exists');
   const names = new Set([...Object.keys(context.drivers), ...context.gone]);

@@ -1,13 +1,13 @@
 /**
- * healthz: the small server that answers as long as this process lives.
+ * healthz: the small server that answers as long as this process runs.
  *
- * Decides: when to open a port again that was refused, and sooner one whose server was lost.
+ * Decides: when to reopen a port that was refused, and sooner if its server was lost.
  * Owns: the listener on `healthzBindAddress:healthzPort`.
  * Hears: `healthz.listening` and `healthz.failed` from the listener.
  * Asks: `server.healthz`.
  * Sends: the supervisor `healthz.serving`.
  * Invariants:
- *   H1 a port that is taken never ends the node; it is tried again every 5 s.
+ *   H1 a port in use never ends the node; it is retried every 5 s.
  * Seeds: S110, S111. Upstream: cmd/kubelet/app/server.go.
  */
 import { errorOf, line, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';

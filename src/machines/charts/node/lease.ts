@@ -1,5 +1,5 @@
 /**
- * The node's Lease: renewed every few seconds, it shows that this node lives.
+ * The node's Lease: renewed every few seconds to show that this node is alive.
  *
  * Decides: when the lease is renewed and what a refused renewal means.
  * Owns: the lease as last seen.
@@ -9,9 +9,8 @@
  *   E1 a renewal is based on the newest version that was seen; a conflict reads again.
  *   E2 a deleted lease is created again, but not while there is no Node; a Lease without an owner gets the Node as
  *      owner once the Node's uid is known.
- *   E3 renewals never stop: a failed one is tried again with the next period at the latest.
- *   E4 the second renewal in a row that fails closes the connections once, so that no request waits for a dead one
- *      (S058).
+ *   E3 renewals never stop: a failed one is retried with the next period at the latest.
+ *   E4 the second failed renewal in a row closes the connections once, so that no request waits for a dead one (S058).
  * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
  */
 import type { Json } from '../../../kernel/json.ts';
@@ -34,7 +33,7 @@ export interface LeaseInput {
  */
 const RENEWALS = 4;
 const JITTER = 0.04;
-/** Renewals that fail at once before the next period, as upstream. */
+/** Immediate retries of a renewal before the next period, as upstream. */
 const TRIES_MAX = 5;
 /** The failure after which upstream calls OnHeartbeatFailure. */
 const REPEATED_TRIES = 2;
@@ -50,7 +49,7 @@ interface Context extends LeaseInput {
 
 type Event = { readonly type: 'node.registered'; readonly uid: string } | { readonly type: 'node.gone' } | Ended;
 
-/** Coordination times have microseconds. */
+/** Times of the coordination API have microseconds. */
 export const microTime = (ms: number): string => new Date(ms).toISOString().replace(/Z$/, '000Z');
 
 const s = setup({
@@ -144,7 +143,7 @@ export const leaseMachine = s.createMachine({
         onError: { target: 'pausing', actions: failed('Failed to ensure lease exists, will retry') },
       },
     },
-    /** A lease that is created now would be garbage collected with the Node that it belongs to. */
+    /** A lease created now would be garbage collected, because its Node does not exist. */
     withoutNode: {
       entry: line('error', ({ context }) => [
         'Failed to get node when trying to set owner ref to the node lease',

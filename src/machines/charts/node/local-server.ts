@@ -1,8 +1,8 @@
 /**
  * A local server: the node's API, or its pod resources, on a unix socket for clients on the node itself.
  *
- * Decides: when a socket that could not be opened is tried again: after a pause, or at once when only its server was
- *   lost. Such a failure never ends the node.
+ * Decides: when a socket that could not be opened is retried: after a pause, or at once if only its server was lost.
+ *   Such a failure never ends the node.
  * Owns: nothing.
  * Hears: nothing but the end of its socket.
  * Asks: `server.serveLocal`.

@@ -14,7 +14,7 @@
  *      new heartbeat alone rarely.
  *   O2 a PATCH has only the fields that differ from the Node of the API server.
  *   O3 after a restart unchanged fields are not sent.
- *   O4 a deleted Node stays away until another client creates it or this agent starts anew; its status is tried with
+ *   O4 a deleted Node stays deleted until another client creates it or this agent restarts; its status is tried with
  *      each period.
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
@@ -75,7 +75,7 @@ export interface NodeStatusInput {
   readonly maxImages: number;
 }
 
-/** Tries of one report before it waits for the next period, as upstream. */
+/** Attempts to report before the next period, as upstream. */
 const TRIES_MAX = 5;
 /** How long upstream waits for the runtime at the start of a kubelet. */
 const DECIDING_MS = 30_000;
@@ -84,10 +84,10 @@ const GET_AGAIN_MS = 1_000;
 
 interface Context extends Omit<NodeStatusInput, 'reports'> {
   readonly reports: NodeReports;
-  /** What is said of pressure is what an earlier start said: `eviction` did not speak yet. */
+  /** The pressure conditions are those of an earlier start: `eviction` has not reported yet. */
   readonly isPressureOld: boolean;
   readonly node: Node | null;
-  /** Conditions of which an event was recorded, or which an earlier start left; `null`: those of the Node. */
+  /** Conditions for which an event was recorded, or left by an earlier start; `null`: those of the Node. */
   readonly recorded: NonNullable<NodeStatus['conditions']> | null;
   readonly next: NodeStatus;
   readonly reportedAtMs: number;
@@ -103,7 +103,7 @@ export interface NodeReported {
 
 type Event =
   | NodeReported
-  /** `allocation` starts anew and knows nothing of the Node. */
+  /** `allocation` restarted and does not know the Node. */
   | { readonly type: 'node.wanted' }
   | ConditionsChanged
   | { readonly type: 'pressure.seen' }
@@ -115,7 +115,7 @@ const statusOf = (context: Context): NodeStatus => context.node?.status ?? {};
 const projected = (context: Context, nowMs: number): NodeStatus =>
   nodeStatus(context.facts, context.reports, statusOf(context), nowMs);
 
-/** The patch that restores lost labels of the Node; `null`: there are none. */
+/** The patch that restores lost labels of the Node; `null` if none are lost. */
 const labelsOf = (context: Context): JsonObject | null =>
   isAsKubelet(context) && context.node !== null ? lostLabels(context.facts, context.node) : null;
 
@@ -184,7 +184,7 @@ function lose(enqueue: Enqueue): void {
   enqueue.sendTo(to('lease'), { type: 'node.gone' });
 }
 
-/** The Node as it is now: other clients' changes are kept, published, and corrected in our own fields. */
+/** The current Node: other clients' changes are kept and published, and corrected in fields that this node owns. */
 const know = s.enqueueActions(({ context, event, enqueue }) => {
   const node = nodeIn(event, context.facts.nodeName);
   if (node === null) return lose(enqueue);
@@ -213,7 +213,7 @@ const sendAgain = s.enqueueActions(({ context, enqueue }) => {
   reportParts(enqueue, null, context.node);
 });
 
-/** Each start says how pressure is, as upstream; of an existing Node everything else was said by an earlier one. */
+/** Each start reports pressure, as upstream; everything else in an existing Node was reported by an earlier one. */
 const remember = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const isNew = outputOf<Partial<Registered>>(event).isNew === true;
@@ -229,7 +229,7 @@ const remember = s.enqueueActions((args) => {
   enqueue.assign({ recorded: null, reports });
 });
 
-/** The Node is known as it is now: retries of an earlier report are over. */
+/** The Node is current: retries of an earlier report are over. */
 const begin = s.assign(({ context }) => (isAsKubelet(context) ? { tries: 0 } : {}));
 
 const announce = s.enqueueActions(({ context, enqueue }) => {

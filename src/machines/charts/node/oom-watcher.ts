@@ -1,15 +1,15 @@
 /**
  * The OOM watcher: records when the machine as a whole ran out of memory.
  *
- * Decides: whether a kill concerns the node (a container that exceeds its own limit concerns its pod alone), and
- *   whether a log that cannot be read keeps the node from starting.
+ * Decides: whether a kill concerns the node (a container that exceeds its own limit concerns only its pod), and whether
+ *   an unreadable log keeps the node from starting.
  * Owns: nothing but the watch.
  * Hears: `oom.*` of its watch.
  * Asks: `host.watchOom`.
  * Sends: `eventRecorder` the event `SystemOOM`; the supervisor `oomWatcher.failed` when the node must not start.
  * Invariants:
  *   O1 an event for each kill, no more.
- *   O2 only at the start is a failure fatal; later it is tried again.
+ *   O2 a failure is fatal only at the start; later it is retried.
  * Seeds: S154, S235. Upstream: pkg/kubelet/oom/oom_watcher_linux.go, pkg/kubelet/kubelet.go.
  */
 import { errorOf, line, pick, sendParent, setup, stateIn, to, typed } from '../../../kernel/xstate.ts';
@@ -21,20 +21,20 @@ export interface OomWatcherInput {
   readonly nodeName: string;
   /** The path of the kernel's log. */
   readonly path: string;
-  /** The file of the kills that were reported already. */
+  /** The file that records which kills were reported. */
   readonly seenFile: string;
-  /** A node that cannot read the kernel's log may start: in a user namespace, or with the embedded runtime. */
+  /** A node may start without access to the kernel's log: in a user namespace, or with the embedded runtime. */
   readonly optional: boolean;
 }
 
 type Event = { readonly type: 'oom.watching' } | ({ readonly type: 'oom.killed' } & OomKill);
 
-/** Before a log whose reading failed is opened again. */
+/** Before a log whose reading failed is reopened. */
 const RETRY_MS = 60_000;
 /** The cgroup in an OOM record that concerns the whole machine. */
 const MACHINE = '/';
 
-/** The event of an OOM kill; `null`: a container exceeded its own limit. */
+/** The event of an OOM kill; `null` if a container exceeded its own limit. */
 function oomEvent(nodeName: string, kill: OomKill): EventRecorded | null {
   if (kill.victimContainer !== MACHINE) return null;
   const hasVictim = kill.processName !== '' && kill.pid !== 0;

@@ -1,8 +1,8 @@
 /**
  * The plugin manager: one actor for each plugin that put a socket into the plugin folder.
  *
- * Decides: which plugins are accepted (CSI drivers, one a name; device plugins; resource drivers).
- * Owns: the sockets in the folder, and which driver registered on which.
+ * Decides: which plugins are accepted (CSI drivers, one per name; device plugins; resource drivers).
+ * Owns: the sockets in the folder, and the driver that registered on each.
  * Hears: `plugins.changed` of its watch; `plugin.*` of its actors; of `csiNode` which drivers are in the CSINode; of
  *   `csiVolumes` how often each driver is asked for its attach limit.
  * Asks: `plugins.watch`; its actors ask the plugins.
@@ -26,11 +26,11 @@ import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
 import { draKey, endpointOf, judge, type Verdict } from './plugin-policy.ts';
 
-/** Before a watch that broke is opened again, or the actor of a plugin that crashed is replaced. */
+/** Before a broken watch is reopened, or the crashed actor of a plugin is replaced. */
 const RETRY_MS = 5_000;
 
 export interface PluginManagerInput {
-  /** The folder where plugins announce themselves. */
+  /** The folder in which plugins announce themselves. */
   readonly path: string;
   /** False: there is no CSINode to update. */
   readonly inCluster: boolean;
@@ -43,7 +43,7 @@ interface Taken {
   /** The version of CSI that the driver speaks. */
   readonly version: string;
   readonly endpoint: string;
-  /** The driver has said its name of this node: pods can have its volumes. */
+  /** The driver has returned its name for this node: pods can use its volumes. */
   readonly isRegistered: boolean;
 }
 
@@ -51,11 +51,11 @@ interface Plugin {
   /** The id of its actor. */
   readonly id: string;
   readonly identity: string;
-  /** The driver that was accepted; `null` before. */
+  /** The accepted driver; `null` before. */
   readonly driver: Taken | null;
-  /** The device plugin that was connected; `null` before. */
+  /** The connected device plugin; `null` before. */
   readonly device: DevicePlugin | null;
-  /** The resource driver that was accepted; `null` before. */
+  /** The accepted resource driver; `null` before. */
   readonly dra: DraPlugin | null;
 }
 
@@ -64,7 +64,7 @@ interface Context extends PluginManagerInput {
   readonly plugins: Readonly<Record<string, Plugin>>;
   /** How often each driver is asked for its attach limit, by name; absent: never. */
   readonly periods: Readonly<Record<string, number>>;
-  /** How many actors were spawned so far: an id is never used again. */
+  /** The number of actors spawned so far: an id is never reused. */
   readonly spawned: number;
 }
 
@@ -118,7 +118,7 @@ function sendEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: Taken)
   if (isRegistered) enqueue.sendTo(to('csiVolumes'), change);
 }
 
-/** `csiVolumes` started anew and knows no driver: it gets them again, and sends how often each is asked. */
+/** `csiVolumes` restarted and knows no driver: it gets them again, and sends how often each is asked. */
 const sendEndpoints = s.enqueueActions(({ context, enqueue }) => {
   for (const { id, driver } of Object.values(context.plugins)) {
     if (!driver) continue;
@@ -191,7 +191,7 @@ function takenBy(context: Context) {
   return { drivers: new Map(drivers), draPlugins: new Set(draPlugins), takesDra };
 }
 
-/** `draManager` began anew and knows no driver. */
+/** `draManager` restarted and knows no driver. */
 const sendDraPlugins = s.enqueueActions(({ context, enqueue }) => {
   for (const { dra } of Object.values(context.plugins))
     if (dra) enqueue.sendTo(to('draManager'), { type: 'dra.registered', ...dra } satisfies DraPluginNews);
@@ -228,7 +228,7 @@ const register = s.enqueueActions(({ context, event, enqueue }) => {
   } else if (plugin) enqueue.sendTo<AnyActorRef>(plugin.id, { type: 'plugin.announced' } satisfies PluginVerdict);
 });
 
-/** Answers plugins that wait for their driver to be in the CSINode; for other plugins nothing changes. */
+/** Answers plugins that wait for their driver to be in the CSINode; other plugins are unaffected. */
 const answer = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'csi.driversWritten' && event.type !== 'csi.driversUnwritten') return;
   const verdict: PluginVerdict =

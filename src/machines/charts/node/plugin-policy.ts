@@ -12,7 +12,7 @@ import { announcementProblem } from './devices/device-policy.ts';
 const CSI_PLUGIN = 'CSIPlugin';
 const DEVICE_PLUGIN = 'DevicePlugin';
 const DRA_PLUGIN = 'DRAPlugin';
-/** The limit of a CSINode: the object has the drivers of the whole node, so one bad entry would keep the others out. */
+/** The limit of a CSINode: the object has all drivers of the node, so one bad entry would keep the others out. */
 const DRIVER_NAME_MAX_CHARACTERS = 63;
 const NODE_ID_MAX_BYTES = 256;
 /** The field of the CSINode is an int32. */
@@ -22,7 +22,10 @@ type Version = readonly bigint[];
 /** By the name of a driver, the highest version of CSI that it speaks. */
 export type DriverVersions = ReadonlyMap<string, string>;
 
-/** A CSI driver by its version, a device plugin, a resource driver by its service, or none of them. */
+/**
+ * The type of a plugin: a CSI driver by its version, a device plugin, a resource driver by its service, or none of
+ * them.
+ */
 export type Verdict =
   | { readonly version: string }
   | { readonly isDevice: true }
@@ -103,7 +106,7 @@ export interface Taken {
 
 export const draKey = (driver: string, endpoint: string): string => `${driver} ${endpoint}`;
 
-/** A resource driver by the first service of its list that this node knows. */
+/** A resource driver, by the first service in its list that this node knows. */
 function judgedDra(info: PluginInfo, endpoint: string, { draPlugins }: Taken): Verdict {
   const { name, versions } = info;
   const [service] = versions.flatMap((version) => DRA_SERVICES.filter((each) => each === version));
@@ -142,7 +145,7 @@ export function judge(info: PluginInfo, socket: string, taken: Taken): Verdict {
   return { error: `RegisterPlugin error -- plugin validation failed with err: ${reason}` };
 }
 
-/** The error for a driver that does not know this node; `null` when it does. */
+/** The error for a driver that does not know this node; `null` if it does. */
 export function nodeInfoProblem({ nodeID }: CSINodeInfo): string | null {
   const what = 'error adding CSI driver node info: driverNodeID must';
   if (nodeID === '') return `${what} not be empty`;

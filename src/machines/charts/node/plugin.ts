@@ -1,5 +1,5 @@
 /**
- * One plugin: the handshake with the socket that it put into the plugin folder.
+ * One plugin: the handshake through its socket in the plugin folder.
  *
  * Decides: when the plugin is called again, and how its registration is answered.
  * Owns: the information that the plugin gave about itself; how often a driver is asked for its attach limit.
@@ -10,10 +10,10 @@
  * Sends: the plugin manager `plugin.introduced`, then `plugin.registered`, `plugin.deviceConnected` or `plugin.failed`;
  *   of a driver that is registered `plugin.changed`.
  * Invariants:
- *   G1 a plugin is registered only when it is published to the cluster.
+ *   G1 a plugin is registered only once it is published to the cluster.
  *   G2 a plugin that cannot be called, or is refused, is called again with a growing pause; a driver that was accepted
- *      and then has no name for this node, or cannot be published to the cluster, is notified once and has to create
- *      its socket anew.
+ *      and then has no name for this node, or cannot be published to the cluster, is notified once and has to recreate
+ *      its socket.
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
  */
 import { assign, errorOf, line, outputOf, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
@@ -29,7 +29,7 @@ import { doubledMs, OPERATION_BACK_OFF } from '../../model/values/back-off.ts';
 import type { CSIDriver } from './csi-node.ts';
 import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
 
-/** A publication to the cluster that takes longer has failed: no plugin waits longer than its start may take. */
+/** Time limit for publishing a driver to the cluster, as no plugin should wait longer than its own start may take. */
 const ANNOUNCING_MAX_MS = 60_000;
 const UNANNOUNCED = 'error updating CSINode object with CSI driver node info: timed out waiting for the condition';
 
@@ -54,18 +54,18 @@ export type PluginVerdict =
   /** The driver is in the CSINode, or there is no cluster. */
   | { readonly type: 'plugin.announced' }
   | { readonly type: 'plugin.unannounced'; readonly error: string }
-  /** How often the driver is asked about this node; 0: no more. */
+  /** How often the driver is asked about this node; 0 for never. */
   | { readonly type: 'plugin.followed'; readonly periodMs: number }
-  /** The driver is to be asked now, if it is asked at all. */
+  /** Asks the driver now, if it is asked at all. */
   | { readonly type: 'plugin.asked' };
 
 interface Context {
   readonly socket: string;
   readonly info: PluginInfo | null;
-  /** The error of the registration; empty when it succeeded. */
+  /** The error of the registration; empty if it succeeded. */
   readonly error: string;
   readonly retryMs: number;
-  /** Between two questions for the attach limit; 0: the driver is not asked. */
+  /** Between two requests for the attach limit; 0: the driver is not asked. */
   readonly periodMs: number;
 }
 
@@ -123,7 +123,7 @@ const fail = (reason: (event: unknown) => string) =>
 
 const notePeriod = s.assign(({ event }) => (event.type === 'plugin.followed' ? { periodMs: event.periodMs } : {}));
 
-/** Information that cannot be written to the CSINode changes nothing. */
+/** Information that is invalid for the CSINode changes nothing. */
 const sendChanged = s.enqueueActions(({ context, event, enqueue }) => {
   const { name } = infoOf(context);
   const { info: now, error } = event.type === 'plugin.nodeInfo' ? event : { info: nodeInfoOf(event), error: '' };
@@ -138,7 +138,7 @@ const logUnasked = line<Context, { type: string }, undefined, Event>('error', ({
   { driver: context.info?.name ?? '', socket: context.socket, err: errorOf(event).message },
 ]);
 
-/** A registered plugin is only asked for its attach limit, where the cluster wants to know it. */
+/** A registered plugin is only asked for its attach limit, if the cluster needs it. */
 const registered = s.createStateConfig({
   initial: 'resting',
   on: { 'plugin.followed': { target: '.resting', actions: notePeriod } },

@@ -1,5 +1,5 @@
 /**
- * Pod CIDR: which addresses the cluster gave to the pods of this node.
+ * Pod CIDR: passes the address ranges of this node's pods to the runtime.
  *
  * Decides: when the runtime must get the CIDRs.
  * Owns: the CIDRs that the runtime knows.
@@ -14,7 +14,7 @@ import type { Node } from '../../model/api/node.ts';
 import { criOperations } from '../../model/operations/cri.ts';
 import type { Ended } from '../../model/pods/messages.ts';
 
-/** Pause before a refused CIDR is sent to the runtime again. */
+/** Pause before a rejected CIDR is sent to the runtime again. */
 const RETRY_MS = 10_000;
 
 interface Context {
@@ -24,7 +24,7 @@ interface Context {
 
 type Event = { readonly type: 'node.known'; readonly node: Node } | Ended;
 
-/** All CIDRs of the Node, comma-separated, as the runtime takes them. */
+/** All CIDRs of the Node, comma-separated, in the runtime's format. */
 export const podCIDROf = ({ spec }: Node): string =>
   spec?.podCIDRs && spec.podCIDRs.length > 0 ? spec.podCIDRs.join(',') : (spec?.podCIDR ?? '');
 

@@ -2,10 +2,10 @@
  * Registration: makes sure that the API server has a Node for this machine.
  *
  * Decides: create, or bring an existing Node's labels and annotations in line.
- * Owns: the pause before the next try.
+ * Owns: the pause before the next attempt.
  * Hears: only the answers of its operations.
  * Asks: `kube.create`, `kube.get`, `kube.patch` of its own Node.
- * Answers: the Node as the API server has it, and whether this start made it.
+ * Answers: the Node as the API server has it, and whether this start created it.
  * Invariants:
  *   N1 it never gives up and never ends the agent.
  *   N2 an existing Node keeps the fields that other clients set.
@@ -54,7 +54,7 @@ const s = setup({
   delays: { retry: ({ context }) => context.retryMs },
 });
 
-/** The newest version of our Node that this event holds. */
+/** The newest version of our Node in this event. */
 export function nodeIn(event: unknown, nodeName: string): Node | null {
   const { output, items, object } = event as { output?: Node | Registered; items?: readonly Node[]; object?: Node };
   if (output) return 'isNew' in output ? output.node : output;

@@ -32,7 +32,7 @@ export type RuntimeStateEvent =
   | { readonly type: 'pleg.healthy' }
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
 
-/** Upstream's text for a condition that is missing or false; empty when it is true. */
+/** Upstream's text for a condition that is missing or false; empty if it is true. */
 function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {
   const prefix = kind === 'RuntimeReady' ? 'container runtime not ready' : 'container runtime network not ready';
   const condition = conditions.find(({ type }) => type === kind);

@@ -2,14 +2,14 @@
  * A server of the node's own API: the kubelet's port, or the read-only one.
  *
  * Decides: whether the node has to sign its own certificate first; that a port which cannot be opened ends the node,
- *   and one whose server was lost is opened again.
+ *   and one whose server was lost is reopened.
  * Owns: one listening port.
  * Hears: `server.*` of its port.
  * Asks: `server.selfSign`, `server.serve`.
  * Sends: the supervisor `server.serving` and `server.failed`.
  * Invariants:
  *   V1 nothing is served before there is a certificate, or one was requested.
- *   V2 a changed file that cannot be used is reported, and the last good one stays in force.
+ *   V2 a changed but unusable file is reported, and the last good one stays in use.
  * Seeds: S065, S187, S210 to S212. Upstream: pkg/kubelet/server/server.go.
  */
 import { assign, errorOf, line, pick, required, sendParent, setup, typed } from '../../../kernel/xstate.ts';
@@ -24,9 +24,7 @@ import {
 
 export interface ServerInput {
   readonly served: ServedPort;
-  /**
-   * Where the node makes a self-signed certificate; `null` when one is configured, will be issued, or is not needed.
-   */
+  /** For a self-signed certificate; `null` if one is configured, will be issued, or is not needed. */
   readonly selfSign: { readonly directory: string; readonly hostname: string } | null;
 }
 

@@ -37,7 +37,7 @@ interface Victim {
 interface Context {
   readonly nodeName: string;
   readonly podLogsDir: string;
-  /** The folder of links to logs; empty: there are none. */
+  /** The folder of links to logs; empty if there are none. */
   readonly containerLogsDir: string;
   readonly policy: Policy;
   readonly pods: Pods;
@@ -70,7 +70,7 @@ function ofAge(pods: Pods, { minAgeMs }: Policy, nowMs: number): Pods {
   );
 }
 
-/** What is left of pods that the node has ended, and what is beyond the limits of the others. */
+/** The leftovers of ended pods, and the dead instances beyond the limits of the others. */
 export function victimsOf(pods: Pods, policy: Policy): Victim[] {
   const ofEvicted = Object.values(pods).flatMap(({ isEvicted = false, dead }) => (isEvicted ? dead : []));
   const others = Object.fromEntries(Object.entries(pods).filter(([, { isEvicted = false }]) => !isEvicted));
@@ -80,7 +80,7 @@ export function victimsOf(pods: Pods, policy: Policy): Victim[] {
   ];
 }
 
-/** Beyond the limit of each container first; then, where there is a limit for the node, the oldest of all. */
+/** Beyond the limit of each container first; then, with a limit for the node, the oldest of all. */
 function excessOf(pods: Pods, policy: Policy): DeadContainer[] {
   const groups = groupsOf(pods);
   const share = Math.max(1, Math.floor(policy.maxContainers / Math.max(1, groups.length)));
@@ -172,7 +172,7 @@ export const containerGcMachine = s.createMachine({
   on: { 'garbage.changed': { actions: note }, 'garbage.purge': { target: '.next', actions: beginPurge } },
   states: {
     choosing: { always: [{ guard: 'hasLinks', target: 'sweeping' }, { target: 'idle' }] },
-    /** Waits until links without a log are gone: an agent that crashed may have left them. */
+    /** Waits until links without a log are removed: a crashed agent may have left them. */
     sweeping: {
       invoke: {
         id: 'sweep',

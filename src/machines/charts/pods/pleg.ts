@@ -23,8 +23,7 @@ import {
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 
 /**
- * The period of listing the runtime, upstream's; `src/actors/cri` lists less often while the runtime's events are
- * complete.
+ * Upstream's period of listing the runtime; `src/actors/cri` lists less often while the runtime's events are complete.
  */
 export const RELIST_PERIOD_MS = 1_000;
 
@@ -32,7 +31,7 @@ export const RELIST_PERIOD_MS = 1_000;
 const PLEG_THRESHOLD_MS = 180_000;
 /** Deadline of one pod's inspection; after it only that pod is stale. */
 const INSPECT_DEADLINE_MS = 10_000;
-/** Inspections at once: enough to inspect 100 pods in a moment, few enough not to slow the runtime down. */
+/** Inspections in parallel: enough for 100 pods in a moment, few enough not to slow the runtime down. */
 const INSPECT_PARALLEL = 8;
 /** Before the stream is opened again after it broke. */
 const REOPEN_MS = 1_000;
@@ -64,7 +63,7 @@ const s = setup({
   guards: { hasPublished: ({ context }) => context.hasPublished },
 });
 
-/** `syncLoop` may act on a list only after `pods` has it. */
+/** `syncLoop` may act on a list only once `pods` has it. */
 const publish = s.enqueueActions(({ context, event, enqueue }) => {
   const message = event as RuntimeMessage;
   const receiver = receiverOf(context);

@@ -1,6 +1,6 @@
 /**
- * The vocabulary of the pod workers' machine: its records, its events, how it sends to its pods, and which pod gets
- * which objects of the API server. See `pods.ts`.
+ * Types and helpers of the pod workers' machine: records, events, sending to pods, and which pod gets which objects of
+ * the API server. See `pods.ts`.
  */
 import { type AnyActorRef, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { AllocationReport, PodsWanted } from '../../model/allocation/messages.ts';
@@ -55,7 +55,7 @@ interface Context {
   readonly objects: ConfigObjects;
   /** The runtime was listed completely: a pod that was not reported does not exist there. */
   readonly relisted: boolean;
-  /** Every source has published: a pod that is not wanted here is orphaned. */
+  /** Every source has published: pods that are not wanted are orphaned. */
   readonly judges: boolean;
   /** The logs of pods that are gone could not be listed. */
   readonly lacksLogs: boolean;
@@ -128,10 +128,10 @@ const ofPod = <Value>(table: Readonly<Record<string, Value>>, uid: string): Reco
     ),
   );
 
-/** What the actor of a pod ends with: the number of each container's next instance. */
+/** The output of a pod's actor: the number of each container's next instance. */
 export type Restarts = Readonly<Record<string, number>>;
 
-/** Restart counts go on when the same pod is wanted again, though the runtime has nothing of it. */
+/** Restart counts continue when the same pod is wanted again, even if the runtime has nothing of it. */
 export function withRestarts(softState: SoftState, uid: string, restarts: Restarts): SoftState {
   const others = Object.entries(softState.containers).filter(([key]) => !key.startsWith(`${uid}/`));
   const counted = Object.entries(restarts).map(
@@ -157,7 +157,7 @@ export const forwardObject = podsSetup.enqueueActions(({ context, event, enqueue
   for (const uid of event.uids) if (context.records[uid]?.alive) sendToPod(enqueue, uid, event);
 });
 
-/** A pod is sent its objects only when they differ from those that it knows. */
+/** Sends a pod its objects if they differ from those that it knows. */
 export function sendObjects(
   enqueue: Enqueue,
   { uid, objectKeys, alive }: PodRecord,

@@ -12,8 +12,8 @@
  * Invariants:
  *   W1 one actor a uid, from the first message until nothing of the pod is left on the node.
  *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
- *   W3 a pod whose end was ordered is not started again; when it is wanted again meanwhile, it starts anew afterwards,
- *      and counts this as a restart of its containers.
+ *   W3 a pod whose end was ordered is not started again; if it is wanted again in the meantime, it restarts afterwards,
+ *      which counts as a restart of its containers.
  *   W4 a crashed actor is replaced after a back-off, and inspects the runtime before anything else.
  *   W5 an actor that loaded soft state is then sent which pods still exist.
  */
@@ -102,7 +102,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
   };
 }
 
-/** Pods that begin from now on get these settings. */
+/** Pods that start from now on get these settings. */
 const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.changed') return;
   enqueue.assign({ settings: event.settings });
@@ -154,7 +154,7 @@ function kill(enqueue: Enqueue, record: PodRecord, graceSeconds: number | null):
   return { ...record, kill: order };
 }
 
-/** Ends a pod that stays wanted: its status says why it ended, and it is not started again. */
+/** Ends a pod that stays wanted: its status shows why, and it is not started again. */
 const endByNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pods.kill') return;
   const { uid, graceSeconds, verdict } = event;
@@ -222,7 +222,7 @@ const takeRelist = s.enqueueActions((args) => {
   enqueue.assign({ relisted: true, records: released(enqueue, context.records) });
 });
 
-/** Of pods that wait for one name the first one begins, when no other pod has that name on this node. */
+/** Of the pods that wait for a name, the first one starts when no other pod has that name on this node. */
 function released(enqueue: Enqueue, records: Records): Records {
   const taken = new Set(Object.values(records).flatMap((record) => (record.held ? [] : [fullName(record)])));
   const next: Record<string, PodRecord> = { ...records };
@@ -290,12 +290,12 @@ const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({
     records: { ...context.records, [uid]: { ...record, alive: false, crashes: record.crashes + 1 } },
   });
-  /** The soft state that the pod noted since the agent started is with `softState`. */
+  /** `softState` has the soft state that the pod recorded since the agent started. */
   enqueue.sendTo(to('softState'), { type: 'softState.wanted' });
   reapChild(enqueue, idOf(uid), { type: 'pod.respawn', uid }, delay);
 });
 
-/** A wanted pod is requested again from its source; for one that has to end its name is enough. */
+/** A wanted pod is requested again from its source; for an ending one its name is enough. */
 const respawn = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'pod.respawn') return;

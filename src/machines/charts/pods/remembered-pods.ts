@@ -1,14 +1,14 @@
 /**
- * The pods of the API server that this node may start without it (`rememberedPods`): one file a pod.
+ * Stores the pods of the API server that this node may start without it (`rememberedPods`), one file per pod.
  *
  * Decides: when a file is written.
- * Owns: by pod the content to write, the write under way, the version that was written.
+ * Owns: by pod the content to write, the write in progress, the version that was written.
  * Hears: `pod.remembered`, `pod.forgotten` of pods.
  * Asks: `host.savePod`.
  * Invariants:
  *   B1 one write at a time, which is never left before it ends; of several about one pod the last one counts.
  *   B2 a pod whose end was ordered is forgotten before anything of it ends.
- *   B3 a file that cannot be written loses only the remembered state; one that cannot be removed is tried again.
+ *   B3 a file that cannot be written loses only the remembered state; removal is retried.
  */
 import { errorOf, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
@@ -18,10 +18,10 @@ import type { NodeSettings } from '../../model/settings/node-settings.ts';
 
 export type RememberedPodsInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir'>;
 
-/** The content of a file; `null`: the file is removed. */
+/** The content of a file; `null` to remove it. */
 type ToWrite = RememberedPod | null;
 
-/** Before a file that could not be removed is removed again. */
+/** Before a failed removal is retried. */
 const RETRY_MS = 10_000;
 const NOTHING = { uid: '', remembered: null };
 
@@ -43,7 +43,7 @@ const s = setup({
   },
 });
 
-/** The version that the file has when everything is written. */
+/** The version of the file once everything is written. */
 function versionToBe({ pending, written }: Context, uid: string): string | undefined {
   const next = pending[uid];
   return next === undefined ? written[uid] : next === null ? undefined : versionOf(next);
@@ -70,7 +70,7 @@ const takeNext = s.assign(({ context }) => {
 
 const noteDone = s.assign({ saving: NOTHING });
 
-/** Content that came meanwhile for the same pod is newer. */
+/** Content that arrived in the meantime for the same pod is newer. */
 const keepToRemove = s.assign(({ context: { pending, saving } }) => ({
   pending: { [saving.uid]: null, ...pending },
   saving: NOTHING,

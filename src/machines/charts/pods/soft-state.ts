@@ -1,5 +1,6 @@
 /**
- * The soft state of this node, which outlives the agent: facts that neither the runtime nor the API server keeps.
+ * The soft state of this node: facts that neither the runtime nor the API server keeps, stored across restarts of the
+ * agent.
  *
  * Decides: when to write.
  * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; grants, rejections with their
@@ -10,10 +11,10 @@
  * Asks: `host.loadSoftState` once, `host.saveSoftState` after changes.
  * Sends: the root and `pods` `softState.loaded`.
  * Invariants:
- *   M1 at most one write is under way; later changes are written by the next one.
+ *   M1 at most one write is in progress; later changes are written by the next one.
  *   M2 unreadable soft state counts as empty: pods start, and the error is reported.
  *   M3 nothing is written before the file was read, so that a slow disk never loses state.
- *   M4 no back-off becomes longer than it was when noted, also when the clock of the machine was set back.
+ *   M4 no back-off becomes longer than when it was recorded, even if the clock of the machine was set back.
  *   M5 exclusive resources of pods (CPUs, memory of chosen NUMA nodes, devices) are written at once, so that an agent
  *      that was killed does not give them to another pod after its restart.
  */
@@ -24,11 +25,11 @@ import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { PULL_QUIET_MS } from '../images/image-setup.ts';
 
 /**
- * Changes are gathered for this long: a crash of the agent loses at most these, and a burst of restarts costs one
+ * Changes are collected for this long: a crash of the agent loses at most these, and a burst of restarts costs one
  * write.
  */
 const GATHER_MS = 1_000;
-/** Before a write that failed is tried again. */
+/** Before a failed write is retried. */
 const RETRY_MS = 30_000;
 
 export type SoftStateInput = Pick<NodeSettings, 'softStateFile'>;
@@ -60,7 +61,7 @@ const noteBegun = s.assign(({ context, event }) => {
   return { state: { ...context.state, begun }, isDirty: true };
 });
 
-/** A pull may end after its pod is gone: back-offs that have run out are dropped. */
+/** A pull may end after its pod is gone: expired back-offs are dropped. */
 const notePull = s.assign((args) => {
   const { context, event } = args;
   if (event.type !== 'softState.pulled') return {};
@@ -81,7 +82,7 @@ const noteGrant = s.assign(({ context, event }) => {
   return { state: { ...context.state, grants }, isDirty: true, isUrgent };
 });
 
-/** `null`: the resize is done. */
+/** `null`: the resize is complete. */
 const noteResize = s.assign(({ context, event }) => {
   if (event.type !== 'softState.resized') return {};
   const { [event.uid]: _before, ...others } = context.state.resizes ?? {};
@@ -101,10 +102,10 @@ const noteProbes = s.assign(({ context, event }) => {
   return { state: { ...context.state, probes }, isDirty: true };
 });
 
-/** Keys of tables are a pod's uid alone, or with the name of a container or image behind it. */
+/** Keys of tables are a pod's uid, optionally followed by the name of a container or image. */
 const uidIn = (key: string): string => key.split('/', 1)[0] ?? '';
 
-/** The soft state of these pods alone; `null` when it has no others. */
+/** The soft state of the kept pods only; `null` if it has no others. */
 function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState | null {
   const only = <Value>(table: Readonly<Record<string, Value>> = {}): Record<string, Value> =>
     Object.fromEntries(Object.entries(table).filter(([key]) => isKept(uidIn(key))));
@@ -128,7 +129,7 @@ const forget = s.assign(({ context, event }) => {
   return state === null ? {} : { state, isDirty: true };
 });
 
-/** Forgets pods that are gone, also facts that were noted after a pod was forgotten. */
+/** Forgets pods that are gone, including facts recorded after a pod was forgotten. */
 const forgetOthers = s.assign(({ context, event }) => {
   if (event.type !== 'pods.known') return {};
   const known = new Set(event.uids);
@@ -151,13 +152,13 @@ function withPossibleWaits(state: SoftState, nowMs: number): SoftState {
   return { ...state, containers, ...(state.pulls === undefined ? {} : { pulls }) };
 }
 
-/** Facts that were noted while the file was read, after a crash of this actor, are newer. */
+/** After a crash of this actor, facts recorded while the file was read are newer. */
 function merged(read: SoftState, noted: SoftState): SoftState {
   const tables = Object.entries(noted).map(([name, table]) => [name, { ...read[name as keyof SoftState], ...table }]);
   return { ...read, ...Object.fromEntries(tables) };
 }
 
-/** `pods` is sent the state last: it answers with the pods that there are. */
+/** `pods` receives the state last: it answers with the existing pods. */
 const loaded = ({ context }: { context: Context }) => ({ type: 'softState.loaded', state: context.state });
 
 export const softStateMachine = s.createMachine({

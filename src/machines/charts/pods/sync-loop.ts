@@ -1,7 +1,7 @@
 /**
  * The sync loop: decides when pods may be run, and when pods that no source wants may be ended.
  *
- * Decides: when the sources may publish, when enough is known to end orphaned pods, and when to clean up again.
+ * Decides: when the sources may publish, when enough is known to end orphaned pods, and when housekeeping runs.
  * Owns: which sources have published, the uids of the pods that they want, whether the runtime was listed.
  * Hears: `config.sourceReady` of the sources, `sources.started` of `podConfig`, `runtime.relisted` of `pleg`,
  *   `runtime.up`/`runtime.down` of the root, `pods.started`.
@@ -40,7 +40,7 @@ const sourcesOf = ({ apiServer, staticPodURL }: SyncLoopInput): readonly Source[
 ];
 
 interface Context {
-  /** By source the uids that it wants; `null` until it has published. */
+  /** By source, the uids that it wants; `null` until it has published. */
   readonly sources: Readonly<Partial<Record<Source, readonly string[] | null>>>;
   readonly relisted: boolean;
   readonly runtimeUp: boolean;

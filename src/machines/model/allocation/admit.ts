@@ -1,5 +1,5 @@
 /**
- * The decision about a pod that wants to be admitted, or to be resized. Pure.
+ * Decides about admission and resizing of pods. Pure.
  *
  * Upstream: pkg/kubelet/allocation. Invariant: an admitted pod is counted with its granted resources, never with those
  * that it requests now.
@@ -55,7 +55,7 @@ export interface ResizeRefusal {
 
 export const infeasible = (message: string): ResizeRefusal => ({ reason: 'Infeasible', cause: 'Infeasible', message });
 
-/** `wholeNode`: the most that pods could have, without what eviction keeps free. */
+/** `wholeNode`: the most that pods could have, without the eviction reserve. */
 export function resize(
   request: AdmissionRequest,
   node: NodeView,
@@ -85,7 +85,7 @@ interface Pending {
 
 const QOS_RANK = { Guaranteed: 0, Burstable: 1, BestEffort: 2 } as const;
 
-/** Resizes that need no more resources come first; then by priority, by QoS class, and by the time they wait. */
+/** Resizes that need no more resources come first; then by priority, QoS class, and waiting time. */
 export const byUrgency = (a: Pending, b: Pending): number =>
   Number(a.increases) - Number(b.increases) ||
   (b.request.demand.priority ?? 0) - (a.request.demand.priority ?? 0) ||

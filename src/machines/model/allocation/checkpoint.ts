@@ -1,5 +1,5 @@
 /**
- * The form of the kubelet's checkpoints of its resource managers: JSON with a checksum of the printed Go value. Pure.
+ * The format of the checkpoints of the kubelet's resource managers: JSON with a checksum of the printed Go value. Pure.
  *
  * Upstream: checkpointmanager/checksum (FNV-1a of what go-spew prints). Invariant: a checkpoint of a Go kubelet can be
  * read here, and one written here can be read by a Go kubelet.
@@ -11,7 +11,7 @@ import { fnv1a32 } from '../spec/hash.ts';
 import { jsonKind } from '../values/exact-number.ts';
 import { decodeJson } from '../values/json-document.ts';
 
-/** A Go value as spew prints it, without the name of its type where the place implies it. */
+/** A Go value as printed by spew, without the name of its type where the context implies it. */
 export type GoText = string;
 
 /** A field of a struct prints its type; a value in a map or a list does not. */
@@ -37,7 +37,7 @@ export const MEMORY_STATE_FILE = 'memory_manager_state';
 
 export const CORRUPTED = 'checkpoint is corrupted';
 
-/** The object in a text, or Go's error why there is none; `null` leaves a value of `type` empty. */
+/** The object in a text, or Go's error why it cannot be read; `null` leaves a value of `type` empty. */
 export function decoded(
   text: string,
   type: string,

@@ -1,9 +1,10 @@
 /**
- * Which CPUs a container gets with the option `distribute-cpus-across-numa`: where one NUMA node is not enough, as many
- * of each node as of any other, so that no part of a program is slower than the rest. Pure.
+ * Assigns CPUs with the option `distribute-cpus-across-numa`: if one NUMA node is not enough, the same number from each
+ * node, so that no part of a program is slower than the rest. Pure.
  *
- * Upstream: KEP-2902; cpumanager/cpu_assignment.go (takeByTopologyNUMADistributed). On machines of more than four nodes
- * upstream sometimes takes other nodes than the best that it found, because it overwrites the memory that holds them.
+ * Upstream: KEP-2902; cpumanager/cpu_assignment.go (takeByTopologyNUMADistributed). On machines with more than four
+ * nodes upstream sometimes takes other nodes than the best that it found, because it overwrites the slice that holds
+ * them.
  */
 import type { Cpu } from '../settings/resource-managers.ts';
 import { nodesInOrder, pack } from './cpu-packing.ts';
@@ -14,12 +15,12 @@ type Free = ReadonlyMap<number, number>;
 
 const freeIn = (free: Free, node: number): number => free.get(node) ?? 0;
 
-/** The number of CPUs that each node gives, and the nodes that give the rest by turns. */
+/** The number of CPUs from each node, and the nodes that provide the rest in turn. */
 interface Split {
   readonly nodes: Nodes;
   readonly each: number;
   readonly extra: Nodes;
-  /** How uneven the nodes of the machine are afterwards; 0: not at all. */
+  /** The remaining imbalance of the nodes; 0 for none. */
   readonly unevenness: number;
 }
 
@@ -27,11 +28,11 @@ interface Request {
   readonly cpus: readonly Cpu[];
   readonly free: Free;
   readonly wanted: number;
-  /** CPUs that are given together: those of a core, or single ones. */
+  /** CPUs assigned together: those of a core, or single ones. */
   readonly group: number;
 }
 
-/** `wanted` of the `available` CPUs, ascending, in groups; `null`: there are fewer. */
+/** Chooses `wanted` of the `available` CPUs, ascending, in groups; `null` if there are fewer. */
 export function distribute(
   cpus: readonly Cpu[],
   available: readonly number[],
@@ -57,7 +58,7 @@ export function distribute(
   return [...taken].toSorted((a, b) => a - b);
 }
 
-/** Of the fewest nodes that can give the same number each, those that leave the machine the most even. */
+/** Of the smallest sets of nodes that can provide equal shares, the one that leaves the machine most balanced. */
 function bestSplit(request: Request, nodes: Nodes): Split | null {
   const { cpus, wanted, group } = request;
   const all = new Set(cpus.map(({ numaNode }) => numaNode)).size;
@@ -96,7 +97,7 @@ function splitAmong({ free, wanted, group }: Request, all: Nodes, nodes: Nodes):
   return best;
 }
 
-/** Takes the rest from the nodes, a group at a time; false: they do not have enough. */
+/** Takes the rest from the nodes, one group at a time; false if they do not have enough. */
 function takeByTurns(left: Map<number, number>, nodes: Nodes, rest: number, group: number): boolean {
   let missing = rest;
   while (missing > 0) {
@@ -111,7 +112,7 @@ function takeByTurns(left: Map<number, number>, nodes: Nodes, rest: number, grou
   return true;
 }
 
-/** The CPUs to take of each node, in order: the same number of each, then the rest by turns. */
+/** The CPUs to take from each node, in order: equal shares, then the rest in turn. */
 function shares(
   { nodes, each, extra }: Split,
   free: Free,

@@ -1,8 +1,8 @@
 /**
- * The CPU manager's `static` policy: which containers have exclusive CPUs, and which CPUs all others share. Pure.
+ * The CPU manager's `static` policy: exclusive CPUs of containers, and the shared pool of all others. Pure.
  *
- * Upstream: cpumanager/policy_static.go. Invariants: no CPU is given to two pods; reserved CPUs are given to none; CPUs
- * of an init container are used again by later containers.
+ * Upstream: cpumanager/policy_static.go. Invariants: no CPU is given to two pods; reserved CPUs are never given out;
+ * CPUs of an init container are reused by later containers.
  */
 import type { ExclusiveCpus, NumaSet } from '../operations/grants.ts';
 import type { Cpu, CpuManagerSettings } from '../settings/resource-managers.ts';
@@ -20,7 +20,7 @@ export interface PodCpus {
   readonly shared: string;
 }
 
-/** The CPUs that a container runs on; empty: all. */
+/** The CPUs of a container; empty for all. */
 export const cpusOf = (cpus: PodCpus | null, container: string): string =>
   cpus === null ? '' : (cpus.exclusive[container] ?? cpus.shared);
 
@@ -46,20 +46,20 @@ export function sharedCpus(settings: CpuManagerSettings, grants: readonly Grante
   return formatCpuSet(shared);
 }
 
-/** CPUs that can be given exclusively. */
+/** CPUs that can be assigned exclusively. */
 export const allocatableCpus = (settings: CpuManagerSettings): readonly number[] =>
   settings.isAsReleased === true
     ? released.allocatableCpus(settings)
     : settings.cpus.map(({ id }) => id).filter((id) => !settings.reserved.includes(id));
 
-/** The CPUs of a pod so far, while its containers get theirs one after the other. */
+/** The CPUs of a pod so far, while its containers are assigned one after the other. */
 export interface CpuProgress {
   readonly cpus: ExclusiveCpus;
   /** CPUs of init containers that have ended and that no later container got. */
   readonly reusable: readonly number[];
 }
 
-/** The CPUs to choose from: those of the machine, the ones that other pods hold, and those of the pod so far. */
+/** The CPUs to choose from: those of the machine, of other pods, and of the pod so far. */
 interface CpuBooks {
   readonly settings: CpuManagerSettings;
   readonly grants: readonly Granted[];
@@ -69,11 +69,11 @@ interface CpuBooks {
 interface CpuRequest {
   readonly container: string;
   readonly isInit: boolean;
-  /** How many exclusive CPUs. */
+  /** Number of exclusive CPUs. */
   readonly cpus: number;
 }
 
-/** Exclusive CPUs for one container of a pod: of `nodes`, as far as these have enough. */
+/** Exclusive CPUs for one container of a pod, from `nodes` as far as they suffice. */
 export function allocateCpus(
   { settings, grants, progress: { cpus, reusable } }: CpuBooks,
   { container, isInit, cpus: count }: CpuRequest,
@@ -87,7 +87,7 @@ export function allocateCpus(
   return { cpus: { ...cpus, [container]: formatCpuSet(own.ids) }, reusable: left };
 }
 
-/** The NUMA node of a CPU; -1 for a CPU that the machine does not have. */
+/** The NUMA node of a CPU; -1 for an unknown CPU. */
 function nodesIn({ cpus }: CpuManagerSettings): (id: number) => number {
   const nodes = new Map(cpus.map(({ id, numaNode }) => [id, numaNode]));
   return (id) => nodes.get(id) ?? -1;
@@ -160,8 +160,8 @@ const socketsOf = (cpus: readonly Cpu[], nodes: NumaSet): ReadonlySet<number> =>
   new Set(cpus.filter(({ numaNode }) => nodes.includes(numaNode)).map(({ socket }) => socket));
 
 /**
- * Why this number of CPUs cannot be whole cores, as upstream counts them: without cores of which a CPU is reserved, and
- * without CPUs of the pod's init containers. `null`: it can be.
+ * Why this number of CPUs is not a number of whole cores, counted as upstream: without cores that have a reserved CPU,
+ * and without CPUs of the pod's init containers. `null` if it is.
  */
 function misaligned({ cpus, reserved }: CpuManagerSettings, count: number, free: readonly number[]): Rejection | null {
   const kept = new Set(cpus.filter(({ id }) => reserved.includes(id)).map(coreOf));
@@ -170,7 +170,7 @@ function misaligned({ cpus, reserved }: CpuManagerSettings, count: number, free:
   return isWhole && count <= available ? null : alignmentError(cpus, count, available);
 }
 
-/** This number of CPUs of the pool, chosen as the options say; `null`: there are too few. */
+/** Takes this number of CPUs from the pool according to the options; `null` if there are too few. */
 function take(
   {
     cpus,

@@ -1,8 +1,8 @@
 /**
- * Which CPUs a container gets so that it shares as few parts of the machine as possible: whole NUMA nodes and sockets
- * first, then whole cores, then single threads, each from where the fewest are free. With the option
- * `prefer-align-cpus-by-uncorecache` caches that several cores share come between nodes and cores; with
- * `distribute-cpus-across-cores` threads are taken in the order of their numbers, which is core by core. Pure.
+ * Assigns CPUs so that a container shares as few parts of the machine as possible: whole NUMA nodes and sockets first,
+ * then whole cores, then single threads, each from the part with the fewest free ones. With the option
+ * `prefer-align-cpus-by-uncorecache`, shared caches come between nodes and cores; with `distribute-cpus-across-cores`,
+ * threads are taken in the order of their numbers, which spreads them over cores. Pure.
  *
  * Upstream: cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked).
  */
@@ -17,12 +17,12 @@ const numaNodeOf: Part = ({ numaNode }) => `${numaNode}`;
 const socketOf: Part = ({ socket }) => `${socket}`;
 export const coreOf: Part = ({ socket, core }) => `${socket}/${core}`;
 
-/** The cache of a CPU. Without a cache that some cores of its node share, upstream takes the socket. */
+/** The cache of a CPU. If no cores of its node share a cache, upstream uses the socket. */
 const cacheOf: Part = ({ cache, socket }) => `${cache ?? socket}`;
 
 const partsIn = (cpus: readonly Cpu[], part: Part): number => new Set(cpus.map(part)).size;
 
-/** Orders free CPUs of `all` as they are taken. */
+/** Orders free CPUs of `all` in the order of assignment. */
 export type Order = (all: readonly Cpu[], free: readonly Cpu[], parts: readonly Part[]) => readonly Cpu[];
 
 interface Packing {
@@ -32,7 +32,7 @@ interface Packing {
   readonly isSpread?: boolean;
 }
 
-/** `wanted` of the `available` CPUs, ascending; `null`: there are fewer. */
+/** Chooses `wanted` of the `available` CPUs, ascending; `null` if there are fewer. */
 export function pack(
   cpus: readonly Cpu[],
   available: readonly number[],
@@ -63,7 +63,7 @@ export function pack(
 const wideParts = (cpus: readonly Cpu[]): readonly Part[] =>
   partsIn(cpus, socketOf) >= partsIn(cpus, numaNodeOf) ? [numaNodeOf, socketOf] : [socketOf, numaNodeOf];
 
-/** The NUMA nodes of free CPUs, in the order in which these are taken. */
+/** The NUMA nodes of free CPUs, in the order of assignment. */
 export function nodesInOrder(cpus: readonly Cpu[], available: readonly number[]): readonly number[] {
   const free = cpus.filter(({ id }) => available.includes(id));
   return [...new Set(byNumber(cpus, free, [...wideParts(cpus), coreOf]).map(({ numaNode }) => numaNode))];
@@ -87,7 +87,7 @@ function takeWhole(work: Work, free: readonly Cpu[], part: Part): void {
   for (const whole of wholeParts(work.cpus, free, part)) if (whole.length <= missing(work)) take(work, whole);
 }
 
-/** Takes whole caches; then the rest from one cache, where one has enough. */
+/** Takes whole caches; then the rest from one cache, if one has enough. */
 function takeOfCaches(work: Work): void {
   const size = Math.floor(work.cpus.length / partsIn(work.cpus, cacheOf));
   for (const cache of cachesInOrder(work.free())) {
@@ -111,7 +111,7 @@ function cachesInOrder(free: readonly Cpu[]): readonly string[] {
   );
 }
 
-/** Free CPUs of as many cores as are needed; of an odd number of them the last thread is left. */
+/** Free CPUs of as many cores as needed; for an odd number the last thread is left over. */
 function coresOfCache(work: Work, cache: string): readonly Cpu[] {
   const threads = threadsPerCore(work.cpus);
   const numberOf = numbersIn(work.cpus, coreOf);
@@ -124,7 +124,7 @@ function coresOfCache(work: Work, cache: string): readonly Cpu[] {
   return isOdd && found.length > missing(work) ? found.slice(0, -1) : found;
 }
 
-/** Parts of which every CPU is free, in the order of the free ones. */
+/** Parts whose CPUs are all free, in the order of the free ones. */
 function wholeParts(cpus: readonly Cpu[], free: readonly Cpu[], part: Part): readonly (readonly Cpu[])[] {
   const sizes = Map.groupBy(cpus, part);
   return [...Map.groupBy(free, part)].flatMap(([name, members]) =>
@@ -132,16 +132,13 @@ function wholeParts(cpus: readonly Cpu[], free: readonly Cpu[], part: Part): rea
   );
 }
 
-/**
- * Parts with the fewest free CPUs come first, so that whole ones stay whole; among equals the one with the lower
- * number.
- */
+/** Parts with the fewest free CPUs come first, so that whole ones stay whole; on a tie the lower number. */
 const byNumber: Order = (all, free, parts) => {
   const numberOf = new Map(parts.map((part) => [part, numbersIn(all, part)]));
   return ranked(free, parts, (part, name) => numberOf.get(part)?.(name) ?? 0);
 };
 
-/** Parts with the fewest free CPUs come first, among equals the one with the lowest `tie`. */
+/** Parts with the fewest free CPUs come first, on a tie the one with the lowest `tie`. */
 export function ranked(
   free: readonly Cpu[],
   parts: readonly Part[],
@@ -156,7 +153,7 @@ export function ranked(
   return rankedCpus.toSorted((a, b) => firstDifference(a.rank, b.rank)).map(({ cpu }) => cpu);
 }
 
-/** NUMA nodes and sockets have numbers; a core has that of its first CPU, free or not. */
+/** NUMA nodes and sockets have numbers; a core has the number of its first CPU, free or not. */
 function numbersIn(all: readonly Cpu[], part: Part): (name: string) => number {
   const numbers = new Map<string, number>();
   for (const cpu of all) {
@@ -169,13 +166,13 @@ function numbersIn(all: readonly Cpu[], part: Part): (name: string) => number {
 export const threadsPerCore = (cpus: readonly Cpu[]): number =>
   Math.max(1, Math.floor(cpus.length / partsIn(cpus, coreOf)));
 
-/** Upstream's refusal when too few CPUs are left after those of the wanted nodes. */
+/** Upstream's rejection if too few CPUs remain after those of the wanted nodes. */
 export function shortage(requested: number, available: number): Rejection {
   const cause = `not enough cpus available to satisfy request: requested=${requested}, available=${available}`;
   return { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${cause}, which is unexpected` };
 }
 
-/** Upstream's refusal when CPUs are given in whole cores only. */
+/** Upstream's rejection if CPUs are assigned in whole cores only. */
 export function alignmentError(cpus: readonly Cpu[], requested: number, available: number): Rejection {
   const threads = threadsPerCore(cpus);
   const cause =

@@ -1,5 +1,5 @@
 /**
- * `cpu_manager_state`: the exclusive CPUs of containers, as the kubelet writes them: a projection of the grants of
+ * `cpu_manager_state`: the exclusive CPUs of containers in the kubelet's format, derived from the grants of
  * `allocation`. Pure. Upstream: cpumanager/state/checkpoint.go (form 2) and policy_static.go (validateState).
  */
 
@@ -10,10 +10,10 @@ import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { quote } from '../values/go-text.ts';
 import { CORRUPTED, checksumOf, decoded, goField, goMap, goStruct } from './checkpoint.ts';
 
-/** Kubelets since 1.36 print the type with its number; they read the older name, too. */
+/** Kubelets since 1.36 print the type with its number, and read the older name as well. */
 const TYPE = 'state.CPUManagerCheckpoint';
 const NUMBERED_TYPE = 'state.CPUManagerCheckpointV2';
-/** The oldest form, which is tried last. */
+/** The oldest format, which is tried last. */
 const OLDEST_TYPE = 'state.CPUManagerCheckpointV1';
 
 export interface CpuState {
@@ -55,9 +55,9 @@ export function cpuStateText(state: CpuState): string {
 }
 
 export interface CpuStateProblem {
-  /** Empty: there is none. */
+  /** Empty without an error. */
   readonly error: string;
-  /** The file can be read, but it is of a machine with other CPUs. */
+  /** False for a readable file of a machine with other CPUs. */
   readonly isOfMachine: boolean;
 }
 
@@ -110,7 +110,7 @@ function unparsed({ shared, entries }: CpuState): string | null {
   return null;
 }
 
-/** Upstream's error about a file of a machine with other CPUs, or of another reservation. */
+/** Upstream's error about a file of a machine with other CPUs, or with another reservation. */
 function mismatch({ shared, entries }: CpuState, { cpus, reserved, isReservationStrict }: CpuManagerSettings): string {
   const common = idsIn(shared);
   const missing = reserved.some((id) => !common.includes(id));
@@ -134,7 +134,7 @@ function idsIn(text: string): readonly number[] {
   return parsed.error === undefined ? parsed.value : [];
 }
 
-/** Names of fields are read as Go reads them, in any case. */
+/** Field names are case-insensitive, as in Go. */
 function stateOf(value: Readonly<Record<string, unknown>>): CpuState | null {
   const field = (name: string): unknown => Object.entries(value).find(([key]) => key.toLowerCase() === name)?.[1];
   const [policy, shared, entries] = [field('policyname') ?? '', field('defaultcpuset') ?? '', field('entries') ?? {}];

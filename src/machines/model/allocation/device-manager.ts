@@ -1,9 +1,8 @@
 /**
- * Which devices of plugins a container gets. Pure.
+ * Assigns devices of plugins to containers. Pure.
  *
  * Upstream: devicemanager/manager.go (devicesToAllocate) and topology_hints.go. Invariants: no device is given to two
- * pods; a device that is not healthy is never allocated; devices of an ended init container are reused by later
- * containers.
+ * pods; an unhealthy device is never allocated; devices of an ended init container are reused by later containers.
  */
 import type { DeviceQuestion, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings, NumaSet } from '../operations/grants.ts';
@@ -14,7 +13,7 @@ import { type NumaHint, type ProviderHints, subsetsOf } from './topology-manager
 /** Answers of plugins, by question as JSON. */
 export type DeviceAnswers = Readonly<Record<string, readonly string[]>>;
 
-/** The devices of a pod so far, while its containers get theirs one after the other. */
+/** The devices of a pod so far, while its containers are assigned one after the other. */
 export interface DeviceProgress {
   readonly given: DeviceHoldings;
   /** By resource, devices of init containers that have ended and that no later container got. */
@@ -23,7 +22,7 @@ export interface DeviceProgress {
 
 export type DeviceStep = DeviceProgress | { readonly rejection: Rejection } | { readonly question: DeviceQuestion };
 
-/** The devices of the node while one pod is decided about. */
+/** The devices of the node while one pod is evaluated. */
 export interface DeviceBooks {
   readonly devices: Devices;
   /** Devices that other pods hold. */
@@ -46,14 +45,14 @@ interface DeviceRequest {
   readonly devices: Readonly<Record<string, number>>;
 }
 
-/** True for resources of device plugins; others are accounted for elsewhere. */
+/** True for resources of device plugins; other resources are accounted for elsewhere. */
 const isOfPlugin = ({ devices, others }: DeviceBooks, resource: string): boolean =>
   devices[resource] !== undefined || heldIds(others, resource).length > 0;
 
-/** Of a resource whose plugin is gone. */
+/** For a resource whose plugin is gone. */
 const NO_OFFER: DeviceResource = { devices: [], prefers: false };
 
-/** Devices for one container, or the question that a plugin has to answer first. */
+/** Devices for one container, or the request that a plugin has to answer first. */
 export function allocateDevices(
   books: DeviceBooks,
   progress: DeviceProgress,
@@ -107,7 +106,7 @@ function choose(books: DeviceBooks, { given }: DeviceProgress, choice: Choice): 
   return chooseOf(books, offer, choice, { again, available });
 }
 
-/** Devices of the wanted nodes first; a plugin that has preferences is asked wherever there is a choice. */
+/** Devices of the wanted nodes first; a plugin with preferences is asked whenever there is a choice. */
 function chooseOf(
   { answers }: DeviceBooks,
   offer: DeviceResource,
@@ -185,7 +184,7 @@ function hintsOf(all: NumaSet, { devices }: DeviceResource, { free, again, count
     .map((set): NumaHint => ({ nodes: set, preferred: set.length === fewest }));
 }
 
-/** Adds an answer of a plugin to the earlier ones. */
+/** Adds a plugin's answer to the earlier ones. */
 export const withAnswer = (
   answers: DeviceAnswers,
   question: DeviceQuestion,
@@ -195,7 +194,7 @@ export const withAnswer = (
   [JSON.stringify(question)]: ids,
 });
 
-/** Containers and resources whose devices are chosen, but whose plugin has not allocated them yet. */
+/** Containers and resources whose devices are chosen, but not yet allocated by their plugin. */
 export const unasked = (holdings: DeviceHoldings) =>
   Object.entries(holdings).flatMap(([container, resources]) =>
     Object.entries(resources).flatMap(([resource, holding]) =>

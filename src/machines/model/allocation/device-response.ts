@@ -1,10 +1,10 @@
 /**
  * Decodes the response of a plugin from the bytes in the device manager's checkpoint: `ContainerAllocateResponse` of
- * proto/deviceplugin. Pure. Invariants: unknown fields are skipped; bytes that are no such message give `null`.
+ * proto/deviceplugin. Pure. Invariants: unknown fields are skipped; invalid bytes give `null`.
  */
 import type { DeviceResponse } from '../operations/devices.ts';
 
-/** The bytes of a message, and how far they were read. */
+/** The bytes of a message, and the read position. */
 interface Reader {
   readonly bytes: Uint8Array;
   at: number;
@@ -19,10 +19,10 @@ const VARINT = 0;
 const FIXED_64 = 1;
 const DELIMITED = 2;
 const FIXED_32 = 5;
-/** A byte of a number has seven bits, and one that says whether more follow. */
+/** The continuation bit of a varint's bytes; the other seven are data. */
 const MORE = 0x80;
 const BITS = 7;
-/** The kind of a field is in the lowest three bits of its key. */
+/** The wire type is in the lowest three bits of a field's key. */
 const KINDS = 8;
 const LONGEST_VARINT = 10;
 

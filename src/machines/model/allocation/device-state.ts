@@ -12,11 +12,11 @@ export interface DeviceResource {
   readonly devices: readonly Device[];
   /** No plugin lists these devices now, so none can be given; their health is the last that was reported. */
   readonly isUnlisted?: boolean;
-  /** The plugin wants to be asked which devices it prefers. */
+  /** The plugin wants to be asked for its preferred devices. */
   readonly prefers: boolean;
 }
 
-/** By resource: registered ones, and those whose plugin is gone since a short time. */
+/** By resource: registered ones, and those whose plugin has recently gone. */
 export type Devices = Readonly<Record<string, DeviceResource>>;
 
 const NO_NODE = '-1';
@@ -61,8 +61,7 @@ export const entriesOf = (podUid: string, holdings: DeviceHoldings): readonly De
   );
 
 /**
- * The devices, mounts and variables of a container, for all its resources; of two with the same path the first one
- * counts.
+ * The devices, mounts and variables of a container, for all its resources; of two with the same path the first counts.
  */
 export function deviceSetup(resources: Readonly<Record<string, DeviceHolding>>): DeviceResponse {
   const byName = Object.entries(resources).toSorted(([a], [b]) => byBytes(a, b));
@@ -94,7 +93,7 @@ interface ResourceStatus {
   readonly resources: readonly {
     readonly resourceID: string;
     readonly health: string;
-    /** Of drivers. */
+    /** Sent by resource drivers only. */
     readonly message?: string;
   }[];
 }
@@ -102,7 +101,7 @@ interface ResourceStatus {
 /** By container. */
 export type DeviceHealth = Readonly<Record<string, readonly ResourceStatus[]>>;
 
-/** The health of devices that pods hold. A device without a report is healthy, as upstream takes it. */
+/** The health of devices that pods hold. A device without a report counts as healthy, as upstream. */
 export function deviceHealth(holdings: DeviceHoldings, devices: Devices): DeviceHealth {
   const statusOf = ([name, holding]: readonly [string, DeviceHolding]): ResourceStatus => ({
     name,
@@ -122,14 +121,14 @@ export function deviceHealth(holdings: DeviceHoldings, devices: Devices): Device
 }
 
 /**
- * `kubelet_internal_checkpoint`: the devices of containers, as the kubelet writes them: a projection of the grants of
+ * `kubelet_internal_checkpoint`: the devices of containers in the kubelet's format, derived from the grants of
  * `allocation`. Pure. Upstream: devicemanager/checkpoint/checkpoint.go.
  */
 export interface DeviceStateEntry {
   readonly podUid: string;
   readonly container: string;
   readonly resource: string;
-  /** Ids by NUMA node, `-1` where there is none. */
+  /** Ids by NUMA node, `-1` for no node. */
   readonly nodes: Readonly<Record<string, readonly string[]>>;
   /** The plugin's response, in the bytes of the protocol. */
   readonly bytes: readonly number[];
@@ -154,7 +153,7 @@ const printedEntry = ({ podUid, container, resource, nodes, bytes }: DeviceState
     goField('AllocResp', '[]uint8', goList(bytes.map(String))),
   );
 
-/** Go prints an absent list otherwise than an empty one. */
+/** Go prints a nil slice differently from an empty one. */
 const printedEntries = (entries: readonly DeviceStateEntry[]): string =>
   entries.length === 0 ? '<nil>' : goList(entries.map(printedEntry));
 

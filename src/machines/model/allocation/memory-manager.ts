@@ -1,10 +1,10 @@
 /**
- * The memory manager's `Static` policy: from which NUMA nodes the containers of guaranteed pods have their memory and
- * huge pages. Pure.
+ * The memory manager's `Static` policy: assigns memory and huge pages of NUMA nodes to the containers of guaranteed
+ * pods. Pure.
  *
  * Upstream: memorymanager/policy_static.go. Invariants: no NUMA node gives more than it has beyond its reservation; a
- * node serves containers alone or in one group with others, never both; memory of an init container is used again by
- * later containers.
+ * node serves containers alone or in one group with others, never both; memory of an init container is reused by later
+ * containers.
  */
 import type { Container, Pod } from '../api/pod.ts';
 import type { MemoryBlock, MemoryBlocks, NumaSet } from '../operations/grants.ts';
@@ -21,10 +21,7 @@ type Amounts = Readonly<Record<string, string>>;
 const MEMORY = 'memory';
 const isOfMemory = (name: string): boolean => name === MEMORY || name.startsWith('hugepages-');
 
-/**
- * Bytes by resource that a container gets from chosen nodes; `null`: none, because its pod is not Guaranteed by its
- * containers.
- */
+/** Bytes by resource that a container gets from chosen nodes; `null` if its pod is not Guaranteed by its containers. */
 export function pinnedMemory(pod: Pod, { resources }: Container): Amounts | null {
   if (podQOS(pod) !== 'Guaranteed' || hasPodLevelResources(pod.spec.resources)) return null;
   const amounts = Object.entries(requestsOf(resources)).filter(([name]) => isOfMemory(name));
@@ -33,10 +30,10 @@ export function pinnedMemory(pod: Pod, { resources }: Container): Amounts | null
   );
 }
 
-/** The memory of a pod so far, while its containers get theirs one after the other. */
+/** The memory of a pod so far, while its containers are assigned one after the other. */
 export interface MemoryProgress {
   readonly blocks: MemoryBlocks;
-  /** Init containers that have ended by then: their memory is used again. */
+  /** Init containers that have ended by then: their memory is reused. */
   readonly inits: readonly string[];
 }
 
@@ -44,7 +41,7 @@ interface Granted {
   readonly memory?: MemoryBlocks;
 }
 
-/** The memory to choose from: that of the machine, the blocks that other pods hold, and those of the pod so far. */
+/** The memory to choose from: that of the machine, the blocks of other pods, and those of the pod so far. */
 interface MemoryBooks {
   readonly settings: MemoryManagerSettings;
   readonly grants: readonly Granted[];
@@ -162,7 +159,7 @@ const unexpected = (error: string): Rejection => ({
 });
 
 /**
- * Blocks that a container takes over from init containers are counted with that container, so that nothing is counted
+ * Blocks that a container reuses from init containers are counted with that container, so that nothing is counted
  * twice.
  */
 function takenBack({ blocks, inits }: MemoryProgress, own: readonly MemoryBlock[]): MemoryBlocks {

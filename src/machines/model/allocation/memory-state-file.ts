@@ -1,6 +1,6 @@
 /**
- * `memory_manager_state`: the NUMA nodes of containers' memory, as the kubelet writes them: a projection of the grants
- * of `allocation`. Pure. Upstream: memorymanager/state/checkpoint.go and policy_static.go (validateState).
+ * `memory_manager_state`: the NUMA nodes of containers' memory in the kubelet's format, derived from the grants of
+ * `allocation`. Pure. Upstream: memorymanager/state/checkpoint.go and policy_static.go (validateState).
  */
 
 import { isObject } from '../../../kernel/xstate.ts';
@@ -9,7 +9,7 @@ import type { MemoryManagerSettings } from '../settings/resource-managers.ts';
 import { CORRUPTED, checksumOf, decoded, goField, goList, goMap, goPointer, goStruct } from './checkpoint.ts';
 import { type MachineMemory, type MemoryTable, machineMemory } from './memory-state.ts';
 
-/** Kubelets since 1.36 print the type with its number; they read the older name, too. */
+/** Kubelets since 1.36 print the type with its number, and read the older name as well. */
 const TYPE = 'state.MemoryManagerCheckpoint';
 const NUMBERED_TYPE = 'state.MemoryManagerCheckpointV1';
 
@@ -135,7 +135,7 @@ export function memoryStateText(state: MemoryState): string {
   return text.replaceAll(AMOUNTS, '"$1":$2');
 }
 
-/** Why an existing file keeps the node from starting; empty when it does not. */
+/** Why an existing file keeps the node from starting; empty if it does not. */
 export function memoryStateProblem(text: string, policy: string): string {
   const state = read(text);
   if (typeof state === 'string') return state;
@@ -151,7 +151,7 @@ export function memoryEntries(text: string): MemoryState['entries'] {
   return typeof state === 'string' ? {} : state.entries;
 }
 
-/** Upstream's error about a file of another machine or of other reservations; empty when it fits. */
+/** Upstream's error about a file of another machine or with other reservations; empty if it fits. */
 export function memoryMismatch(text: string, manager: MemoryManagerSettings): string {
   const state = read(text);
   if (typeof state === 'string' || Object.keys(state.machineState).length === 0) return '';

@@ -21,7 +21,7 @@ export interface NodeMemory {
   /** How many blocks come from this node. */
   readonly assignments: number;
   readonly tables: ReadonlyMap<string, MemoryTable>;
-  /** The node itself, and the nodes with which it serves in a group. */
+  /** The node itself, and the nodes of its group. */
   readonly cells: NumaSet;
 }
 
@@ -43,7 +43,7 @@ function emptyNode({ id, memory }: NumaMemory): NodeMemory {
 }
 
 /**
- * The memory that is left after these blocks. Blocks of nodes or resources that the machine no longer has do not count.
+ * The remaining memory after these blocks. Blocks of nodes or resources that the machine no longer has do not count.
  */
 export function machineMemory({ nodes }: MemoryManagerSettings, given: readonly MemoryBlocks[]): MachineMemory {
   const machine = new Map(nodes.map((node) => [node.id, emptyNode(node)]));
@@ -51,7 +51,7 @@ export function machineMemory({ nodes }: MemoryManagerSettings, given: readonly 
   return machine;
 }
 
-/** Takes a block from its nodes in order, from each as much as it has. */
+/** Takes a block from its nodes in order, as much as each has. */
 function occupy(machine: Map<number, NodeMemory>, { numaAffinity, type, size }: MemoryBlock): void {
   let left = BigInt(size);
   for (const id of numaAffinity) {
@@ -69,10 +69,7 @@ function occupy(machine: Map<number, NodeMemory>, { numaAffinity, type, size }: 
   }
 }
 
-/**
- * True when these nodes may serve a container: a group is taken whole or not at all, and a node of a group is not taken
- * alone.
- */
+/** True if these nodes may serve a container: a group only as a whole, and a node of a group not alone. */
 export function isFree(machine: MachineMemory, nodes: NumaSet): boolean {
   return nodes.every((id) => {
     const { assignments = 0, cells = [] } = machine.get(id) ?? {};

@@ -19,7 +19,7 @@ export interface PodsWanted {
   readonly type: 'pods.wanted';
 }
 
-/** Resources that containers hold by the state files of an earlier start, maybe of another kubelet; by pod uid. */
+/** Resources that containers hold according to the state files of an earlier start or another kubelet; by pod uid. */
 export interface ResourcesHandedOver {
   readonly type: 'resources.handedOver';
   readonly holdings: Readonly<Record<string, Holding>>;
@@ -31,10 +31,10 @@ export type AllocationMessage =
       readonly type: 'allocation.wanted';
       readonly request: AdmissionRequest;
       readonly allocation: Allocation;
-      /** The runtime has nothing of the pod: it runs from the beginning, also when it had ended before. */
+      /** The runtime has nothing of the pod: it runs from the beginning, even if it had ended before. */
       readonly isAnew: boolean;
     }
-  /** The pod has ended, and its resources are free. A pod that the node ended may run again when it starts anew. */
+  /** The pod has ended, and its resources are free. A pod that the node ended may run again after a restart. */
   | { readonly type: 'allocation.ended'; readonly uid: string; readonly byItself: boolean }
   /** The pod is gone. */
   | { readonly type: 'allocation.released'; readonly uid: string }
@@ -55,7 +55,7 @@ export type AllocationMessage =
     };
 
 export type AllocationReport =
-  /** The pod may run with these resources. `before`: those that it had until now. */
+  /** The pod may run with these resources. `before`: its previous ones. */
   | ({
       readonly type: 'allocation.granted';
       readonly uid: string;
@@ -74,7 +74,7 @@ export type AllocationReport =
   | { readonly type: 'allocation.deviceHealth'; readonly uid: string; readonly health: DeviceHealth }
   /** The CPUs of containers without exclusive ones. */
   | { readonly type: 'allocation.shared'; readonly shared: string }
-  /** `allocation` started anew: pods send their requests again. */
+  /** `allocation` restarted: pods send their requests again. */
   | { readonly type: 'allocation.started' };
 
 /** The Node as the API server has it: labels, taints, pod CIDRs. */

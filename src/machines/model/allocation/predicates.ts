@@ -1,5 +1,5 @@
 /**
- * Whether this node admits a pod: the checks of admission in upstream's order, with its reasons and texts. Pure.
+ * Decides whether this node admits a pod: upstream's admission checks in order, with its reasons and texts. Pure.
  *
  * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit).
  */
@@ -36,7 +36,7 @@ export interface Rejection {
   readonly message: string;
 }
 
-/** A resource of which there is not enough. */
+/** A resource with too little left. */
 export interface Shortage {
   readonly resource: string;
   readonly requested: bigint;
@@ -44,13 +44,13 @@ export interface Shortage {
   readonly capacity: bigint;
 }
 
-/** All reasons against a pod, in the order in which they count. */
+/** All reasons against a pod, in order of precedence. */
 export interface Verdict {
-  /** A refusal that no preemption can avoid, and that is checked first. */
+  /** A rejection that no preemption can avoid, checked first. */
   readonly early: Rejection | null;
   readonly shortages: readonly Shortage[];
   readonly mismatch: Rejection | null;
-  /** A refusal that is checked when there is room. */
+  /** A rejection that is checked once there is room. */
   readonly late: Rejection | null;
 }
 
@@ -86,7 +86,7 @@ const STRICT_GROUPS = {
   message: 'SupplementalGroupsPolicy=Strict is not supported in this node',
 };
 const NO_APP_ARMOR = { reason: 'AppArmor', message: 'Cannot enforce AppArmor: AppArmor is not enabled on the host' };
-/** The refusals of pods that need a feature whose gate is off. */
+/** The rejections of pods that need a feature whose gate is off. */
 const LACKING = {
   podLevelResources: {
     reason: 'PodLevelResourcesNotSupported',

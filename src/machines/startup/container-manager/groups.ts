@@ -1,6 +1,4 @@
-/**
- * The node's cgroups: set up once, then kept at their limits. Part of the chart of `container-manager.ts`.
- */
+/** The node's cgroups: set up once, then kept at their limits. Part of the chart of `container-manager.ts`. */
 import { assign, errorOf, line, required, sendTo, to } from '../../../kernel/xstate.ts';
 import { nodeAllocatablePath, podParents } from '../../model/cgroups/names.ts';
 import { nodeAllocatableGroup, qosGroups } from '../../model/cgroups/node-groups.ts';

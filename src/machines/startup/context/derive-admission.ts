@@ -1,6 +1,4 @@
-/**
- * Derives the settings of admission (`allocation`) from flags, configuration and machine. Pure.
- */
+/** Derives the settings of admission (`allocation`) from flags, configuration and machine. Pure. */
 
 import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';
 import { isOptionOn } from '../../configuration/validation/resource-managers.ts';

@@ -1,19 +1,20 @@
 /**
- * The device manager: which devices the plugins of this node offer.
+ * The device manager: tracks the devices that the plugins of this node offer.
  *
  * Decides: when a resource is removed.
  * Owns: the plugins that are connected, by resource, and their devices.
  * Hears: `devices.registered` of its server and of the plugin manager, `devices.withdrawn` of the latter; `device.*` of
  *   its actors; `devices.held` and `devices.wanted` of `allocation`.
  * Asks: `devices.serveRegistration`, `host.readCheckpoints`, `devices.writeCheckpoint`.
- * Sends: `allocation` `devices.changed`, and at the start which pods had devices by the checkpoint; `nodeStatus`
- *   capacity and allocatable of the devices.
+ * Sends: `allocation` `devices.changed`, and at the start the checkpointed devices of pods; `nodeStatus` capacity and
+ *   allocatable of the devices.
  * Invariants:
  *   R1 a resource has at most one plugin: the newest that registered.
- *   R2 devices of a plugin that is gone are not healthy; five minutes later the resource is none of this node's.
- *   R3 a resource that an earlier start knew is there, without devices, until its plugin registers again or that time.
- *   R4 one plugin that hangs or lies keeps no other from registering.
- *   R5 a node has at most {@link RESOURCES_MAX} resources: a plugin of one more is not followed, and a line says so.
+ *   R2 devices of a plugin that is gone are unhealthy; five minutes later the resource is removed from the node.
+ *   R3 a resource known from an earlier start exists, without devices, until its plugin registers again or that time
+ *      has passed.
+ *   R4 a plugin that hangs or sends wrong data keeps no other from registering.
+ *   R5 a node has at most {@link RESOURCES_MAX} resources: the plugin of one more is ignored, which is logged.
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
 
@@ -45,7 +46,7 @@ import {
 const NOT_READ = 'Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date';
 /** Upstream's pause before the registration is served again. */
 const SERVE_RETRY_MS = 1_000;
-/** Before a checkpoint that could not be written is tried again. */
+/** Before a failed checkpoint write is retried. */
 const WRITE_RETRY_MS = 10_000;
 
 interface DeviceManagerInput {
@@ -59,7 +60,7 @@ interface Context extends DeviceManagerInput {
   readonly resources: Resources;
   /** Devices that pods hold, by pod uid. */
   readonly held: Readonly<Record<string, DeviceHoldings>>;
-  /** How many connections to plugins there were so far: an id is never used again. */
+  /** The number of connections to plugins so far: an id is never reused. */
   readonly spawned: number;
   /** The checkpoint on disk is older than the state. */
   readonly isStale: boolean;
@@ -97,7 +98,7 @@ function report({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void 
   enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports });
 }
 
-/** Keeps the new state of resources, and publishes it when it differs. */
+/** Stores the new state of resources, and publishes it if it differs. */
 function keep(args: Args, resources: Resources, change: Partial<Context> = {}): void {
   const isNew = haveChanged(args.context.resources, resources);
   if (isNew) report(args, resources);

@@ -7,7 +7,7 @@
  * Asks: `devices.listAndWatch`.
  * Sends: the device manager `device.listed`, and once `device.stopped`.
  * Invariants:
- *   D1 nothing that a plugin sends after its end is used.
+ *   D1 messages of a plugin after its end are ignored.
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go.
  */
 import { errorOf, line, pick, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
@@ -20,7 +20,7 @@ import {
 import type { Ended } from '../../../model/pods/messages.ts';
 
 interface DevicePluginInput extends DevicePlugin {
-  /** The id of the connection: a resource may have a new one. */
+  /** The id of the connection: a resource may have a newer one. */
   readonly id: string;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Which device plugins may register, and the resources that they leave. Pure.
+ * Decides which device plugins may register, and what remains of their resources. Pure.
  *
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go and handler.go.
  */
@@ -15,15 +15,15 @@ import { isQualifiedName } from '../../../model/validation/field.ts';
 
 const VERSION = 'v1beta1';
 
-/** How long a resource is kept whose plugin is gone. */
+/** How long a resource is kept after its plugin is gone. */
 export const STOP_GRACE_MS = 300_000;
 
-/** Nodes have a dozen. All of them are in each report and each checkpoint: their number is what a change costs. */
+/** Nodes have a dozen. Every report and checkpoint contains all of them, so their number is the cost of a change. */
 export const RESOURCES_MAX = 128;
 
 export const CHECKPOINT_FILE = 'kubelet_internal_checkpoint';
 
-/** Why a plugin may not register; empty when it may. */
+/** Why a plugin may not register; empty if it may. */
 export function registrationProblem(version: string, resource: string): string {
   if (version !== VERSION) {
     return `requested API version ${JSON.stringify(version)} is not supported by kubelet. Supported version is ["${VERSION}"]`;
@@ -31,7 +31,7 @@ export function registrationProblem(version: string, resource: string): string {
   return isResource(resource) ? '' : invalidName(resource);
 }
 
-/** Why a plugin that announced itself in the plugin folder may not register; empty when it may. */
+/** Why a plugin announced in the plugin folder may not register; empty if it may. */
 export function announcementProblem(versions: readonly string[], resource: string): string {
   if (!versions.includes(VERSION)) {
     return `manager version, ${VERSION}, is not among plugin supported versions [${versions.join(' ')}]`;
@@ -46,7 +46,7 @@ const invalidName = (name: string): string => `the ResourceName ${JSON.stringify
 
 /** A resource of this node. */
 export interface ResourceEntry {
-  /** The id of the connection to its plugin; empty: there is none any more. */
+  /** The id of the connection to its plugin; empty without one. */
   readonly id: string;
   readonly endpoint: string;
   readonly options: DevicePluginOptions;
@@ -57,7 +57,7 @@ export interface ResourceEntry {
 
 export type Resources = Readonly<Record<string, ResourceEntry>>;
 
-/** Whether `after` says something else. A node may have thousands of devices: the same object is not looked into. */
+/** Whether two states differ. A node may have thousands of devices, so identical objects are not compared. */
 export function haveChanged(before: Resources, after: Resources): boolean {
   const names = Object.keys(after);
   if (names.length !== Object.keys(before).length) return true;
@@ -77,8 +77,8 @@ export const devicesOf = (resources: Resources): Devices =>
   );
 
 /**
- * Without its plugin no device can be given out; the health of devices that containers hold stays as the plugin
- * reported it last, except on a node of 0.2.0.
+ * Without its plugin no device can be allocated; the health of devices that containers hold stays as last reported,
+ * except on a node of 0.2.0.
  */
 export const stopped = (entry: ResourceEntry, node: { readonly behavior: number }): ResourceEntry => ({
   ...entry,
@@ -89,11 +89,11 @@ export const stopped = (entry: ResourceEntry, node: { readonly behavior: number 
     : entry.devices.map((device) => ({ ...device, isHealthy: false })),
 });
 
-/** Resources that an earlier start knew: they exist, without devices, until their plugins register again. */
+/** Resources known from an earlier start: they exist, without devices, until their plugins register again. */
 export const rememberedResources = ({ registered }: DeviceState): readonly string[] =>
   Object.keys(registered).filter(isResource);
 
-/** The devices that containers of an earlier start hold. */
+/** The devices that containers held in an earlier start. */
 export function devicesHandedOver({ entries }: DeviceState): ResourcesHandedOver | null {
   const holdings: Record<string, { devices: Record<string, Record<string, DeviceHolding>> }> = {};
   for (const { podUid, container, resource, nodes, base64 } of entries) {
@@ -109,6 +109,6 @@ export function devicesHandedOver({ entries }: DeviceState): ResourcesHandedOver
 export const registeredDevices = (resources: Resources): Readonly<Record<string, readonly string[]>> =>
   Object.fromEntries(Object.entries(devicesOf(resources)).map(([name, resource]) => [name, healthyIds(resource)]));
 
-/** Entries of the checkpoint, from what pods hold by uid. */
+/** Entries of the checkpoint, from the holdings of pods by uid. */
 export const entriesOfAll = (held: Readonly<Record<string, DeviceHoldings>>): readonly DeviceEntry[] =>
   Object.entries(held).flatMap(([uid, holdings]) => entriesOf(uid, holdings));

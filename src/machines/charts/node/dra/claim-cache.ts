@@ -1,7 +1,7 @@
 /**
- * The ResourceClaims that pods of this node use: who has which, and what drivers prepared. Pure.
+ * The ResourceClaims used by pods of this node: their pods and their prepared devices. Pure.
  *
- * Upstream: pkg/kubelet/cm/dra/claiminfo.go. Invariant: a claim is forgotten only when the drivers have taken it back.
+ * Upstream: pkg/kubelet/cm/dra/claiminfo.go. Invariant: a claim is forgotten only after the drivers have unprepared it.
  */
 import type { ClaimState } from '../../../model/dra/claim-state.ts';
 import { allOf, deviceKey } from '../../../model/dra/claims.ts';
@@ -9,30 +9,30 @@ import type { ClaimHealth, FetchedClaim, PreparedClaims } from '../../../model/d
 import type { DraCall, DraClaim, DraPlugin, DraPrepared } from '../../../model/operations/dra.ts';
 
 export interface ClaimEntry extends ClaimState {
-  /** Since this agent started, or as far as it knows from the checkpoint of one before. */
+  /** Prepared since this agent started, or according to the checkpoint of an earlier one. */
   readonly isPrepared: boolean;
-  /** Its drivers are being asked to take it back. */
+  /** Its drivers are being asked to unprepare it. */
   readonly isEnding: boolean;
 }
 
 /** By `namespace/name`. */
 export type ClaimCache = Readonly<Record<string, ClaimEntry>>;
 
-/** Registrations by name of a driver, the newest last. */
+/** Registrations by driver name, the newest last. */
 export type Drivers = Readonly<Record<string, readonly (DraPlugin & { readonly isConnected: boolean })[]>>;
 
 const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
   `${namespace}/${name}`;
 
-/** Whether they are still prepared is not known: drivers are asked again for the next pod. */
+/** Whether they are still prepared is unknown: drivers are asked again for the next pod. */
 export const restored = (claims: readonly ClaimState[]): ClaimCache =>
   Object.fromEntries(claims.map((claim) => [keyOf(claim), { ...claim, isPrepared: false, isEnding: false }]));
 
-/** The registrations of a driver, whose name may be one that every object has, such as `constructor`. */
+/** The registrations of a driver, whose name may be that of a built-in property, such as `constructor`. */
 export const registrationsOf = (drivers: Drivers, driver: string): Drivers[string] =>
   Object.hasOwn(drivers, driver) ? (drivers[driver] ?? []) : [];
 
-/** The newest registration that listens, else the newest. */
+/** The newest connected registration, else the newest. */
 function driverPlugin(drivers: Drivers, driver: string): DraPlugin | null {
   const all = registrationsOf(drivers, driver);
   const { endpoint, service } = all.findLast(({ isConnected }) => isConnected) ?? all.at(-1) ?? {};
@@ -47,7 +47,10 @@ interface PodClaims {
   readonly claims: readonly FetchedClaim[];
 }
 
-/** Notes that a pod has claims. `calls` is what drivers have to do for it, `error` in upstream's words why it may not. */
+/**
+ * Records the claims of a pod. `calls` are the required calls to drivers, `error` is upstream's text if the pod may not
+ * have the claims.
+ */
 export function withPod(
   cache: ClaimCache,
   { uid, namespace, claims }: PodClaims,
@@ -88,7 +91,7 @@ function conflict({ uid, name, isEnding }: ClaimEntry, claim: FetchedClaim): str
   return isEnding ? `ResourceClaim ${name} is being unprepared for the pod that had it before` : null;
 }
 
-/** One call a driver, with all of its claims. Drivers that are not registered are not called. */
+/** One call per driver, with all of its claims. Drivers that are not registered are not called. */
 function callsFor(entries: readonly ClaimEntry[], drivers: Drivers): readonly DraCall[] {
   const byDriver = new Map<string, DraClaim[]>();
   for (const { namespace, uid, name, drivers: own } of entries) {
@@ -102,7 +105,7 @@ function callsFor(entries: readonly ClaimEntry[], drivers: Drivers): readonly Dr
   });
 }
 
-/** Keeps what drivers answered. */
+/** Stores the drivers' answers. */
 export function withDevices(cache: ClaimCache, prepared: readonly DraPrepared[]): ClaimCache {
   const next: Record<string, ClaimEntry> = { ...cache };
   for (const [key, entry] of Object.entries(cache)) {
@@ -125,8 +128,8 @@ export const podsIn = (cache: ClaimCache): readonly string[] => [
 ];
 
 /**
- * A pod has its claims no more. Claims that other pods have stay; `calls` take the rest back. `error`: a driver of them
- * is not registered.
+ * A pod releases its claims. Claims that other pods have stay; `calls` unprepare the rest. `error`: one of their
+ * drivers is not registered.
  */
 export function withoutPod(
   cache: ClaimCache,
@@ -148,7 +151,7 @@ export function withoutPod(
   return { cache: next, calls: callsFor(last, drivers), error: null };
 }
 
-/** The drivers have taken the claims of a pod back, or could not. */
+/** The drivers have unprepared the claims of a pod, or failed. */
 export function ended(cache: ClaimCache, uid: string, isTaken: boolean): ClaimCache {
   const next = Object.entries(cache).flatMap(([key, entry]): [string, ClaimEntry][] => {
     if (!entry.isEnding || !entry.pods.includes(uid)) return [[key, entry]];
@@ -157,7 +160,7 @@ export function ended(cache: ClaimCache, uid: string, isTaken: boolean): ClaimCa
   return Object.fromEntries(next);
 }
 
-/** What a pod's status needs of the health of a driver's devices. */
+/** The part of a driver's device health that a pod's status needs. */
 export function healthFor(cache: ClaimCache, uid: string, health: ClaimHealth): ClaimHealth {
   const keys = entriesOf(cache, uid).flatMap(({ drivers }) =>
     allOf(drivers).map(([driver, device]) => deviceKey(driver, device)),

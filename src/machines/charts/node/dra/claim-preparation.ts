@@ -1,5 +1,5 @@
 /**
- * The ResourceClaims of one pod, from their names to their devices, before its sandbox is made.
+ * The ResourceClaims of one pod, from their names to their devices, before its sandbox is created.
  *
  * Decides: whether the pod may have the claims that it names.
  * Owns: the claims that were read, until it ends with what drivers prepared.
@@ -7,8 +7,8 @@
  * Asks: `kube.get` of each claim, then `dra.prepare`.
  * Sends: `draManager` `claims.fetched`.
  * Invariants:
- *   E1 no driver is called before the checkpoint names the pod: what was prepared is taken back even after a crash.
- *   E2 the first problem ends it; nothing is recorded of a pod that may not have its claims.
+ *   E1 no driver is called before the checkpoint names the pod, so that claims are unprepared even after a crash.
+ *   E2 the first problem ends it; a pod that may not have its claims is not recorded.
  * Upstream: pkg/kubelet/cm/dra/manager.go (prepareResources).
  */
 import {
@@ -45,7 +45,7 @@ export type ClaimsFetched = {
 
 export interface ClaimPreparationOutput {
   readonly uid: string;
-  /** Empty: all is prepared. */
+  /** Empty if all claims are prepared. */
   readonly error: string;
   readonly prepared: readonly DraPrepared[];
 }

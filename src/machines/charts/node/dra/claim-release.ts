@@ -1,11 +1,11 @@
 /**
- * The end of one pod's ResourceClaims: the drivers take back those that no other pod has.
+ * The end of one pod's ResourceClaims: the drivers unprepare those that no other pod has.
  *
  * Decides: nothing; the first driver that refuses ends it.
  * Owns: the calls to the drivers.
  * Hears: nothing.
  * Asks: `dra.unprepare`.
- * Sends: nothing; its output says what was wrong.
+ * Sends: nothing; its output has the error.
  * Invariants:
  *   F1 it always ends, by the drivers' answer or by the time limit of the call.
  * Upstream: pkg/kubelet/cm/dra/manager.go (unprepareResources).
@@ -21,7 +21,7 @@ export interface ClaimReleaseInput {
 
 export interface ClaimReleaseOutput {
   readonly uid: string;
-  /** Empty: the drivers have taken all back. */
+  /** Empty if the drivers have unprepared all. */
   readonly error: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What `draManager` does about the claims of pods: prepared before their sandboxes, taken back after their ends. Part
- * of the chart of `dra-manager.ts`.
+ * The claims of pods in `draManager`: prepared before their sandboxes, unprepared after their ends. Part of the chart
+ * of `dra-manager.ts`.
  *
  * Upstream: pkg/kubelet/cm/dra/manager.go.
  */
@@ -14,7 +14,7 @@ import { answerPod, type DraArgs, type DraManagerContext, draSetup as s } from '
 
 const PREPARE = 'prepare-';
 const RELEASE = 'release-';
-/** Before the registration of a driver whose actor crashed is asked for again. */
+/** Before the registration of a driver whose actor crashed is requested again. */
 const RESPAWN_MS = 5_000;
 
 const failedToPrepare = (uid: string, error: string) => ({
@@ -29,7 +29,7 @@ const stillPrepared = (uid: string, error: string) => ({
   error: `unprepare dynamic resources: ${error}`,
 });
 
-/** A pod that asks again does so because it heard nothing: what is under way for it begins anew. */
+/** A pod that asks again received no answer: its calls in progress are restarted. */
 export const prepare = s.enqueueActions(({ event, enqueue }) => {
   if (event.type !== 'claims.wanted') return;
   const { uid, namespace, pod, wanted } = event;
@@ -65,12 +65,12 @@ export const takePrepared = s.enqueueActions(({ context, event, enqueue }) => {
 
 // ---- the end --------------------------------------------------------------------------------------------------------
 
-/** Nothing of the pod runs any more, and it waits until its claims are taken back. */
+/** Nothing of the pod runs any more, and it waits until its claims are unprepared. */
 export const release = s.enqueueActions((args) => {
   if (args.event.type === 'claims.released') args.enqueue.assign(releasePod(args, args.context, args.event.uid, true));
 });
 
-/** The pod is over; what it had is taken back whenever that succeeds. */
+/** The pod is finished; its claims are unprepared whenever that succeeds. */
 export const abandon = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'claims.abandoned' || !hasClaims(context, event.uid)) return;
@@ -110,7 +110,7 @@ function releasePod(args: DraArgs, context: DraManagerContext, uid: string, isAw
   return released({ ...context, cache }, uid, isAwaited);
 }
 
-/** The checkpoint has to forget the claims before the pod hears that they are gone. */
+/** The checkpoint must forget the claims before the pod is informed. */
 function released(context: DraManagerContext, uid: string, isAwaited: boolean): DraManagerContext {
   const { [uid]: _ended, ...releases } = context.releases;
   const waiting = isAwaited ? [...context.waiting, { kind: 'unprepared' as const, uid }] : context.waiting;
@@ -143,7 +143,7 @@ function endRelease(args: DraArgs, uid: string, error: string): DraManagerContex
   return { ...context, releases, cache: ended(context.cache, uid, false) };
 }
 
-/** What an actor was about has failed; the registration of a driver is asked for again. */
+/** The task of a crashed actor has failed; the registration of a driver is requested again. */
 export const reapCrashed = s.enqueueActions((args) => {
   const { event, enqueue } = args;
   const id = childIn(event);

@@ -1,7 +1,7 @@
 /**
- * One registration of a resource driver: whether it listens, and how its devices are.
+ * One registration of a resource driver: its connection and the health of its devices.
  *
- * Decides: when a watch that ended begins again.
+ * Decides: when an ended watch is restarted.
  * Owns: its connection.
  * Hears: `dra.connected` and `dra.healthChanged` of its stream.
  * Asks: `dra.follow`.
@@ -14,11 +14,11 @@ import { errorOf, line, pick, sendParent, setup, typed } from '../../../../kerne
 import { type DraItem, type DraPlugin, draOperations } from '../../../model/operations/dra.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
 
-/** Upstream's pause before it follows a driver again. */
+/** Upstream's pause before it watches a driver again. */
 const RETRY_MS = 5_000;
 
 export interface DraDriverInput extends DraPlugin {
-  /** Of this actor. */
+  /** Id of this actor. */
   readonly id: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What `draManager` does about drivers: who has registered, who listens, and the slices of those that are gone. Part of
- * the chart of `dra-manager.ts`.
+ * The drivers in `draManager`: registrations, connections, and the ResourceSlices of drivers that are gone. Part of the
+ * chart of `dra-manager.ts`.
  *
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
  */
@@ -9,13 +9,13 @@ import type { DraPlugin } from '../../../model/operations/dra.ts';
 import { podsIn, registrationsOf } from './claim-cache.ts';
 import { answerPod, type DraArgs, type DraManagerContext, podHealth, draSetup as s } from './dra-setup.ts';
 
-/** How long a driver may be away before its ResourceSlices are deleted: enough for its pod to be replaced. */
+/** How long a driver may be absent before its ResourceSlices are deleted: enough to replace its pod. */
 const ABSENCE_MAX_MS = 30_000;
 
 const isUsable = ({ drivers }: DraManagerContext, driver: string): boolean =>
   registrationsOf(drivers, driver).some(({ isConnected }) => isConnected);
 
-/** Deletes the slices of a driver that stays away; of one that comes back in time they stay. */
+/** Deletes the slices of a driver that stays absent; they stay if it returns in time. */
 function followUse({ enqueue }: DraArgs, before: DraManagerContext, after: DraManagerContext, driver: string): void {
   if (!after.inCluster) return;
   const id = `slices-${driver}`;
@@ -26,7 +26,7 @@ function followUse({ enqueue }: DraArgs, before: DraManagerContext, after: DraMa
   }
 }
 
-/** `driver`: empty for all of them. */
+/** `driver`: empty for all drivers. */
 export function deleteSlices({ context, enqueue }: DraArgs, driver: string): void {
   const id = `delete-slices-${driver}`;
   enqueue.stopChild(id);
@@ -71,7 +71,7 @@ export const withdraw = s.enqueueActions((args) => {
   if (found !== undefined) forgetDriver(args, found[0]);
 });
 
-/** A registration has ended. Slices and health of its driver depend on those that are left. */
+/** A registration has ended. Slices and health of its driver depend on the remaining ones. */
 export function forgetDriver(args: DraArgs, id: string): void {
   const { context, enqueue } = args;
   const { [id]: gone, ...followed } = context.followed;
@@ -93,7 +93,7 @@ export function forgetDriver(args: DraArgs, id: string): void {
   sendHealth(args, next, gone.driver);
 }
 
-/** Whether a driver listens, or how its devices are. */
+/** A report on a driver's connection, or on the health of its devices. */
 export const takeReport = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'dra.reported') return;
@@ -116,7 +116,7 @@ export const takeReport = s.enqueueActions((args) => {
   enqueue.assign({ drivers });
 });
 
-/** To the pods with devices of a driver. */
+/** Sends the health to the pods with devices of a driver. */
 function sendHealth({ enqueue, context: before }: DraArgs, after: DraManagerContext, driver: string): void {
   const entries = Object.entries(after.cache).filter(([, { drivers }]) => Object.hasOwn(drivers, driver));
   for (const uid of podsIn(Object.fromEntries(entries))) {

@@ -1,16 +1,16 @@
 /**
  * The manager of dynamic resources: ResourceClaims of pods, and the drivers that prepare them.
  *
- * Decides: whose claims are prepared, when drivers take them back, when the slices of a driver are deleted.
+ * Decides: which claims are prepared, when drivers unprepare them, when the slices of a driver are deleted.
  * Owns: the drivers that registered, the claims that pods of this node use, and the checkpoint of them.
  * Hears: `claims.*` of pods and of its actors; `dra.registered` and `dra.withdrawn` of the plugin manager; `dra.reported`
  *   of its actors; `pods.known` of `pods`.
  * Asks: `host.readCheckpoints`, `host.writeCheckpoint`; its actors ask the drivers and the API server.
- * Sends: pods what became of their claims; the root `draManager.failed` when the checkpoint cannot be read.
+ * Sends: pods the outcome of their claims; the root `draManager.failed` when the checkpoint cannot be read.
  * Invariants:
- *   Q1 a pod hears of its claims only what the checkpoint has.
- *   Q2 a claim of which a driver may know is taken back before it is forgotten, also when its pod is gone.
- *   Q3 a driver that hangs holds up no claims but those it has to prepare.
+ *   Q1 a pod is told only about claims that the checkpoint has.
+ *   Q2 a claim that a driver may know is unprepared before it is forgotten, even if its pod is gone.
+ *   Q3 a hanging driver delays only claims that it has to prepare.
  * Upstream: pkg/kubelet/cm/dra. KEP 4381.
  */
 import { type AnyActorRef, errorOf, line, outputOf, sendTo, to } from '../../../../kernel/xstate.ts';
@@ -20,9 +20,9 @@ import { abandon, judge, prepare, reapCrashed, reconcile, release, takePrepared,
 import { connect, deleteSlices, expireSlices, takeReport, withdraw } from './dra-drivers.ts';
 import { answerPod, podHealth, draSetup as s, stateFile } from './dra-setup.ts';
 
-/** Upstream's period in which claims of pods that are gone are looked for. */
+/** Upstream's period of looking for claims of pods that are gone. */
 const RECONCILE_MS = 60_000;
-/** Before a checkpoint that could not be written is tried again. */
+/** Before a failed checkpoint write is retried. */
 const WRITE_RETRY_MS = 10_000;
 
 const unreadable = (message: string): string =>
@@ -52,7 +52,7 @@ const restore = s.assign(({ event }) => {
   return state !== null && 'claims' in state ? { cache: restored(state.claims) } : { isStale: true };
 });
 
-/** Which pods there are; claims of others are taken back. */
+/** The existing pods; claims of other pods are unprepared. */
 const noteKnown = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pods.known') return;
   const known = new Set(event.uids);
@@ -67,7 +67,7 @@ const sendKnown = s.enqueueActions(({ context, event, enqueue }) => {
   answerPod(enqueue, uid, { type: 'claims.known', uid, claims, health: podHealth(context, uid) });
 });
 
-/** No driver has registered yet, and some may never come again: a scheduler must not count on their devices. */
+/** No driver has registered yet, and some may never return: a scheduler must not count on their devices. */
 const startAnew = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   if (context.inCluster) deleteSlices(args, '');
@@ -75,7 +75,7 @@ const startAnew = s.enqueueActions((args) => {
   for (const type of ['claims.started', 'pods.wanted']) enqueue.sendTo(to('pods'), { type });
 });
 
-/** Answers those whom a write that has ended was for. */
+/** Answers the requests that the finished write covered. */
 const answerCovered = s.enqueueActions(({ context, event, enqueue }) => {
   const failed = event.type.startsWith('xstate.error') ? errorOf(event).message : null;
   for (const each of context.covered) {
@@ -123,7 +123,7 @@ const checkpoint = s.createStateConfig({
         },
       },
     },
-    /** Who waits now hears at once whether it can be written. */
+    /** A new request learns at once whether the checkpoint can be written. */
     failing: { always: { guard: 'isAwaited', target: 'writing' }, after: { [WRITE_RETRY_MS]: 'writing' } },
   },
 });

@@ -1,4 +1,4 @@
-/** The vocabulary of `draManager`: its events, its children, its answers. The chart is in `dra-manager.ts`. */
+/** Types and helpers of `draManager`: events, children, answers. The chart is in `dra-manager.ts`. */
 import { pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../../model/allocation/messages.ts';
 import { CLAIM_STATE_FILE } from '../../../model/dra/claim-state.ts';
@@ -19,13 +19,13 @@ export interface DraManagerInput {
   readonly inCluster: boolean;
 }
 
-/** What waits until the checkpoint is written. */
+/** Requests that wait until the checkpoint is written. */
 export type Waiting =
   | { readonly kind: 'recorded'; readonly uid: string; readonly calls: readonly DraCall[] }
   | { readonly kind: 'prepared'; readonly uid: string }
   | { readonly kind: 'unprepared'; readonly uid: string };
 
-/** The end of one pod's claims that is under way. */
+/** The release of one pod's claims in progress. */
 export interface Release {
   /** The pod waits for it. */
   readonly isAwaited: boolean;
@@ -36,18 +36,18 @@ export interface DraManagerContext extends DraManagerInput {
   /** By actor of a registration, its driver and socket. */
   readonly followed: Readonly<Record<string, { readonly driver: string; readonly endpoint: string }>>;
   readonly cache: ClaimCache;
-  /** By driver, how its devices are, by `pool/device`. */
+  /** By driver, the health of its devices, by `pool/device`. */
   readonly health: Readonly<Record<string, ClaimHealth>>;
   /** By uid of a pod. */
   readonly releases: Readonly<Record<string, Release>>;
   /** Uids of pods that are gone and still have claims here. */
   readonly abandoned: readonly string[];
   readonly waiting: readonly Waiting[];
-  /** Of those that wait, whom the write that is under way is for. */
+  /** The waiting requests that the write in progress covers. */
   readonly covered: readonly Waiting[];
-  /** The checkpoint does not say what is. */
+  /** The checkpoint is older than the state. */
   readonly isStale: boolean;
-  /** Actors that there ever were: their names are never used again. */
+  /** The number of actors so far: names are never reused. */
   readonly spawned: number;
 }
 
@@ -86,7 +86,7 @@ export function answerPod(enqueue: DraEnqueue, uid: string, report: ClaimReport)
   enqueue.sendTo(to(podActor(uid)), report);
 }
 
-/** By `driver/pool/device`, what a pod's status needs. */
+/** By `driver/pool/device`, the health that a pod's status needs. */
 export function podHealth({ cache, health }: DraManagerContext, uid: string): ClaimHealth {
   const all = Object.entries(health).flatMap(([driver, devices]) =>
     Object.entries(devices).map(([key, report]) => [`${driver}/${key}`, report] as const),

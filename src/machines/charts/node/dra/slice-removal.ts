@@ -1,7 +1,7 @@
 /**
  * Deletes the ResourceSlices of this node: of one driver that is gone, or of all when the agent starts.
  *
- * Decides: when a request that failed is made again.
+ * Decides: when a failed request is repeated.
  * Owns: the growing pause between two requests.
  * Hears: nothing.
  * Asks: `kube.deleteCollection`.
@@ -15,12 +15,12 @@ import { kubeOperations } from '../../../model/operations/kube.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
 import { type BackOff, doubledMs } from '../../../model/values/back-off.ts';
 
-/** Upstream's pauses between tries. */
+/** Upstream's pauses between attempts. */
 const RETRY: BackOff = { baseMs: 1_000, maxMs: 300_000 };
 
 export interface SliceRemovalInput {
   readonly nodeName: string;
-  /** Empty: of all drivers. */
+  /** Empty for all drivers. */
   readonly driver: string;
 }
 

@@ -1,7 +1,7 @@
 /**
- * The eviction manager: it keeps enough memory, disk and process ids free on the node, if need be by evicting pods.
+ * The eviction manager: keeps enough memory, disk and process ids free on the node, if necessary by evicting pods.
  *
- * Decides: when a resource is short, what is removed, and which pod is evicted, one a turn.
+ * Decides: when a resource is short, what is removed, and which pod is evicted, one per turn.
  * Owns: thresholds, since when each is met, the node's pressure conditions, the facts about pods that their ranking
  *   needs.
  * Hears: `signals.*` of its watch, `node.podChanged` of pods, `storage.exceeded` of its children, `garbage.purged` of
@@ -10,7 +10,7 @@
  * Sends: `nodeStatus` and `allocation` the conditions when they changed; `pods` which pod to kill, the collectors to
  *   remove unused images and containers.
  * Invariants:
- *   E1 nothing is reclaimed and no pod is evicted without statistics newer than the reclaim before.
+ *   E1 nothing is reclaimed and no pod is evicted without statistics newer than the previous reclaim.
  *   E2 one pod a turn; the next turn begins when the resources of that pod are free, or after 30 s.
  *   E3 a critical pod is never evicted.
  *   E4 a condition is reported while it lasts and for the transition period after it.
@@ -52,9 +52,9 @@ import { MONITORING_MS, type StorageReport, storageWatchMachine } from './storag
 
 /** How long an evicted pod may take to end before the next pod is considered; as upstream. */
 const POD_CLEANUP_MS = 30_000;
-/** A collector that takes longer than this is not waited for. */
+/** A garbage collector that takes longer is not awaited. */
 const PURGE_MS = 120_000;
-/** The longest pause between two turns in which nothing could be done and nothing changed. */
+/** The longest pause between two turns without an effect or a change. */
 const MAX_PAUSE_MS = 300_000;
 /** The signals under which evictions for local storage limits are counted, as in upstream's metric. */
 const STORAGE_SIGNALS = {
@@ -177,11 +177,11 @@ interface Order {
   readonly message: string;
   readonly graceSeconds: number;
   readonly annotations: Readonly<Record<string, string>>;
-  /** The pod is evicted because the node is short of a resource, which is a disruption of the pod. */
+  /** The pod is evicted because of the node's shortage, which is a disruption of the pod. */
   readonly disruptionTarget: boolean;
 }
 
-/** Evicts a pod; false: the pod is critical and stays. */
+/** Evicts a pod; false if the pod is critical and stays. */
 function evict(enqueue: Enqueue, { uid, pod }: Pick<Candidate, 'uid' | 'pod'>, order: Order): boolean {
   const name = `${pod.namespace}/${pod.name}`;
   if (pod.isCritical) {
@@ -246,7 +246,7 @@ const logThreshold = s.enqueueActions(({ context, enqueue }) => {
 const watch = s.createStateConfig({
   initial: 'locating',
   states: {
-    /** Waits for the file systems of images and containers to be known. */
+    /** Waits for the file systems of images and containers. */
     locating: {
       invoke: {
         id: 'diskLayout',
@@ -372,7 +372,7 @@ const turn = s.createStateConfig({
       on: { 'world.changed': 'resuming' },
       after: { pause: 'observing' },
     },
-    /** The world changed: other changes until the next turn are taken in together. */
+    /** Something changed: further changes until the next turn are handled together. */
     resuming: { after: { [MONITORING_MS]: 'observing' } },
   },
 });

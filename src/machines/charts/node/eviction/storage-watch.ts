@@ -1,7 +1,7 @@
 /**
  * Watches how much local storage a pod uses (`storage-<uid>`), for pods that have a limit of it.
  *
- * Decides: only when to try again.
+ * Decides: only when to retry.
  * Owns: nothing but the watch.
  * Hears: `storage.changed`.
  * Asks: `stats.watchStorage`.

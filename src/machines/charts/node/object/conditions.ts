@@ -46,7 +46,7 @@ const pid = ({ pidPressure }: NodeReports): Judgement =>
 
 const REQUIRED_CAPACITY = ['cpu', 'memory', 'pods', 'ephemeral-storage'];
 
-/** All errors that keep the node from being ready, in upstream's order, each once. */
+/** All errors that keep the node from being ready, in upstream's order, without duplicates. */
 export function readinessErrors(reports: NodeReports): string[] {
   const missing = REQUIRED_CAPACITY.filter((name) => reports.capacity[name] === undefined);
   const errors = [

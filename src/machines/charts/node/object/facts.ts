@@ -1,5 +1,5 @@
 /**
- * The facts about this node that its Node object shows. {@link NodeFacts} is fixed for one start of the agent; {@link
+ * The facts about this node in its Node object. {@link NodeFacts} is fixed for one start of the agent; {@link
  * NodeReports} has the reports of its subsystems while it runs.
  */
 
@@ -16,7 +16,7 @@ import type {
 export interface NodeFacts {
   readonly nodeName: string;
   readonly hostname: string;
-  /** `InternalIP` of each family, then `Hostname`; `ExternalIP` and others come from a cloud's controller. */
+  /** `InternalIP` of each family, then `Hostname`; `ExternalIP` and others come from a cloud controller. */
   readonly addresses: readonly NodeAddress[];
   readonly info: NodeSystemInfo;
   /** Port of the node's own API. */
@@ -24,7 +24,7 @@ export interface NodeFacts {
   /** `--node-labels`. */
   readonly labels: Readonly<Record<string, string>>;
   readonly taints: readonly Taint[];
-  /** The id of the machine at its cloud provider; empty when there is none. */
+  /** The id of the machine at its cloud provider; empty without one. */
   readonly providerID: string;
   /** `--cloud-provider=external`: the cloud's controller finishes the registration. */
   readonly externalCloud: boolean;
@@ -73,7 +73,7 @@ export const CSINODE_UNKNOWN = 'CSINode is not yet initialized';
 export const isUndecided = ({ runtimeErrors, storageError }: NodeReports): boolean =>
   runtimeErrors.includes(RUNTIME_UNKNOWN) || storageError === CSINODE_UNKNOWN;
 
-/** Before the first report. */
+/** The reports before the subsystems have sent any. */
 export const NOTHING_REPORTED: NodeReports = {
   runtimeErrors: [RUNTIME_UNKNOWN],
   networkError: '',
@@ -98,7 +98,7 @@ const NAMES_MAX = 5;
 /**
  * The node's images as its status lists them. Upstream: nodestatus.Images.
  *
- * The largest `max` images (`nodeStatusMaxImages`; -1: all of them), without those that have no name.
+ * The largest `max` images with a name (`nodeStatusMaxImages`; -1 for all).
  */
 export function nodeImages(images: readonly Image[], max: number): NodeImage[] {
   const named = images
@@ -110,10 +110,10 @@ export function nodeImages(images: readonly Image[], max: number): NodeImage[] {
   return (max < 0 ? named : named.slice(0, max)).filter(({ names }) => names.length > 0);
 }
 
-/** A node that is short of something has noticed that by then. */
+/** Shortages are detected within this time. */
 export const PRESSURE_MS = 10_000;
 
-/** What of pressure these conditions say is true; empty: nothing. */
+/** The pressure conditions that are true; empty for none. */
 export function oldPressures(conditions: NonNullable<NodeStatus['conditions']>): Partial<NodeReports> {
   const types = conditions.flatMap(({ type, status }) =>
     status === 'True' && type.endsWith('Pressure') ? [type] : [],
@@ -121,14 +121,14 @@ export function oldPressures(conditions: NonNullable<NodeStatus['conditions']>):
   return types.length === 0 ? {} : pressures(types);
 }
 
-/** What is said of pressure when these types of conditions are true. */
+/** The reports of pressure while these conditions are true. */
 export const pressures = (conditions: readonly string[]): Partial<NodeReports> => ({
   memoryPressure: conditions.includes('MemoryPressure'),
   diskPressure: conditions.includes('DiskPressure'),
   pidPressure: conditions.includes('PIDPressure'),
 });
 
-/** Adds reports; a resource of devices whose plugin is gone for good stays, at zero. */
+/** Adds reports; a device resource whose plugin is gone for good stays, at zero. */
 export function reported(before: NodeReports, now: Partial<NodeReports>): NodeReports {
   const { deviceCapacity, deviceAllocatable } = now;
   if (deviceCapacity === undefined) return { ...before, ...now };

@@ -26,9 +26,7 @@ const defaultLabels = ({ hostname, info }: NodeFacts): Readonly<Record<string, s
   'kubernetes.io/os': info.operatingSystem,
 });
 
-/**
- * A patch with the labels of system and architecture that other clients changed or removed; `null`: they are correct.
- */
+/** A patch with the OS and architecture labels that other clients changed or removed; `null` if they are correct. */
 export function lostLabels(facts: NodeFacts, { metadata }: Node): JsonObject | null {
   const required = Object.entries(defaultLabels(facts)).filter(([name]) => STABLE_LABELS.includes(name));
   const lost = required.filter(([name, value]) => metadata?.labels?.[name] !== value);
@@ -49,7 +47,7 @@ function taints({ taints: configured, externalCloud }: NodeFacts): readonly Tain
   return externalCloud ? [...configured, UNINITIALIZED] : configured;
 }
 
-/** The Node as it is created. */
+/** The Node to create. */
 export function newNode(facts: NodeFacts, status: NodeStatus): Node {
   const notes = annotations(facts);
   const unscheduled = taints(facts);
@@ -70,8 +68,8 @@ export function newNode(facts: NodeFacts, status: NodeStatus): Node {
 }
 
 /**
- * The patch that corrects labels and annotations of an existing Node; `null` when they are correct. Labels and taints
- * of other clients stay, and so do `--node-labels` and taints of an earlier registration: they apply to new nodes only.
+ * The patch that corrects labels and annotations of an existing Node; `null` if they are correct. Labels and taints of
+ * other clients stay, and so do `--node-labels` and taints of an earlier registration: they apply to new nodes only.
  */
 export function reconciliation(facts: NodeFacts, existing: Node): JsonObject | null {
   const { [ATTACH_DETACH]: _managed, ...others } = existing.metadata?.annotations ?? {};

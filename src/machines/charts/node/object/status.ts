@@ -1,6 +1,6 @@
 /**
- * The status of the Node: a projection of the facts about the machine and of the reports of its subsystems.
- * Upstream: pkg/kubelet/nodestatus/setters.go. Judge: the recording `node-register`.
+ * The status of the Node, derived from the facts about the machine and the reports of its subsystems.
+ * Upstream: pkg/kubelet/nodestatus/setters.go. Checked against the recording `node-register`.
  */
 
 import { isObject, type JsonObject } from '../../../../kernel/xstate.ts';
@@ -9,14 +9,14 @@ import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import { nodeConditions } from './conditions.ts';
 import type { NodeFacts, NodeReports } from './facts.ts';
 
-/** Lists of the status that the API merges by a key. Addresses are replaced whole, as upstream does. */
+/** Lists of the status that the API merges by a key. Addresses are replaced as a whole, as upstream does. */
 const MERGE_KEYS = { 'status.conditions': 'type' };
 
 /** Extended resources that other clients advertise stay as they are. */
 const advertised = ({ capacity = {} }: NodeStatus): Readonly<Record<string, string>> =>
   Object.fromEntries(Object.entries(capacity).filter(([name]) => name.includes('/')));
 
-/** @param before the status as last known; what others set in it stays */
+/** @param before the last known status; fields set by other clients stay */
 export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeStatus, nowMs: number): NodeStatus {
   const { volumesInUse: listed = [], declaredFeatures: _declared, ...others } = before;
   const volumesInUse = reports.volumesInUse ?? listed;
@@ -37,21 +37,21 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
   };
 }
 
-/** The PATCH of nodes/status from one status to the next; `null` when nothing differs. */
+/** The PATCH of nodes/status from one status to the next; `null` if nothing differs. */
 export function statusPatch(before: NodeStatus, after: NodeStatus): JsonObject | null {
   const patch = strategicPatch({ status: before }, { status: after }, MERGE_KEYS);
   if (patch === null || before.addresses === undefined) return patch;
   const { status } = patch;
   if (!isObject(status) || !Array.isArray(status['addresses'])) return patch;
-  // The API would merge addresses by type and so mix two of one type; `$patch: replace` says that these are all.
+  // The API would merge addresses by type and mix two of one type; `$patch: replace` replaces the list.
   return { ...patch, status: { ...status, addresses: [...status['addresses'], { $patch: 'replace' }] } };
 }
 
-/** True when a condition changed in more than its heartbeat. */
+/** True if a condition changed in more than its heartbeat. */
 export const hasConditionChange = (before: NodeStatus, after: NodeStatus): boolean =>
   hasChange({ conditions: before.conditions ?? [] }, { conditions: after.conditions ?? [] });
 
-/** True when anything but a heartbeat differs. */
+/** True if anything but a heartbeat differs. */
 export function hasChange(before: NodeStatus, after: NodeStatus): boolean {
   const calm = ({ conditions, ...status }: NodeStatus): NodeStatus => ({
     ...status,
@@ -60,9 +60,7 @@ export function hasChange(before: NodeStatus, after: NodeStatus): boolean {
   return statusPatch(calm(before), calm(after)) !== null;
 }
 
-/**
- * True when a volume in use has to be listed: its pod waits until the API server knows that it must not be detached.
- */
+/** True if a volume in use must be listed: its pod waits until the API server knows that it must not be detached. */
 export const holdsMore = (
   { volumesInUse: before = [] }: NodeStatus,
   { volumesInUse: after = [] }: NodeStatus,

@@ -1,5 +1,5 @@
 /**
- * In which order pods end when the machine shuts down, and how long each group gets.
+ * The order in which pods end when the machine shuts down, and the time of each group.
  *
  * Pure. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager.go.
  */
@@ -31,11 +31,11 @@ export function shutdownPeriods(settings: Settings): readonly ShutdownPeriod[] {
   ];
 }
 
-/** How long all groups may take together: the delay that logind has to grant. */
+/** The total time of all groups: the delay that logind has to grant. */
 export const periodRequestedSeconds = (periods: readonly ShutdownPeriod[]): number =>
   periods.reduce((sum, { graceSeconds }) => sum + graceSeconds, 0);
 
-/** Index of the group for a priority: the highest group that does not begin above it, or else the lowest. */
+/** Index of the group for a priority: the highest group that does not start above it, or else the lowest. */
 export function groupOf(periods: readonly ShutdownPeriod[], priority: number): number {
   const index = periods.findLastIndex((period) => period.priority <= priority);
   return Math.max(0, index);
@@ -48,6 +48,6 @@ export const podsOfGroup = (
 ): [uid: string, pod: NodePod][] =>
   Object.entries(pods).filter(([, { priority }]) => groupOf(periods, priority) === group);
 
-/** The grace of a pod: its own, where that is shorter than its group's. */
+/** The grace period of a pod: its own, or its group's if that is shorter. */
 export const graceOf = ({ graceSeconds }: NodePod, period: ShutdownPeriod): number =>
   Math.min(graceSeconds, period.graceSeconds);

@@ -8,8 +8,8 @@
  * Sends: `nodeStatus` and `allocation` that the node is shutting down, and no longer is; `pods` which pods to end.
  * Invariants:
  *   D1 the lock is held from the first moment until the last group is over, and never longer.
- *   D2 a group begins when the one before is gone, or when its time is over.
- *   D3 without logind the node runs as ever, and its end is not graceful.
+ *   D2 a group starts when the previous one is gone, or its time is over.
+ *   D3 without logind the node runs as usual, but its shutdown is not graceful.
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
 import { errorIn, line, now, outputOf, pick, required, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
@@ -20,9 +20,9 @@ import { nodeRef, podMessages, podReasons } from '../../../model/reasons/reasons
 import type { NodeSettings, ShutdownSettings } from '../../../model/settings/node-settings.ts';
 import { graceOf, periodRequestedSeconds, podsOfGroup } from './policy.ts';
 
-/** Before a bus or a lock that was lost is requested again; as upstream. */
+/** Before a lost bus or lock is requested again; as upstream. */
 const RECONNECT_MS = 1_000;
-/** Before a machine that has no logind is asked again. */
+/** Before a machine without logind is asked again. */
 const ABSENT_MS = 60_000;
 const MS_PER_SECOND = 1_000;
 
@@ -31,7 +31,7 @@ interface Context {
   readonly nodeName: string;
   readonly pods: Readonly<Record<string, NodePod>>;
   readonly delayMs: number;
-  /** Index of the group that ends now. */
+  /** Index of the group that is ending. */
   readonly group: number;
   readonly beganAtMs: number;
   readonly endedAtMs: number | null;
@@ -267,7 +267,7 @@ export const shutdownMachine = s.createMachine({
   on: { 'node.podChanged': { actions: notePod } },
   initial: 'locating',
   states: {
-    /** Waits for logind to say how long it would wait. */
+    /** Waits for logind's maximum delay. */
     locating: {
       invoke: {
         id: 'delay',
@@ -277,7 +277,7 @@ export const shutdownMachine = s.createMachine({
       },
     },
     judging: { always: [{ guard: 'waitsLongEnough', target: 'active' }, { target: 'overriding' }] },
-    /** Waits for logind to take the longer delay. */
+    /** Waits for logind to accept the longer delay. */
     overriding: {
       invoke: {
         id: 'override',

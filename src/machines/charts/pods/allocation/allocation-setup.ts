@@ -1,4 +1,4 @@
-/** The vocabulary of the allocation manager: its books, its events, its messages. The chart is in `allocation.ts`. */
+/** Types and helpers of the allocation manager: context, events, messages. The chart is in `allocation.ts`. */
 
 import { setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
@@ -31,12 +31,12 @@ export interface Waiting extends AllocationRequest {
   readonly victims: readonly string[];
 }
 
-/** A pod while plugins are asked about its devices. */
+/** A pod whose device plugins are being called. */
 export interface Arranging extends AllocationRequest {
-  /** What the pod will hold; `null` while an answer is missing. */
+  /** The pod's future holding; `null` while an answer is missing. */
   readonly holding: Holding | null;
   readonly answers: DeviceAnswers;
-  /** Id of the actor that asks the plugins. */
+  /** Id of the actor that calls the plugins. */
   readonly talk: string;
 }
 
@@ -52,22 +52,20 @@ export interface Context {
   readonly taints: readonly Taint[];
   readonly pressures: readonly string[];
   readonly isShuttingDown: boolean;
-  /** Labels and taints are known: the Node was seen, or there is no cluster that could have one. */
+  /** Labels and taints are known: the Node was read, or there is no cluster. */
   readonly isNodeKnown: boolean;
   /** The runtime keeps a pod's cgroups within those of its specification. */
   readonly strictGroups: boolean;
-  /** The soft state of an earlier agent was taken in. */
+  /** The soft state of an earlier agent was loaded. */
   readonly remembers: boolean;
   readonly grants: Readonly<Record<string, Grant>>;
-  /**
-   * By uid, what pods hold by the state files of an earlier start, maybe of another kubelet, until they ask themselves.
-   */
+  /** By uid, the holdings of pods in the state files of an earlier kubelet, until the pods ask themselves. */
   readonly handedOver: Readonly<Record<string, Holding>>;
   /** By uid, the grants of ended pods that are still wanted: they stay admitted, and hold nothing. */
   readonly over: Readonly<Record<string, Grant>>;
   readonly rejections: Readonly<Record<string, Rejection>>;
   readonly waiting: Readonly<Record<string, Waiting>>;
-  /** Pods that are judged when the Node is known, or when it is known which pods of an earlier agent there are. */
+  /** Pods whose admission waits for the Node, or for the pods of an earlier agent. */
   readonly unjudged: Readonly<Record<string, AllocationRequest>>;
   /** Uids of pods that an earlier agent admitted and that were not checked since. */
   readonly recalled: readonly string[];
@@ -76,7 +74,7 @@ export interface Context {
   readonly arranging: Readonly<Record<string, Arranging>>;
   /** The devices that plugins offer. */
   readonly devices: Devices;
-  /** How many actors that ask plugins there were so far: an id is never used again. */
+  /** The number of actors that called plugins so far: an id is never reused. */
   readonly talks: number;
   readonly demand: QOSDemand;
 }
@@ -101,7 +99,7 @@ export const allocationSetup = setup({
 
 type Args = Parameters<Parameters<typeof allocationSetup.enqueueActions>[0]>[0];
 
-/** The part of the context that changes while one message is handled; assigned at the end, all at once. */
+/** The part of the context that one message changes; assigned once at the end. */
 export type Books = {
   -readonly [Key in
     | 'grants'
@@ -121,11 +119,11 @@ export interface Work {
   readonly books: Books;
 }
 
-/** What pods hold: those that were given it, and those that had it before and have not asked yet. */
+/** The holdings of pods: granted ones, and earlier ones of pods that have not asked yet. */
 export const heldIn = ({ grants, handedOver }: Pick<Books, 'grants' | 'handedOver'>): Context['handedOver'] =>
   Object.keys(handedOver).length === 0 ? grants : { ...handedOver, ...grants };
 
-/** Handles a message, then keeps the books and sends what changed. */
+/** Handles a message, then assigns the changed parts and sends the changes. */
 export const keeping = (work: (w: Work) => void) =>
   allocationSetup.enqueueActions((args) => {
     const { context, enqueue } = args;
@@ -163,7 +161,7 @@ export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Con
   return { grants: active, over: having(true), recalled: Object.keys(active) };
 }
 
-/** Takes in the soft state once. Later copies are for other actors, and are older than what is known here. */
+/** Loads the soft state once. Later copies are for other actors, and older than the state here. */
 export const remember = keeping(({ args: { context, event }, books }) => {
   if (event.type !== 'softState.loaded' || context.remembers) return;
   const { grants, over, recalled } = recalledOf(event.state);
@@ -173,7 +171,7 @@ export const remember = keeping(({ args: { context, event }, books }) => {
   books.rejections = { ...event.state.rejections, ...books.rejections };
 });
 
-/** Takes in what the state files say of pods that are not known here: soft state is newer than any file. */
+/** Takes over the holdings in the state files of pods that are unknown here: soft state is newer than any file. */
 export const takeOver = keeping(({ args, books }) => {
   const { event, enqueue } = args;
   if (event.type !== 'resources.handedOver') return;
@@ -182,11 +180,11 @@ export const takeOver = keeping(({ args, books }) => {
   for (const [uid, holding] of fresh) {
     books.handedOver = { ...books.handedOver, [uid]: { ...books.handedOver[uid], ...holding } };
   }
-  // Some of these pods may be gone, and hold nothing any more.
+  // Some of these pods may be gone, and hold nothing.
   if (fresh.length > 0) enqueue.sendTo(to('pods'), { type: 'pods.wanted' } satisfies PodsWanted);
 });
 
-/** A pod has ended, and holds nothing of the node any more: also for the next agent. */
+/** A pod has ended and holds nothing of the node, also for the next agent. */
 export function noteEnd(w: Work, uid: string, { demand, allocation }: Grant): void {
   const grant: Grant = { demand, allocation, ended: true };
   w.books.over = { ...w.books.over, [uid]: grant };
@@ -244,8 +242,8 @@ export function reportHealth(work: Pick<Work, 'args'>, uid: string, { devices }:
 }
 
 /**
- * Pods that an earlier agent admitted are checked once more when an agent begins. Such a pod stays whatever room there
- * is, and is rejected only when the Node lacks labels that it needs, as upstream. Part of `allocation.ts`.
+ * Re-evaluates the pods that an earlier agent admitted. Such a pod stays whatever room there is, and is rejected only
+ * if the Node lacks labels that it needs, as upstream. Part of `allocation.ts`.
  */
 export function judgeRecalled(w: Work, wanted: AllocationRequest): void {
   const { context, enqueue } = w.args;
@@ -264,32 +262,35 @@ export function judgeRecalled(w: Work, wanted: AllocationRequest): void {
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
 }
 
-// ---- pods that cannot be judged yet ---------------------------------------------------------------------------------
+// ---- pods that cannot be admitted yet
+// ---------------------------------------------------------------------------------
 //
-// What an earlier agent, or another kubelet, gave to pods counts until it is known which of these pods there are; but
-// no other pod is refused for it: such a pod waits to be judged.
+// Holdings from an earlier agent or another kubelet count until it is known which of their pods exist; but they cause
+// no rejection: a pod without room waits.
 
-/** The pod is judged again when more is known. */
+/** Admission is retried when more is known. */
 export function postpone(w: Work, wanted: AllocationRequest): void {
   w.books.unjudged = { ...w.books.unjudged, [wanted.request.uid]: wanted };
 }
 
-/** What pods of an earlier agent hold that have not asked yet may be free soon: they may be gone, or end now. */
+/**
+ * Holdings of pods of an earlier agent that have not asked yet may be free soon: those pods may be gone, or end now.
+ */
 const mayLeave = ({ args: { context }, books }: Work, uid: string): boolean =>
   hasBehavior(context.settings, 'resourcesAsKubelet') &&
   [...books.recalled, ...Object.keys(books.handedOver)].some((other) => other !== uid);
 
-/** Refusals that may be due to what pods hold that are gone. */
+/** Rejections that may be due to holdings of pods that are gone. */
 const OF_OTHERS = ['NodePorts', 'UnexpectedAdmissionError', 'TopologyAffinityError', 'SMTAlignmentError'];
 export const isShortEarly = (w: Work, uid: string, rejection: Rejection | null): boolean =>
   rejection !== null &&
   (OF_OTHERS.includes(rejection.reason) || rejection.reason.startsWith('OutOf')) &&
   mayLeave(w, uid);
 
-/** Refusals that may be due to labels and taints that are not known yet. */
+/** Rejections that may be due to labels and taints that are not known yet. */
 const OF_THE_NODE = ['NodeAffinity', 'TaintToleration'];
 
-/** Too little is known of the Node and of other pods to refuse this pod, or to end others for it. */
+/** Too little is known of the Node and of other pods to reject this pod, or to preempt others for it. */
 export function isTooEarly(
   w: Work,
   { uid, rules }: AdmissionRequest,
@@ -301,7 +302,7 @@ export function isTooEarly(
   return (victims.length > 0 && mayLeave(w, uid)) || isShortEarly(w, uid, rejection);
 }
 
-/** The pod is no longer expected to ask for what an earlier agent gave to it. */
+/** The pod is no longer expected to ask for its earlier holding. */
 export function forgetRecalled(w: Work, uid: string): void {
   w.books.recalled = w.books.recalled.filter((each) => each !== uid);
   w.books.handedOver = without(w.books.handedOver, uid);

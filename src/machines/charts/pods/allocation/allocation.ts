@@ -84,7 +84,7 @@ const RETRY_MS = 180_000;
 /** How long a critical pod waits for the pods that it preempts. */
 const PREEMPTION_WAIT_MS = 60_000;
 
-// ---- who wants something --------------------------------------------------------------------------------------------
+// ---- new pods --------------------------------------------------------------------------------------------
 
 const judge = keeping((w) => {
   const { event } = w.args;
@@ -123,7 +123,9 @@ function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void 
   reply(w, { type: 'allocation.refused', uid, rejection });
 }
 
-/** Upstream assigns CPUs and memory before it counts, so a pod that lacks them is refused for that reason. */
+/**
+ * Upstream assigns CPUs and memory before it counts resources, so a pod that lacks them is rejected for that reason.
+ */
 function ownShortage(w: Work, { request }: AllocationRequest, { reason }: Rejection): Rejection | null {
   if (!reason.startsWith('OutOf') && reason !== 'UnexpectedAdmissionError') return null;
   const answer = assigned(w, request, {});
@@ -175,7 +177,7 @@ function grant(w: Work, { request: { uid, demand }, allocation }: AllocationRequ
   reportHealth(w, uid, given, w.args.context.devices);
 }
 
-/** Plugins list other devices: pods whose devices changed their health are sent it. */
+/** Plugins list other devices: pods with devices of changed health are informed. */
 const takeDevices = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'devices.changed') return;
@@ -186,7 +188,7 @@ const takeDevices = s.enqueueActions((args) => {
   enqueue.assign({ devices: event.devices });
 });
 
-/** Takes what plugins answered for a pod that is still there. */
+/** Takes the plugins' answers for a pod that still exists. */
 const takePluginAnswers = keeping((w) => {
   const { event } = w.args;
   if (!('uid' in event) || !event.type.startsWith('devices.')) return;
@@ -217,9 +219,9 @@ function displace({ args: { enqueue } }: Work, uid: string, critical: string, sh
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict, shortOf } satisfies PodKillWanted);
 }
 
-// ---- who wants something else ---------------------------------------------------------------------------------------
+// ---- known pods ---------------------------------------------------------------------------------------
 
-/** A pod that was taken before, after a restart of its actor or with another specification. */
+/** A pod that was admitted before, after a restart of its actor or with another specification. */
 function keep(w: Work, wanted: AllocationRequest, held: Grant): void {
   const { uid } = wanted.request;
   const { allocation } = held;
@@ -254,7 +256,7 @@ function change(w: Work, wanted: AllocationRequest, { allocation }: Grant): void
   reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
 }
 
-/** Resources became free, or time passed: waiting pods and resizes are tried again, the most urgent first. */
+/** Resources became free, or time passed: waiting pods and resizes are retried, the most urgent first. */
 function retry(w: Work): void {
   const pending = Object.values(w.books.resizes).map((each) => ({
     ...each,
@@ -270,7 +272,7 @@ function retry(w: Work): void {
 const increases = (grant: Grant | undefined, { demand }: AdmissionRequest): boolean =>
   ['cpu', 'memory'].some((name) => BigInt(demand.requests[name] ?? '0') > BigInt(grant?.demand.requests[name] ?? '0'));
 
-// ---- who is gone ----------------------------------------------------------------------------------------------------
+// ---- ended pods ----------------------------------------------------------------------------------------------------
 const free = keeping((w) => {
   const { event } = w.args;
   if (event.type !== 'allocation.ended' && event.type !== 'allocation.released') return;
@@ -321,7 +323,7 @@ const observe = s.assign(({ context, event }): Partial<Context> => {
   return event.type === 'node.shuttingDown' ? { isShuttingDown: event.active } : {};
 });
 
-/** The Node, or the pods of an earlier agent, are known now: pods that waited for that are judged. */
+/** The Node, or the pods of an earlier agent, are known now: pods that waited for that are evaluated. */
 const judgeEarly = keeping(judgeUnjudged);
 
 function judgeUnjudged(w: Work): void {

@@ -1,5 +1,5 @@
 /**
- * The calls of device plugins for one pod: which devices they prefer, or what the containers need for their devices.
+ * The calls of device plugins for one pod: their preferred devices, or what the containers need for their devices.
  *
  * Decides: nothing.
  * Owns: the answers so far.

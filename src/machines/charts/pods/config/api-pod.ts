@@ -1,8 +1,8 @@
 /**
- * From an object of the API server to a pod that the agent can hold, or why it cannot. Pure.
+ * Validates a pod object of the API server. Pure.
  *
- * Decides nothing about defaults: the API server has set them. Invariants: an object that is no pod never gets to a
- * pod's actor; `managedFields` are not needed and are dropped.
+ * Sets no defaults: the API server has set them. Invariants: an invalid object never reaches a pod's actor;
+ * `managedFields` are dropped.
  */
 
 import { isObject } from '../../../../kernel/xstate.ts';
@@ -18,7 +18,7 @@ export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { reado
 
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
 
-/** ConfigMaps, Secrets, claims, tokens, volumes of drivers of one pod: each has an actor, and most have a watch. */
+/** ConfigMaps, Secrets, claims, tokens and CSI volumes of one pod: each has an actor, and most have a watch. */
 const POD_OBJECTS_MAX = 500;
 const UID_LENGTH_MAX = 128;
 /** A uid becomes the name of a folder: it must not lead out of its parent. */
@@ -31,7 +31,7 @@ const followedCount = (pod: Pod): number =>
   Object.keys(certificatesOf(pod)).length +
   (pod.spec.volumes ?? []).filter(({ csi }) => csi != null).length;
 
-/** A pod of the API server, or why it is none. A node of 0.2.0 takes one with any number of objects. */
+/** The pod in the object, or why it is invalid. A node of 0.2.0 accepts any number of objects. */
 export function podFromApi(object: KubeObject, node: { readonly behavior: number }): ApiPod {
   const isLimited = hasBehavior(node, 'resourcesLimited');
   const { metadata, spec, status } = object;
@@ -66,7 +66,7 @@ const isListOfNamed = (value: unknown): boolean =>
   value === null ||
   (Array.isArray(value) && value.every((each) => isObject(each) && isText(each['name'])));
 
-/** What the status publisher needs of the pod as the API server has it. */
+/** The fields that the status publisher needs of the pod in the API server. */
 export const seenPod = ({ metadata, status }: Pod): SeenPod => ({
   uid: metadata.uid,
   isMirror: metadata.annotations?.[CONFIG_MIRROR_ANNOTATION] !== undefined,

@@ -39,9 +39,9 @@ import { differences, forgotten, goneFrom, type PublishedPods, publishedOf, with
 const SOURCE = 'api';
 /** Before the reflector is started again after it crashed. */
 const REOPEN_MS = 1_000;
-/** Before files that could not be read are read again. */
+/** Before unreadable files are read again. */
 const RELOAD_MS = 60_000;
-/** An API server that sends no list within this time counts as away: remembered pods start without it. */
+/** Without a list within this time the API server counts as unreachable: remembered pods start without it. */
 const AWAY_MS = 10_000;
 
 export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir' | 'unseenFields' | 'behavior'>;
@@ -57,7 +57,7 @@ interface Context {
   readonly reported: PublishedPods;
   /** By uid, the mirror pods of this node. */
   readonly mirrors: Readonly<Record<string, Mirror>>;
-  /** By uid, when a pod was first seen; kept when it has to be published again. */
+  /** By uid, when a pod was first seen; kept for a later publication. */
   readonly seen: Readonly<Record<string, string>>;
 }
 
@@ -98,7 +98,7 @@ function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Conte
   });
 }
 
-/** The events of a pod that this node does not take say why it waits. A node of 0.2.0 only logs it. */
+/** Records an event on a pod that this node does not accept, with the reason. A node of 0.2.0 only logs it. */
 function reportInvalid(enqueue: Enqueue, object: KubeObject, error: string, context: Context): void {
   const { name, namespace, uid } = object.metadata ?? {};
   enqueue(line('error', ['The API server sent something that is no pod', { name: name ?? '', error }]));
@@ -141,15 +141,13 @@ function sendSeen(enqueue: Enqueue, pod: Pod): void {
   if (isMirrorPod(pod)) enqueue.sendTo(to('mirrorPods'), mirrorSeen(pod));
 }
 
-/**
- * Reports all pods of the list: pods that it lacks are gone, also where this source started anew and did not know them.
- */
+/** Reports all pods of the list: pods missing in it are gone, even if this source restarted and did not know them. */
 function sendListed(enqueue: Enqueue, pods: readonly Pod[]): void {
   const uids = pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid));
   enqueue.sendTo(to('status'), { type: 'status.listed', uids } satisfies StatusListed);
 }
 
-/** Sent after the mirror pods themselves: static pods without one may then have it created. */
+/** Sent after the mirror pods themselves: static pods without one may then get one. */
 function sendMirrorsListed(enqueue: Enqueue, pods: readonly Pod[]): void {
   const uids = pods.filter(isMirrorPod).map(({ metadata }) => metadata.uid);
   enqueue.sendTo(to('mirrorPods'), { type: 'mirror.listed', uids } satisfies MirrorListed);
@@ -212,7 +210,7 @@ function ownRemembered({ remembered, nodeName, behavior }: Context): { pod: Pod;
   });
 }
 
-/** Forgets remembered pods that were deleted while this node was away: no actor would. */
+/** Forgets remembered pods that were deleted while this node was offline: no actor would. */
 const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
   for (const { pod } of ownRemembered(context)) {
     const { uid } = pod.metadata;
@@ -221,7 +219,7 @@ const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
   enqueue.assign({ remembered: [] });
 });
 
-/** Without an API server the pods that were wanted last stay wanted until it answers. */
+/** Without an API server, the last wanted pods stay wanted until it answers. */
 const startRemembered = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const known = ownRemembered(context).filter(({ pod }) => context.reported[pod.metadata.uid] === undefined);
@@ -293,7 +291,7 @@ const following = s.createStateConfig({
   },
 });
 
-/** Starts remembered pods while the API server sends nothing; begins anew with `following`, as parallel regions do. */
+/** Starts remembered pods while the API server sends nothing; restarts with `following`, as parallel regions do. */
 const remembering = s.createStateConfig({
   initial: 'loading',
   states: {
@@ -314,8 +312,8 @@ const remembering = s.createStateConfig({
       },
     },
     /**
-     * Reading is tried again: a file that is never read may be of a deleted pod, and would start it while the API
-     * server is away.
+     * Reading is retried: an unread file may be of a deleted pod, and would start it when the API server is
+     * unreachable.
      */
     unread: { after: { [RELOAD_MS]: 'loading' } },
     /** Waits for the first list. */

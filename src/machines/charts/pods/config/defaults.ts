@@ -82,7 +82,7 @@ const fieldRefDefaults = <Ref extends { readonly apiVersion?: string }>(ref: Ref
   apiVersion: ref.apiVersion || 'v1',
 });
 
-/** A request that is absent equals the limit; amounts below a thousandth are rounded up to one. */
+/** An absent request equals the limit; amounts below a thousandth are rounded up to one. */
 function requestsFromLimits(resources: ResourceRequirements): ResourceRequirements {
   const { limits, requests } = resources;
   if (!limits && !requests) return resources;

@@ -93,7 +93,7 @@ function sendObjects(enqueue: Enqueue, { versions: reported, settings }: Context
   return versions;
 }
 
-/** Forgets what was published, so that the stream's next list publishes it again. */
+/** Forgets the last publication, so that the stream's next list is published completely. */
 const forget = s.assign(({ context, event }) => {
   if (event.type !== 'config.wanted') return {};
   const { versions, reported } = context;

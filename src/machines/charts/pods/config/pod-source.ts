@@ -1,11 +1,10 @@
 /**
- * Shared by all sources of pods: a source publishes its pods as differences to the last publication. Sources of static
- * pods publish to `pods`, say to `syncLoop` that they have published, and with an API server publish to `mirrorPods` as
- * well.
+ * Shared by all sources of pods: a source publishes the differences to its last publication. Sources of static pods
+ * publish to `pods`, then tell `syncLoop` that they are ready; with an API server they publish to `mirrorPods` as well.
  *
- * Invariants: within one publication removals come first, so that a rewritten pod leaves before it comes; a pod that
- * did not change is not published; a pod's deletion is published once; `config.sourceReady` follows all differences of
- * its list, so that no pod is taken for removed before.
+ * Invariants: within one publication removals come first, so that a rewritten pod is removed before it is added; a pod
+ * that did not change is not published; a pod's deletion is published once; `config.sourceReady` follows all
+ * differences of its list, so that no pod counts as removed before.
  */
 import { to } from '../../../../kernel/xstate.ts';
 import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod, type PodRef } from '../../../model/api/pod.ts';
@@ -17,7 +16,7 @@ import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { withoutUnseen } from './unseen-fields.ts';
 
-/** What a source keeps of a published pod. */
+/** A source's record of a published pod. */
 export interface Reported extends PodRef {
   /** The hash of the definition: of all fields that the pod's actor acts on. */
   readonly hash: string;
@@ -31,7 +30,7 @@ export interface Reported extends PodRef {
 /** Published pods by uid. */
 export type PublishedPods = Readonly<Record<string, Reported>>;
 
-/** The pod as this node sees it, with the annotations that say where it came from, and when. */
+/** The pod as this node sees it, with the annotations for its source and the time when it was first seen. */
 export const withSource = (pod: Pod, source: Source, seen: string, unseen?: readonly UnseenField[]): Pod => ({
   ...withoutUnseen(pod, unseen),
   metadata: {
@@ -44,7 +43,7 @@ export const withSource = (pod: Pod, source: Source, seen: string, unseen?: read
   },
 });
 
-/** Two hashes with different seeds: a change is not detected only if both collide. */
+/** Two hashes with different seeds: a change goes unnoticed only if both collide. */
 const hashOf = (value: unknown): string => {
   const text = JSON.stringify(value);
   return `${fnv1a32(text).toString(36)}.${fnv1a32(`#${text}`).toString(36)}`;
@@ -75,7 +74,7 @@ const reportOf = (pod: Pod): Reported => ({
   seen: pod.metadata.annotations?.[CONFIG_SEEN_ANNOTATION] ?? '',
 });
 
-/** Pods of the last publication, pods of this one ({@link publishedOf}), and pods that are gone. */
+/** Pods of the last publication, pods of this one ({@link publishedOf}), and removed pods. */
 interface Reports {
   readonly before: PublishedPods;
   readonly after: PublishedPods;
@@ -118,7 +117,7 @@ export function goneFrom(reported: PublishedPods, pods: readonly Pod[]): readonl
 export const publishedOf = (pods: readonly Pod[]): PublishedPods =>
   Object.fromEntries(pods.map((pod) => [pod.metadata.uid, reportOf(pod)]));
 
-/** Forgets that pods were published, because a receiver lost its state: these pods, or all (`null`). */
+/** Forgets publications because a receiver lost its state: of these pods, or of all (`null`). */
 export const forgotten = (reported: PublishedPods, uids: readonly string[] | null): PublishedPods =>
   Object.fromEntries(Object.entries(reported).filter(([uid]) => uids !== null && !uids.includes(uid)));
 
@@ -137,7 +136,7 @@ interface Publication {
   readonly receiver: string;
 }
 
-/** Publishes the pods of a source; returns what the source keeps of them. */
+/** Publishes the pods of a source; returns the source's record of them. */
 export function publishStaticPods(enqueue: Enqueue, { source, pods, before, hasApiServer, receiver }: Publication) {
   const reported = publishedOf(pods);
   const gone = goneFrom(before, pods);

@@ -1,12 +1,12 @@
 /**
- * From a decoded manifest to a static pod: types, identity, defaults, validation, and the union of all files.
+ * Turns decoded manifests into static pods: types, identity, defaults, validation, and the union of all files.
  *
  * Decides, as the Go kubelet does (`applyDefaults`, `tryDecodeSinglePod`): the name gets the node's as a suffix, the
  * uid is the hash of the file, the pod tolerates every NoExecute taint, and it may not refer to objects that only an
  * API server has, because it must be able to start without one. ConfigMaps and Secrets can be files beside it.
  *
  * Invariants:
- *   P1 a pod that comes out has all defaults and passed the validation of the API server.
+ *   P1 a resulting pod has all defaults and passed the validation of the API server.
  *   P2 a bad file costs only its own pod. Of two files that claim one name or one uid, the first in order keeps it.
  */
 
@@ -31,7 +31,7 @@ import { withDefaults } from './defaults.ts';
 export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
 
 /**
- * With `hasApiServer` ConfigMaps and Secrets are not read from files, and the pod may name none unless the rule allows
+ * With `hasApiServer`, ConfigMaps and Secrets are not read from files, and the pod may name none unless the rule allows
  * it.
  */
 export function staticPod(
@@ -46,7 +46,7 @@ export function staticPod(
   return refused.length > 0 ? { errors: refused } : { pod };
 }
 
-/** A decoded pod and its errors, or why there is none. */
+/** A decoded pod and its errors, or why it could not be decoded. */
 interface DecodedPod {
   readonly pod: Pod | null;
   readonly errors: readonly string[];
@@ -122,7 +122,7 @@ function applyIdentity(decoded: Decoded, name: string, uid: string, nodeName: st
   };
 }
 
-/** Adds a toleration, or replaces the one that tolerates the same taint. */
+/** Adds a toleration, or replaces the one for the same taint. */
 function withToleration(tolerations: readonly Toleration[], wanted: Toleration): readonly Toleration[] {
   const fields = ['key', 'operator', 'value', 'effect'] as const;
   const isSame = (other: Toleration) => fields.every((field) => (other[field] ?? '') === (wanted[field] ?? ''));
@@ -133,11 +133,11 @@ function withToleration(tolerations: readonly Toleration[], wanted: Toleration):
 export interface MergedManifests {
   readonly pods: readonly Pod[];
   readonly errors: readonly ManifestError[];
-  /** Each file decodes to a pod that is valid by itself. */
+  /** Whether each file is valid by itself. */
   readonly isValid: boolean;
 }
 
-/** The pods of all files, and the errors of files that gave none. */
+/** The pods of all files, and the errors of files without a valid pod. */
 export function mergeManifests(
   manifests: readonly Manifest[],
   nodeName: string,
@@ -160,7 +160,7 @@ export function mergeManifests(
   return { pods, errors, isValid: results.every(({ result }) => result.errors === undefined) };
 }
 
-/** Takes name and uid for this file, or returns which file has them already. */
+/** Claims name and uid for this file, or returns the file that has them already. */
 function claim({ metadata }: Pod, file: string, owners: Map<string, string>): string | null {
   const { name, namespace, uid } = metadata;
   const claims = [

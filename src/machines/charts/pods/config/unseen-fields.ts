@@ -1,8 +1,8 @@
 /**
- * A pod without the fields that this node's feature gates hide from it. Pure.
+ * Removes the fields of a pod that belong to disabled feature gates. Pure.
  *
- * Upstream's kubelet asks its gates wherever it would act on such a field. Invariant: without hidden fields the pod is
- * the same object.
+ * Upstream's kubelet checks its gates at each use of such a field. Invariant: without such fields the pod is the same
+ * object.
  */
 import type { Container, Pod } from '../../../model/api/pod.ts';
 import type { UnseenField } from '../../../model/settings/node-settings.ts';

@@ -20,7 +20,7 @@ export interface ContainerLogInput {
 }
 
 interface Context extends ContainerLogInput {
-  /** The path to which the log was moved while the runtime is asked to open a new one; empty: it was not moved. */
+  /** The path that the log was moved to while the runtime is asked to open a new one; empty if it was not moved. */
   readonly aside: string;
 }
 

@@ -35,10 +35,10 @@ export interface ContainerInput {
   readonly name: string;
   readonly kind: ContainerKind;
   readonly wanted: ContainerWanted;
-  /** The newest instance in the runtime; `null` when there is none. */
+  /** The newest instance in the runtime; `null` if there is none. */
   readonly facts: ContainerFacts | null;
   readonly remembered: RememberedContainer | null;
-  /** The number of the newest instance that was started, from the soft state; `null`: none was. */
+  /** The number of the newest instance that was started, from the soft state; `null` if none was. */
   readonly begun: number | null;
   readonly maxBackoffMs: number;
   /** How many changed decisions this node takes: `behaviors.ts`. */
@@ -47,34 +47,34 @@ export interface ContainerInput {
   readonly initialBackoffMs?: number;
   /** The address for its hooks; empty while the sandbox has none. */
   readonly podIP: string;
-  /** It had its turn before: an init container of an initialised pod, or a container of a pod that only ends. */
+  /** Its turn is over: an init container of an initialised pod, or a container of a pod that only ends. */
   readonly dormant: boolean;
 }
 
 export interface ContainerContext extends Omit<ContainerInput, 'remembered' | 'begun'> {
-  /** The id of its instance; empty before there is one. */
+  /** The id of the current instance; empty before there is one. */
   readonly id: string;
-  /** Number of that instance, or of the next one. */
+  /** Number of the current instance, or of the next one. */
   readonly restartCount: number;
   readonly image: ImageFacts | null;
-  /** Why it waits; empty when nothing went wrong. */
+  /** Why the container waits; empty if nothing failed. */
   readonly reason: string;
   readonly message: string;
-  /** Until when it waits, in milliseconds of the clock. */
+  /** When the wait ends, in milliseconds of the clock. */
   readonly untilMs: number;
-  /** Failed tries to create and start the next instance. */
+  /** Failed attempts to create and start the next instance. */
   readonly failures: number;
   /** The back-off between the end of the last instance and the start of this one; `null` before the first restart. */
   readonly backoffMs: number | null;
-  /** When the instance before this one ended; `null` before the first restart, and when this agent did not see it. */
+  /** When the previous instance ended; `null` before the first restart, and if this agent did not observe it. */
   readonly endedBeforeMs: number | null;
   readonly ended: ContainerView['ended'];
   readonly stop: ContainerStop | null;
-  /** The instance before was stopped so that another one replaces it. */
+  /** The previous instance was stopped to be replaced. */
   readonly isReplacing: boolean;
-  /** When its preStop hook, or the wait for its turn to stop, began; 0: neither is under way. */
+  /** When its preStop hook, or the wait for its turn to stop, began; 0 if neither is in progress. */
   readonly hookBeganAtMs: number;
-  /** When this agent requested the start of the instance, or first saw it; 0 before that. */
+  /** When this agent requested the start of the instance, or first observed it; 0 before that. */
   readonly knownAtMs: number;
 }
 
@@ -82,12 +82,12 @@ export interface ContainerStop {
   readonly graceSeconds: number;
   readonly message: string;
   /**
-   * What follows the stop. `end`: nothing. `exit`: what would follow if it had ended by itself. `restart`: another
-   * instance whatever the restart policy, without back-off; `again`: the same with a back-off that counts from the end
-   * of the instance before. `reset`: another instance in any case, because all containers of the pod begin anew.
+   * What follows the stop. `end`: nothing. `exit`: the same as after an exit. `restart`: another instance whatever the
+   * restart policy, without back-off; `again`: the same with a back-off from the end of the previous instance. `reset`:
+   * another instance in any case, because all containers of the pod restart.
    */
   readonly after: 'end' | 'exit' | 'restart' | 'again' | 'reset';
-  /** Other containers stop first: its hook runs at once, and then it waits for `container.turn`. */
+  /** Other containers stop first: the preStop hook runs at once, then the container waits for `container.turn`. */
   readonly awaitsTurn?: boolean;
 }
 
@@ -121,22 +121,22 @@ export const isAliveInstance = ({ facts }: Pick<ContainerContext, 'facts'>): boo
   facts !== null && (facts.state === 'running' || facts.state === 'unknown');
 
 /**
- * True for an instance of the wanted definition. An empty hash was made by no kubelet, or the container is no longer
- * wanted. An init container goes on.
+ * True for an instance of the wanted definition. An instance without hash was not created by a kubelet, or the
+ * container is no longer wanted. An init container is never replaced.
  */
 export const isAsWanted = ({ kind, facts, wanted }: Pick<ContainerContext, 'kind' | 'facts' | 'wanted'>): boolean =>
   facts?.state === 'running' &&
   (kind === 'init' || wanted.hash === '' || facts.hash === '' || facts.hash === wanted.hash);
 
-/** The newest instance has ended, and it was decided that there will be another one. */
+/** The newest instance has ended, and another one was decided. */
 export const isBetween = ({ facts, restartCount }: Pick<ContainerContext, 'facts' | 'restartCount'>): boolean =>
   facts?.state === 'exited' && restartCount > facts.restartCount;
 
-/** The termination message of the newest instance was not read yet by this agent. */
+/** This agent has not read the termination message of the newest instance yet. */
 export const hasLastWords = ({ facts, ended }: Pick<ContainerContext, 'facts' | 'ended'>): boolean =>
   facts !== null && facts.id !== ended?.id && (facts.messageFile !== '' || facts.messageLog !== '');
 
-/** The runtime has created the instance that comes next; one of a replaced sandbox is not that instance. */
+/** The runtime has created the next instance; one in a replaced sandbox does not count. */
 export const isCreated = ({ facts, restartCount }: Pick<ContainerContext, 'facts' | 'restartCount'>): boolean =>
   facts?.state === 'created' && facts.restartCount >= restartCount;
 
@@ -148,16 +148,16 @@ export const hasExited = ({ facts, id }: Pick<ContainerContext, 'facts' | 'id'>)
 export const isStillCreated = ({ facts, id, stop }: ContainerContext): boolean =>
   stop !== null && stop.after !== 'end' && facts?.state === 'created' && facts.id === id;
 
-/** A later observation does not show the instance any more. */
+/** A later observation no longer shows the instance. */
 export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFacts | null): boolean => seen?.id !== id;
 
 /** An instance that ran for this many longest back-offs resets the back-off. */
 const GOOD_RUN_BACKOFFS = 2;
 
-/** Init containers and sidecars begin in an order. */
+/** Init containers and sidecars start in order. */
 export const runsInOrder = ({ kind }: Pick<ContainerContext, 'kind'>): boolean => kind === 'init' || kind === 'sidecar';
 
-/** After the end of an instance: whether there will be a next one. */
+/** Whether the end of an instance is followed by another one. */
 export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace, uid }: ContainerContext): boolean {
   if (kind === 'ephemeral') return false;
   if (stop && stop.after !== 'exit') return stop.after !== 'end';
@@ -170,7 +170,7 @@ export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace
   });
 }
 
-/** By its rules the end of this instance asks that all containers of the pod begin anew: the pod does that. */
+/** Whether its restart rules request a restart of all containers of the pod, which the pod then does. */
 export const asksForAll = ({ kind, facts, wanted, stop, name }: ContainerContext): boolean =>
   kind !== 'ephemeral' &&
   facts?.state === 'exited' &&
@@ -181,22 +181,22 @@ export const asksForAll = ({ kind, facts, wanted, stop, name }: ContainerContext
 const hasRun = ({ startedAtMs }: ContainerFacts): boolean => startedAtMs > 0;
 
 /**
- * When the instance ended. The runtime dates it by the clock of the machine, which may be set: an end in the future, or
- * before the start was requested, counts as now.
+ * When the instance ended. The runtime's timestamp comes from the machine's clock, which may be changed: an end in the
+ * future, or before the start was requested, counts as now.
  */
 function endedAt({ facts, knownAtMs }: ContainerContext, nowMs: number): number {
   const finishedAtMs = facts?.finishedAtMs ?? nowMs;
   return finishedAtMs >= knownAtMs && finishedAtMs <= nowMs ? finishedAtMs : nowMs;
 }
 
-/** How long the instance ran: by the runtime's times, and no longer than this agent knows it. */
+/** How long the instance ran: by the runtime's timestamps, limited by the time since this agent knows it. */
 function ranMs({ facts, knownAtMs }: ContainerContext, nowMs: number): number {
   if (facts === null || !hasRun(facts)) return 0;
   const reportedMs = facts.finishedAtMs - facts.startedAtMs;
   return knownAtMs === 0 ? reportedMs : Math.min(reportedMs, nowMs - Math.min(knownAtMs, facts.startedAtMs));
 }
 
-/** The next instance after one that never began through no fault of its own: at once, with the same back-off. */
+/** The next instance after one whose start failed through no fault of its own: at once, with the same back-off. */
 export const anotherStart = (context: ContainerContext, nowMs: number): Partial<ContainerContext> => ({
   ...nextInstance(context, nowMs),
   ...backOffMessage(0, context),
@@ -224,7 +224,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
   const isAtOnce = stop?.after === 'again' && endedMs >= (context.endedBeforeMs ?? 0) + backoffMs;
   return {
     untilMs: isAtOnce ? AT_ONCE : endedMs + backoffMs,
-    // A container whose instances only ever ended by a probe is in no crash loop yet.
+    // A container whose instances were only ended by probes is not in a crash loop yet.
     backoffMs: stop?.after === 'again' && context.endedBeforeMs === null ? context.backoffMs : backoffMs,
     endedBeforeMs: endedMs,
     knownAtMs: 0,
@@ -241,7 +241,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
   };
 }
 
-/** All containers of the pod begin anew while this one waits: its failures are forgotten. */
+/** All containers of the pod restart while this one waits: its failures are forgotten. */
 export const anew = ({ id, restartCount }: ContainerContext): Partial<ContainerContext> => ({
   id: '',
   restartCount: id === '' ? restartCount : restartCount + 1,
@@ -253,7 +253,7 @@ export const anew = ({ id, restartCount }: ContainerContext): Partial<ContainerC
   message: '',
 });
 
-/** Another definition resets the back-off: failures were due to the definition before. */
+/** Another definition resets the back-off: failures were due to the previous definition. */
 export const forgiven = ({ restartCount }: ContainerContext): Partial<ContainerContext> => ({
   image: null,
   backoffMs: restartCount === 0 ? null : 0,
@@ -263,14 +263,14 @@ export const forgiven = ({ restartCount }: ContainerContext): Partial<ContainerC
   message: '',
 });
 
-/** A time that has always passed. */
+/** A deadline in the past. */
 const AT_ONCE = 0;
 
 /** The next instance does not wait: a first restart, or one whose back-off is over. */
 export const startsAtOnce = ({ backoffMs, untilMs }: Pick<ContainerContext, 'backoffMs' | 'untilMs'>): boolean =>
   backoffMs === 0 || untilMs === AT_ONCE;
 
-/** A first restart does not wait, so it is no back-off: the status shows the end of the instance before. */
+/** A first restart does not wait and is no back-off: the status shows the end of the previous instance. */
 const backOffMessage = (backoffMs: number, container: ContainerInput | ContainerContext) =>
   backoffMs === 0
     ? { reason: '', message: '' }
@@ -279,7 +279,7 @@ const backOffMessage = (backoffMs: number, container: ContainerInput | Container
         message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), container.name, podOf(container)),
       };
 
-/** Why the postStart hook failed, from how the call ended; `null`: the hook cannot be run at all. */
+/** Why the postStart hook failed, from the result of the call; `null` if the hook cannot run at all. */
 export function hookMessage(context: ContainerContext, end: HookEnd | null): string {
   const { name, wanted } = context;
   const { postStart } = wanted;
@@ -318,7 +318,7 @@ export const refOf = (
 
 const isToComeAgain = (stop: ContainerStop | null): boolean => stop?.after === 'restart' || stop?.after === 'again';
 
-/** True from the order to stop to the end of the next instance, unless that instance fails to begin. */
+/** True from the order to stop until the end of the next instance, unless that instance fails to start. */
 function comesAgain({ stop, reason, isReplacing }: ContainerContext, phase: ContainerView['phase']): boolean {
   if (phase === 'stopping') return isToComeAgain(stop);
   return isReplacing && reason === '' && phase !== 'ended';
@@ -337,24 +337,24 @@ export const viewOf = (context: ContainerContext, phase: ContainerView['phase'])
   ...(comesAgain(context, phase) ? { comesAgain: true } : {}),
 });
 
-/** What its pod takes it for until it has reported. */
+/** The pod's view of a new container until it has reported. */
 export const SPAWNED: ContainerView = { phase: 'waiting', reason: '', message: '', restartCount: 0, ended: null };
 
 export const requestOf = ({ restartCount, image }: ContainerContext): ContainerRequest => ({ restartCount, image });
 
-/** The kubelet waits 10 to 15 s after a failed sync; the first tries may come sooner. */
+/** The kubelet waits 10 to 15 s after a failed sync; the first retries here may come sooner. */
 const RETRY: BackOff = { baseMs: 1_000, maxMs: 10_000, jitter: 0.5 };
 
 export const retryDelay = (failures: number, chance: number): number => Math.round(pauseMs(RETRY, failures, chance));
 
-/** A kill always leaves the container this much time, however short its grace and however long its hook took. */
+/** Every stop leaves the container this much time, however short its grace and however long its hook took. */
 const MIN_STOP_SECONDS = 2;
 
 /** How long the runtime waits between the stop signal and the kill, in seconds. */
 export const stopSeconds = ({ stop }: Pick<ContainerContext, 'stop'>): number =>
   Math.max(MIN_STOP_SECONDS, stop?.graceSeconds ?? 0);
 
-/** The grace that is left after a hook. */
+/** The grace period that remains after a hook. */
 export const remainingGrace = (graceSeconds: number, hookMs: number): number =>
   Math.max(0, graceSeconds - Math.floor(hookMs / 1_000));
 

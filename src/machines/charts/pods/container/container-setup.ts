@@ -1,4 +1,4 @@
-/** The vocabulary of a container's machine: its events, its operations, its actions. The chart is in `container.ts`. */
+/** Types, guards and actions of a container's machine. The chart is in `container.ts`. */
 
 import {
   errorIn,
@@ -60,10 +60,10 @@ import {
   viewOf,
 } from './container-policy.ts';
 
-/** How long a start that the agent gave up may still be under way in the runtime. */
+/** How long an abandoned start may still be in progress in the runtime. */
 const GIVEN_UP_MS = 10_000;
 
-/** What the pod sends its container. */
+/** Messages of the pod to its container. */
 export type ContainerOrder =
   | { readonly type: 'container.observed'; readonly facts: ContainerFacts | null }
   | { readonly type: 'container.configured'; readonly wanted: ContainerWanted }
@@ -111,7 +111,7 @@ export const containerSetup = setup({
     isDormant: ({ context }) => context.dormant && !isAliveInstance(context),
     isAsWanted: ({ context }) => isAsWanted(context),
     isAlive: ({ context }) => isAliveInstance(context),
-    /** The start was given up before the runtime took it; a runtime does not end an instance that it has not begun. */
+    /** The start was abandoned before the runtime processed it: a runtime only ends instances that it has started. */
     neverRan: ({ context }) => isStillCreated(context),
     isCreated: ({ context }) => isCreated(context),
     isBetween: ({ context }) => isBetween(context),
@@ -128,7 +128,7 @@ export const containerSetup = setup({
     startsAtOnce: ({ context }) => startsAtOnce(context),
     asksForAll: ({ context }) => asksForAll(context),
     isReset: ({ event }) => event.type === 'container.stop' && event.after === 'reset',
-    /** All containers begin anew, or the instance belongs to a sandbox that is replaced. */
+    /** All containers restart, or the instance belongs to a replaced sandbox. */
     mustBeginAnew: ({ context, event }) =>
       event.type === 'container.stop' && (event.after === 'reset' || (event.after === 'restart' && isCreated(context))),
     hasPostStart: ({ context }) => context.wanted.postStart !== null,
@@ -138,18 +138,18 @@ export const containerSetup = setup({
     postStartSleeps: ({ context }) => context.wanted.postStart?.kind === 'sleep',
     preStopExecs: ({ context }) => context.wanted.preStop?.kind === 'exec',
     preStopGets: ({ context }) => context.wanted.preStop?.kind === 'httpGet',
-    /** Its hook has used up the grace. */
+    /** The hook has used up the grace period. */
     isOverdue: ({ context }) => context.stop?.graceSeconds === 0,
     preStopSleeps: ({ context }) => context.wanted.preStop?.kind === 'sleep',
     mayRestart: ({ context }) => mayRestart(context),
     mayStartAgain: ({ context }) => context.facts?.cutOff === true && mayRestart(context),
     mustStopAgain: ({ context, event }) =>
       event.type === 'container.observed' && event.facts?.state === 'running' && context.stop?.after === 'end',
-    /** Its sandbox is replaced, so containers that run in order run again; or all containers begin anew. */
+    /** The sandbox is replaced, so containers that run in order run again; or all containers restart. */
     mustRunAgain: ({ context, event }) =>
       event.type === 'container.stop' &&
       (event.after === 'reset' || (event.after === 'restart' && runsInOrder(context))),
-    /** A regular container that ended by itself while its sandbox is replaced keeps to its restart policy. */
+    /** A regular container that ended by itself while its sandbox is replaced follows its restart policy. */
     mustEndOrRunAgain: ({ context, event }) =>
       event.type === 'container.stop' && (['end', 'reset'].includes(event.after) || runsInOrder(context)),
     /** The grace of an order to stop can only become shorter. */
@@ -220,7 +220,7 @@ export const observe = s.assign({
   facts: ({ context, event }) => (event.type === 'container.observed' ? event.facts : context.facts),
 });
 
-/** Takes the instance that the answer to a call shows; the end of the instance is never undone. */
+/** Takes the instance in the answer to a call; the end of an instance is never undone. */
 export const takeShown = s.assign({
   facts: ({ context: { facts }, event }) => {
     const shown = shownIn(event);
@@ -229,7 +229,7 @@ export const takeShown = s.assign({
   },
 });
 
-/** Takes the instance that the runtime shows. One that is unknown here, because a reply was lost, is adopted. */
+/** Takes the instance that the runtime shows. An unknown one, whose reply was lost, is adopted. */
 export const take = s.assign((args) => {
   const { context, event } = args;
   const facts = event.type === 'container.observed' ? event.facts : context.facts;
@@ -264,13 +264,13 @@ export const noteStop = s.assign({
 /** The containers that stop first have stopped. */
 export const noteTurn = s.assign({ stop: ({ context: { stop } }) => stop && { ...stop, awaitsTurn: false } });
 
-/** The container stops already, soon enough; only what follows the stop changes. */
+/** The container is already stopping soon enough; only what follows the stop changes. */
 export const noteAfter = s.assign({
   stop: ({ context, event }) =>
     event.type === 'container.stop' && context.stop ? { ...context.stop, after: event.after } : context.stop,
 });
 
-/** A step towards the next instance failed: notes the reason, and how long to wait. */
+/** A step towards the next instance failed: records the reason and the wait. */
 export const failed = (reason: string) =>
   s.assign((args) => {
     const error = errorOf(args.event);
@@ -334,7 +334,7 @@ export const replaceUnknown = s.assign(({ context }) => ({
   },
 }));
 
-/** Reports a container that was stopped for good as ended; one that gets another instance is still on its way. */
+/** Reports a container that was stopped for good as ended; one with another instance to come is still restarting. */
 export const logStopped = s.enqueueActions(({ context, event, enqueue }) => {
   const isSeen = hasExited(context) && shownIn(event) === null;
   const phase = context.stop?.after === 'end' ? 'ended' : 'stopping';
@@ -343,7 +343,7 @@ export const logStopped = s.enqueueActions(({ context, event, enqueue }) => {
 
 const preStopFailed = containerEvents.failedPreStopHook();
 
-/** Notes how the postStart hook failed, for the event. */
+/** Records how the postStart hook failed, for the event. */
 export const noteHookFailure = s.assign(({ context, event }) => {
   const error = errorIn(event);
   const output = outputOf<HookEnd | undefined>(event) ?? null;
@@ -371,7 +371,7 @@ export const notePlace = s.assign({
   podIP: ({ context, event }) => (event.type === 'container.permitted' ? event.podIP : context.podIP),
 });
 
-/** The beginning of a hook, or of the wait for its turn to stop. */
+/** The start of a hook, or of the wait for its turn to stop. */
 export const beginWait = s.assign({ hookBeganAtMs: (args) => now(args) });
 
 /** The preStop hook answered; a failure is recorded. */
@@ -382,12 +382,12 @@ export const endHook = s.enqueueActions(({ event, enqueue }) => {
   enqueue.assign({ hookBeganAtMs: 0 });
 });
 
-/** A hook whose container ends before it counts as failed. */
+/** A hook that is still running when its container ends counts as failed. */
 export const leaveHook = s.enqueueActions(({ context, enqueue }) => {
   if (context.hookBeganAtMs !== 0) enqueue({ type: 'record', params: preStopFailed });
 });
 
-/** The time of the hook, or of the wait, is taken off the grace. */
+/** Subtracts the time of the hook, or of the wait, from the grace period. */
 export const endWait = s.assign((args) => {
   const { stop, hookBeganAtMs } = args.context;
   if (!stop) return {};

@@ -1,7 +1,7 @@
 /**
  * One container of a pod (`container-<name>`): from its definition to the running instance, and to its end.
  *
- * Decides: when to ask for the image, when to create, start, stop, wait and start again.
+ * Decides: when to ask for the image, when to create, start, stop, wait and restart.
  * Owns: the instance it works on, its restart count, its crash-loop back-off.
  * Hears: `container.observed` (the newest instance in the runtime), `container.permitted` and `container.refused` (its
  *   turn), `container.configured`, `container.stop` and `container.turn` (those before it have stopped) of its pod;
@@ -52,7 +52,7 @@ import {
 import { preStop, started } from './hooks.ts';
 import { stopCall } from './stop-call.ts';
 
-/** How long the runtime may take to show the end of a stopped instance before it is asked to stop it again. */
+/** How long the runtime may take to show the end of a stopped instance before the stop is repeated. */
 const SHOW_END_MS = 2_000;
 /** Bytes of a termination message, as upstream. */
 const MESSAGE_MAX_BYTES = 4_096;
@@ -62,7 +62,7 @@ const recordFailed = {
   params: ({ event }: { event: unknown }) => containerEvents.failed(startErrorText(errorOf(event).message)),
 } as const;
 
-/** One that has just begun has no news for its pod. */
+/** A container that has just started has nothing to report to its pod. */
 const reportWaiting = s.enqueueActions(({ context, event, enqueue }) => {
   const isNew = (event as { readonly type: string }).type === 'xstate.init';
   if (isNew && isSame(viewOf(context, 'waiting'), SPAWNED)) return;
@@ -71,7 +71,7 @@ const reportWaiting = s.enqueueActions(({ context, event, enqueue }) => {
 
 const isAnswerTo = ({ type }: { readonly type: string }, call: string): boolean => type === `xstate.done.actor.${call}`;
 
-/** No call is under way: another definition replaces the one before at once. */
+/** No call is in progress: another definition replaces the previous one at once. */
 const redefined = {
   'container.configured': [
     { guard: 'isRedefined', target: 'image', actions: [configure, forgive] },
@@ -111,7 +111,7 @@ const waiting = s.createStateConfig({
         ],
       },
     },
-    /** Waits until asking for the image again can help. */
+    /** Waits until requesting the image again can help. */
     imageFailed: { entry: { type: 'report', params: { phase: 'waiting' } }, after: { wait: 'image' }, on: redefined },
     /** Waits for the sandbox, and for the containers that begin first. */
     turn: {
@@ -189,13 +189,13 @@ const waiting = s.createStateConfig({
         'container.stop': { target: '#container.stopping', actions: noteStop },
       },
     },
-    /** A call failed: waits, while the pod observes the outcome. */
+    /** A call failed: waits while the pod observes the outcome. */
     failed: {
       entry: { type: 'report', params: { phase: 'waiting', inspect: true } },
       after: { wait: '#container.deciding' },
       on: redefined,
     },
-    /** The first restart comes at once. */
+    /** The first restart is immediate. */
     between: { always: [{ guard: 'startsAtOnce', target: 'image' }, { target: 'backOff' }] },
     /** Waits for the end of the crash-loop back-off. */
     backOff: {
@@ -261,7 +261,7 @@ const exited = s.createStateConfig({
         { target: '#container.ended' },
       ],
     },
-    /** Waits for the pod, which sees this end too, to restart all containers, or to end. */
+    /** Waits for the pod, which observes this end too, to restart all containers, or to end. */
     asking: { on: { 'container.stop': { target: 'decided', actions: noteStop } } },
   },
 });
@@ -282,7 +282,7 @@ const stopping = s.createStateConfig({
     choosing: {
       always: [{ guard: 'hasPreStop', target: 'hook', actions: beginWait }, { target: 'turn' }],
     },
-    /** Waits for the preStop hook, within the grace; a longer hook goes on beside the stop call. */
+    /** Waits for the preStop hook, within the grace period; a longer hook continues during the stop call. */
     hook: preStop,
     /** Waits until the containers that stop first have stopped, within the grace. */
     turn: {
@@ -314,7 +314,7 @@ const stopped = s.createStateConfig({
   },
 });
 
-/** Nothing happens any more unless the pod orders it. */
+/** Nothing happens unless the pod orders it. */
 const ended = s.createStateConfig({
   entry: { type: 'report', params: { phase: 'ended' } },
   on: {
@@ -333,7 +333,7 @@ export const containerMachine = s.createMachine({
   initial: 'deciding',
   on: { 'container.configured': { actions: configure }, 'container.limited': { actions: limit } },
   states: {
-    /** Decides by the instance that the runtime has. */
+    /** Decides by the instance in the runtime. */
     deciding: {
       always: [
         { guard: 'isDormant', target: 'ended' },

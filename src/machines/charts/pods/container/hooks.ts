@@ -2,8 +2,8 @@
  * The lifecycle hooks of a container: postStart and preStop. Part of the chart of `container.ts`.
  *
  * Invariants: a container whose postStart hook runs is not shown as running, and one whose hook failed is killed; a
- * preStop hook never delays the stop call beyond the grace, from which its time is taken, and it may run on until its
- * container ends; a container that is to stop does not wait for its postStart hook; no hook runs twice for one
+ * preStop hook never delays the stop call beyond the grace period, from which its time is subtracted, and may continue
+ * until its container ends; a stopping container does not wait for its postStart hook; no hook runs twice for one
  * instance.
  */
 import { containerEvents } from '../../../model/reasons/reasons.ts';
@@ -22,7 +22,7 @@ import {
 } from './container-setup.ts';
 import { stopCall } from './stop-call.ts';
 
-/** Waits for the postStart hook; the process runs meanwhile. */
+/** Waits for the postStart hook while the process runs. */
 export const started = s.createStateConfig({
   entry: {
     type: 'report',
@@ -78,13 +78,13 @@ export const started = s.createStateConfig({
 
 const hookFailed = { type: 'record', params: () => containerEvents.failedPreStopHook() } as const;
 
-/** The hook answered, within the grace or after it. */
+/** The hook answered, within the grace period or later. */
 const hookAnswered = [
   { guard: 'isOverdue', actions: endHook },
   { target: '.answered', actions: endHook },
 ] as const;
 
-/** The hook runs alone until the grace is over, and then beside the call that stops its container. */
+/** The hook runs alone until the grace period is over, then in parallel to the stop call. */
 const beside = {
   initial: 'alone',
   exit: leaveHook,

@@ -1,12 +1,14 @@
-/** The call that stops a container, and its next try. Part of the chart of `container.ts`, also beside a hook. */
+/**
+ * The call that stops a container, with its retries. Part of the chart of `container.ts`, also in parallel to a hook.
+ */
 import { errorOf, line } from '../../../../kernel/xstate.ts';
 import { stopSeconds } from './container-policy.ts';
 import { containerSetup as s, takeShown } from './container-setup.ts';
 
-/** Before a stop that failed is tried again. */
+/** Before a failed stop is retried. */
 const STOP_RETRY_MS = 1_000;
 
-/** Waits for the runtime to stop the instance, with grace. */
+/** Waits for the runtime to stop the instance, with grace period. */
 const asking = s.createStateConfig({
   invoke: {
     id: 'stop',

@@ -1,6 +1,6 @@
 /**
- * Correlation of events before they are written: similar ones are combined, equal ones are counted, and no source
- * floods the others. Pure; bounds as upstream's correlator.
+ * Correlates events before they are written: similar ones are combined, equal ones are counted, and no source floods
+ * the others. Pure; limits as in upstream's correlator.
  */
 import type { EventRecorded } from '../../../model/pods/messages.ts';
 import { fnv1a32 } from '../../../model/spec/hash.ts';
@@ -10,15 +10,15 @@ const LISTS = 128;
 const LENGTH_MAX = 32;
 
 /**
- * One line of JSON for each entry, newest last. A text, because each turn's digest writes the whole list, and a text is
- * written quickest.
+ * One line of JSON per entry, newest last. A text, because each turn's digest serializes the whole list, which is
+ * fastest for text.
  */
 type List<Value> = string & { readonly value?: Value };
 /**
- * Entries that were kept lately, by key: bounded, and cheap to change by copying. Pure.
+ * Recent entries by key: bounded, and cheap to change by copying. Pure.
  *
- * Invariant: the hash of its key says in which of many short lists an entry lies; keeping one copies that list only,
- * and the oldest entry of a full list is dropped.
+ * Invariant: the hash of its key selects one of many short lists for an entry; adding one copies only that list, and a
+ * full list drops its oldest entry.
  */
 export type Recent<Value> = readonly List<Value>[];
 
@@ -26,7 +26,7 @@ export const noneRecent: Recent<never> = Array.from({ length: LISTS }, () => '')
 
 const placeOf = (key: string): number => fnv1a32(key) % LISTS;
 
-/** Where the line of a key begins in a list, or -1. No text in a line has a line feed that is not escaped. */
+/** Where the line of a key begins in a list, or -1. Line feeds in texts are escaped. */
 function startOf(list: List<unknown>, key: string): number {
   const start = `[${JSON.stringify(key)},`;
   if (list.startsWith(start)) return 0;
@@ -52,7 +52,7 @@ export function withRecent<Value>(recent: Recent<Value>, key: string, value: Val
   return recent.with(place, others === '' ? line : `${others}\n${line}`);
 }
 
-/** What is left beside one of a key: room for it is made. */
+/** The other entries of the list, without the oldest ones that must make room. */
 function othersOf(list: List<unknown>, key: string): string {
   const start = startOf(list, key);
   if (start === 0) return list.slice(endOf(list, 0) + 1);
@@ -63,11 +63,12 @@ function othersOf(list: List<unknown>, key: string): string {
 }
 
 /**
- * As upstream's spam filter: tokens by source, object and type, so that warnings do not use up those of normal events.
+ * As upstream's spam filter: tokens by source, object and type, so that warnings do not use up the tokens of normal
+ * events.
  */
 const SPAM_BURST = 25;
 const SPAM_REFILL_MS = 300_000;
-/** As upstream's aggregation: from this many different messages under one reason on, they are combined into one. */
+/** As upstream's aggregation: this many different messages under one reason are combined into one. */
 const SIMILAR_MAX = 10;
 const SIMILAR_WINDOW_MS = 600_000;
 
@@ -75,14 +76,14 @@ const SIMILAR_WINDOW_MS = 600_000;
 type Tokens = readonly [left: number, atMs: number];
 /** Hashes of different messages under one object and reason. */
 type Similar = readonly [atMs: number, ...messages: readonly string[]];
-/** Equal events so far. `serial` and `firstMs` are in the name of the Event object. */
+/** Equal events so far. `serial` and `firstMs` are part of the Event object's name. */
 type Counter = readonly [count: number, firstMs: number, serial: number];
 
 export interface Correlation {
   readonly tokens: Recent<Tokens>;
   readonly similar: Recent<Similar>;
   readonly counters: Recent<Counter>;
-  /** Makes the names of two events of one millisecond different. */
+  /** Distinguishes the names of two events of the same millisecond. */
   readonly serial: number;
 }
 
@@ -95,7 +96,7 @@ export const nothingRecorded: Correlation = {
 
 export interface Correlated {
   readonly count: number;
-  /** With {@link nameOf} they name the Event object in the API server. */
+  /** Names the Event object in the API server, with {@link nameOf}. */
   readonly firstMs: number;
   readonly serial: number;
   readonly correlation: Correlation;
@@ -115,15 +116,15 @@ function spend(tokens: Tokens | undefined, nowMs: number): { readonly isSpam: bo
   return { isSpam, tokens: [isSpam ? refilled : refilled - 1, nowMs] };
 }
 
-/** A short hash keeps the counters small; two that collide share a counter, no more. */
+/** A short hash keeps the counters small; a collision only shares a counter. */
 const hashOf = (text: string): string => fnv1a32(text).toString(36);
 
 /** Longest name of an object (RFC 1123). */
 const NAME_MAX = 253;
 
 /**
- * The name of the Event object in the API server: with nanoseconds since the epoch in hexadecimal, as upstream; where
- * there is no room for them, a UUID.
+ * The name of the Event object in the API server: with nanoseconds since the epoch in hexadecimal, as upstream; if that
+ * is too long, a UUID.
  */
 export function nameOf(name: string, nowMs: number, serial: number): string {
   const timed = `${name}.${(BigInt(nowMs) * 1_000_000n + BigInt(serial % 1_000_000)).toString(16)}`;
@@ -166,7 +167,7 @@ export function correlate(before: Correlation, event: EventRecorded, nowMs: numb
     isSpam: spent.isSpam,
     correlation: {
       tokens: withRecent(before.tokens, tokenKey, spent.tokens),
-      // Upstream drops one entry of a full set, so that entries that stay are still counted.
+      // Upstream drops one entry of a full set, so that the remaining entries are still counted.
       similar: withRecent(before.similar, group, [nowMs, ...(isCombined ? messages.slice(1) : messages)]),
       counters: withRecent(before.counters, key, [count, firstMs, serial]),
       serial: before.serial + 1,

@@ -26,7 +26,7 @@ export interface EventRecorderInput {
   readonly publishes: boolean;
   /** Tokens are counted for each type of event: behavior `eventsOfEachType`. */
   readonly ofEachType: boolean;
-  /** Events have the annotations that come with them: behavior `evictionAsKubelet`. */
+  /** Events carry their annotations: behavior `evictionAsKubelet`. */
   readonly annotates: boolean;
 }
 

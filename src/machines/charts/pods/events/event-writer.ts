@@ -1,5 +1,5 @@
 /**
- * One series of equal events in the API server (`event-<key>` below `eventRecorder`): created once, then counted up.
+ * One series of equal events in the API server (`event-<key>` below `eventRecorder`): created once, then counted.
  *
  * Decides: POST or PATCH, and when an event that cannot be written is given up.
  * Owns: the newest count of the series until it is written.
@@ -31,7 +31,7 @@ export interface EventSeries {
   readonly firstTimestamp: string;
   readonly lastTimestamp: string;
   readonly count: number;
-  /** It stands for different events: upstream does not name their reporter then. */
+  /** It combines different events: upstream then omits their reporter. */
   readonly isCombined?: boolean;
   readonly annotations?: Readonly<Record<string, string>>;
 }
@@ -64,11 +64,11 @@ const s = setup({
     isSettled: ({ event }) => isSettled(errorOf(event)),
     mayRetry: ({ context, event }) => errorOf(event).retriable && context.tries < TRIES_MAX,
   },
-  /** The first pause is shorter by chance, so that events that failed together are not sent together again. */
+  /** The first pause is shortened randomly, so that events that failed together are not retried together. */
   delays: { retry: (args) => (args.context.tries === 1 ? RETRY_MS * random(args) : RETRY_MS) },
 });
 
-/** The event is written, or cannot be written by a retry either. */
+/** The event is written, or a retry cannot help. */
 const isSettled = ({ code, message }: PlainError): boolean =>
   code === 'AlreadyExists' || (code === 'Forbidden' && message.includes('because it is being terminated'));
 

@@ -1,14 +1,14 @@
 /**
  * One mirror pod (`mirror-<namespace>_<name>`): the API server's image of a static pod.
  *
- * Decides: when the mirror pod is created, deleted, created anew.
+ * Decides: when the mirror pod is created, deleted and recreated.
  * Owns: its static pod, and the object of its name in the API server.
  * Hears: `mirror.wanted`, `mirror.unwanted`, `mirror.released` (nothing of the static pod is left on the node),
  *   `mirror.seen`, `mirror.listed` (the API server has no others), `mirror.judged`.
  * Asks: `kube.get` of the node that owns it, `kube.create`, `kube.delete`.
  * Invariants:
- *   I1 it carries the hash of its static pod; one with another hash, or that is being deleted, is deleted and made
- *      anew.
+ *   I1 it carries the hash of its static pod; one with another hash, or that is being deleted, is deleted and
+ *      recreated.
  *   I2 without a node object there is no mirror pod: it would have no owner.
  *   I3 the mirror of a static pod that ends stays until nothing of the pod is left, so that its end can be seen.
  *   I4 a delete names the uid that was seen.
@@ -32,7 +32,7 @@ import type { MirrorMessage, MirrorState } from '../../../model/pods/api-message
 import type { Ended } from '../../../model/pods/messages.ts';
 import { type BackOff, pauseMs, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
 
-/** A node that is not registered yet will be soon, and static pods should show up with it. */
+/** A node that is not registered yet will be soon, and static pods should appear with it. */
 const NODE_BACK_OFF: BackOff = { baseMs: 200, maxMs: 2_000 };
 /** How long the watch may take to show the effect of a call before the call is repeated. */
 const SHOW_MS = 10_000;
@@ -104,13 +104,13 @@ const take = s.assign(({ context, event }) => {
   }
 });
 
-/** The end of a pod of the same name that is already replaced changes nothing. */
+/** The end of an already replaced pod of the same name changes nothing. */
 function seenNow({ seen }: Context, event: MirrorMessage & { readonly type: 'mirror.seen' }): Context['seen'] {
   if (event.seen !== null) return { ...event.seen, uid: event.pod.uid };
   return seen?.uid === event.pod.uid ? null : seen;
 }
 
-/** The object that is created, without fields that the API server sets itself. */
+/** The object to create, without the fields that the API server sets. */
 function mirrorOf({ wanted, nodeName, nodeUid }: Context) {
   const pod = required(wanted, 'the static pod to mirror');
   const { apiVersion, kind, metadata, spec, status } = pod;

@@ -1,12 +1,12 @@
 /**
- * Mirror pods: the objects that show static pods in the API server. One actor for each full name (`mirror-pod.ts`).
+ * Mirror pods: the objects that represent static pods in the API server. One actor for each full name (`mirror-pod.ts`).
  *
  * Decides: which static pod and which mirror pod belong together, and when a mirror pod without a static pod may be
  *   deleted.
  * Owns: the names, whether the API server's mirror pods were listed.
  * Hears: `mirror.wanted`, `mirror.unwanted` of the sources of static pods, `mirror.seen` and `mirror.listed` of the API
  *   server, `mirror.ready` of each source of static pods, `mirror.released` of `pods`.
- * Asks: nothing; its actors do. Asks `podConfig` to publish everything again when it starts anew.
+ * Asks: nothing; its actors do. Asks `podConfig` to publish everything again when it restarts.
  * Invariants:
  *   I1 before every source has published, no mirror pod is deleted for having no static pod.
  */

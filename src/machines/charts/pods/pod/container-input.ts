@@ -1,9 +1,9 @@
 /**
- * The input of a container's actor: the container's definition, its instances in the runtime, whether its turn is over.
- * An orphaned container (its pod's definition is gone, or no longer names it) has no definition. Pure.
+ * The input of a container's actor: its definition, its instances in the runtime, and whether its turn is over. An
+ * orphaned container (its pod's definition is gone, or no longer names it) has no definition. Pure.
  *
- * Invariant: an orphan is stopped with the hook that an earlier agent wrote into its annotations; annotations are input
- * from outside, so one that cannot be read is no hook.
+ * Invariant: an orphan is stopped with the hook that an earlier agent wrote into its annotations; annotations are
+ * untrusted input, so an unreadable one counts as no hook.
  */
 
 import type { Container, LifecycleHandler } from '../../../model/api/pod.ts';
@@ -47,7 +47,7 @@ export function containerInput(context: PodContext, member: Member, nowMs: numbe
   };
 }
 
-/** Its turn is over: regular containers had theirs in this sandbox, or an init container after it has begun. */
+/** Its turn is over: regular containers had theirs in this sandbox, or an init container after it has started. */
 function isInitialisedPast({ initialised, pod, runtime }: PodContext, { kind, container }: Member): boolean {
   if (kind !== 'init') return false;
   const inits = (pod?.spec.initContainers ?? []).map(({ name }) => name);
@@ -56,8 +56,8 @@ function isInitialisedPast({ initialised, pod, runtime }: PodContext, { kind, co
 }
 
 /**
- * Restart count and back-off, for a pod whose sandbox was replaced: containers that run in order have to run again in
- * the new sandbox, and an instance that was only created never runs.
+ * Restart count and back-off, for a pod whose sandbox was replaced: containers that run in order run again in the new
+ * sandbox, and an instance that was only created never runs.
  */
 function rememberedOf(
   { runtime, rememberedContainers }: PodContext,
@@ -124,7 +124,7 @@ function parsed(text: string | undefined): unknown {
   }
 }
 
-/** Names of containers that the runtime has and that have no actor here. */
+/** Containers in the runtime that have no actor here. */
 export const orphansOf = ({ runtime, containers }: PodContext): string[] => [
   ...new Set(
     (runtime?.containers ?? []).flatMap(({ metadata }) =>

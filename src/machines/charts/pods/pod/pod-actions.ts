@@ -39,17 +39,19 @@ import { impossibility, isRegularTurn, nextAttempt, sandboxPlan, turnsOf } from 
 
 // ---- containers -----------------------------------------------------------------------------------------------------
 
-/** How many containers one turn begins, or lets be created: a pod may have a thousand, and no turn may take long. */
+/**
+ * How many containers one turn starts, or allows to be created: a pod may have a thousand, and turns must stay short.
+ */
 const GROUP = 40;
 
 const missingMembers = (context: PodContext) =>
   membersOf(podOrName(context)).filter(({ container }) => context.containers[container.name] === undefined);
 
-/** The container waits for its image, or for the runtime to begin it. */
+/** The container waits for its image, or for its start in the runtime. */
 const isUnderWay = ({ view, request, isEarly }: ContainerRecord): boolean =>
   view.phase === 'waiting' && view.reason === '' && request === null && isEarly !== true;
 
-/** Containers of a large pod that have no actor yet follow when no other one is under way. */
+/** The next containers of a large pod without an actor follow when no other one is starting. */
 function beginNextGroup(enqueue: Enqueue, context: PodContext): void {
   const count = membersOf(podOrName(context)).length;
   if (count <= GROUP || Object.keys(context.containers).length >= count) return;
@@ -78,7 +80,7 @@ const hasBegun = (context: PodContext): boolean =>
   sandboxPlan(context) === 'use' &&
   (context.pod?.spec.containers ?? []).some(({ name }) => hasBegunInSandbox(context.runtime, name));
 
-/** Containers that the runtime still runs under this pod's name get an actor, so that they can be stopped. */
+/** Containers that still run under this pod's name get an actor, so that they can be stopped. */
 const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext> => {
   const names = orphansOf(context);
   for (const name of names) {
@@ -171,7 +173,7 @@ function createdWith({ cpus, node, createdWith: before }: PodContext, names: rea
   return own.length === 0 ? {} : { createdWith: { ...before, ...Object.fromEntries(own) } };
 }
 
-/** An actor of a container crashed: it starts again from what the runtime shows. */
+/** The actor of a container crashed: it is restarted from the state of the runtime. */
 export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {
   const id = childIn(event);
   const name = id.replace(/^container-/, '');
@@ -233,7 +235,7 @@ export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
 });
 
 /**
- * Notes a failure. `reserved for` means that the runtime has this sandbox name already, from a call whose reply was
+ * Records a failure. `reserved for` means that the runtime has this sandbox name already, from a call whose reply was
  * lost.
  */
 export const failed = s.assign((args) => {
@@ -291,8 +293,8 @@ export const killOverdue = s.raise({
 });
 
 /**
- * Upstream finds the deadline exceeded at each sync of a pod that ends: twice before its containers stop, and twice
- * after that.
+ * Upstream detects the exceeded deadline at each sync of an ending pod: twice before its containers stop, and twice
+ * after.
  */
 export const recordOverdue = s.enqueueActions(({ context, enqueue }) => {
   if (context.kill?.verdict?.reason !== podReasons.deadlineExceeded) return;
@@ -307,7 +309,7 @@ const stopOrder = (name: string, graceSeconds: number, turn: { awaitsTurn?: bool
   ...turn,
 });
 
-/** Level-triggered: orders each container to stop that should and does not yet, and passes the turn to waiting ones. */
+/** Level-triggered: orders every container to stop that should, and passes the turn to waiting ones. */
 export const stopContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const graceSeconds = context.kill === null ? 1 : graceLeft(context.kill, now(args));

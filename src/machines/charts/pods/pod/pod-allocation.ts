@@ -1,11 +1,11 @@
 /**
- * A pod's share of the node: its admission, the resources that it was granted, the cgroup that bounds it, and the CPUs
- * that its containers run on where the node gives exclusive CPUs. Part of the chart of `pod.ts`.
+ * A pod's share of the node: its admission, its granted resources, its cgroup, and the CPUs of its containers on a node
+ * with exclusive CPUs. Part of the chart of `pod.ts`.
  *
  * Invariants: G1 nothing is created for a pod that the node has not admitted. G2 `pod` has the resources that were
  * granted, `asked` those of its source. G3 the cgroup is created before the sandbox and removed after it. C1 an
  * instance is created with its CPUs, and updated when they change; shared CPUs are sent once more. C2 a failed update
- * of CPUs is tried again, and stops no instance. Upstream: cpumanager (reconcileState).
+ * of CPUs is retried, and stops no instance. Upstream: cpumanager (reconcileState).
  */
 
 import { errorOf, now, required, to } from '../../../../kernel/xstate.ts';
@@ -32,14 +32,14 @@ function ask(enqueue: Enqueue, { node, runtime }: PodContext, pod: Pod): void {
   sendToAllocation(enqueue, { type: 'allocation.wanted', request, allocation: allocationOf(pod), isAnew });
 }
 
-/** Requests the resources of the wanted pod; a manager that has lost its state gets the end of an ended pod again. */
+/** Requests the resources of the wanted pod; a manager that lost its state is told again that a pod has ended. */
 export const askAllocation = s.enqueueActions(({ context, enqueue }) => {
   if (context.node.admission === undefined) return;
   if (context.stage === 'terminated') sendEnd(enqueue, context);
   else if (context.asked !== null) ask(enqueue, context, context.asked);
 });
 
-/** The configuration changed: other resources have to be requested; everything else applies at once. */
+/** The configuration changed: changed resources have to be requested; everything else applies at once. */
 export const askChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pod.configured' || context.node.admission === undefined) return;
   const isOther = JSON.stringify(allocationOf(event.pod)) !== JSON.stringify(context.allocation);
@@ -62,7 +62,7 @@ export const takeGrant = s.enqueueActions((args) => {
   settle(enqueue, context, { allocation, actuated, refusal: null, pod, ...sharesOf(event) }, now(args));
 });
 
-/** The grant is for a configuration that another one has followed meanwhile: requests again. */
+/** The grant is for an outdated configuration: requests again. */
 const askOther = s.enqueueActions(({ context, enqueue }) => {
   const { asked, allocation } = context;
   if (asked !== null && !isSame(allocationOf(asked), allocation)) ask(enqueue, context, asked);
@@ -83,7 +83,7 @@ export const takeHealth = s.enqueueActions((args) => {
   settle(enqueue, context, { deviceHealth: event.health }, now(args));
 });
 
-/** A resize that is not granted: the pod keeps its resources; an event is recorded once for each reason. */
+/** A resize is not granted: the pod keeps its resources; an event is recorded once for each reason. */
 export const notePending = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.pending' || context.asked === null) return;

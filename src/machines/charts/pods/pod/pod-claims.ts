@@ -1,9 +1,9 @@
 /**
- * A pod's ResourceClaims: prepared before its sandbox is made, taken back when nothing of it runs any more. Part of the
- * chart of `pod.ts`.
+ * A pod's ResourceClaims: prepared before its sandbox is created, unprepared when nothing of it runs any more. Part of
+ * the chart of `pod.ts`.
  *
- * Invariants: C1 no sandbox is made before all claims are prepared. C2 a pod is not over before its claims are taken
- * back. Upstream: kuberuntime_manager.go (SyncPod), kubelet.go (SyncTerminatingPod).
+ * Invariants: C1 no sandbox is created before all claims are prepared. C2 a pod is not finished before its claims are
+ * unprepared. Upstream: kuberuntime_manager.go (SyncPod), kubelet.go (SyncTerminatingPod).
  */
 import { line, now, to } from '../../../../kernel/xstate.ts';
 import { claimsWanted } from '../../../model/dra/claims.ts';
@@ -51,7 +51,7 @@ const recordUnprepared = s.enqueueActions(({ context, event, enqueue }) => {
   );
 });
 
-/** Waits until its claims are prepared. A claim that is made for it meanwhile is news. */
+/** Waits until the claims are prepared; a claim created in the meantime is announced by the watch. */
 export const preparingClaims = s.createStateConfig({
   initial: 'asking',
   on: { 'pod.kill': { target: '#terminating.settling', actions: noteKill } },
@@ -75,7 +75,7 @@ const releaseClaims = s.enqueueActions(({ context: { uid }, enqueue }) =>
   ask(enqueue, { type: 'claims.released', uid }),
 );
 
-/** The pod is over, whatever became of its claims: `draManager` takes them back when that is possible. */
+/** The pod is finished, whatever the state of its claims: `draManager` unprepares them when possible. */
 export const abandonClaims = s.enqueueActions(({ context, enqueue }) => {
   if (hasClaims(context)) ask(enqueue, { type: 'claims.abandoned', uid: context.uid });
 });
@@ -88,7 +88,7 @@ const noteStillPrepared = s.enqueueActions((args) => {
   enqueue(line('error', ['Error syncing pod, skipping', { pod: `${namespace}/${name}`, uid, err: event.error }]));
 });
 
-/** Waits until its claims are given back. */
+/** Waits until the claims are unprepared. */
 export const releasingClaims = s.createStateConfig({
   initial: 'asking',
   states: {

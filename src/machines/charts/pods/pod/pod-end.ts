@@ -1,9 +1,8 @@
 /**
- * The end of a pod: containers, then sandboxes, then a last observation, then its files and groups; and the deadline
- * that ends a pod by itself (`activeDeadlineSeconds`, from the start of the pod over restarts of the agent). Part of
- * the chart of `pod.ts`.
+ * The end of a pod: containers, sandboxes, a last observation, files and cgroups; and the deadline that ends a pod
+ * (`activeDeadlineSeconds`, counted from the pod's start across restarts of the agent). Part of the chart of `pod.ts`.
  *
- * Invariant: each step is decided by the state of the runtime, so that an interrupted end goes on where it was.
+ * Invariant: each step is decided by the state of the runtime, so that an interrupted end resumes.
  */
 
 import { required } from '../../../../kernel/xstate.ts';
@@ -31,7 +30,7 @@ import { forgetPod } from './pod-remembering.ts';
 import { change, noteReclaimed, observeNow, podSetup as s, takeStopped } from './pod-setup.ts';
 import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
-/** Stops each queued sandbox; then goes on. */
+/** Stops each queued sandbox, then continues. */
 export const stopSandboxes = (done: string) =>
   s.createStateConfig({
     entry: queueSandboxes,
@@ -62,7 +61,7 @@ export const terminating = s.createStateConfig({
     'pod.configured': { actions: [configure, noteKill] },
   },
   states: {
-    /** A call was given up half-way: observes its effect. */
+    /** A call was abandoned: observes its effect. */
     settling: { entry: observeNow, always: { guard: 'isFresh', target: 'containers' } },
     /** Waits until every container has stopped, each with its grace. */
     containers: {
@@ -74,7 +73,7 @@ export const terminating = s.createStateConfig({
       },
     },
     sandboxes: stopSandboxes('#terminating.verifying'),
-    /** Waits to see that nothing runs any more. */
+    /** Waits until an observation shows that nothing runs. */
     verifying: {
       entry: observeNow,
       always: [
@@ -122,7 +121,7 @@ export const terminated = s.createStateConfig({
       },
     },
     stillMounted: { after: { wait: 'volumes' } },
-    /** Waits until the cgroup of the pod is gone, with processes that still ran in it. */
+    /** Waits until the cgroup of the pod is removed, with processes that still ran in it. */
     group: {
       always: { guard: 'hasNoGroup', target: 'deciding' },
       invoke: {
@@ -154,7 +153,7 @@ export const terminated = s.createStateConfig({
         onError: tryAgain,
       },
     },
-    /** Waits to see that the runtime has neither sandboxes nor containers of the pod. */
+    /** Waits until an observation shows neither sandboxes nor containers of the pod. */
     verifying: {
       entry: observeNow,
       always: [
@@ -182,7 +181,7 @@ export const terminated = s.createStateConfig({
         onError: tryAgain,
       },
     },
-    /** Waits until the links to its logs are gone. */
+    /** Waits until the links to its logs are removed. */
     links: {
       invoke: {
         id: 'unlink',
@@ -216,7 +215,7 @@ export const deadline = s.createStateConfig({
     counting: {
       always: { guard: 'isOver', target: 'over' },
       after: { deadline: { target: 'over', actions: [recordOver, recordOver, killOverdue] } },
-      /** The deadline may have been made shorter. */
+      /** The deadline may have become shorter. */
       on: { 'pod.configured': { target: 'counting', reenter: true } },
     },
     over: {},

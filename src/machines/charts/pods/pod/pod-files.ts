@@ -1,4 +1,6 @@
-/** The files of a pod, and the requests to the runtime, from the context of a pod's machine. Pure. See `pod.ts`. */
+/**
+ * The files of a pod, and its requests to the runtime, derived from the context of a pod's machine. Pure. See `pod.ts`.
+ */
 import type { SecretHandle } from '../../../../kernel/xstate.ts';
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import type { ContainerConfig, KeyValue, PodSandboxConfig } from '../../../model/api/cri.ts';
@@ -63,7 +65,7 @@ export const logPaths = (context: PodContext) => ({
   paths: [podLogDirectory(podOrName(context), context.node)],
 });
 
-/** How many user ids a pod gets, as upstream where the configuration does not say. */
+/** User ids per pod, upstream's default. */
 const IDS_PER_POD = 65_536;
 
 export const usersPlace = ({ uid, node }: PodContext) => ({
@@ -128,7 +130,7 @@ function withImages({ volumes, images }: PodContext, container: string): Mounted
   return Object.fromEntries(entries);
 }
 
-/** The container whose processes an ephemeral container sees; empty for all other containers. */
+/** The container whose processes an ephemeral container shares; empty for all other containers. */
 const targetOf = ({ spec }: Pod, name: string): string =>
   (spec.ephemeralContainers ?? []).find((each) => each.name === name)?.targetContainerName ?? '';
 
@@ -140,7 +142,7 @@ function serviceVariables({ pod, node, objects }: PodContext): readonly KeyValue
   );
 }
 
-/** The sub-paths of the containers whose turn it is. A container with a wrong configuration has none. */
+/** The sub-paths of the containers whose turn it is. A container with an invalid configuration has none. */
 export const subPathsOf = (context: PodContext): readonly SubPath[] =>
   membersOf(podOrName(context))
     .filter(({ container }) => context.writing.includes(container.name))
@@ -153,11 +155,11 @@ export const fileVariablesOf = (context: PodContext): readonly FileVariable[] =>
     .filter(({ container }) => context.writing.includes(container.name))
     .flatMap(({ container }) => fileVariables(container, context.volumes ?? {}));
 
-/** A sub-path becomes the name of a folder, so it must not contain the value of a Secret. */
+/** A sub-path becomes a folder name, so it must not contain the value of a Secret. */
 const namesSecret = (context: PodContext, { container, subPath }: SubPath): boolean =>
   secretsIn(subPath, context, container).length > 0;
 
-/** The handles that occur in a text about a container: of Secrets, and of files of volumes. */
+/** The handles in a text about a container: of Secrets, and of files of volumes. */
 function secretsIn(text: string, { objects, fileValues }: PodContext, container: string): readonly SecretHandle[] {
   const ofFiles = Object.values(fileValues[container] ?? {}).flatMap((value) =>
     value !== null && text.includes(value.$secret) ? [value] : [],
@@ -173,7 +175,7 @@ export interface Permission {
   readonly config: ContainerConfig;
   readonly sandboxConfig: PodSandboxConfig;
   readonly secrets: readonly SecretHandle[];
-  /** Handles of the texts in the container's definition; see `writtenHandles`. */
+  /** Handles of the literal texts in the container's definition; see `writtenHandles`. */
   readonly written: readonly SecretHandle[];
   /** Handles of its command and arguments; see `wordHandles`. */
   readonly words?: readonly SecretHandle[];

@@ -49,14 +49,14 @@ const marked = ({ containers }: PodContext, names: readonly string[], isEarly: b
   ...Object.fromEntries(names.flatMap((name) => (containers[name] ? [[name, { ...containers[name], isEarly }]] : []))),
 });
 
-/** Containers that are passed all earlier ones now request their images. */
+/** Containers whose predecessors are all passed now request their images. */
 export const askBelated = s.enqueueActions(({ context, enqueue }) => {
   const names = belated(context);
   enqueue.assign({ containers: marked(context, names, false) });
   for (const name of names) order(enqueue, name, { type: 'images.started' });
 });
 
-/** A container with image volumes gets the report of its own image when the images of its volumes exist too. */
+/** A container with image volumes is told about its own image once the images of its volumes exist too. */
 export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   if (event.type === 'images.started') {
     for (const name of Object.keys(context.containers)) order(enqueue, name, event);
@@ -79,7 +79,7 @@ export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   order(enqueue, container, { ...event, container, image });
 });
 
-/** The image that is wanted now; an answer for the image of an older definition is dropped. */
+/** The image that is wanted now; an answer for an outdated definition is dropped. */
 function wantedImage(context: PodContext, container: string, volume: string): string {
   if (volume !== '') return imageVolumes(context, container).find(({ name }) => name === volume)?.reference ?? '';
   return membersOf(podOrName(context)).find((each) => each.container.name === container)?.container.image ?? '';

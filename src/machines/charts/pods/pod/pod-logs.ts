@@ -1,5 +1,5 @@
 /**
- * The logs of a pod's containers: one actor for each instance that runs. Part of the chart of `pod.ts`.
+ * The logs of a pod's containers: one actor for each running instance. Part of the chart of `pod.ts`.
  *
  * Invariant: level-triggered by the state of the runtime, so that the order of events does not matter.
  */
@@ -11,12 +11,12 @@ import type { ContainerLogInput } from '../container/container-log.ts';
 import { type PodContext, podOrName } from './pod-policy.ts';
 import { podSetup as s } from './pod-setup.ts';
 
-/** Before the actor of a log that crashed is replaced. */
+/** Before the crashed actor of a log is replaced. */
 const RESPAWN_MS = 60_000;
 
 const idOf = (container: string): string => `log-${container}`;
 
-/** By the id of its actor, the log that is kept. */
+/** By actor id, the log to follow. */
 function wantedLogs(context: PodContext): Readonly<Record<string, ContainerLogInput>> {
   const { runtime, node } = context;
   const settings = node.containerLogs;
@@ -47,7 +47,7 @@ function logChanges(context: PodContext): {
   return { stale, missing: Object.fromEntries(missing) };
 }
 
-/** Stops actors of instances that are gone before others begin: a new actor may have the same id. */
+/** Stops the actors of ended instances before new ones start: a new actor may have the same id. */
 const superviseLogs = s.enqueueActions(({ context, enqueue }) => {
   const { stale, missing } = logChanges(context);
   if (stale.length > 0) {

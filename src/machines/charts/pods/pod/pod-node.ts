@@ -1,6 +1,6 @@
 /**
- * A pod and its node: the facts that it sends to the managers of the node (eviction, shutdown), from its admission
- * until it no longer runs; and how it takes a change of the node's configuration. Part of the chart of `pod.ts`.
+ * A pod and its node: the facts that it sends to the node's managers (eviction, shutdown) while it is admitted and
+ * running, and its reaction to changes of the node's configuration. Part of the chart of `pod.ts`.
  */
 import { to } from '../../../../kernel/xstate.ts';
 import { type NodePodChanged, nodePod } from '../../../model/eviction/facts.ts';
@@ -13,7 +13,7 @@ function report(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged
   if (node.shutdown !== undefined) enqueue.sendTo(to('shutdown'), message);
 }
 
-/** Sends the pod's facts as they are now: also to a manager that has lost its state. */
+/** Sends the pod's current facts, also to a manager that has lost its state. */
 export const sendNode = s.enqueueActions(({ context, enqueue }) => {
   if (context.pod !== null && context.stage !== 'terminated')
     report(enqueue, context, nodePod(context.pod, context.node));
@@ -27,10 +27,7 @@ export const sendNodeChange = s.enqueueActions(({ context, event, enqueue }) => 
   if (JSON.stringify(pod) !== JSON.stringify(before)) report(enqueue, context, pod);
 });
 
-/**
- * Takes the changed configuration of the node: actors of logs begin anew with it, containers get the maximum of
- * back-offs.
- */
+/** Applies the node's changed configuration: log actors restart with it, containers get the maximum of back-offs. */
 export const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.changed') return;
   const { settings: node } = event;

@@ -5,7 +5,7 @@ import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts'
 import type { PodContext } from './pod-policy.ts';
 
 /**
- * The runtime handler of the pod's RuntimeClass; empty for the runtime's default, `null` when there is no such class.
+ * The runtime handler of the pod's RuntimeClass; empty for the runtime's default, `null` if the class does not exist.
  */
 export function runtimeHandler({ pod, node, objects, lookups }: PodContext): string | null {
   const key = pod === null || node.apiServer === undefined ? null : runtimeClassKey(pod);
@@ -14,7 +14,7 @@ export function runtimeHandler({ pod, node, objects, lookups }: PodContext): str
   return handler && 'text' in handler && typeof handler.text === 'string' ? handler.text : null;
 }
 
-/** Upstream's text when the RuntimeClass of the pod does not exist; `null` when it does. */
+/** Upstream's text if the RuntimeClass of the pod does not exist; `null` if it does. */
 export function missingRuntimeClass(context: PodContext): string | null {
   if (runtimeHandler(context) !== null) return null;
   return `runtimeclass.node.k8s.io "${context.pod?.spec.runtimeClassName ?? ''}" not found`;
@@ -24,7 +24,7 @@ export function missingRuntimeClass(context: PodContext): string | null {
 export const isAwaiting = ({ pod, node, lookups }: PodContext): boolean =>
   pod !== null && [...awaitedKeys(pod, node), ...credentialKeys(pod, node)].some((key) => lookups[key] === undefined);
 
-/** Keys of the pod's own credentials. A certificate that is not served is no reason to wait: its volume reports why. */
+/** Keys of the pod's own credentials. A certificate that is not served delays nothing: its volume reports why. */
 const credentialKeys = (pod: Pod, { apiServer }: PodContext['node']): readonly string[] => [
   ...Object.keys(tokensOf(pod)),
   ...(apiServer?.podCertificates === true ? Object.keys(certificatesOf(pod)) : []),

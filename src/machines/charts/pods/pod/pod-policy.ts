@@ -46,13 +46,13 @@ import type { ResizeStep } from './resize-policy.ts';
 
 export interface PodInput extends PodRef {
   readonly node: NodeSettings;
-  /** `null`: the pod is known from the runtime only. */
+  /** `null`: only the runtime knows the pod. */
   readonly pod: Pod | null;
   /** Its sandboxes and containers in the runtime; `null`: not reported yet. */
   readonly runtime: PodRuntimeStatus | null;
-  /** Its actor crashed before: it has to inspect the runtime itself. */
+  /** Its actor crashed before: it inspects the runtime itself. */
   readonly mustInspect: boolean;
-  /** Another pod of the same name has to be gone first. */
+  /** Another pod of the same name must be gone first. */
   readonly held: boolean;
   /** By container, restart count and back-off of the soft state. */
   readonly rememberedContainers: Readonly<Record<string, RememberedContainer>>;
@@ -71,23 +71,23 @@ export interface PodInput extends PodRef {
 export interface ContainerRecord {
   readonly kind: ContainerKind;
   readonly view: ContainerView;
-  /** It requested to be created, and waits for its turn. */
+  /** Its request to be created, while it waits for its turn. */
   readonly request: ContainerRequest | null;
-  /** It was ordered to begin and has not reported yet. */
+  /** It was ordered to start and has not reported yet. */
   readonly begins?: boolean;
-  /** It asked for its image before earlier containers were passed: it asks again then. */
+  /** It requested its image before earlier containers were passed, and will request it again. */
   readonly isEarly?: boolean;
 }
 
 export interface Resize {
   readonly target: Allocation;
-  /** Steps that are still to be done. */
+  /** The remaining steps. */
   readonly steps: readonly ResizeStep[];
   /** Containers that are restarted for the resize. */
   readonly anew: readonly string[];
   /** Their instances that were stopped for the resize. */
   readonly stopped?: readonly string[];
-  /** Why the last try failed; empty when none did. */
+  /** Why the last attempt failed; empty if none did. */
   readonly error: string;
 }
 
@@ -118,26 +118,26 @@ export interface PodContext extends PodInput {
   readonly pinned: Readonly<Record<string, string>>;
   /** By container, the exclusive CPUs with which this agent last had an instance created. */
   readonly createdWith: Readonly<Record<string, string>>;
-  /** The update to the runtime that is under way. */
+  /** The update to the runtime in progress. */
   readonly pin: CpuPin | null;
   /** Why the node does not admit the pod. */
   readonly rejection: Rejection | null;
   /** Why a resize is not granted now. */
   readonly refusal: ResizeRefusal | null;
-  /** A resize that is under way. */
+  /** A resize in progress. */
   readonly resize: Resize | null;
-  /** Its cgroup was created, or corrected, by this agent. */
+  /** This agent created or corrected the pod's cgroup. */
   readonly hasGroup: boolean;
   readonly containers: Readonly<Record<string, ContainerRecord>>;
   /** For containers with image volumes, reported images by container and volume ('' for the container's own). */
   readonly images: Readonly<Record<string, Readonly<Record<string, ImageFacts>>>>;
-  /** When the last of its own calls ended: observations from before do not count any more. */
+  /** When the pod's last own call ended: earlier observations no longer count. */
   readonly actedAtMs: number;
-  /** The runtime was inspected since the pod last asked for it. */
+  /** The runtime was inspected since the pod last requested it. */
   readonly inspected: boolean;
-  /** In the name of the sandbox: raised when one was lost between call and reply, or the runtime still has the name. */
+  /** Part of the sandbox's name: raised if a sandbox was lost between call and reply, or its name is still in use. */
   readonly attempt: number;
-  /** Regular containers had their turn in this sandbox: init containers are not run again. */
+  /** Regular containers had their turn in this sandbox: init containers do not run again. */
   readonly initialised: boolean;
   /** By key, the last report on each API object that it uses: empty, or why it cannot be read now. */
   readonly lookups: Readonly<Record<string, string>>;
@@ -147,7 +147,7 @@ export interface PodContext extends PodInput {
   readonly writing: readonly string[];
   /** There is an actor that sets up the volumes. */
   readonly hasVolumes: boolean;
-  /** How containers see the volumes; `null` while one of them is not set up. */
+  /** The containers' view of the volumes; `null` while one of them is not set up. */
   readonly volumes: MountedVolumes | null;
   /** Sub-paths that could not be bound: by container, why. */
   readonly unbound: Readonly<Record<string, string>>;
@@ -155,12 +155,12 @@ export interface PodContext extends PodInput {
   readonly fileValues: Readonly<Record<string, FileValues>>;
   /** Files that could not be read: by container, why. */
   readonly unread: Readonly<Record<string, string>>;
-  /** Sandboxes or containers that are still to be stopped or removed. */
+  /** Sandboxes or containers still to be stopped or removed. */
   readonly queue: readonly string[];
   readonly failures: number;
   readonly untilMs: number;
   /**
-   * When the pod began, by the runtime's state when this agent first heard of it; `null`: the runtime had nothing of
+   * The start of the pod by the runtime's state when this agent first observed it; `null` if the runtime had nothing of
    * it.
    */
   readonly begunMs: number | null;
@@ -185,7 +185,7 @@ export type Kill = Omit<PodKill, 'type' | 'graceSeconds'> & {
   readonly graceSeconds: number;
   /** When this grace period began. */
   readonly sinceMs: number;
-  /** Its init containers had succeeded by then: the failure of one that is stopped for the end does not count. */
+  /** Its init containers had succeeded by then: one that is stopped for the end does not count as failed. */
   readonly wasInitialised: boolean;
 };
 
@@ -235,7 +235,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   status: null,
 });
 
-/** The pod, or one made from its name when only the runtime knows it. */
+/** The pod, or a minimal one if only the runtime knows it. */
 export const podOrName = ({ pod, uid, name, namespace }: PodContext): Pod =>
   pod ?? { metadata: { uid, name, namespace }, spec: { containers: [] } };
 
@@ -321,7 +321,7 @@ export const changedFacts = (
     .filter(([, was, is]) => !isSame(was, is))
     .map(([name, , is]) => [name, is]);
 
-/** A driver may have published a volume of the pod; without its definition that is assumed. */
+/** Whether a driver may have published a volume of the pod; assumed if its definition is unknown. */
 export const mayBePublished = ({ pod, node }: PodContext): boolean =>
   node.apiServer !== undefined &&
   (pod === null ||
@@ -331,7 +331,7 @@ export const mayBePublished = ({ pod, node }: PodContext): boolean =>
 
 // ---- ending ---------------------------------------------------------------------------------------------------------
 
-/** Grace never grows, and is never less than a second. */
+/** The grace period never grows, and is at least a second. */
 const MIN_GRACE_SECONDS = 1;
 
 export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>, nowMs: number): Kill {
@@ -351,13 +351,13 @@ export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>, no
   };
 }
 
-/** The grace that is left for the containers whose turn it is to stop. */
+/** The remaining grace period of the containers whose turn it is to stop. */
 export const graceLeft = ({ graceSeconds, sinceMs }: Kill, nowMs: number): number =>
   Math.max(MIN_GRACE_SECONDS, graceSeconds - Math.floor((nowMs - sinceMs) / 1_000));
 
 const isGone = ({ view }: ContainerRecord): boolean => view.phase === 'ended';
 
-/** The containers to stop now: all regular ones at once, then the sidecars, the last one first. */
+/** The containers to stop now: all regular ones at once, then the sidecars in reverse order. */
 export function nextToStop({ containers, pod }: PodContext): string[] {
   const open = Object.entries(containers).filter(([, record]) => !isGone(record));
   const first = open.filter(([, { kind }]) => kind !== 'sidecar').map(([name]) => name);
@@ -373,7 +373,7 @@ export const allGone = ({ containers }: PodContext): boolean => Object.values(co
 
 export const anyAlive = ({ runtime }: PodContext): boolean => (runtime?.containers ?? []).some(isAlive);
 
-/** Containers that run in order had their turn, or one of them. */
+/** At least one of the containers that run in order had its turn. */
 export const hasRunInOrder = ({ initialised, containers }: PodContext): boolean =>
   initialised || Object.values(containers).some((each) => each.view.phase === 'ended' && runsInOrder(each));
 
@@ -389,7 +389,7 @@ export function begunAt(runtime: PodRuntimeStatus | null): number | null {
 
 /**
  * When the pod exceeds its deadline, counted from its start: by the API server's status, or by the sandbox that an
- * earlier agent left of a static pod. Sandboxes made while this agent runs do not count, as the clock may be set.
+ * earlier agent left of a static pod. Sandboxes created by this agent do not count, because the clock may be changed.
  */
 export function deadlineOf({ pod, begunMs, status }: PodContext): number | null {
   const seconds = pod?.spec.activeDeadlineSeconds;

@@ -2,8 +2,8 @@
  * Preparations for containers before they are created: variables from files in volumes, devices, sub-paths of volumes.
  * Part of the chart of `pod.ts`.
  *
- * Invariants: W1 variables come first, as they may name sub-paths. W2 a container that lacks a variable, a sub-path or
- * a device that its plugin prepared is not created without it; events have upstream's text, the log has the cause.
+ * Invariants: W1 variables come first, as they may name sub-paths. W2 a container is not created while it lacks a
+ * variable, a sub-path or a prepared device; events have upstream's text, the log has the cause.
  * Upstream: devicemanager (callPreStartContainerIfNeeded).
  */
 import { line, outputOf } from '../../../../kernel/xstate.ts';
@@ -41,7 +41,7 @@ const noteSubPaths = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ unbound: noted(enqueue, context, 'Cannot bind the sub-paths of a container', failures) });
 });
 
-/** Waits for the variables that files of volumes have for these containers. */
+/** Waits for these containers' variables from files in volumes. */
 export const readingVariables = s.createStateConfig({
   always: { guard: 'lacksSandbox', target: 'deciding' },
   invoke: {
@@ -62,7 +62,7 @@ export const withVariables = s.createStateConfig({
   ],
 });
 
-/** Waits for the parts of volumes that these containers see. */
+/** Waits for the sub-paths of these containers. */
 export const bindingSubPaths = s.createStateConfig({
   always: { guard: 'lacksSandbox', target: 'deciding' },
   invoke: {

@@ -1,9 +1,9 @@
 /**
- * The probes of a pod: one actor for each probe that runs now, and what follows from its verdicts. Part of the chart of
+ * The probes of a pod: one actor for each active probe, and the consequences of its verdicts. Part of the chart of
  * `pod.ts`.
  *
- * Invariants: level-triggered, so that it does not matter in which order container, runtime and pod change; a verdict
- * about an instance that is gone is ignored.
+ * Invariants: level-triggered, so the order of changes of container, runtime and pod does not matter; a verdict about
+ * an ended instance is ignored.
  */
 import { now, random, required, to } from '../../../../kernel/xstate.ts';
 import type { Container } from '../../../model/api/pod.ts';
@@ -36,7 +36,7 @@ function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chanc
   };
 }
 
-/** Stops probers of instances that are gone before others begin: a new actor may have the same id. */
+/** Stops the probers of ended instances before new ones start: a new actor may have the same id. */
 const superviseProbers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { stale, missing } = proberChanges(context);
@@ -58,7 +58,7 @@ const superviseProbers = s.enqueueActions((args) => {
   });
 });
 
-/** Keeps a prober for each probe that should run, whatever changed. */
+/** Keeps a prober for each probe that should run. */
 export const probing = s.createStateConfig({
   always: { guard: 'mustSuperviseProbers', actions: superviseProbers },
 });
@@ -87,7 +87,7 @@ function judged(state: ProbedState, { kind, verdict }: ProberReport): ProbedStat
   return kind === 'startup' ? { ...state, started: true } : state;
 }
 
-/** Stops the instance; its restart policy decides whether there will be another one. */
+/** Stops the instance; its restart policy decides whether another one follows. */
 function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { kind }: ProberReport): void {
   const { name } = container;
   const comes = comesAgain(context, container);
@@ -103,21 +103,19 @@ function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { ki
 }
 
 /**
- * True when another container goes on beside the one that a probe ends. Otherwise the pod ends, with the grace of the
+ * True if another container continues beside the one that a probe ends. Otherwise the pod ends, with the grace of the
  * pod.
  */
 const goesOn = ({ containers, probes }: PodContext, { name }: Container, ending: string): boolean =>
   name !== ending && containers[name]?.view.phase !== 'ended' && probes[name]?.failed !== true;
 
-/**
- * Whether another instance follows. The exit code does not matter here, but with `Never` only a rule may restart it.
- */
+/** Whether another instance follows. The exit code does not matter here; with `Never` only a restart rule allows it. */
 function comesAgain({ pod }: PodContext, container: Container): 'again' | 'never' | 'asSidecar' {
   if (pod?.spec.initContainers?.some(({ name }) => name === container.name)) return 'asSidecar';
   return (container.restartPolicy ?? pod?.spec.restartPolicy) === 'Never' ? 'never' : 'again';
 }
 
-/** Keeps in the soft state that this instance was ready. */
+/** Records in the soft state that this instance was ready. */
 function remember(enqueue: Enqueue, uid: string, container: string, { id, started, ready }: ProbedState): void {
   const message: SoftStateMessage = {
     type: 'softState.probed',
@@ -129,7 +127,7 @@ function remember(enqueue: Enqueue, uid: string, container: string, { id, starte
 
 // ---- crashes --------------------------------------------------------------------------------------------------------
 
-/** Before a prober that crashed is replaced. */
+/** Before a crashed prober is replaced. */
 const RESPAWN_MS = 10_000;
 
 /** A prober crashed: the pod goes on, and another prober is spawned. */

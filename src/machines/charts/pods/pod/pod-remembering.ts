@@ -1,5 +1,5 @@
 /**
- * Keeps a pod that may start without the API server on disk, with the objects that it uses. Part of the chart of
+ * Stores a pod that may start without the API server on disk, with the objects that it uses. Part of the chart of
  * `pod.ts`.
  */
 
@@ -13,12 +13,13 @@ import type { PodContext } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 
 /**
- * All that the pod uses can be kept on disk: values of Secrets are not, and keys of certificates are in memory alone.
+ * Whether all objects of the pod can be stored: values of Secrets are not, and keys of certificates exist in memory
+ * only.
  */
 const isLasting = (pod: Pod, keys: readonly string[]): boolean =>
   Object.keys(certificatesOf(pod)).length === 0 && keys.every((key) => idOf(key).kind !== 'Secret');
 
-/** What is kept of the pod; `null`: the pod cannot start without the API server. */
+/** The stored form of the pod; `null` if it cannot start without the API server. */
 function rememberedOf({ pod, node, objects, kill }: PodContext): RememberedPod | null {
   if (pod === null || kill !== null || isStaticPod(pod) || node.rememberedPodsDir === undefined) return null;
   if ((pod.spec.restartPolicy ?? 'Always') !== 'Always' || pod.metadata.deletionTimestamp !== undefined) return null;

@@ -2,9 +2,9 @@
  * In-place resize: applies granted resources in the runtime and in the pod's cgroup, without a restart where the policy
  * of a container allows it. Part of the chart of `pod.ts`.
  *
- * Invariants: R1 the pod's cgroup never has less than its containers. R2 a step that fails is reported and tried again;
- * it stops no instance, and no container is stopped twice for one resize. R3 a resize that is half done survives the
- * agent: `softState` has the resources of the running instances. R4 no container gets less memory than it uses.
+ * Invariants: R1 the pod's cgroup never has less than its containers. R2 a failed step is reported and retried; it
+ * stops no instance, and no container is stopped twice for one resize. R3 an unfinished resize survives the agent:
+ * `softState` has the resources of the running instances. R4 no container gets less memory than it uses.
  */
 import { errorOf, now, type OutputOf, outputOf, required, to } from '../../../../kernel/xstate.ts';
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
@@ -40,19 +40,19 @@ function subjectOf({ uid, pod, actuated }: PodContext) {
   return { pod, actuated };
 }
 
-/** Changes of all containers, whether they run or not. */
+/** Changes of all containers, running or not. */
 function allChanges(context: PodContext): readonly ContainerChange[] {
   const { pod, actuated } = subjectOf(context);
   return changesOf(pod, actuated);
 }
 
-/** Changes of the containers that run. */
+/** Changes of the running containers. */
 const changes = (context: PodContext): readonly ContainerChange[] =>
   allChanges(context).filter(({ name }) => isRunning(context, name));
 
 /**
- * The container begins with the resources that it had before the resize: only a running instance can be updated, or
- * stopped to be restarted.
+ * The container starts with its resources from before the resize: only a running instance can be updated, or stopped to
+ * be restarted.
  */
 function isBeginning({ runtime, containers }: PodContext, name: string): boolean {
   const state = factsOf(runtime, name)?.state;
@@ -65,7 +65,7 @@ function isBeginning({ runtime, containers }: PodContext, name: string): boolean
 const noneBegins = ({ context }: { readonly context: PodContext }): boolean =>
   !allChanges(context).some(({ name }) => isBeginning(context, name));
 
-/** Shows in the status that the resize is under way. */
+/** Shows the resize in progress in the status. */
 const announce = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { error } = context.resize ?? { error: '' };
@@ -79,7 +79,7 @@ const announce = s.enqueueActions((args) => {
   settle(enqueue, context, { resize }, now(args));
 });
 
-/** Containers whose policy asks for it are stopped to be restarted; the others are updated one after the other. */
+/** Containers whose policy requires it are stopped to be restarted; the others are updated one after the other. */
 const begin = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { pod, actuated, allocation, node } = context;
@@ -99,7 +99,7 @@ const begin = s.enqueueActions((args) => {
   }
 });
 
-/** Containers that were stopped for this resize when it was tried before. */
+/** Containers that an earlier attempt of this resize stopped. */
 const alreadyReported = ({ resize, allocation }: PodContext): readonly string[] =>
   resize !== null && JSON.stringify(resize.target) === JSON.stringify(allocation) ? resize.anew : [];
 
@@ -133,7 +133,7 @@ const isNext =
   (kind: ResizeStep['kind']) =>
   ({ context }: { readonly context: PodContext }): boolean =>
     nextStep(context)?.kind === kind;
-/** The step is for an instance that is being stopped or has ended: the next one begins with the granted resources. */
+/** The step is for an instance that is stopping or has ended: the next one starts with the granted resources. */
 const isForNothing = ({ context }: { readonly context: PodContext }): boolean => {
   const step = nextStep(context);
   return step?.kind === 'container' && !isRunning(context, step.name);
@@ -143,14 +143,14 @@ const isOfKind = <Kind extends ResizeStep['kind']>(
   kind: Kind,
 ): step is Extract<ResizeStep, { kind: Kind }> => step?.kind === kind;
 
-/** The next step, where it is of this kind: states that need it are entered only then. */
+/** The next step if it is of this kind: states that need it are entered only then. */
 const stepOf = <Kind extends ResizeStep['kind']>(context: PodContext, kind: Kind) => {
   const step = nextStep(context);
   if (!isOfKind(step, kind)) throw new Error(`the next step of the resize is not of kind ${kind}`);
   return step;
 };
 
-/** All containers have the granted resources, except those that are restarted: they have them when they are created. */
+/** All containers have the granted resources, except restarted ones, which get them at creation. */
 const noteActuated = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { resize, actuated } = context;
@@ -203,7 +203,7 @@ export const resizing = s.createStateConfig({
   initial: 'idle',
   states: {
     idle: { always: { guard: 'mustResize', target: 'awaiting' } },
-    /** Waits until each container of the resize either runs or does not. */
+    /** Waits until each container of the resize has either started or ended. */
     awaiting: {
       entry: announce,
       always: [
@@ -215,9 +215,9 @@ export const resizing = s.createStateConfig({
       entry: begin,
       always: [{ guard: takesNoMemory, target: 'stepping' }, { target: 'stopping' }],
     },
-    /** Waits until the containers that are restarted have stopped: they use memory until then. */
+    /** Waits until the containers to restart have stopped: they use memory until then. */
     stopping: { always: { guard: haveStopped, target: 'measuring' } },
-    /** Waits to know how much memory the pod uses. */
+    /** Waits for the pod's memory usage. */
     measuring: {
       invoke: {
         id: 'memoryUsage',

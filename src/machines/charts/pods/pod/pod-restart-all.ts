@@ -1,9 +1,9 @@
 /**
- * Restarts all containers of a pod in their sandbox, because the restart rules of one ask for it. Part of the chart of
- * `pod.ts`.
+ * Restarts all containers of a pod in their sandbox, as the restart rules of one container request. Part of the chart
+ * of `pod.ts`.
  *
- * Invariants: A1 no container begins before the runtime has forgotten every instance, so that an old end is never taken
- * for a new one. A2 no container gets a grace period or a hook. A3 ephemeral containers stay.
+ * Invariants: A1 no container starts before the runtime has removed every instance, so that an old end is never
+ * mistaken for a new one. A2 no container gets a grace period or a hook. A3 ephemeral containers stay.
  */
 import { now } from '../../../../kernel/xstate.ts';
 import { killMessages } from '../../../model/reasons/reasons.ts';
@@ -35,7 +35,7 @@ export const restartingAll = s.createStateConfig({
   states: {
     /** Waits until no container of the pod runs. */
     stopping: { always: { guard: 'noneToRestartRuns', target: 'inspecting' } },
-    /** Waits to see which instances the runtime still has. */
+    /** Waits for the list of instances that the runtime still has. */
     inspecting: {
       entry: observeNow,
       always: [

@@ -1,4 +1,4 @@
-/** The vocabulary of a pod's machine: its events, its operations, its actions. The chart is in `pod.ts`. */
+/** Types, guards and actions of a pod's machine. The chart is in `pod.ts`. */
 import type { AnyActorRef, OutputOf } from '../../../../kernel/xstate.ts';
 import { now, outputOf, pick, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
@@ -69,7 +69,7 @@ import {
 import { proberChanges } from './probe-plan.ts';
 
 type Event =
-  /** One of its own calls has ended: an inspection that is under way may not show the effect. */
+  /** One of the pod's own calls has ended: an inspection in progress may not show its effect. */
   | { readonly type: 'acted' }
   | PodMessage
   | NodeChanged
@@ -124,7 +124,7 @@ export const podSetup = setup({
     certificate: podCertificateMachine,
   },
   guards: {
-    /** An inspection is under way. */
+    /** An inspection is in progress. */
     isAsking: stateIn({ alive: { observer: 'asking' } }),
     isHeld: ({ context }) => context.held,
     isUnheard: ({ context }) => context.runtime === null && !context.mustInspect,
@@ -143,7 +143,7 @@ export const podSetup = setup({
       (isOver(context) || isOverInApi(context)) && !anyAlive(context) && !anyReadySandbox(context),
     isBlocked: ({ context }) => impossibility(context) !== null,
     hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
-    /** A sandbox that vanished is replaced as well: containers that run in order run again. */
+    /** A missing sandbox is replaced as well: containers that run in order run again. */
     mustReplace: ({ context }) =>
       sandboxPlan(context) === 'replace' || (sandboxPlan(context) === 'create' && hasRunInOrder(context)),
     isFinished: ({ context }) => sandboxPlan(context) === 'finished',
@@ -173,7 +173,7 @@ export const podSetup = setup({
     hasNothingPublished: ({ context }) => !mayBePublished(context),
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
     hasBelated: ({ context }) => belated(context).length > 0,
-    /** Containers with devices wait until it is known what is prepared of its claims. */
+    /** Containers with devices wait until it is known which claims are prepared. */
     hasTurn: ({ context }) => (context.claims !== null || !hasClaims(context)) && turnsOf(context).length > 0,
     mustPrepareClaims: ({ context }) => hasGroup(context) && hasClaims(context),
     isFresh: ({ context }) => context.inspected,
@@ -214,7 +214,7 @@ const isFreshAndStopped = (context: PodContext): boolean =>
 
 const isGoing = ({ phase }: ContainerView): boolean => phase !== 'waiting' && phase !== 'ended';
 
-/** The start has succeeded and the runtime shows it: only then the status is that of the new instance. */
+/** The start has succeeded and the runtime shows it: only then does the status show the new instance. */
 const isSeenToRun = ({ containers, runtime }: PodContext, name: string): boolean =>
   containers[name]?.view.phase === 'running' && factsOf(runtime, name)?.state === 'running';
 
@@ -231,11 +231,11 @@ export type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enq
 const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): boolean =>
   stage === 'terminated' && runtime !== undefined;
 
-/** For a pod whose end was published, nothing more is published, even if its specification changes. */
+/** Once a pod's end was published, nothing more is published, even if its specification changes. */
 const isBelated = ({ stage, status }: PodContext, { pod }: Partial<PodContext>): boolean =>
   stage === 'terminated' && status !== null && pod !== undefined;
 
-/** Changes the context and publishes what follows: one assignment a step, and the status when it differs. */
+/** Changes the context in one assignment, and publishes the status if it differs. */
 export function settle(enqueue: Enqueue, context: PodContext, change: Partial<PodContext>, nowMs: number): PodContext {
   const next = { ...context, ...change };
   const keeps = isForgetting(context, change) || isEnding(context, next) || isBelated(context, change);
@@ -246,7 +246,7 @@ export function settle(enqueue: Enqueue, context: PodContext, change: Partial<Po
   return { ...next, status };
 }
 
-/** Publishes how it is now, also while it ends: something holds its end up. */
+/** Publishes the current status even while the pod ends, because something delays its end. */
 export function publishNow(enqueue: Enqueue, context: PodContext, nowMs: number): void {
   const status = statusOf(context, nowMs);
   if (isSame(status, context.status)) return;
@@ -254,7 +254,7 @@ export function publishNow(enqueue: Enqueue, context: PodContext, nowMs: number)
   sendStatus(enqueue, { ...context, status });
 }
 
-/** While its containers end one by one, its published status stays; the outcome is published once. */
+/** While the containers end one by one, the published status stays; the outcome is published once. */
 const isEnding = (before: PodContext, next: PodContext): boolean =>
   before.kill !== null &&
   next.stage === 'sync' &&
@@ -274,7 +274,7 @@ export const sendStatusAgain = s.enqueueActions(({ context, enqueue }) => {
   if (context.isReclaimed) enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid: context.uid });
 });
 
-/** The pod holds nothing any more that other pods could need. */
+/** The pod holds nothing that other pods could need. */
 export const noteReclaimed = s.enqueueActions(({ context: { uid, node }, enqueue }) => {
   enqueue.assign({ isReclaimed: true });
   enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid });
@@ -292,7 +292,7 @@ type Observing = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
 // ---- what is observed -----------------------------------------------------------------------------------------------
 
-/** Takes the runtime's state of the pod, and publishes what follows. `by`: the container that knows its part. */
+/** Takes the runtime's state of the pod, and publishes its status. `by`: the container that knows its part already. */
 export function learn(args: Observing, runtime: PodRuntimeStatus, change: Partial<PodContext> = {}, by = ''): void {
   const { context, enqueue } = args;
   const begun = context.runtime === null ? { begunMs: begunAt(runtime) } : {};
@@ -312,11 +312,11 @@ function learnAll(args: Observing, seen: PodRuntimeStatus, own = false): void {
   else if (inspected !== context.inspected) enqueue.assign({ inspected });
 }
 
-/** The state of the runtime; an empty one where none was reported yet. */
+/** The state of the runtime; an empty one if none was reported yet. */
 export const runtimeOf = ({ runtime, uid, name, namespace }: PodContext): PodRuntimeStatus =>
   runtime ?? emptyRuntime(uid, name, namespace, 0);
 
-/** The collectors hear of a pod only what they did not know. */
+/** The garbage collectors receive only changes. */
 function sendCollectors(enqueue: Enqueue, context: PodContext, now: PodRuntimeStatus): void {
   const { uid, runtime, kill, node } = context;
   const before = runtime ?? emptyRuntime(uid, '', '', 0);
@@ -327,18 +327,18 @@ function sendCollectors(enqueue: Enqueue, context: PodContext, now: PodRuntimeSt
   if (!isSame(imagesOf(uid, before), images)) enqueue.sendTo(to('imageGC'), images);
 }
 
-/** A collector has lost its state. */
+/** A garbage collector has lost its state. */
 export const sendCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
   const { uid, runtime } = context;
   if (runtime !== null) sendCollectors(enqueue, { ...context, runtime: emptyRuntime(uid, '', '', 0) }, runtime);
 });
 
-/** An inspection by this actor began after its last call; other observations count only when they began later. */
+/** An inspection by this actor began after its last call; other observations count only if they began later. */
 export const learnFromInspection = s.enqueueActions((args) =>
   learnAll(args, outputOf<PodRuntimeStatus>(args.event), true),
 );
 
-/** An observation that began before the last call is dropped, and made anew: it may have shown other changes too. */
+/** An observation that began before the last call is dropped and repeated: it may have shown other changes too. */
 export const learnFromWatch = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'runtime.podChanged') return;
@@ -369,7 +369,7 @@ export const learnAbsence = s.enqueueActions((args) => {
   learnAll(args, emptyRuntime(context.uid, context.name, context.namespace, event.observedAtMs));
 });
 
-/** Earlier observations do not count any more; the runtime is inspected again. */
+/** Earlier observations no longer count; the runtime is inspected again. */
 const begin = (enqueue: Enqueue, nowMs: number, more: Partial<PodContext> = {}): void => {
   enqueue.assign({ ...more, actedAtMs: nowMs, inspected: false });
   enqueue.raise({ type: 'inspection.due' });
@@ -377,12 +377,12 @@ const begin = (enqueue: Enqueue, nowMs: number, more: Partial<PodContext> = {}):
 
 export const observeNow = s.enqueueActions((args) => begin(args.enqueue, now(args)));
 
-/** A call of its own has ended, and its answer showed what it did: an inspection that is under way may not. */
+/** An own call has ended, and its answer showed the effect; an inspection in progress may not. */
 export function noteActed({ check, enqueue }: Observing): void {
   if (check('isAsking')) enqueue.raise({ type: 'acted' });
 }
 
-/** The sandbox was made: its answer shows it, or the runtime is observed. */
+/** The sandbox was created: the answer shows it, or the runtime is inspected. */
 export const takeSandbox = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { status } = outputOf<OutputOf<Operations['cri.runPodSandbox']>>(event);

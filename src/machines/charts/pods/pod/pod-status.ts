@@ -13,7 +13,7 @@ import type { PodContext } from './pod-policy.ts';
 import { hasClaims } from './pod-turns.ts';
 import { probeResults } from './probe-plan.ts';
 
-/** How the devices of its containers are: of plugins, then of claims. */
+/** The health of its containers' devices: of plugins, then of claims. */
 function healthOf(context: PodContext): DeviceHealth {
   const { pod, claims, node, deviceHealth } = context;
   if (pod === null || claims === null || node.reportsDeviceHealth !== true || !hasClaims(context)) return deviceHealth;
@@ -27,7 +27,7 @@ function healthOf(context: PodContext): DeviceHealth {
 
 export const isOver = ({ status }: PodContext): boolean => isTerminalPhase(status?.phase);
 
-/** The API server has the pod as ended, also where nothing is left of it here. */
+/** The API server shows the pod as ended, even if nothing is left of it here. */
 export const isOverInApi = ({ pod }: PodContext): boolean =>
   pod !== null && !isStaticPod(pod) && isTerminalPhase(pod.status?.phase);
 
@@ -67,8 +67,8 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
 }
 
 /**
- * A pod that ends but stays wanted keeps why its containers did not run; how an instance ended before is the last
- * state.
+ * An ending pod that stays wanted keeps the waiting reasons of its containers; the end of an earlier instance is the
+ * last state.
  */
 function waitedFor({ kill, containers, status }: PodContext): PodStatusFacts['waiting'] {
   if (kill === null || kill.remove) return {};
@@ -85,21 +85,21 @@ function waitedFor({ kill, containers, status }: PodContext): PodStatusFacts['wa
 /** The waiting reasons of a container before its first try. */
 const BEFORE_ALL: ReadonlySet<string> = new Set([waitingReasons.containerCreating, waitingReasons.podInitializing]);
 
-/** The container is being stopped to be restarted, or its next instance is on its way, or not seen to run yet. */
+/** The container is being restarted: it stops, or its next instance is not running yet. */
 function comesAgain(view: ContainerView, seen: ContainerFacts | null): boolean {
   const { phase } = view;
   return isReplaced(view, seen) || (isBehind(view, seen) && phase !== 'stopping' && phase !== 'ended');
 }
 
-/** The instance that the container reported does not show as running yet. */
+/** The reported instance does not show as running yet. */
 const isBehind = ({ restartCount }: ContainerView, seen: ContainerFacts | null): boolean =>
   seen !== null && (seen.state === 'created' || seen.restartCount < restartCount);
 
-/** The container is or was stopped to be replaced, and its next instance is not seen to run yet. */
+/** The container is being replaced, and its next instance is not running yet. */
 const isReplaced = (view: ContainerView, seen: ContainerFacts | null): boolean =>
   view.comesAgain === true && (view.phase !== 'running' || isBehind(view, seen));
 
-/** The instance was created and is not seen to run yet; one whose start failed is shown. */
+/** The instance was created and does not run yet; one whose start failed is shown. */
 function isStarting({ phase, reason }: ContainerView, { state }: ContainerFacts): boolean {
   if (phase === 'starting') return true;
   const isUnderWay = reason === '' || reason === waitingReasons.crashLoopBackOff;
@@ -118,11 +118,11 @@ function resizeOf({
   };
 }
 
-/** The start time: when the agent first heard of the pod. */
+/** The start time: when the agent first observed the pod. */
 const begun = ({ status }: PodContext): Pick<PodStatus, 'startTime'> =>
   status?.startTime === undefined ? {} : { startTime: status.startTime };
 
-/** The verdict of the order to end, unless the pod succeeds meanwhile. */
+/** The verdict of the order to end, unless the pod succeeds in the meantime. */
 function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure' | 'kill'> {
   if (!kill?.verdict) return {};
   const { published, ...verdict } = kill.verdict;
@@ -135,8 +135,8 @@ const statusInApi = ({ pod }: PodContext): PodStatus | null =>
   pod === null || isStaticPod(pod) ? null : (pod.status ?? null);
 
 /**
- * The runtime's state without an instance whose start has not succeeded yet, and with termination messages, which the
- * runtime does not know.
+ * The runtime's state with termination messages, which the runtime does not know, and without an instance whose start
+ * has not succeeded yet.
  */
 function asSeen(runtime: PodRuntimeStatus, { containers }: PodContext): PodRuntimeStatus {
   const starting = Object.entries(containers).flatMap(([name, { view }]) => {

@@ -1,10 +1,10 @@
 /**
- * Which containers of a pod have their turn, and whether its sandbox can be used. Pure. See `pod.ts`.
+ * Decides which containers of a pod may start, and whether its sandbox can be used. Pure. See `pod.ts`.
  *
- * Invariant: init containers run one after the other to success, sidecars start in their order and stay, the regular
- * containers come when all of these are passed. A container that was passed once stays passed, also when a sidecar ends
- * or the runtime forgets an init container. A regular container waits for the postStart hooks of earlier ones.
- * Ephemeral containers wait for no other, and no other waits for them.
+ * Invariant: init containers run one after the other to success, sidecars start in their order and stay, and regular
+ * containers start when all of these are passed. A passed container stays passed, even if a sidecar ends or the runtime
+ * removes an init container. A regular container waits for the postStart hooks of earlier ones. Ephemeral containers
+ * wait for no other, and no other waits for them.
  */
 
 import { messageOf } from '../../../../kernel/xstate.ts';
@@ -35,7 +35,7 @@ function isPassed(context: PodContext, { container, kind }: Member): boolean {
 
 const hasRequest = ({ request }: PodContext['containers'][string]): boolean => request !== null;
 
-/** Of the containers that wait to be created, those that may be created now. */
+/** The waiting containers that may be created now. */
 export function turnsOf(context: PodContext): Member[] {
   if (context.pod === null || context.volumes === null || !Object.values(context.containers).some(hasRequest))
     return [];
@@ -51,7 +51,7 @@ export function turnsOf(context: PodContext): Member[] {
   );
 }
 
-/** A runtime may mount an image for one container of a sandbox at a time: two that begin at once disturb each other. */
+/** A runtime may mount an image for one container of a sandbox at a time: two concurrent starts disturb each other. */
 function oneByOne({ pod, containers }: PodContext, turns: Member[]): Member[] {
   const images = new Set((pod?.spec.volumes ?? []).flatMap(({ name, image }) => (image === undefined ? [] : [name])));
   if (images.size === 0) return turns;
@@ -65,8 +65,8 @@ function oneByOne({ pod, containers }: PodContext, turns: Member[]): Member[] {
 }
 
 /**
- * The container begins, or its postStart hook runs: the kubelet starts later regular containers when that has succeeded
- * or failed.
+ * The container starts, or its postStart hook runs: the kubelet starts later regular containers when the hook has
+ * ended.
  */
 function hasHookAhead({ containers }: PodContext, { kind, container }: Member): boolean {
   if (kind !== 'regular' || container.lifecycle?.postStart == null) return false;
@@ -74,7 +74,7 @@ function hasHookAhead({ containers }: PodContext, { kind, container }: Member): 
   return phase === 'starting' || (phase === 'waiting' && reason === '');
 }
 
-/** Containers up to the last one that has begun in this sandbox, or the one after it. */
+/** Containers up to the last one that has started in this sandbox, and the one after it. */
 function reached(context: PodContext, members: readonly Member[]): Member[] {
   const inOrder = members.filter(isInOrder);
   const last = inOrder.findLastIndex((member) => hasBegun(context, member));
@@ -85,19 +85,19 @@ function reached(context: PodContext, members: readonly Member[]): Member[] {
   });
 }
 
-/** The runtime may not show yet an instance that was just started. */
+/** The runtime may not show a just started instance yet. */
 const hasBegun = (context: PodContext, { container: { name } }: Member): boolean =>
   ['starting', 'running'].includes(context.containers[name]?.view.phase ?? '') ||
   hasBegunInSandbox(context.runtime, name);
 
-/** True when all containers before this one are passed. */
+/** True if all earlier containers are passed. */
 export function isReached(context: PodContext, name: string): boolean {
   const { pod, initialised } = context;
   if (pod === null || initialised || (pod.spec.initContainers ?? []).length === 0) return true;
   return reached(context, membersOf(pod)).some(({ container }) => container.name === name);
 }
 
-/** Containers that asked for their image too early and may have it now. */
+/** Containers that requested their image too early and may have it now. */
 export const belated = (context: PodContext): readonly string[] =>
   Object.entries(context.containers).flatMap(([name, { isEarly }]) =>
     isEarly === true && isReached(context, name) ? [name] : [],
@@ -105,7 +105,8 @@ export const belated = (context: PodContext): readonly string[] =>
 
 export const isRegularTurn = (members: readonly Member[]): boolean => members.some(({ kind }) => kind === 'regular');
 
-// ---- all anew -------------------------------------------------------------------------------------------------------
+// ---- restart of all containers
+// ----------------------------------------------------------------------------------------
 
 /** The runtime has instances of containers that will be restarted. */
 export const hasToRemove = ({ pod, runtime }: PodContext): boolean =>
@@ -136,8 +137,8 @@ export function sandboxPlan(context: PodContext): SandboxPlan {
 }
 
 /**
- * True for a container that may run again: never with the policy `Never`, as the pod has ended with its sandbox; with
- * `OnFailure` only one that did not succeed.
+ * True for a container that may run again: never with policy `Never`, as the pod has ended with its sandbox; with
+ * `OnFailure` only if it did not succeed.
  */
 function mayRunAgain(context: PodContext, pod: Pod, { container, kind }: Member): boolean {
   if (kind !== 'regular') return false;
@@ -168,7 +169,7 @@ export function hasOnlySidecars({ containers, pod }: PodContext): boolean {
 export const hasClaims = ({ pod, node }: PodContext): boolean =>
   pod !== null && node.apiServer !== undefined && hasBehavior(node, 'dynamicResources') && usesClaims(pod, node);
 
-/** Why this pod cannot have a sandbox on this node as it is; `null` when it can. */
+/** Why this pod cannot have a sandbox on this node; `null` if it can. */
 export function impossibility(context: PodContext): string | null {
   const { pod, node } = context;
   if (pod === null) return null;

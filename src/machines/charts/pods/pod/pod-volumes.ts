@@ -16,7 +16,7 @@ import { remember } from './pod-remembering.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 
 const ACTOR = 'volumes';
-/** Before an actor that crashed, of the volumes or of a credential, is replaced. */
+/** Before a crashed actor, of the volumes or of a credential, is replaced. */
 const RESPAWN_MS = 1_000;
 
 export const volumesPlace = (context: PodContext) => ({
@@ -52,7 +52,7 @@ export const planVolumes = s.enqueueActions(({ context, enqueue }) => {
   plan(enqueue, context);
 });
 
-/** No volume is set up before the pod is to run; volumes that are set up follow their objects. */
+/** No volume is set up before the pod may run; volumes that are set up follow their objects. */
 const mayPlan = ({ pod, stage, hasVolumes }: PodContext, isToRun: boolean): boolean =>
   pod !== null && stage === 'sync' && (isToRun || hasVolumes);
 
@@ -74,7 +74,7 @@ const noteFound = (isToRun: boolean) =>
 
 /** The API server's answer about an object that this pod uses, or about its own token. */
 export const noteObject = noteFound(false);
-/** The same for a pod that is to run. */
+/** As {@link noteObject}, for a pod that is to run. */
 export const takeObject = noteFound(true);
 
 const noteChanged = (isToRun: boolean) =>
@@ -87,7 +87,7 @@ const noteChanged = (isToRun: boolean) =>
 
 /** A ConfigMap or Secret was added, changed or removed. */
 export const noteObjects = noteChanged(false);
-/** The same for a pod that is to run. */
+/** As {@link noteObjects}, for a pod that is to run. */
 export const takeObjects = noteChanged(true);
 
 /** Forwards reports on volumes of CSI drivers to the actor that requested them. */
@@ -96,7 +96,7 @@ export const forwardPublished = s.enqueueActions(({ context, event, enqueue }) =
   if (context.hasVolumes) enqueue.sendTo<AnyActorRef>(ACTOR, event);
 });
 
-/** Releases also the volumes that an earlier agent published: the record on disk has them. */
+/** Releases also the volumes that an earlier agent published, which are recorded on disk. */
 export const releasePublished = s.enqueueActions(({ context: { uid }, enqueue }) => {
   enqueue.sendTo(to('csiVolumes'), { type: 'csi.released', uid } satisfies CSIReleased);
 });
@@ -105,7 +105,7 @@ export const noteMounted = s.assign({
   volumes: ({ context, event }) => (event.type === 'volumes.mounted' ? event.mounted : context.volumes),
 });
 
-/** The actor of the volumes crashed: another one sets up what is missing. */
+/** The actor of the volumes crashed: its successor sets up the missing volumes. */
 export const replaceVolumes = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = errorOf(event);
   enqueue(
@@ -153,7 +153,7 @@ function unused(kind: 'token' | 'certificate', credentials: PodContext['credenti
   return `${kind}-${at}`;
 }
 
-/** The actor of a credential crashed: another one takes its place when the volumes are planned again. */
+/** The actor of a credential crashed: it is replaced when the volumes are planned again. */
 export const reapCredential = s.enqueueActions(({ context, event, enqueue }) => {
   const id = childIn(event);
   if (!Object.values(context.credentials).includes(id)) return;

@@ -1,7 +1,7 @@
 /**
  * One pod (`pod-<uid>`): from the first message about the pod until nothing of it is left on the node.
  *
- * Decides: when its sandbox is created and replaced, which containers have their turn, when the pod has ended, how it
+ * Decides: when its sandbox is created and replaced, which containers may start, when the pod has ended, and how it
  *   ends.
  * Owns: its state in the runtime (its only writer), its sandbox, its containers' actors, its status.
  * Hears: `pod.configured`, `pod.kill`, `pod.released`, `runtime.*`, `object.found` and `csi.mounted` through `pods`;
@@ -88,7 +88,7 @@ import {
   takeObjects,
 } from './pod-volumes.ts';
 
-/** An inspection that failed is tried again after this. */
+/** Before a failed inspection is retried. */
 const INSPECTION_RETRY_MS = 1_000;
 /** An inspection that takes longer is repeated. */
 const INSPECTION_DEADLINE_MS = 15_000;
@@ -165,7 +165,7 @@ const preparing = s.createStateConfig({
         { guard: 'isMounted', target: 'grouped' },
       ],
     },
-    /** Waits for its cgroup, which has been under way since the pod was admitted. */
+    /** Waits for its cgroup, which is created since the pod was admitted. */
     grouped: {
       always: [
         { guard: 'mustPrepareClaims', target: '#sync.preparingClaims' },
@@ -205,7 +205,7 @@ const sync = s.createStateConfig({
         { target: 'preparing' },
       ],
     },
-    /** This node can never run the pod as it is: waits for another configuration. */
+    /** This node can never run the pod: waits for another configuration. */
     blocked: {
       entry: recordBlocked,
       on: {
@@ -217,7 +217,7 @@ const sync = s.createStateConfig({
     restartingAll,
     preparing,
     preparingClaims,
-    /** Waits for ids that no other pod has. */
+    /** Waits for user ids that no other pod has. */
     mappingUsers: {
       invoke: {
         id: 'users',
@@ -249,7 +249,7 @@ const sync = s.createStateConfig({
           ],
         },
       },
-      /** The call is given up; its effect is observed before the rest is stopped. */
+      /** The call is abandoned; its effect is observed before the rest is stopped. */
       on: { 'pod.kill': { target: '#terminating.settling', actions: noteKill } },
     },
     /** Waits until the runtime shows the new sandbox with its address. */
@@ -257,7 +257,7 @@ const sync = s.createStateConfig({
       always: { guard: 'hasSandbox', target: 'active' },
       after: { [SHOW_SANDBOX_MS]: 'inspecting' },
     },
-    /** The sandbox is there: containers have their turns. */
+    /** The sandbox is ready: containers start in turn. */
     active: {
       always: [
         { guard: 'mustRestartAll', target: 'restartingAll' },
@@ -297,7 +297,7 @@ const sync = s.createStateConfig({
   },
 });
 
-/** Inspects this pod alone in the runtime. An inspection without an answer delays no other pod. */
+/** Inspects this pod alone in the runtime. A hanging inspection delays no other pod. */
 const observer = s.createStateConfig({
   initial: 'idle',
   states: {

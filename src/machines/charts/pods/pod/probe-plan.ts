@@ -1,4 +1,6 @@
-/** Which probers one pod should have by the rules of `prober-policy.ts`, and what its status shows of probes. Pure. */
+/**
+ * The probers that one pod should have by the rules of `prober-policy.ts`, and the probe results in its status. Pure.
+ */
 import type { Container, Pod } from '../../../model/api/pod.ts';
 import { isSidecar } from '../../../model/spec/index.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
@@ -43,7 +45,7 @@ export interface ProberPlan extends Probed {
   readonly kind: ProbeKind;
 }
 
-/** The probers that there should be now. */
+/** The probers that should run now. */
 const probersWanted = (facts: Facts): ProberPlan[] =>
   instancesOf(facts).flatMap((instance) => {
     const { name } = instance.container;
@@ -56,7 +58,7 @@ const probersWanted = (facts: Facts): ProberPlan[] =>
     }));
   });
 
-/** The probers to stop, and those to start once no prober has to stop any more. */
+/** The probers to stop, and those to start once no prober has to stop. */
 export function proberChanges(facts: Facts & Pick<PodContext, 'probers'>): {
   readonly stale: readonly string[];
   readonly missing: readonly ProberPlan[];

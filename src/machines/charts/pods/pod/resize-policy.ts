@@ -1,6 +1,6 @@
 /**
- * How a resize is applied: which containers are updated or restarted, and in which steps the cgroup of the pod follows,
- * so that no container ever has more than its pod. Pure.
+ * Plans a resize: which containers are updated or restarted, and the steps of the pod's cgroup, so that no container
+ * ever has more than its pod. Pure.
  *
  * Upstream: pkg/kubelet/kuberuntime (computePodResizeAction, doPodResizeAction).
  */
@@ -40,7 +40,7 @@ export function changesOf({ spec }: Pod, actuated: Allocation): readonly Contain
   });
 }
 
-/** The limits that bind a container: where it has none of its own, those of its pod. */
+/** The effective limits of a container: its own, or else those of its pod. */
 function effective(own: ResourceRequirements = {}, whole: ResourceRequirements = {}): ResourceRequirements {
   const inherited = RESIZABLE.flatMap((name) => {
     const limit = whole.limits?.[name];
@@ -64,8 +64,8 @@ export type ResizeStep =
   | { readonly kind: 'container'; readonly name: string; readonly resources: LinuxContainerResources };
 
 /**
- * First memory, then CPU. For each of them the pod grows before its containers and shrinks after them; a container that
- * takes less comes before one that takes more. `changes`: of running containers.
+ * First memory, then CPU. For each, the pod grows before its containers and shrinks after them, and decreases come
+ * before increases. `changes`: of running containers.
  */
 export function resizeSteps(
   pod: Pod,
@@ -90,7 +90,7 @@ export function resizeSteps(
   return steps;
 }
 
-/** The limits of a cgroup; `-1`: none. */
+/** The limits of a cgroup; `-1` for none. */
 type Held = Required<Pick<CgroupResources, 'memoryBytes' | 'cpuQuotaUs' | 'cpuPeriodUs' | 'cpuShares'>>;
 type Part = Exclude<keyof Held, 'cpuPeriodUs'>;
 
@@ -107,7 +107,7 @@ const heldTo = (
   node: NodeSettings,
 ): Held => ({ memoryBytes, cpuQuotaUs, cpuPeriodUs: cpuPeriodUs ?? String(node.cpuCFSQuotaPeriodUs), cpuShares });
 
-/** The cgroup of the pod as it is, and as it has to be. */
+/** The pod's cgroup as it is, and as it should be. */
 const heldBy = (
   pod: Pod,
   actuated: Allocation,
@@ -128,7 +128,7 @@ function grows(from: string, to: string): boolean {
   return to === UNLIMITED || BigInt(to) > BigInt(from);
 }
 
-/** How a cgroup without a limit of memory reads: the last page that hierarchies of version 1 count. */
+/** The value of a cgroup v1 without memory limit. */
 const NO_LIMIT_V1 = '9223372036854771712';
 
 /** The cgroup in the sandbox's update, without the overhead of the runtime class. */
@@ -148,8 +148,8 @@ function sandboxOf(pod: Pod, held: Held, { cgroupVersion }: NodeSettings): Linux
 }
 
 /**
- * The update of one resource of a container: its new amount, and the amounts that it has of the others, also those that
- * it has from its pod. Upstream names each request in an update; for an absent one the least shares, not those of the
+ * The update of one resource of a container: its new amount, and the current amounts of the others, including those of
+ * its pod. Upstream names each request in an update; for an absent one it sends the minimum shares, not those of the
  * pod's limit.
  */
 function containerStep(
@@ -188,9 +188,9 @@ function withPart(base: ResourceRequirements, other: ResourceRequirements, name:
   return { limits: merged(base.limits, other.limits), requests: merged(base.requests, other.requests) };
 }
 
-/** Limits of memory that decrease, in bytes. */
+/** Memory limits that decrease, in bytes. */
 export interface MemoryDecreases {
-  /** The new limit of the pod's cgroup; `null`: it does not decrease. */
+  /** The new limit of the pod's cgroup; `null` if it does not decrease. */
   readonly podBytes: string | null;
   /** The new limits of containers that keep running. */
   readonly containers: readonly { readonly name: string; readonly bytes: string }[];
@@ -215,15 +215,13 @@ export function memoryDecreases(
   };
 }
 
-/** Memory in use, in bytes; of containers by name, where it is known. */
+/** Memory usage in bytes, per container where it is known. */
 export interface MemoryInUse {
   readonly podBytes: string;
   readonly containers: Readonly<Record<string, string>>;
 }
 
-/**
- * A limit of memory that is not above the memory in use is refused, because processes would be killed. Upstream's text.
- */
+/** A memory limit at or below the usage is refused, because processes would be killed. Upstream's text. */
 export function memoryProblem({ podBytes, containers }: MemoryDecreases, used: MemoryInUse): string {
   const below = (whose: string, limit: string, current: string | undefined): string[] =>
     current === undefined || BigInt(current) < BigInt(limit)
@@ -237,7 +235,7 @@ export function memoryProblem({ podBytes, containers }: MemoryDecreases, used: M
   return `cannot decrease memory limits: ${problems.length === 1 ? problems[0] : `[${problems.join(', ')}]`}`;
 }
 
-/** The part about the pod in events about a resize, as upstream writes it. */
+/** The pod's part of the text of a resize event, as upstream writes it. */
 export function resizeSummary({ metadata, spec }: Pod, error = ''): string {
   const live = (containers: readonly Container[]) =>
     containers.map(({ name, resources = {} }) => ({ name, resources: inOrder(resources) }));

@@ -1,9 +1,9 @@
 /**
- * The rules of probing: which probes of which containers run now, what each calls, and what a verdict means. Pure; the
- * actors are `prober.ts`, the pod's part is `pod-probes.ts`.
+ * The rules of probing: which probes run now, what each calls, and the meaning of a verdict. Pure; the actors are
+ * `prober.ts`, the pod's part is `pod-probes.ts`.
  *
  * Invariants:
- *   R1 results of probes belong to one instance of a container: the next instance begins without any.
+ *   R1 results of probes belong to one instance of a container: the next instance starts without any.
  *   R2 until its startup probe has succeeded an instance has no other; after that it has no startup probe.
  *   R3 a verdict that ends an instance is the last one of its liveness and startup probes.
  *   R4 after a restart of the agent an instance keeps its results of the soft state; without them it is not ready (and
@@ -58,8 +58,8 @@ export const isStarted = (container: Container, state: ProbedState): boolean =>
   container.startupProbe === undefined || state.started;
 
 /**
- * The probes that run now. A probe that could only end an instance does not run while that ends anyway; readiness goes
- * on, so that clients see when it stops to serve.
+ * The probes that run now. A probe that could only end an instance stops once the instance ends anyway; readiness
+ * continues, so that clients notice when it stops serving.
  */
 export function activeKinds(
   container: Container,
@@ -72,13 +72,13 @@ export function activeKinds(
   return kinds.filter((kind) => probeOf(container, kind) !== undefined && (kind === 'readiness' || mayEnd));
 }
 
-/** The verdict that holds before the first attempt. */
+/** The verdict before the first attempt. */
 export function firstVerdict(kind: ProbeKind, { ready }: ProbedState): Verdict | null {
   if (kind === 'startup') return null;
   return kind === 'liveness' || ready ? 'success' : 'failure';
 }
 
-/** Milliseconds until the first attempt. `chance` spreads those of instances that the agent finds running. */
+/** Milliseconds until the first attempt. `chance` spreads the probes of instances that the agent finds running. */
 export function firstDelay(probe: Probe, { startedAtMs }: ContainerFacts, nowMs: number, chance: number): number {
   const ageMs = Math.max(0, nowMs - startedAtMs);
   const spreadMs = Math.round(chance * Math.min(ageMs, (probe.periodSeconds ?? 0) * 1_000));

@@ -1,6 +1,6 @@
 /**
  * One probe of one instance of a container (`prober-<container>-<kind>`), from its first attempt until the instance
- * ends or has its last verdict.
+ * ends or its last verdict.
  *
  * Decides: when the first attempt is made, which verdict is the last. The pod decides what follows from a verdict.
  * Owns: the verdict that holds.
@@ -35,7 +35,7 @@ export interface ProberInput {
   readonly asked: Asked;
   readonly delayMs: number;
   readonly watch: Omit<ProbeWatch, 'handler'>;
-  /** A probe that cannot be made is an event in each period, not once: behavior `impossibleProbeEachPeriod`. */
+  /** An impossible probe is an event in each period, not once: behavior `impossibleProbeEachPeriod`. */
   readonly repeatsErrors: boolean;
 }
 
@@ -100,9 +100,11 @@ export const proberMachine = s.createMachine({
         { target: 'delayed' },
       ],
     },
-    /** In journals of nodes that reported an impossible probe once. */
+    /** Used by journals of nodes that reported an impossible probe once. */
     unaskable: { entry: reportImpossible },
-    /** Waits for `initialDelaySeconds`, or for its share of the time over which an agent spreads first probes. */
+    /**
+     * Waits for `initialDelaySeconds`, or for its share of the period over which a starting agent spreads first probes.
+     */
     delayed: { after: { first: 'due' } },
     due: { always: [{ guard: 'isImpossible', target: 'impossible' }, { target: 'probing' }] },
     /** Reports in each period that the probe cannot be made, until the instance ends. */

@@ -70,7 +70,7 @@ const isSharedAndAbsent = ({ type }: PodCondition, own: readonly PodCondition[])
   type === SHARED_CONDITION && !own.some((each) => each.type === type);
 
 /**
- * The body of the PATCH of `pods/status`; `null` when nothing differs. The uid guards against another pod of the same
+ * The body of the PATCH of `pods/status`; `null` if nothing differs. The uid guards against another pod of the same
  * name.
  */
 export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): JsonObject | null {
@@ -80,7 +80,7 @@ export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): Jso
   return patch === null ? null : { metadata: { uid: seen.uid }, ...patch };
 }
 
-/** A status is JSON; its generated type does not say so. */
+/** A status is JSON, although its generated type does not express it. */
 const fieldsOf = (status: unknown): JsonObject => ({ status }) as JsonObject;
 
 /** A field that Go writes as `null` is absent. */
@@ -113,7 +113,7 @@ export function urgencyOf(own: PodStatus, seen: SeenPod, stage: PodStage): Urgen
 }
 
 /**
- * The states that users watch. A starting container is not shown until it runs or fails; nor is an address while all
+ * The states that users watch. A starting container is not shown until it runs or fails, nor is an address while all
  * containers start.
  */
 const visibleStates = (status: PodStatus): string => {

@@ -12,8 +12,8 @@
  *   U3 the object is deleted only when it is being deleted, has a terminal phase, and the node has nothing of it left.
  *   U4 another client's change of the pod's own fields is written back.
  *   U5 a field that the API server accepted but did not keep (newer than it, or behind a gate) is not sent again.
- *   U6 a write that the API server refused, or wants later, waits for the back-off; one without an answer is repeated
- *      with the next change of the pod.
+ *   U6 a write that the API server rejected or deferred waits for the back-off; one without an answer is repeated with
+ *      the next change of the pod.
  */
 import { errorOf, now, outputOf, type PlainError, pick, random, setup, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
@@ -25,7 +25,7 @@ import type { PodStage } from '../../../model/status/pod-status.ts';
 import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
 import { statusPatch, type Urgency, urgencyOf } from './publication.ts';
 
-/** How long a change waits for others; a start that takes less than `soon` is one write, any other start two. */
+/** How long a change waits for others; a start within `soon` is one write, any other start two. */
 const PATIENCE_MS: Readonly<Record<Urgency, number>> = { now: 0, soon: 500, later: 10_000 };
 
 export type PublisherInput = PodRef;
@@ -35,17 +35,15 @@ interface Context extends PodRef {
   readonly stage: PodStage;
   readonly isReclaimed: boolean;
   readonly seen: SeenPod | null;
-  /**
-   * The patch that was still needed after the last one was accepted, as text; empty: the API server kept everything.
-   */
+  /** The remaining difference after the last accepted patch, as text; empty if the API server kept everything. */
   readonly unkept: string;
-  /** While a patch is under way: `own` has changed since. */
+  /** While a patch is in progress: `own` has changed since. */
   readonly isOutdated: boolean;
-  /** While a patch is under way: the object was observed since. */
+  /** While a patch is in progress: the object was observed since. */
   readonly isSeenAnew: boolean;
   /** The uid of an object that was deleted for good; the object may stay for its finalizers. */
   readonly deletedUid: string;
-  /** Since when there is a change to write; `null`: there is none. */
+  /** Since when there is a change to write; `null` if there is none. */
   readonly sinceMs: number | null;
   readonly failures: number;
   readonly untilMs: number;
@@ -108,7 +106,7 @@ const take = s.assign(({ context, event }) => {
   }
 });
 
-/** The newer of two versions: the watch may be behind the answer of a PATCH. */
+/** The newer of two versions: the watch may lag behind the answer of a PATCH. */
 function newest(known: SeenPod | null, seen: SeenPod | null): SeenPod | null {
   if (known === null || seen === null || known.uid !== seen.uid) return seen;
   return isOlder(seen.resourceVersion, known.resourceVersion) ? known : seen;
@@ -192,7 +190,7 @@ export const statusPublisherMachine = s.createMachine({
         { target: 'current', actions: s.assign({ sinceMs: null }) },
       ],
     },
-    /** The API server has the status that it should have: waits for a change. */
+    /** The API server has the wanted status: waits for a change. */
     current: {
       on: {
         'status.changed': { target: 'deciding', actions: take },
@@ -227,7 +225,7 @@ export const statusPublisherMachine = s.createMachine({
         }),
         onDone: { target: 'deciding', actions: noteWritten },
         onError: [
-          // The watch shows, or has shown, what exists instead.
+          // The watch shows, or has shown, the present object.
           { guard: 'isGone', target: 'deciding', actions: noteGone },
           { guard: 'isUnanswered', target: 'unanswered', actions: noteFailure },
           { target: 'backingOff', actions: noteFailure },
@@ -261,7 +259,7 @@ export const statusPublisherMachine = s.createMachine({
         'status.observed': { guard: 'isNews', target: 'deciding', actions: take },
       },
     },
-    /** The API server refused, or asked for a pause: waits. */
+    /** The API server rejected the write, or asked for a pause: waits. */
     backingOff: { after: { backOff: 'deciding' } },
   },
 });

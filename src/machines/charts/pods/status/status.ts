@@ -1,6 +1,6 @@
 /**
  * The status manager: a summary of each pod's last status, and a log line when its phase changes. On a node with an API
- * server it has one publisher a pod (`status-publisher.ts`).
+ * server it has one publisher per pod (`status-publisher.ts`).
  *
  * Decides: which changes are logged, which pods need a publisher.
  * Owns: a summary by pod, the publishers; the full status stays with the pod's actor, which is its only writer.
@@ -106,7 +106,7 @@ const observe = s.enqueueActions(({ context, event, enqueue }) => {
   report(enqueue, context, event.pod, { inApi: event.seen !== null }, event);
 });
 
-/** Objects that the list lacks are gone from the API server. */
+/** Objects missing in the list are gone from the API server. */
 const takeList = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.listed') return;
   const { uids } = event;
@@ -127,7 +127,7 @@ const forward = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo<AnyActorRef>(idOf(event.uid), event);
 });
 
-/** A publisher whose pod left the node sends its last update while the API server has the object. */
+/** A publisher whose pod left the node sends its last update as long as the API server has the object. */
 const forget = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.removed') return;
   const { [event.uid]: _gone, ...pods } = context.pods;
@@ -138,7 +138,7 @@ const forget = s.enqueueActions(({ context, event, enqueue }) => {
   } else if (publisher) drop(enqueue, context.publishers, event.uid);
 });
 
-/** `pods` started anew, and every pod lost its actor: pods that still exist publish their status again. */
+/** `pods` restarted, and every pod lost its actor: pods that still exist publish their status again. */
 const beginAnew = s.enqueueActions(({ context, enqueue }) => {
   const inApi = Object.entries(context.publishers).filter(([, publisher]) => publisher.inApi);
   const kept = Object.fromEntries(inApi.map(([uid]) => [uid, { inApi: true, onNode: false }]));

@@ -1,14 +1,13 @@
 /**
  * A certificate of a pod (`certificate-<n>` below it), for one `podCertificate` source of a projected volume.
  *
- * Decides: when a key is made and a certificate is requested: at first, and when the signer says so, a little later by
- *   chance so that many pods do not request at once.
- * Owns: the request that is under way; when the newest certificate was due for renewal. Never the key: that is a
- *   handle.
+ * Decides: when a key is created and a certificate is requested: at first, and at the signer's refresh time, with
+ *   jitter so that many pods do not request at once.
+ * Owns: the request in progress; when the newest certificate was due for renewal. Never the key: that is a handle.
  * Hears: the reflector of its PodCertificateRequest.
  * Asks: `kube.get` of the service account and the Node for their uids, `certificate.podKey`, `kube.create` of the
  *   request.
- * Sends: its pod `object.found`; `eventRecorder` a refusal, and a certificate that became too old.
+ * Sends: its pod `object.found`; `eventRecorder` a refusal, and an overdue certificate.
  * Invariants:
  *   K1 a key is used for one request only, and is shown with its own certificate only.
  *   K2 the pod keeps its certificate until there is another one, whatever the signer answers.
@@ -43,15 +42,13 @@ import { type CertificateSource, NOT_ISSUED } from '../../../model/volumes/crede
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 
 const RETRY: BackOff = { ...OPERATION_BACK_OFF, jitter: 0.5 };
-/**
- * Upstream's limits: a request that is not seen for this long was deleted; a certificate due for this long is overdue.
- */
+/** Upstream's limits: a request not seen for this long was deleted; a certificate due for this long is overdue. */
 const ABANDON_MS = 600_000;
 const OVERDUE_MS = 600_000;
 const JITTER_MS = 300_000;
-/** The shortest time after which a signer may ask for another request. */
+/** The shortest refresh time that a signer may set. */
 const REFRESH_MIN_MS = 60_000;
-/** A pod without a certificate for this long is sent what it waits for. */
+/** A pod without a certificate for this long is told what it waits for. */
 const UNISSUED_MS = 10_000;
 
 export interface CertificateInput {
@@ -66,7 +63,7 @@ export interface CertificateInput {
 interface Context extends CertificateInput {
   readonly accountUid: string;
   readonly nodeUid: string;
-  /** The name of the request and its key; `null` when no request is under way. */
+  /** The name of the request and its key; `null` if no request is in progress. */
   readonly made: { readonly request: string; readonly key: SecretHandle } | null;
   readonly requestName: string;
   /** The watch has shown the request. */
@@ -151,9 +148,7 @@ function report(enqueue: Enqueue, { key, pod }: Context, state: ObjectState): vo
 
 const nameOf = ({ pod, requestName }: Context): string => `${pod.namespace}/${requestName}`;
 
-/**
- * The request as upstream's, except for the version of its owner, which upstream writes as one that no API server has.
- */
+/** The request as upstream sends it, except for the API version of its owner, which does not exist upstream. */
 const requestBody = ({ pod, serviceAccount, accountUid, nodeName, nodeUid, source, made }: Context) => ({
   kind: 'PodCertificateRequest',
   apiVersion: 'certificates.k8s.io/v1beta1',
@@ -335,10 +330,10 @@ const issuing = s.createStateConfig({
         abandon: { guard: 'isUnseen', target: 'backingOff', actions: failLost },
       },
     },
-    /** Waits until the signer wants another request. */
+    /** Waits until the signer's refresh time. */
     issued: { after: { refresh: 'gettingAccount' } },
     backingOff: { after: { retry: 'gettingAccount' } },
-    /** Refused for as long as the pod lives. */
+    /** Refused for the lifetime of the pod. */
     refused: {},
   },
 });
@@ -362,7 +357,7 @@ export const podCertificateMachine = s.createMachine({
   type: 'parallel',
   states: {
     issuing,
-    /** How old the newest certificate is; each overdue certificate is recorded once. */
+    /** The age of the newest certificate; each overdue certificate is recorded once. */
     age: {
       initial: 'none',
       on: { 'certificate.issued': '.fresh' },

@@ -1,8 +1,8 @@
 /**
  * A token of a pod's service account (`token-<n>` below its pod), for a projected volume.
  *
- * Decides: when a new token is requested: when 80 % of the life of the last one or a day has passed, as upstream, a
- *   little earlier by chance so that many pods do not request at once.
+ * Decides: when a new token is requested: after 80 % of the lifetime of the last one or a day, as upstream, minus
+ *   jitter so that many pods do not request at once.
  * Owns: the times between which the newest token is valid. Never the token: that is a handle.
  * Hears: only the answers of its operations.
  * Asks: `kube.create` of `serviceaccounts/token`, bound to the pod.
@@ -32,7 +32,7 @@ import { serviceAccountTokenRequest, type TokenSource } from '../../../model/vol
 
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
-/** As often as upstream checks whether a token is due. */
+/** Upstream's period of checking whether a token is due. */
 const REFRESH_MIN_MS = 60_000;
 const JITTER_MS = 10_000;
 const RETRY: BackOff = { ...OPERATION_BACK_OFF, jitter: 0.5 };
@@ -62,7 +62,7 @@ const s = setup({
 });
 
 interface TokenAnswer extends KubeObject {
-  /** The API server may give a shorter life than was requested. */
+  /** The API server may grant a shorter lifetime than requested. */
   readonly spec?: { readonly expirationSeconds?: number };
   readonly status: { readonly token: SecretHandle & Record<string, never>; readonly expirationTimestamp: string };
 }

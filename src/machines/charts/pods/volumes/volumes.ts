@@ -1,12 +1,13 @@
 /**
  * The volumes of one pod (`volumes`): from their plan to the mounts for containers, and again when the plan changes.
  *
- * Decides: when volumes are set up, and when a failed set-up is tried again.
+ * Decides: when volumes are set up, and when a failed set-up is retried.
  * Owns: the plan, the volumes that failed, the back-off.
  * Hears: `volumes.planned` from its pod, when the pod, a ConfigMap or a Secret changed; of `csiVolumes`, through its
  *   pod, `csi.mounted`.
- * Asks: `volume.setUp`; `sharing`, where giving volumes to a group takes long.
- * Sends: its pod `volumes.mounted`; `csiVolumes` what drivers have to publish; `eventRecorder` each failure of its own.
+ * Asks: `volume.setUp`; `sharing`, if changing the group of volumes takes long.
+ * Sends: its pod `volumes.mounted`; `csiVolumes` the volumes that drivers have to publish; `eventRecorder` each own
+ *   failure.
  * Invariants:
  *   V1 `volumes.mounted` is sent only when every volume of the plan is set up; a later failure takes nothing back.
  *   V2 a plan without set-ups calls no operation.
@@ -44,7 +45,7 @@ interface Context extends VolumesInput {
   readonly failures: readonly VolumeFailure[];
   /** Names of the volumes that CSI drivers have published. */
   readonly published: readonly string[];
-  /** Failed tries since the plan last changed. */
+  /** Failed attempts since the plan last changed. */
   readonly tries: number;
   readonly untilMs: number;
 }
@@ -52,7 +53,7 @@ interface Context extends VolumesInput {
 export type VolumesOrder = { readonly type: 'volumes.planned'; readonly plan: VolumePlan };
 export type VolumesReport = { readonly type: 'volumes.mounted'; readonly mounted: MountedVolumes };
 
-/** True for a volume whose many files are given to a group one by one. */
+/** True for a volume with many files whose group is changed one by one. */
 const givesToGroup = (setUp: VolumeSetUp): boolean =>
   (setUp.kind === 'folder' && setUp.groupId !== null) || (setUp.kind === 'local' && setUp.ownership !== null);
 
@@ -92,7 +93,7 @@ const noteFailure = s.assign({
   },
 });
 
-/** The answer says which of them are published already. */
+/** The answer lists those that are already published. */
 const wantPublished = s.enqueueActions(({ context: { plan, ref, serviceAccount }, enqueue }) => {
   if (plan.csi.length === 0) return;
   const wanted: CSIWanted = { type: 'csi.wanted', pod: { ...ref, serviceAccount }, volumes: plan.csi };
@@ -105,7 +106,7 @@ const logOverdue = s.enqueueActions(({ context, enqueue }) => {
 
 const notePublished = s.assign(({ event }) => (event.type === 'csi.mounted' ? { published: event.names } : {}));
 
-/** For block devices upstream has other events, except for a volume that cannot be reached from this node. */
+/** Upstream has other events for block devices, except for a volume that cannot be reached from this node. */
 const isMapping = (step: string | undefined): step is string =>
   step?.startsWith('MapVolume.') === true && step !== 'MapVolume.NodeAffinity check';
 
