@@ -72,6 +72,5 @@ export const outputOf = <Output>(event: unknown): Output => (event as { output: 
  * The types of a machine, for `types` of `setup`: `typed<{ context: Context; events: Event }>()`. XState reads only the
  * type of the value.
  */
-// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the type argument is the whole declaration;
-// there is no value
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the type argument is the declaration
 export const typed = <Types>(): Types => ({}) as Types;

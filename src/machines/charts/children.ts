@@ -1,4 +1,4 @@
-/** What every supervisor of child actors does when a child has ended or crashed. Pure. */
+/** Shared by supervisors of child actors: handling a child that ended or crashed. Pure. */
 interface Supervisor<Again> {
   stopChild(id: string): void;
   raise(event: Again, options: { readonly delay: number; readonly id: string }): void;
@@ -8,7 +8,7 @@ interface Supervisor<Again> {
 export const childIn = ({ type }: { readonly type: string }): string =>
   type.replace(/^xstate\.(?:done|error)\.actor\./, '');
 
-/** Frees the id of a child that crashed; `again` is raised after a pause, when a replacement may be spawned. */
+/** Frees the id of a crashed child; `again` is raised after a pause, when a replacement may be spawned. */
 export function reapChild<Again>(enqueue: Supervisor<Again>, id: string, again: Again, pauseMs: number): void {
   enqueue.stopChild(id);
   enqueue.raise(again, { delay: pauseMs, id: `respawn-${id}` });

@@ -1,9 +1,9 @@
 /**
  * The kubelet's command line and configuration (Kubernetes 1.36) as pure functions.
  *
- * A startup machine calls {@link parseCommandLine}, reads the files that the flags name through the host
- * ({@link ConfigurationSource}, {@link DropInListing}), and calls {@link resolveConfiguration}. Everything is JSON in
- * and JSON out; every refusal is upstream's text. {@link valuesWithOrigin} says where each value came from.
+ * A startup machine calls {@link parseCommandLine}, reads the files that the flags name through the host ({@link
+ * ConfigurationSource}, {@link DropInListing}), and calls {@link resolveConfiguration}. Inputs and outputs are JSON;
+ * every error has upstream's text. {@link valuesWithOrigin} returns the origin of each value.
  */
 
 export type { KubeletConfiguration } from '../model/configuration/fields.ts';

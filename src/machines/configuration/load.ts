@@ -1,8 +1,8 @@
 /**
  * Loads one configuration file: a complete configuration, or why the kubelet cannot start with it.
  *
- * Owns the kinds that are known, strict decoding and its lenient fallback, and where relative paths lead. Invariant: a
- * file replaces the defaults of the command line entirely.
+ * Handles the known kinds, strict decoding with its lenient fallback, and relative paths. Invariant: a file replaces
+ * the defaults of the command line entirely.
  */
 import type { Json } from '../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../kernel/xstate.ts';
@@ -24,7 +24,7 @@ export type Loaded =
       readonly warnings: readonly string[];
     }
   | { readonly kind: 'refused'; readonly error: string }
-  /** Upstream panics here: defaults cannot be set while the gates are wrong. */
+  /** Upstream panics here: defaults cannot be applied while the gates are invalid. */
   | { readonly kind: 'panic'; readonly message: string; readonly warnings: readonly string[] };
 
 const OTHER_KINDS: readonly string[] = [
@@ -40,7 +40,7 @@ const OTHER_KINDS: readonly string[] = [
 
 const LENIENT = 'Using lenient decoding as strict decoding failed';
 
-/** `name` is the path as the flag has it; `flagGates` are the gates that the command line sets. */
+/** `name` is the path in the flag; `flagGates` are the gates set by the command line. */
 export function loadConfiguration(name: string, source: ConfigurationSource, flagGates: FeatureSettings): Loaded {
   const read = readDocument(source);
   if (read.error !== undefined) return refuse(name, read.error);
@@ -86,7 +86,7 @@ function kindError(meta: GroupVersionKind): string | null {
   return `failed to decode: no kind "${meta.kind}" is registered for version "${meta.apiVersion}" ${scheme}`;
 }
 
-/** Sets the defaults of a decoded document, under the gates of the command line and its own. */
+/** Applies the defaults of a decoded document, under the gates of the command line and its own. */
 function completeConfiguration(sparse: JsonObject, flagGates: FeatureSettings): Loaded {
   const decision = decideFeatures({ ...flagGates, ...gatesOf(sparse['featureGates']) });
   if (decision.error !== null) {
@@ -119,10 +119,11 @@ function resolvePaths(configuration: KubeletConfiguration, directory: string): K
 }
 
 /**
- * Decides what the files of `--config-dir` change: each is a JSON merge patch on what came before.
+ * Applies the files of `--config-dir`: each is a JSON merge patch on the result so far.
  *
- * Invariants: files apply in the order of their paths; an object is merged key by key, anything else replaced, `null`
- * takes away; defaults are set once, after the last file. Relative paths stay as they are, as upstream leaves them.
+ * Invariants: files apply in the order of their paths; an object is merged key by key, other values are replaced,
+ * `null` removes; defaults are applied once, after the last file. Relative paths stay as they are, as upstream leaves
+ * them.
  */
 export function mergeDropIns(
   base: KubeletConfiguration,
@@ -177,7 +178,7 @@ function mergePatch(target: JsonObject, patch: JsonObject): JsonObject {
   return Object.fromEntries(merged);
 }
 
-/** In a list upstream keeps `null`, but drops fields that are `null` in an object of the list. */
+/** In a list upstream keeps `null`, but drops `null` fields of an object in the list. */
 function withoutNulls(value: Json): Json {
   if (Array.isArray(value)) return value.map(withoutNulls);
   if (!isObject(value)) return value;

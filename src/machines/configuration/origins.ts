@@ -1,8 +1,8 @@
 /**
- * Decides where each value of an effective configuration came from: a flag, a drop-in, the file, or a default.
+ * Determines the origin of each value of an effective configuration: a flag, a drop-in, the file, or a default.
  *
- * Owns the answer to "why is it 110?". Invariants: the same order of precedence as in `resolve.ts`; a value that a file
- * sets to zero where zero means unset is a default; header values are masked.
+ * Invariants: the same order of precedence as in `resolve.ts`; a zero in a file, where zero means unset, counts as a
+ * default; header values are masked.
  */
 
 import type { Json } from '../../kernel/json.ts';
@@ -31,7 +31,7 @@ export type Origin =
 interface Layer {
   readonly origin: Origin;
   readonly value: Json | undefined;
-  /** A flag that sets zero means zero. */
+  /** Whether zero is a value: a flag that sets zero means zero. */
   readonly zeroCounts: boolean;
 }
 
@@ -52,7 +52,7 @@ export function valuesWithOrigin(
   return structValues(kubeletConfigurationType, toMasked(configuration), layers, '');
 }
 
-/** Each flag that was given, as a document with only its field. */
+/** Each given flag, as a document with only its field. */
 function flagLayers(given: GivenFlags): Layer[] {
   return FLAGS.flatMap(({ name, field }) => {
     const value = given[name];

@@ -1,9 +1,9 @@
 /**
- * Decides which fields of the configuration can change while the node runs, and which subsystem must be sent each.
+ * Determines which fields of the configuration can change while the node runs, and which subsystems receive each.
  *
- * A field is here when its readers are `pods`, which get it, or take it from their input, and whose new start costs
- * only a second observation of the runtime (the same that follows a crash): no container is touched. Everything else is
- * refused by name. Pure.
+ * A field is listed if its readers are `pods`, which receive it, or subsystems that read it from their input and whose
+ * restart only costs another observation of the runtime (as after a crash): no container is touched. Every other field
+ * is refused by name. Pure.
  */
 
 import type { Json } from '../../kernel/json.ts';
@@ -44,7 +44,7 @@ export const RELOADABLE = {
 const STRUCTURES: readonly string[] = ['authentication', 'authorization', 'logging', 'crashLoopBackOff', 'memorySwap'];
 
 export interface ConfigurationChange {
-  /** The configuration in force, with the changed fields that can change while the node runs. */
+  /** The current configuration with those changes that are possible while the node runs. */
   readonly config: KubeletConfiguration;
   /** Paths of fields that were changed, in alphabetical order. */
   readonly changed: readonly string[];

@@ -1,9 +1,8 @@
 /**
- * Decides the effective configuration, from a parsed command line and the files that it names.
+ * Computes the effective configuration from a parsed command line and the files that it names.
  *
- * Owns the order of the steps, which is upstream's: gates and flags first, then the file, the drop-ins, the flags over
- * both, the gates again, logging, the rules between the fields, and at last the settings that upstream reads only
- * later.
+ * The order of the steps is upstream's: gates and flags first, then the file, the drop-ins, the flags over both, the
+ * gates again, logging, the rules between fields, and finally the settings that upstream reads later.
  * Invariant: pure; the first step that fails ends it, and earlier warnings are still printed.
  */
 import type { KubeletConfiguration } from '../model/configuration/fields.ts';
@@ -23,16 +22,16 @@ export interface Failure {
   readonly kind: 'failed';
   readonly exit: 1 | 2;
   readonly lines: readonly string[];
-  /** The reason without log dressing. */
+  /** The reason without log formatting. */
   readonly error: string;
 }
 
 interface Resolved {
   readonly kind: 'resolved';
   readonly configuration: KubeletConfiguration;
-  /** No certificate is configured and none is requested: the kubelet makes one. */
+  /** No certificate is configured or requested: the kubelet creates one. */
   readonly ownsCertificate: boolean;
-  /** Feature gates that are not at their default; ask with `isEnabled`. */
+  /** Feature gates that differ from their default; query with `isEnabled`. */
   readonly gates: FeatureSettings;
 }
 
@@ -42,7 +41,7 @@ export type Resolution = (Resolved | Failure) & {
 };
 
 export interface ConfigurationFiles {
-  /** The file that `--config` names; null without that flag. */
+  /** The file named by `--config`; null without that flag. */
   readonly file: ConfigurationSource | null;
   /** The drop-ins in `--config-dir`; null without that flag. */
   readonly dropIns: DropInListing | null;
@@ -68,7 +67,7 @@ function panicked(message: string): Failure {
   return { kind: 'failed', exit: PANIC_STATUS, lines: [`panic: ${message}`], error: message };
 }
 
-/** The checks that come before any file is read: gates, then node labels. */
+/** The checks before any file is read: gates, then node labels. */
 function checkFlags(
   flags: KubeletFlags,
   given: GivenFlags,
@@ -134,13 +133,13 @@ function settle(configuration: KubeletConfiguration, flags: KubeletFlags, host: 
   return { kind: 'resolved', configuration: effective, ownsCertificate: effective !== configuration, gates };
 }
 
-/** Several steps give the same gate warning: it is printed once. */
+/** Several steps give the same gate warning, which is printed once. */
 function withoutRepeats(lines: readonly string[]): string[] {
   return lines.filter((line, index) => line.startsWith('\t') || lines.indexOf(line) === index);
 }
 
 /**
- * One log entry of upstream's stderr lines: klog writes one header for an entry, and an error of several lines stays in
+ * One log entry in upstream's stderr lines: klog writes one header per entry, and an error of several lines stays in
  * its entry (`err=<`, indented lines, ` >`).
  */
 interface LogEntry {
@@ -150,7 +149,7 @@ interface LogEntry {
   readonly klog: string;
 }
 
-/** The entries to which lines belong. */
+/** Groups lines into entries. */
 export function logEntries(lines: readonly string[]): LogEntry[] {
   const entries: string[][] = [];
   for (const line of lines) {

@@ -1,7 +1,4 @@
-/**
- * The vocabulary of `csiVolumes`: its context, its events, and what is derived from them. Pure. The chart is in
- * `csi-volumes.ts`.
- */
+/** Types and derivations of `csiVolumes`: its context and events. Pure. The chart is in `csi-volumes.ts`. */
 import { pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type {
@@ -30,12 +27,12 @@ import { csiMountMachine } from './mount.ts';
 export interface CSIVolumesInput {
   readonly rootDir: string;
   readonly nodeName: string;
-  /** How often drivers are asked for the health of the pods' volumes; absent: never. */
+  /** The period of asking drivers for the health of the pods' volumes; absent: never. */
   readonly healthPeriodMs?: number;
 }
 
 export interface PodOfVolumes {
-  /** `null`: only the release of this pod was reported, never the pod itself. */
+  /** `null`: only the release of this pod was reported. */
   readonly pod: CSIPod | null;
   readonly volumes: readonly CSIVolume[];
   readonly isReleased: boolean;
@@ -45,7 +42,7 @@ export interface Mount {
   readonly id: string;
   readonly uid: string;
   readonly volume: CSIVolume;
-  /** True while a pod wants the volume; false for a volume of which only the record on disk is known. */
+  /** True while a pod wants the volume; false for a volume known only by its record on disk. */
   readonly isWanted: boolean;
   readonly isPublished: boolean;
   /** The last message to its actor, as JSON. */
@@ -59,26 +56,26 @@ export interface Device {
   readonly staged: StagedDevice | null;
   /** The attach limit of this node is reached: the volume cannot be attached. */
   readonly isNodeFull: boolean;
-  /** The size of the volume on this node, as far as it is known; empty: unknown. */
+  /** The size of the volume on this node; empty if unknown. */
   readonly size: string;
   readonly reported: string;
 }
 
 export interface Context extends CSIVolumesInput {
-  /** Volumes and devices that earlier agents left and that have no actor yet; `null`: the disk was not read yet. */
+  /** Volumes and devices that earlier agents left and that have no actor yet; `null` before the disk was read. */
   readonly found: Pick<CSIInventory, 'volumes' | 'devices'> | null;
   /** Sockets of the drivers that are registered on this node, by driver name. */
   readonly endpoints: Readonly<Record<string, string>>;
-  /** Specifications of the CSIDriver objects by name; `null`: not listed yet. */
+  /** Specifications of the CSIDriver objects by name; `null` before they are listed. */
   readonly drivers: Readonly<Record<string, CSIDriverSpec>> | null;
   readonly node: Omit<NodeVolumes, 'type'>;
   readonly pods: Readonly<Record<string, PodOfVolumes>>;
-  /** Volumes of pods, in the order in which their actors began. */
+  /** Volumes of pods, in the order in which their actors started. */
   readonly mounts: readonly Mount[];
   readonly devices: readonly Device[];
-  /** How many actors were spawned so far: an id is never used again. */
+  /** The number of actors spawned so far: an id is never reused. */
   readonly spawned: number;
-  /** `volumesInUse` as last sent to `nodeStatus`; `null`: nothing was sent, or the Node does not list it. */
+  /** `volumesInUse` as last sent to `nodeStatus`; `null` if nothing was sent, or the Node does not list it. */
   readonly inUse: readonly string[] | null;
   /** How often each driver is asked for its attach limit, as last sent to `pluginManager`; absent: never. */
   readonly periods: Readonly<Record<string, number>>;
@@ -122,7 +119,7 @@ export function driverOf({ endpoints, drivers }: Context, name: string): Driver 
   return drivers === null ? { endpoint } : { endpoint, spec: drivers[name] ?? null };
 }
 
-/** The description of a volume of which only the record on disk is left: enough to unpublish it. */
+/** The description of a volume known only by its record on disk: enough to unpublish it. */
 export const volumeFound = ({ spec, driver, handle, isEphemeral, isBlock }: FoundVolume): CSIVolume => ({
   name: spec,
   spec,
@@ -176,7 +173,7 @@ export const mountOf = ({ mounts }: Pick<Context, 'mounts'>, uid: string, spec: 
 const isFoundElsewhere = ({ found }: Context, key: string, uid: string): boolean =>
   (found?.volumes ?? []).some((each) => !each.isEphemeral && each.uid !== uid && deviceKey(each) === key);
 
-/** True when another pod mounted the volume first, and the volume may be used by one pod only. */
+/** Whether another pod mounted the volume first, and only one pod may use it. */
 export function isTaken(context: Context, { uid, volume }: Mount): boolean {
   if (!isForOnePod(volume)) return false;
   const key = deviceKey(volume);
@@ -184,7 +181,8 @@ export function isTaken(context: Context, { uid, volume }: Mount): boolean {
 }
 
 /**
- * The driver of a missing volume that has no room left on this node and reports its limit periodically; `null`: none.
+ * The driver of a missing volume that has no room left on this node and reports its limit periodically; `null` if there
+ * is none.
  */
 export function fullDriver({ pods, devices, drivers }: Context, uid: string): string | null {
   const full = new Set(devices.filter(({ isNodeFull }) => isNodeFull).map(({ key }) => key));
@@ -216,7 +214,7 @@ const setOf = memoize((names: readonly string[]) => new Set(names));
 
 export const isNamed = (names: readonly string[], key: string): boolean => setOf(names).has(uniqueName(key));
 
-/** The volumes that the Node must list: one that is used, or not unstaged yet, must not be detached. */
+/** The volumes that the Node must list: a volume that is used, or not unstaged yet, must not be detached. */
 export function volumesInUse(context: Context): readonly string[] {
   const { mounts, devices, found } = context;
   const volumes = [...mounts.map(({ volume }) => volume), ...(found?.volumes ?? [])];

@@ -2,7 +2,7 @@
  * The volumes of CSI drivers on this node: one actor for each volume of each pod, one for each device behind them, and,
  * with CSIVolumeHealth, one for the health of each volume.
  *
- * Decides: which volumes begin, which devices are staged and unstaged, which of several pods gets a volume that only
+ * Decides: which volumes start, which devices are staged and unstaged, which of several pods gets a volume that only
  *   one pod may use.
  * Owns: which drivers are registered here and their CSIDriver objects; which pods want which volumes; records that
  *   earlier agents left on disk.
@@ -13,10 +13,10 @@
  *   volumes are in use; `pluginManager` how often a driver is asked for its attach limit; `pods` `pods.kill` for a pod
  *   whose volume has no room.
  * Invariants:
- *   I1 nothing begins before the records on disk are read; a wanted volume with a record goes on, an orphaned one is
+ *   I1 nothing starts before the records on disk are read; a wanted volume with a record continues, an orphaned one is
  *      removed when its pod is released.
  *   I2 a device is unstaged only when no volume of it is published, and may not be detached before that.
- *   I3 a driver, a volume or a pod that hangs delays no other.
+ *   I3 a hanging driver, volume or pod delays no other.
  *   I4 a pod gets `csi.unmounted` only when no record of its volumes is left.
  * Seeds: S193, S220. Upstream: pkg/kubelet/volumemanager, pkg/volume/csi.
  */
@@ -41,9 +41,9 @@ import {
 } from './csi-volumes-setup.ts';
 import { beginHealth, healthOf, reconcile, reportMounted, sendUsers } from './reconcile.ts';
 
-/** Before the actor of a volume that crashed is replaced, or the disk is listed again. */
+/** Before a crashed actor of a volume is replaced, or the disk is listed again. */
 const RETRY_MS = 5_000;
-/** Before a watch of the CSIDriver objects that crashed is opened again. */
+/** Before a crashed watch of the CSIDriver objects is reopened. */
 const REOPEN_MS = 1_000;
 
 /** Updates the context with an event, then reconciles. */
@@ -62,7 +62,7 @@ const logUnread = s.enqueueActions(({ event, enqueue }) => {
   for (const error of errors) enqueue(line('error', [error, {}]));
 });
 
-/** A volume that was wanted before may have to be larger now. */
+/** A volume that was wanted before may need a larger size now. */
 const takeWanted = updating(({ pods, mounts }, event) => {
   if (event.type !== 'csi.wanted') return {};
   const { pod, volumes } = event;
@@ -113,7 +113,7 @@ const takeEndpoint = updating(({ endpoints }, event) => {
   return { endpoints: others };
 });
 
-/** Sends `volumesInUse` again when the Node lists other volumes: its publisher may have started anew. */
+/** Sends `volumesInUse` again if the Node lists other volumes: its publisher may have restarted. */
 const takeNode = updating(({ inUse }, event) => {
   if (event.type !== 'node.volumes') return {};
   const isAsReported = JSON.stringify(event.inUse) === JSON.stringify(inUse);
@@ -172,7 +172,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign(reconcile(enqueue, { ...context, mounts, devices }));
 });
 
-/** An actor crashed. Its record is on disk, so its replacement goes on from there. */
+/** An actor crashed. Its record is on disk, where its replacement continues. */
 const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const id = childIn(event);
   const { message } = errorOf(event);

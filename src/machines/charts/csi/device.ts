@@ -1,17 +1,17 @@
 /**
- * One volume of a CSI driver, as the node shares it between pods (`device-<n>` below `csiVolumes`): attached, then
- * staged, for as long as some pod uses it; unstaged when the last one is done.
+ * One volume of a CSI driver, shared by the pods of the node (`device-<n>` below `csiVolumes`): attached, then staged
+ * while some pod uses it; unstaged after the last one.
  *
- * Decides: when the driver is called, and called again.
+ * Decides: when the driver is called, and when a call is retried.
  * Owns: the attachment, the capabilities of the driver, the handles of the secrets, the back-off.
  * Hears: `device.known` of `csiVolumes`, whenever its order changed.
  * Asks: `kube.get` of the attachment and of the secret; `csi.capabilities`, `csi.stage`, `csi.unstage`.
  * Sends: `csiVolumes` `device.staged`, or `device.failed` for the events of the pods that wait.
  * Invariants:
- *   D1 a volume that must be attached is staged only when the API server knows that it is in use here and says that it
- *      is attached.
- *   D2 a call to the driver is never given up half-way: the next step waits for its answer or its deadline.
- *   D3 it ends only when the volume is unstaged and its record is gone.
+ *   D1 a volume that must be attached is staged only once the API server knows that it is in use here and reports it as
+ *      attached.
+ *   D2 a call to the driver is never abandoned: the next step waits for its answer or its deadline.
+ *   D3 it ends only when the volume is unstaged and its record is removed.
  * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
  */
 import { errorOf, line, now, outputOf, pick, required, sendParent, setup, typed } from '../../../kernel/xstate.ts';
@@ -45,7 +45,7 @@ import {
   unsyncedUntil,
 } from './driver-calls.ts';
 
-/** Between two reads of an attachment that is not attached yet; a change of the Node causes a read at once. */
+/** Between two reads of an attachment that is not attached yet; a change of the Node causes an immediate read. */
 const READ_BASE_MS = 500;
 const READ_MAX_MS = 10_000;
 
@@ -54,7 +54,7 @@ interface DeviceInput extends Omit<DeviceOrder, 'type'> {
   readonly root: string;
   readonly nodeName: string;
   readonly id: DeviceId;
-  /** An earlier agent, or an actor that crashed, may have staged the volume. */
+  /** An earlier agent, or a crashed actor, may have staged the volume. */
   readonly mayBeStaged: boolean;
 }
 
@@ -99,7 +99,7 @@ const takeOrder = s.assign(({ context, event }) => {
 const becameAttached = ({ context, event }: { context: Context; event: DeviceOrder }): boolean =>
   event.isAttached && !context.isAttached;
 
-/** A failure for want of the driver, or of an attachment that now exists or is no longer needed, is retried at once. */
+/** A failure due to a missing driver, or an attachment that now exists or is no longer needed, is retried at once. */
 function becamePossible({ context, event }: { context: Context; event: DeviceOrder }): boolean {
   const { driver } = event;
   const isFreed = isAttachable(context.driver) && !isAttachable(driver);

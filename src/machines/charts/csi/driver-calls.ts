@@ -6,7 +6,7 @@ import type { Capabilities, Secrets } from '../../model/csi/policy.ts';
 import type { KubeTarget } from '../../model/operations/kube.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../model/values/back-off.ts';
 
-/** What a chart keeps for its back-off: failures since the last success, and the time of the next try. */
+/** The back-off state of a chart: failures since the last success, and the time of the next attempt. */
 interface Retrying {
   readonly tries: number;
   readonly untilMs: number;

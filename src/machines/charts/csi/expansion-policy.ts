@@ -1,8 +1,8 @@
 /**
- * The expansion of a volume on this node: when it is due, the request to its driver, and the patches of its claim.
- * Pure.
+ * The rules of expanding a volume on this node: when it is due, the request to its driver, and the patches of its
+ * claim. Pure.
  *
- * Invariant: every text that a user sees is upstream's. Upstream: pkg/volume/util/operationexecutor/node_expander.go,
+ * Invariant: every text for users is upstream's. Upstream: pkg/volume/util/operationexecutor/node_expander.go,
  * pkg/volume/util/resize_util.go, pkg/volume/csi/expander.go.
  */
 import type { PlainError } from '../../../kernel/xstate.ts';
@@ -27,7 +27,7 @@ const CONDITIONS: ReadonlySet<string> = new Set([
 
 // ---- sizes ----------------------------------------------------------------------------------------------------------
 
-/** A size in billionths of a byte; 0 for a text that is no quantity, as other clients may write one. */
+/** A size in billionths of a byte; 0 for invalid text, which other clients may write. */
 function nanoOf(size: unknown): bigint {
   const parsed = parseQuantity(typeof size === 'number' ? String(size) : typeof size === 'string' ? size : '');
   return 'error' in parsed ? 0n : parsed.value.nano;
@@ -42,7 +42,7 @@ const bytesOf = (size: string): string => String((nanoOf(size) + NANO - 1n) / NA
 // ---- the claim ------------------------------------------------------------------------------------------------------
 
 /**
- * What the status of the claim says of its expansion. `expanding`: the node is to expand it. `expanded`: the claim has
+ * The progress of an expansion in the claim's status. `expanding`: the node should expand it. `expanded`: the claim has
  * the size, because another node was faster. `unguided`: its controller does not report progress. `refused`: it is not,
  * or no longer, this node's turn.
  */
@@ -63,10 +63,10 @@ export const isOutdated = ({ spec }: PersistentVolumeClaim, to: string): boolean
 export const hasSize = ({ status }: PersistentVolumeClaim, size: string): boolean =>
   !isLarger(size, status?.capacity?.[STORAGE] ?? '');
 
-/** The patch applies only to the version of the claim that the agent has seen. */
+/** The patch applies only to the version of the claim that the agent has read. */
 const seen = ({ metadata }: PersistentVolumeClaim) => ({ resourceVersion: metadata?.resourceVersion ?? '' });
 
-/** The patch that marks the claim as being expanded; `null`: it is marked already. */
+/** The patch that marks the claim as being expanded; `null` if it is marked already. */
 export function progressPatch(claim: PersistentVolumeClaim) {
   if (claim.status?.allocatedResourceStatuses?.[STORAGE] === IN_PROGRESS) return null;
   return { metadata: seen(claim), status: { allocatedResourceStatuses: { [STORAGE]: IN_PROGRESS } } };
@@ -86,7 +86,7 @@ export function finishPatch(claim: PersistentVolumeClaim, size: string) {
   };
 }
 
-/** The patch that writes a failure into the claim; `null`: the claim has it already. `at` as RFC 3339. */
+/** The patch that writes a failure into the claim; `null` if the claim has it already. `at` as RFC 3339. */
 export function failurePatch(claim: PersistentVolumeClaim, error: string, isInfeasible: boolean, at: string) {
   const { conditions = [] } = claim.status ?? {};
   const isReported = conditions.some(({ type, status }) => type === NODE_ERROR && status === 'True');
@@ -124,12 +124,12 @@ export const expandRequest = (
 
 const FAILED = 'Expander.NodeExpand failed to expand the volume';
 
-/** What a failure of a driver means for the expansion. */
+/** The consequences of a driver's failure for the expansion. */
 export interface ExpandFailure {
   readonly message: string;
-  /** The driver has surely stopped; otherwise it may still be working. */
+  /** The driver has certainly stopped; otherwise it may still be working. */
   readonly isFinal: boolean;
-  /** The expansion can never succeed: the controller has to decide something else. */
+  /** The expansion can never succeed: the controller has to decide otherwise. */
   readonly isInfeasible: boolean;
   /** The driver does not expand volumes that are in use. */
   readonly isInUse: boolean;
@@ -155,7 +155,7 @@ export function expandFailure({ message, code }: PlainError): ExpandFailure {
   };
 }
 
-/** A failure that occurred before the driver was called. */
+/** A failure before the driver was called. */
 export const certain = (message: string): ExpandFailure => ({
   message,
   isFinal: true,

@@ -1,17 +1,17 @@
 /**
- * The expansion of one volume (`expansion` below `mount-<n>`): from what the claim requests to the result.
+ * The expansion of one volume (`expansion` below `mount-<n>`): from the claim's request to the result.
  *
- * Decides: whether it is this node's turn, when the driver is called, and called again; what a failure means.
- * Owns: the claim as it was last seen, the back-off.
+ * Decides: whether it is this node's turn, when the driver is called and retried; the consequence of a failure.
+ * Owns: the last version of the claim, the back-off.
  * Hears: `expansion.known` of its mount, whenever the driver or the pod changed.
  * Asks: `kube.get` of the claim and of the secret; `csi.capabilities`, `csi.expand`; `kube.patch` of the claim's
  *   status.
  * Sends: `eventRecorder` each failure and the end, for the pod and for the claim. Its output is the result.
  * Invariants:
- *   Z1 the driver is asked only when the claim says that it is the node's turn, and after the claim is marked as being
+ *   Z1 the driver is called only if it is the node's turn according to the claim, after the claim is marked as being
  *      expanded.
- *   Z2 the claim has its size only after the driver has said that the volume has it.
- *   Z3 a call to the driver is never given up half-way; a pod that ends is left between two steps.
+ *   Z2 the claim gets its size only after the driver has confirmed it.
+ *   Z3 a call to the driver is never abandoned; an ending pod is left only between two steps.
  * Upstream: pkg/volume/util/operationexecutor/node_expander.go.
  */
 import { errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
@@ -59,7 +59,7 @@ interface ExpansionInput extends Known {
   readonly expansion: Expansion;
   readonly target: string;
   readonly stagingPath: string;
-  /** True when containers use the volume already; otherwise they wait for the expansion. */
+  /** True if containers use the volume already; otherwise they wait for the expansion. */
   readonly isInUse: boolean;
 }
 
@@ -68,7 +68,7 @@ export type ExpansionOrder = { readonly type: 'expansion.known' } & Known;
 /** `refused`: no expansion until the claim changes. `inUse`: no expansion to this size while the volume is in use. */
 export interface ExpansionResult {
   readonly outcome: 'expanded' | 'refused' | 'inUse' | 'released';
-  /** The size that was tried. */
+  /** The attempted size. */
   readonly to: string;
 }
 
@@ -79,7 +79,7 @@ interface Context extends ExpansionInput {
   readonly failure: ExpandFailure;
   /** When the expansion failed, as RFC 3339. */
   readonly failedAt: string;
-  /** The driver has failed finally before. */
+  /** The driver has definitely failed before. */
   readonly hasFailed: boolean;
   readonly tries: number;
   readonly untilMs: number;
@@ -113,7 +113,7 @@ const s = setup({
   delays: retryDelays,
 });
 
-/** The patch of the claim's status after a failure; `null`: no change. */
+/** The patch of the claim's status after a failure; `null` for no change. */
 function failureToReport({ claim, expansion, failure, failedAt, hasFailed }: Context) {
   if (!failure.isFinal || verdictOf(claim, expansion.to) === 'unguided') return null;
   const isInfeasible = failure.isInfeasible || (hasFailed && isOutdated(claim, expansion.to));
@@ -126,7 +126,7 @@ const takeOrder = s.assign(({ event }) => {
   return { driver, isReleased };
 });
 
-/** The driver registered again, or the pod ended: the back-off need not be waited out. */
+/** The driver registered again, or the pod ended: the back-off is over. */
 const becameRegistered = ({ context, event }: { context: Context; event: ExpansionOrder }): boolean =>
   event.driver.endpoint !== context.driver.endpoint || event.isReleased;
 

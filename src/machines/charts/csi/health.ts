@@ -1,6 +1,6 @@
 /**
  * The health of one volume of one pod (`health-<n>` below `csiVolumes`), with the feature gate CSIVolumeHealth: the
- * driver is asked from the time when containers may use the volume to its end.
+ * driver is asked while containers may use the volume.
  *
  * Decides: which answers of the driver become events of the pod.
  * Owns: nothing.
@@ -24,7 +24,7 @@ interface HealthInput {
   readonly name: string;
   readonly endpoint: string;
   readonly handle: string;
-  /** Where the volume is mounted for the pod. */
+  /** The pod's mount point of the volume. */
   readonly path: string;
   readonly periodMs: number;
 }

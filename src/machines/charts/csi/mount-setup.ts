@@ -1,6 +1,6 @@
 /**
- * The vocabulary of `csiMount`: its context, and the service account tokens that its driver asks for (`tokenRequests`
- * of its CSIDriver). The chart is in `mount.ts`.
+ * Types of `csiMount`: its context, and the service account tokens that its driver requests (`tokenRequests` of its
+ * CSIDriver). The chart is in `mount.ts`.
  */
 import { pick, random, type SecretHandle, setup, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
@@ -16,8 +16,8 @@ import { driverGuards, retryDelays } from './driver-calls.ts';
 import { csiExpansionMachine } from './expansion.ts';
 
 /**
- * With `requiresRepublish` a volume is published again after this time, or up to half of it later; as upstream syncs a
- * pod.
+ * With `requiresRepublish` a volume is republished after this time, plus up to half of it; upstream's period of syncing
+ * a pod.
  */
 const REPUBLISH_MS = 60_000;
 
@@ -30,7 +30,7 @@ interface MountInput extends Known {
   readonly podDirectory: string;
   readonly pod: CSIPod;
   readonly volume: CSIVolume;
-  /** An earlier agent, or an actor that crashed, may have published the volume. */
+  /** An earlier agent, or a crashed actor, may have published the volume. */
   readonly mayBePublished: boolean;
 }
 
@@ -42,9 +42,9 @@ export interface Context extends MountInput {
   readonly due: readonly string[];
   /** The volume was published by this agent, or was found published. */
   readonly isPublished: boolean;
-  /** Containers may use it. */
+  /** Containers may use the volume. */
   readonly isUsable: boolean;
-  /** The last expansion that could not be done; `null`: none. */
+  /** The last expansion that was not possible; `null` for none. */
   readonly declined: (Pick<Expansion, 'to'> & { readonly status: string | null }) | null;
   readonly failure: CSIFailure;
   readonly tries: number;
@@ -82,7 +82,7 @@ export const csiMountSetup = setup({
   },
 });
 
-/** The input of the actor that gives the files of the volume to the pod's group. */
+/** The input of the actor that reports the change of the volume's group. */
 export function sharingInput({ context }: { context: Context }): SharingInput {
   const { serviceAccount: _, ...ref } = context.pod;
   return { ref, directory: mountPlace(context, context.volume).directory };
@@ -90,9 +90,9 @@ export function sharingInput({ context }: { context: Context }): SharingInput {
 
 // ---- service account tokens -----------------------------------------------------------------------------------------
 
-/** Upstream's default where the driver gives no expiration. */
+/** Upstream's default if the driver gives no expiration. */
 const EXPIRATION_SECONDS = 3_600;
-/** The share of a token's life after which a new one is requested; and the longest that one is kept. */
+/** The share of a token's lifetime after which a new one is requested; and the longest time that one is kept. */
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
 

@@ -1,16 +1,16 @@
 /**
  * One volume of a CSI driver for one pod (`mount-<n>` below `csiVolumes`): published for as long as the pod wants it.
  *
- * Decides: when the driver is called, and called again; which attributes of the pod it gets.
+ * Decides: when the driver is called and retried; which attributes of the pod it gets.
  * Owns: the secrets' and tokens' handles, the capabilities of the driver, the back-off; `expansion`, while the volume
- *   is too small; `sharing`, while giving its files to the pod's group takes long.
+ *   is too small; `sharing`, while changing the group of its files takes long.
  * Hears: `mount.known` of `csiVolumes`, whenever its order changed; `mount.deviceFailed`.
  * Asks: `kube.get` of the secret, `kube.create` of tokens; `csi.capabilities`, `csi.publish`, `csi.unpublish`.
  * Sends: `csiVolumes` `mount.published` and `mount.expanded`; `eventRecorder` each failure.
  * Invariants:
  *   U1 a persistent volume is published only while its device is staged.
- *   U2 a call to the driver is never given up half-way: the next step waits for its answer or its deadline.
- *   U3 it ends only when the volume is unpublished and its record is gone.
+ *   U2 a call to the driver is never abandoned: the next step waits for its answer or its deadline.
+ *   U3 it ends only when the volume is unpublished and its record is removed.
  * Upstream: pkg/volume/csi/csi_mounter.go, pkg/volume/util/operationexecutor.
  */
 import { type AnyActorRef, errorOf, line, now, outputOf, required, sendParent, to } from '../../../kernel/xstate.ts';
@@ -93,7 +93,7 @@ const reportFailure = s.enqueueActions(({ context, enqueue }) => {
 
 const backOff = s.assign((args) => afterFailure(args));
 
-/** A failure for want of the driver, or because another pod had the volume, is retried at once. */
+/** A failure due to a missing driver, or because another pod had the volume, is retried at once. */
 const becameFree = ({ context, event }: { context: Context; event: Known }): boolean => {
   const { driver, isTaken } = event;
   return driver.endpoint !== context.driver.endpoint || (context.isTaken && !isTaken);
@@ -111,7 +111,7 @@ const noteToken = s.assign((args) => {
   const output = outputOf<TokenAnswer>(event);
   return { due, tokens: { ...context.tokens, [audience]: heldToken(output, now(args)) } };
 });
-/** Tokens of which only the handles are left are requested again. */
+/** Tokens whose values are lost, leaving only handles, are requested again. */
 const dropForgotten = s.assign(({ context, event }) => ({
   tokens: errorOf(event).code === 'SECRET_NOT_HELD' ? {} : context.tokens,
 }));
@@ -124,7 +124,7 @@ const logUnshared = s.enqueueActions(({ event, enqueue }) => {
   enqueue(line('error', [text, fields]));
 });
 
-/** Records where a block device is mapped, once. */
+/** Records the path of a block device once. */
 const sendMapped = s.enqueueActions(({ context, enqueue }) => {
   const { block } = mountPlace(context, context.volume);
   if (block === null || context.isPublished) return;
@@ -255,7 +255,7 @@ const sendExpansion = s.enqueueActions(({ context: { driver, isReleased }, enque
 
 const resultIn = (event: unknown): ExpansionResult => outputOf<ExpansionResult>(event);
 
-/** Reports the size of the expansion; a larger size that was requested meanwhile stays requested. */
+/** Reports the size of the expansion; a larger size requested in the meantime stays requested. */
 const sendSize = s.enqueueActions(({ context: { id, expansion }, event, enqueue }) => {
   const { to: size } = resultIn(event);
   enqueue.sendParent({ type: 'mount.expanded', id, size } satisfies MountReport);
@@ -303,14 +303,14 @@ const published = s.createStateConfig({
       initial: 'lasting',
       states: {
         lasting: { always: { guard: 'republishes', target: 'aging' } },
-        /** Waits until the volume has to be published again. */
+        /** Waits until the volume has to be republished. */
         aging: { after: { republish: '#csiMount.deciding' } },
       },
     },
   },
 });
 
-/** From the end of the pod until the volume is unpublished and its record is gone. */
+/** From the end of the pod until the volume is unpublished and its record is removed. */
 const leaving = s.createStateConfig({
   initial: 'connecting',
   states: {

@@ -1,8 +1,8 @@
 /**
- * Derives from the context of `csiVolumes` which actors begin and what they are sent: level-triggered, the same for
- * every cause. Part of `csi-volumes.ts`.
+ * Derives from the context of `csiVolumes` which actors start and which messages they get, level-triggered. Part of
+ * `csi-volumes.ts`.
  *
- * Invariant: an actor gets a message only when it differs from the last one.
+ * Invariant: an actor gets a message only if it differs from the last one.
  */
 import { type AnyActorRef, to } from '../../../kernel/xstate.ts';
 import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrder } from '../../model/csi/messages.ts';
@@ -28,12 +28,12 @@ import {
 } from './csi-volumes-setup.ts';
 import { isKnown, isLarger } from './expansion-policy.ts';
 
-/** The context after the volumes on disk were listed; before that nothing begins. */
+/** The context after the volumes on disk were listed; nothing starts before. */
 type Listed = Context & { readonly found: NonNullable<Context['found']> };
 
 const isListed = (context: Context): context is Listed => context.found !== null;
 
-/** Starts actors and sends messages that are due, and returns the context after it. */
+/** Starts actors and sends messages that are due, and returns the resulting context. */
 export function reconcile(enqueue: Enqueue, before: Context): Context {
   if (!isListed(before)) return before;
   const steps = [beginMounts, beginDevices, noteSizes, sendDevices, sendMounts, sendPods, sendNode, sendPeriods];
@@ -43,7 +43,7 @@ export function reconcile(enqueue: Enqueue, before: Context): Context {
 // ---- volumes of pods ------------------------------------------------------------------------------------------------
 
 /**
- * A wanted volume begins at once; one that was only found on disk begins when its pod is released, to be unpublished.
+ * A wanted volume starts at once; one that was only found on disk starts when its pod is released, to be unpublished.
  */
 function beginMounts(enqueue: Enqueue, before: Listed): Listed {
   const crashed = before.mounts.filter(({ id }) => id === '');
@@ -139,7 +139,7 @@ const sameIfEqual = <Entry>(before: readonly Entry[], after: readonly Entry[]): 
 
 // ---- devices --------------------------------------------------------------------------------------------------------
 
-/** A device begins with its first user; an unused one that was found on disk begins to be unstaged. */
+/** A device starts with its first user; an unused one that was found on disk starts in order to be unstaged. */
 function beginDevices(enqueue: Enqueue, before: Listed): Listed {
   const unused = before.found.devices.filter((device) => !isDeviceUsed(before, deviceKey(device)));
   const crashed = before.devices.filter(({ id }) => id === '').map(({ volume }) => volume);
@@ -226,7 +226,7 @@ export function sendUsers(enqueue: Enqueue, context: Context, key: string, failu
   for (const { id } of usersOf(context, key)) if (id !== '') enqueue.sendTo<AnyActorRef>(id, order);
 }
 
-/** With CSIVolumeHealth the driver is asked for the health of a volume from when it is published. */
+/** With CSIVolumeHealth the driver is asked for the health of a volume once it is published. */
 export function beginHealth(enqueue: Enqueue, context: Context, { id, uid, volume }: Mount): void {
   const { healthPeriodMs: periodMs, endpoints, rootDir: root } = context;
   const [endpoint, known] = [endpoints[volume.driver], context.pods[uid]?.pod];
@@ -237,7 +237,7 @@ export function beginHealth(enqueue: Enqueue, context: Context, { id, uid, volum
   enqueue.spawnChild('health', { id: healthOf(id), input });
 }
 
-/** The id of the health actor has the name of the mount's actor in it. */
+/** The id of the health actor contains the id of the mount's actor. */
 export const healthOf = (mount: string): string => `health-${mount}`;
 
 // ---- others ---------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ function sendPods(enqueue: Enqueue, context: Listed): Listed {
   return { ...context, pods: Object.fromEntries(Object.entries(context.pods).filter(([uid]) => !uids.has(uid))) };
 }
 
-/** CSIDriver objects decide which volumes are attached; before they are listed nothing is sent. */
+/** CSIDriver objects decide which volumes are attached; nothing is sent before they are listed. */
 function sendNode(enqueue: Enqueue, context: Listed): Listed {
   const { mounts, devices, found } = context;
   const isEmpty = mounts.length + devices.length + found.volumes.length + found.devices.length === 0;
@@ -269,7 +269,7 @@ function sendNode(enqueue: Enqueue, context: Listed): Listed {
   return { ...context, inUse };
 }
 
-/** How often drivers are asked for their attach limit: of the registered ones, and of those that were asked before. */
+/** How often drivers are asked for their attach limit: of registered drivers, and of those asked before. */
 function sendPeriods(enqueue: Enqueue, context: Listed): Listed {
   const { drivers, endpoints, periods: before } = context;
   if (drivers === null) return context;

@@ -1,15 +1,15 @@
 /**
  * The garbage collector of images.
  *
- * Decides: which images are removed, by use of the disk and by age.
- * Owns: when each image was last given to a container, and which images each pod's containers have.
+ * Decides: which images are removed, by disk usage and by age.
+ * Owns: when each image was last used for a container, and the images of each pod's containers.
  * Hears: `images.inUse` of pods, `image.used` of images; `garbage.purge` of `eviction`, which it answers.
  * Asks: `cri.imageFsInfo`, `host.fileSystem`; only when images may have to be removed `cri.listImages`,
  *   `cri.removeImage`; `images.pruneRecords` afterwards.
  * Invariants:
  *   G1 pinned images and images of any container, dead ones included, are never removed.
- *   G2 above the high threshold the least recently used go first, until the low threshold is reached; none that was
- *      used less than the minimum age ago, and none while the agent itself is younger than that.
+ *   G2 above the high threshold the least recently used images are removed until the low threshold is reached; never
+ *      one used within the minimum age, and none while the agent itself is younger than that.
  *   G3 with the high threshold at 100 and no maximum age it does nothing at all.
  */
 
@@ -46,7 +46,7 @@ interface Context {
   /** How many changed decisions this node takes: `behaviors.ts`. */
   readonly behavior: number;
   readonly nodeName: string;
-  /** Where the records of pulls are; `null` when there are none. */
+  /** The folder of pull records; `null` without them. */
   readonly recordsRoot: string | null;
   /** Images that the runtime has listed and that were not removed since. */
   readonly present: readonly string[];
@@ -54,7 +54,7 @@ interface Context {
   readonly listedAtMs: number;
   readonly policy: Policy;
   readonly startedAtMs: number;
-  /** The last use that is assumed of an image that no pod has used. It is 0 without `imagesAsKubelet`. */
+  /** The assumed last use of an image that no pod has used; 0 without `imagesAsKubelet`. */
   readonly unusedSinceMs: number;
   /** By image id; an image that no pod used since the agent started counts as the oldest. */
   readonly usedAtMs: Readonly<Record<string, number>>;
@@ -68,7 +68,7 @@ interface Context {
   readonly freedBytes: number;
   /** Errors of this round: why images could not be removed. */
   readonly errors: readonly string[];
-  /** The round before failed as well. */
+  /** The previous round failed as well. */
   readonly failedBefore: boolean;
   /** `eviction` waits for the answer of this round. */
   readonly purging: boolean;
@@ -82,19 +82,19 @@ export interface Candidate {
 const usedPercentOf = (capacityBytes: number, availableBytes: number): number =>
   100 - Math.floor((availableBytes * 100) / capacityBytes);
 
-/** What must be freed to come down to the low threshold; 0 below the high one. */
+/** Bytes to free to reach the low threshold; 0 below the high one. */
 export function bytesToFree(capacityBytes: number, availableBytes: number, policy: Policy): number {
   if (usedPercentOf(capacityBytes, availableBytes) < policy.highThresholdPercent) return 0;
   return Math.floor((capacityBytes * (100 - policy.lowThresholdPercent)) / 100) - availableBytes;
 }
 
-/** What it goes by when it chooses. */
+/** The facts for choosing images. */
 export type ImageGcKnowledge = Pick<
   Context,
   'usedAtMs' | 'inUse' | 'policy' | 'startedAtMs' | 'unusedSinceMs' | 'toFreeBytes'
 >;
 
-/** True for an image that was unused for longer than the maximum age: it is removed whatever room there is. */
+/** Whether an image was unused for longer than the maximum age: it is removed independently of disk usage. */
 export function isTooOld(known: ImageGcKnowledge, id: string, nowMs: number): boolean {
   const { policy, startedAtMs, usedAtMs } = known;
   const knowsAge = policy.maxAgeMs > 0 && nowMs - startedAtMs > policy.maxAgeMs;
@@ -141,7 +141,7 @@ const s = setup({
   },
 });
 
-/** Which images came before the agent did is not known: all that are there may have come just then. */
+/** It is unknown which images existed before the agent: all present ones may have been pulled at its start. */
 const noteStart = s.assign((args) => {
   const nowMs = now(args);
   return { startedAtMs: nowMs, unusedSinceMs: hasBehavior(args.context, 'imagesAsKubelet') ? nowMs : 0 };
@@ -167,13 +167,10 @@ const noteDisk = s.assign(({ context, event }) => {
   return { capacityBytes, usedPercent, toFreeBytes, freedBytes: 0, errors: [] };
 });
 
-/**
- * Notes when the list was requested: images that are pulled later may be missing in it. Records of pulls know whole
- * seconds.
- */
+/** Records when the list was requested: images pulled later may be missing in it. Pull records have whole seconds. */
 const noteListing = s.assign((args) => ({ listedAtMs: Math.floor(now(args) / 1_000) * 1_000 }));
 
-/** Forgets images that are gone, and chooses the ones to remove among the others. */
+/** Forgets images that are gone, and chooses which of the others to remove. */
 const choose = s.assign((args) => {
   const { context, event } = args;
   const { images } = outputOf<{ images: readonly Image[] }>(event);
@@ -214,7 +211,7 @@ const FAILED_ONCE = 'Image garbage collection failed once. Stats initialization 
 const FAILED_AGAIN = 'Image garbage collection failed multiple times in a row';
 
 /**
- * A failure becomes an event only when the round before failed too: at first the disk may not have been measured yet.
+ * A failure becomes an event only if the previous round failed too: at first the disk may not have been measured yet.
  */
 const fail = (messageOf: (context: Context, error: PlainError) => string, reason?: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
@@ -293,7 +290,7 @@ export const imageGcMachine = s.createMachine({
       always: { guard: 'isOff', target: 'off' },
       after: { [IMAGE_GC_MS]: 'locating' },
     },
-    /** Waits for the runtime to say on which file system its images are. */
+    /** Waits for the runtime to report the file system of its images. */
     locating: {
       invoke: {
         id: 'fsInfo',
@@ -347,7 +344,7 @@ export const imageGcMachine = s.createMachine({
       ],
     },
     settling: { always: [{ guard: 'hasRemoved', target: 'pruning' }, { target: 'waiting' }] },
-    /** Waits until the records of removed images are gone. */
+    /** Waits until the records of removed images are removed. */
     pruning: {
       invoke: {
         id: 'prune',

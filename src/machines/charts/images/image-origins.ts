@@ -2,8 +2,8 @@
  * The origins of images (`imageOrigins`): resolves the intents of pulls that an earlier agent did not finish.
  *
  * Decides: which images of the runtime were pulled by that agent. Such an image gets a record without credentials, so
- *   that a pod that wants it has to show one.
- * Owns: the intents that it found.
+ *   that a pod needs a credential to use it.
+ * Owns: the intents found.
  * Hears: nothing.
  * Asks: `images.listIntents`, `cri.listImages`, `images.recordPulled`. Ends when every such image is recorded.
  * Invariants:
@@ -26,7 +26,7 @@ interface Origin {
 
 interface Context extends ImageOriginsInput {
   readonly intents: readonly string[];
-  /** Images that the runtime has and that are not recorded yet. */
+  /** Images of the runtime that are not recorded yet. */
   readonly queue: readonly Origin[];
 }
 
@@ -39,7 +39,7 @@ const s = setup({
   },
 });
 
-/** Finds the images by the name under which they were to be pulled, or by their full name. */
+/** Finds the images by the name in the pull intent, or by their full name. */
 const match = s.assign(({ context, event }) => {
   const { images } = outputOf<{ images: readonly Image[] }>(event);
   const isOf = (intent: string) => (name: string) => name === intent || repositoryWithTag(intent) === name;

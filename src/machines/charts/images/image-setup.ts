@@ -1,4 +1,4 @@
-/** The vocabulary of an image's machine: its context, its operations, its actions. The chart is in `image.ts`. */
+/** Types, guards and actions of an image's machine. The chart is in `image.ts`. */
 import { errorIn, errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
@@ -27,29 +27,32 @@ import { aggregate } from '../../model/values/go-text.ts';
 import { type Admission, admission, admittedAnyway, recordOf, type VerificationSettings } from './verification.ts';
 
 const BACKOFF_MAX_MS = 300_000;
-/** After this time without a pull a back-off begins anew. */
+/** After this time without a pull a back-off is reset. */
 export const PULL_QUIET_MS = RESET_AFTER_MAX_DELAYS * BACKOFF_MAX_MS;
-/** After a fresh failure the reason ErrImagePull stays this long before it becomes ImagePullBackOff. */
+/** The reason ErrImagePull is shown this long before it becomes ImagePullBackOff. */
 const SHOW_ERROR_MS = 5_000;
-/** An image that must not be pulled is looked for again after this: it may have come from elsewhere. */
+/** An image that must not be pulled is looked up again after this time: it may have come from elsewhere. */
 const NEVER_PULL_RETRY_MS = 10_000;
-/** The time after which a node without the behavior `imagesAsKubelet` looks for such an image again. */
+/** The same period on a node without the behavior `imagesAsKubelet`. */
 const NEVER_PULL_LATE_RETRY_MS = 300_000;
-/** An image that no pod requested for so long is forgotten, so that a node does not hold every image it ever had. */
+/**
+ * An image that no pod requested for this long is forgotten, so that a node does not keep an actor for every image it
+ * ever had.
+ */
 const IDLE_MS = 300_000;
 
 export interface ImageInput {
   /** How many changed decisions this node takes: `behaviors.ts`. */
   readonly behavior: number;
-  /** As the runtime is asked for it: with a tag or a digest. */
+  /** The name for the runtime: with a tag or a digest. */
   readonly image: string;
   /** The repository of the image, without tag and digest. */
   readonly repository: string;
   /** The folder with the records of pulls, and the name of this image's record. */
   readonly place: { readonly root: string; readonly image: string };
-  /** `null`: every pod may use an image that is present. */
+  /** `null`: every pod may use a present image. */
   readonly verification: VerificationSettings | null;
-  /** True when a plugin gives credentials by the service account of a pod. */
+  /** Whether a plugin provides credentials by the service account of a pod. */
   readonly usesAccounts: boolean;
 }
 
@@ -58,14 +61,14 @@ interface Context extends ImageInput {
   readonly waiting: readonly ImageWanted[];
   /** The pods whose credentials are used for the pull: all name the same pull secrets. */
   readonly turn: readonly ImageWanted[];
-  /** The image in the runtime; `null` when the runtime does not have it, or was not asked yet. */
+  /** The image in the runtime; `null` if the runtime does not have it, or was not asked yet. */
   readonly present: (ImageFacts & { readonly sizeBytes: string }) | null;
-  /** The record of earlier pulls; `null` when it does not matter. */
+  /** The record of earlier pulls; `null` if it does not matter. */
   readonly record: PullRecord | null;
   readonly credentials: readonly PullCredential[];
-  /** Index of the credential that is tried. */
+  /** Index of the credential being tried. */
   readonly attempt: number;
-  /** Why the registry refused the credentials that were tried before. */
+  /** Why the registry rejected the credentials tried before. */
   readonly errors: readonly string[];
   /** The credential to add to the record. */
   readonly learnt: PulledCredentials | null;
@@ -104,7 +107,7 @@ export const imageSetup = setup({
     hasAnotherCredential: ({ context }) => context.attempt + 1 < context.credentials.length,
   },
   delays: {
-    /** Until the image is forgotten. A back-off counts until a long time without pulls resets it. */
+    /** Milliseconds until the image is forgotten. A back-off counts until a long time without pulls resets it. */
     idle: (args) => {
       const ends = Object.values(args.context.backoff).map(({ untilMs }) => untilMs + PULL_QUIET_MS - now(args));
       return Math.max(IDLE_MS, ...ends);
@@ -158,7 +161,7 @@ function refuseNeverPull(enqueue: Enqueue, context: Context, request: ImageWante
 const backoffOf = ({ backoff }: Context, { uid, remembered }: ImageWanted): RememberedPull | null =>
   backoff[uid] ?? remembered;
 
-/** Refuses a request whose pod is in its back-off; true when it did. */
+/** Answers a request whose pod is in its back-off; returns true if it was. */
 function refuseInBackoff(enqueue: Enqueue, context: Context, request: ImageWanted, nowMs: number): boolean {
   const backoff = backoffOf(context, request);
   if (!backoff || backoff.untilMs <= nowMs) return false;
@@ -168,21 +171,21 @@ function refuseInBackoff(enqueue: Enqueue, context: Context, request: ImageWante
   return true;
 }
 
-/** The key by which requests share a turn: pods for which the same credentials are looked up. */
+/** The key by which requests share a turn: pods with the same credential lookup. */
 const keyOf = ({ usesAccounts }: Context, { secrets, ref, serviceAccount }: ImageWanted): string =>
   JSON.stringify([
     secrets.map(({ namespace, name, version }) => [namespace, name, version]),
     ...(usesAccounts ? [ref.namespace, serviceAccount] : []),
   ]);
 
-/** The pod for which credentials are looked up: any of those that share the turn. */
+/** The pod for the credential lookup: any of those that share the turn. */
 export function pullingPod({ turn: [first] }: Context): PullingPod | null {
   if (first === undefined) return null;
   const { uid, serviceAccount, ref } = first;
   return { namespace: ref.namespace, name: ref.name, uid, serviceAccount };
 }
 
-/** A repeated request replaces the older one. A pull that runs serves all requests with the same secrets. */
+/** A repeated request replaces the older one. A running pull serves all requests with the same secrets. */
 export const enlist = s.assign((args) => {
   const { context, event } = args;
   if (event.type !== 'image.asked') return {};
@@ -195,10 +198,7 @@ export const enlist = s.assign((args) => {
     : { turn, waiting: [...waiting, request], askedAtMs };
 });
 
-/**
- * True when the pull that runs serves this request too. Whether an image that exists may be used is judged for each
- * pod.
- */
+/** Whether the running pull serves this request too. Access to a present image is decided for each pod. */
 function joinsPull(context: Context, request: ImageWanted): boolean {
   const { turn, beganAtMs } = context;
   const [first] = turn;
@@ -215,7 +215,7 @@ export const noteRecord = s.assign(({ event }) => ({
   record: outputOf<PullRecord>(event),
 }));
 
-/** A record that cannot be read might say anything: pods have to show their credentials again. */
+/** An unreadable record grants nothing: pods need their credentials again. */
 export const failRecord = s.assign({ record: { intended: true, record: null } });
 
 /** Answers every request that needs no credential: the pod may use the image, must not pull it, or has to wait. */
@@ -253,9 +253,7 @@ export const noteCredentials = s.assign(({ event }) => ({
   credentials: outputOf<{ credentials: readonly PullCredential[] }>(event).credentials,
 }));
 
-/**
- * With the credentials it is known which pods may use the image that exists; for the others it is pulled, or refused.
- */
+/** With the credentials it is known which pods may use the present image; for the others it is pulled, or denied. */
 export const judge = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const verdict = verdictOf(context);
@@ -269,14 +267,14 @@ export const judge = s.enqueueActions((args) => {
   enqueue.assign({ turn, learnt: verdict?.learnt ?? null });
 });
 
-/** Whether this credential admits the pod; `null` where credentials do not decide. */
+/** Whether this credential admits the pod; `null` if credentials do not decide. */
 function verdictOf({ verification, record, repository, place, credentials }: Context): Admission | null {
   const pulled = record?.record?.[repository];
   if (verification === null || record === null || pulled === undefined) return null;
   return admittedAnyway(verification, place.image, record) === null ? admission(pulled, credentials) : null;
 }
 
-/** The input that records what was learnt, or the credential of the pull. */
+/** The input that records the learnt credential, or the credential of the pull. */
 export const sendLearnt = ({ context }: { context: Context }) => ({
   ...context.place,
   imageRef: context.present?.ref ?? '',
@@ -288,7 +286,7 @@ const announcePull = (enqueue: Enqueue, { turn }: Context): void => {
   for (const request of turn) recordEvent(enqueue, request, containerEvents.pulling(request.image));
 };
 
-/** Who waits for permission to pull is told at once what for. */
+/** A pod that waits for permission to pull is told at once why. */
 export const queuePull = s.enqueueActions(({ context, enqueue }) => {
   if (isAsKubelet(context)) announcePull(enqueue, context);
   enqueue.sendParent({ type: 'image.pullWanted', image: context.image });
@@ -355,9 +353,7 @@ export const warn = (text: string) =>
     enqueue(line('warn', [text, { image: context.image, error }]));
   });
 
-/**
- * The turn ends for a reason that is not the registry's: the pod gets no back-off, but does not retry at once either.
- */
+/** The turn ends for a reason other than the registry: the pod gets no back-off, but does not retry at once either. */
 const failTurn = (text: (context: Context, error: string) => string, reason: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const message = text(context, errorIn(event)?.message ?? '');

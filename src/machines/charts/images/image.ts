@@ -1,21 +1,20 @@
 /**
- * One image (`image-<name>`): whether the node has it, which pods may use it, and the pulls for pods that wait for it.
+ * One image (`image-<name>`): whether the node has it, which pods may use it, and pulls for waiting pods.
  *
- * Decides: whether to inspect, to pull, or to answer at once; which requests a pull is for; which credential is tried
+ * Decides: whether to inspect, to pull, or to answer at once; which requests a pull serves; which credential is tried
  *   next; which pods are in their back-off.
- * Owns: the image as the runtime has it, the requests that wait for it, the pull back-off of each pod.
+ * Owns: the image in the runtime, the waiting requests, the pull back-off of each pod.
  * Hears: `image.asked`, `image.mayPull` and `image.throttled` of `images`.
  * Asks: `cri.imageStatus`, `cri.pullImage`, `images.credentials`, and `images.*` for the records of pulls.
  * Sends: pods the answer for each container, `eventRecorder` the events of pulls, `softState` the back-offs, `images`
  *   when it wants to pull and when a pull has ended.
  * Invariants:
- *   I1 one inspection and one pull at a time serve all requests with the same pull secrets (and, where plugins ask for
- *      it, of the same service account); no others.
+ *   I1 one inspection and one pull at a time serve all requests with the same pull secrets (and service account, if
+ *      plugins require it); no others.
  *   I2 within its back-off a pod gets the last error and no new pull; 10 s, 20 s, ... 300 s by pod and image.
  *   I3 policy Never never pulls; policy Always always does.
- *   I4 an image that needs a credential is given only to pods that have shown one (`images/verification.ts`).
- *   I5 before a pull begins its intent is on disk, so that an agent that dies meanwhile leaves no image of unknown
- *      origin.
+ *   I4 an image that needs a credential is available only to pods that have presented one (`images/verification.ts`).
+ *   I5 before a pull starts its intent is on disk, so that a dying agent leaves no image of unknown origin.
  */
 import { sendParent } from '../../../kernel/xstate.ts';
 import {
@@ -44,7 +43,8 @@ import {
 } from './image-setup.ts';
 
 /**
- * Whether the image may be used: by the record of earlier pulls, then by the credentials of the pods whose turn it is.
+ * Decides whether the image may be used: by the record of earlier pulls, then by the credentials of the pods whose turn
+ * it is.
  */
 const admitting = {
   reading: s.createStateConfig({
@@ -85,7 +85,7 @@ const admitting = {
       { target: 'queued' },
     ],
   }),
-  /** Waits until the record says that another secret admits to this image, too. */
+  /** Waits until the record contains the additional secret. */
   learning: s.createStateConfig({
     invoke: {
       id: 'learn',
@@ -128,7 +128,7 @@ const pulling = s.createStateConfig({
 });
 
 const recording = {
-  /** Waits for the runtime to show the image that was pulled: its size, its user. */
+  /** Waits for the runtime to show the pulled image: its size, its user. */
   verifying: s.createStateConfig({
     invoke: {
       id: 'verify',
@@ -142,7 +142,7 @@ const recording = {
       onError: { target: 'done', actions: failInspection },
     },
   }),
-  /** Waits until the record says with which credential the image was pulled. */
+  /** Waits until the record contains the credential of the pull. */
   recording: s.createStateConfig({
     invoke: {
       id: 'recordPulled',
@@ -184,9 +184,9 @@ export const imageMachine = s.createMachine({
   states: {
     /** No pod waits for the image. */
     idle: { on: { 'image.asked': { target: 'inspecting', actions: enlist } }, after: { idle: 'forgotten' } },
-    /** The back-offs are over, and nothing else is kept of the image. */
+    /** The back-offs are over, and the image has no other state. */
     forgotten: { type: 'final' },
-    /** Waits for the runtime to say whether it has the image. */
+    /** Waits for the runtime's answer whether it has the image. */
     inspecting: {
       invoke: {
         id: 'status',
@@ -226,7 +226,7 @@ export const imageMachine = s.createMachine({
     },
     pulling,
     ...recording,
-    /** A turn is over: requests that came meanwhile inspect the image anew. */
+    /** A turn is over: requests that arrived in the meantime inspect the image again. */
     done: {
       entry: s.assign({ turn: [] }),
       always: [{ guard: 'isUseless', target: 'idle' }, { target: 'inspecting' }],

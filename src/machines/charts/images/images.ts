@@ -2,13 +2,13 @@
  * The images of this node: one actor for each image, and a limit on concurrent pulls.
  *
  * Decides: which pulls may run at once, and which exceed the rate of pulls.
- * Owns: the queue of pulls, the pulls under way, the tokens of `registryPullQPS`.
+ * Owns: the queue of pulls, the pulls in progress, the tokens of `registryPullQPS`.
  * Hears: `image.wanted` of containers; `image.pullWanted` and `image.pullEnded` of its images.
  * Asks: no operation; its images do.
  * Invariants:
- *   G1 never more pulls at once, or in a time, than the settings allow; first come, first served.
+ *   G1 never more pulls at once, or per second, than the settings allow; first come, first served.
  *   G2 after its own start it sends `images.started`, so that waiting pods request again.
- *   G3 an image's actor that crashes is removed, and waiting pods request again.
+ *   G3 a crashed actor of an image is removed, and waiting pods request again.
  *   G4 an image's actor that ends is removed within the same turn, so that no request goes to an ended one.
  */
 import { type AnyActorRef, errorOf, line, now, setup, to, typed } from '../../../kernel/xstate.ts';
@@ -42,7 +42,7 @@ interface Context {
   readonly root: string;
   readonly verification: VerificationSettings | null;
   readonly usesAccounts: boolean;
-  /** How many pulls may run at once; `null`: no limit. */
+  /** The limit of parallel pulls; `null` for none. */
   readonly parallel: number | null;
   readonly qps: number;
   readonly burst: number;
@@ -66,7 +66,7 @@ const s = setup({
 });
 type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
-/** The id of an image's actor. An address is a path, so the slashes of the name are encoded. */
+/** The id of an image's actor. An address is a path, so slashes in the name are encoded. */
 const idOf = (image: string): string => `image-${encodeURIComponent(image)}`;
 
 const take = s.enqueueActions(({ context, event, enqueue }) => {
@@ -95,9 +95,7 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo<AnyActorRef>(id, { type: 'image.asked', request: event });
 });
 
-/**
- * Lets queued pulls run while there is room. A pull without a token of the rate limit has failed, as in the kubelet.
- */
+/** Starts queued pulls while there is room. A pull without a token of the rate limit fails, as in the kubelet. */
 function release(args: Args, queue: readonly string[], pulling: readonly string[]): void {
   const { context, enqueue } = args;
   const nowMs = now(args);
@@ -147,7 +145,7 @@ const reapCrashed = s.enqueueActions((args) => {
   enqueue.sendTo(to('pods'), { type: 'images.started' }, { delay: ASK_AGAIN_MS });
 });
 
-/** An image that no pod wants any more: its actor has ended. */
+/** The actor of an image that no pod wants has ended. */
 const reap = s.enqueueActions(({ context, event, enqueue }) => {
   const id = childIn(event);
   enqueue.stopChild(id);

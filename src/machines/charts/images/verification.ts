@@ -1,8 +1,8 @@
 /**
- * Which pods may use an image that is already on the node (`imagePullCredentialsVerificationPolicy`). Pure.
+ * Decides which pods may use an image that is already on the node (`imagePullCredentialsVerificationPolicy`). Pure.
  *
- * Invariant: a pod that never showed a credential which a registry accepted for this image does not get it because
- * another pod pulled it; every pod may use an image that the node's own credentials could pull.
+ * Invariant: another pod's pull does not give access to a pod without a credential that a registry accepted for this
+ * image; every pod may use an image that was pulled with the node's own credentials.
  */
 
 import type { PullCredential, PulledCredentials, PullRecord, SourceCoordinates } from '../../model/operations/image.ts';
@@ -11,7 +11,7 @@ import { repositoryOf } from '../../model/spec/index.ts';
 
 export type VerificationSettings = NonNullable<NodeSettings['imagePullVerification']>;
 
-/** Whether a pod has to show a credential for this image at all. */
+/** Whether a pod needs a credential for this image at all. */
 export function mustVerify({ policy, allowlist }: VerificationSettings, image: string, known: PullRecord): boolean {
   switch (policy) {
     case 'AlwaysVerify':
@@ -39,18 +39,18 @@ export function admittedAnyway(settings: VerificationSettings, image: string, kn
 
 export interface Admission {
   readonly admitted: boolean;
-  /** The credential to add to the record, so that the same secret is recognized next time; `null`: none. */
+  /** The credential to add to the record, so that the same secret is recognized next time; `null` for none. */
   readonly learnt: PulledCredentials | null;
 }
 
-/** How many credentials a record learns without a pull: namespaces that come and go must not fill the disk. */
+/** Credentials that a record learns without a pull: a churn of namespaces must not fill the disk. */
 const LEARNT_MAX = 100;
 
 type KnownSecret = PulledCredentials['secrets'][number];
 
 /**
- * Admits a pod when the content of one of its credentials, or the secret that held it, has been accepted before; or its
- * service account, since the credentials that a plugin gives for it change each time.
+ * Admits a pod if one of its credentials, or the secret that held it, was accepted before; or its service account,
+ * because a plugin's credentials for it change each time.
  */
 export function admission(pulled: PulledCredentials, credentials: readonly PullCredential[]): Admission {
   for (const { hash, source } of credentials) {

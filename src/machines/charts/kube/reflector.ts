@@ -1,17 +1,17 @@
 /**
- * Reflector: follows one collection of the API server, and reports its objects to its parent.
+ * Reflector: lists and watches one collection of the API server, and reports its objects to its parent.
  *
  * Decides: when to list, from where to watch on, how long to wait after a failure.
- * Owns: the newest resource version that was seen; the pages of a list that is not complete yet. Not the objects.
+ * Owns: the newest resource version; the pages of an incomplete list. Not the objects.
  * Hears: only the answers of its operations.
  * Asks: `kube.list`, `kube.watch`.
  * Sends: its parent `reflector.listed` with all objects, then `reflector.changed` for each change.
  * Invariants:
- *   F1 a list is published when it is complete, never page by page: an object that it lacks is gone.
- *   F2 a watch goes on after the newest version that was published; nothing between a list and its watch is lost.
- *   F3 a version that the server has forgotten (410, Expired) leads to a new list, anything else to the same watch.
- *   F4 it never gives up; the pauses double, with jitter, and start small again after quiet time.
- *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and the objects published before stay.
+ *   F1 a list is published when it is complete, never page by page: an object missing in it is gone.
+ *   F2 a watch continues after the newest published version; nothing between a list and its watch is lost.
+ *   F3 an expired version (410, Expired) leads to a new list, any other failure to the same watch.
+ *   F4 it never gives up; pauses double, with jitter, and are reset after a quiet period.
+ *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and the published objects stay.
  * Upstream: client-go tools/cache/reflector.go.
  */
 import {
@@ -44,19 +44,21 @@ export type ReflectorReport =
 
 /** Objects of one page, as client-go requests them. */
 const PAGE_LIMIT = 500;
-/** A hundred thousand objects; a server whose pages never end would fill memory and journal. client-go has no limit. */
+/**
+ * A hundred thousand objects; unlimited pages of a faulty server would fill memory and journal. client-go has no limit.
+ */
 const PAGES_MAX = 200;
-/** A watch ends by itself after five to ten minutes, so that no server keeps it for ever. */
+/** A watch ends by itself after five to ten minutes, so that no server keeps it open forever. */
 const WATCH_MIN_S = 300;
 /** Pauses after failures, as client-go's: doubled each time, up to twice as long by jitter. */
 const BACK_OFF: BackOff = { baseMs: 800, maxMs: 30_000 };
-/** A failure after this long without one is a first failure again. */
+/** A failure after this long without one counts as the first. */
 const BACKOFF_RESET_MS = 120_000;
-/** A watch that the server closed sooner than this counts as refused. */
+/** A watch that the server closed sooner counts as refused. */
 const SHORT_WATCH_MS = 1_000;
 
 interface Context extends ReflectorInput {
-  /** `0`: the version that the server has in its cache; empty: the newest version. */
+  /** `0`: any version in the server's cache; empty: the newest version. */
   readonly resourceVersion: string;
   readonly pages: readonly KubeObject[];
   readonly continue: string;

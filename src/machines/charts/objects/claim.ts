@@ -1,15 +1,15 @@
 /**
  * One PersistentVolumeClaim that pods use (`object-<key>` below `objects`), and the volume that is bound to it.
  *
- * Decides: whether the claim can be mounted on this node, and which volume that mounts.
+ * Decides: whether the claim can be mounted on this node, and which volume it is bound to.
  * Owns: the version that was last published; the name of the bound volume.
  * Hears: `node.labels` of `objects`.
- * Asks: `kube.get` of the claim, periodically, for a node may not watch claims, and of the volume.
+ * Asks: `kube.get` of the claim, periodically because a node may not watch claims, and of the volume.
  * Sends: `objects` `object.observed`.
  * Invariants:
- *   A1 a claim is usable only while it is bound to its volume, and not being deleted; pods that use it already keep it.
+ *   A1 a claim is usable only while it is bound to its volume and not being deleted; pods that already use it keep it.
  *   A2 a volume that this agent cannot mount is reported by its kind, never left out.
- *   A3 of a volume that only some nodes can reach nothing is reported before the labels of this one are known.
+ *   A3 a volume that only some nodes can reach is not reported before the labels of this node are known.
  */
 import { errorOf, isObject, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/predicates.ts';
@@ -23,21 +23,21 @@ import type { BoundVolume } from '../../model/operations/volume.ts';
 import type { Ended } from '../../model/pods/messages.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
 
-/** How long a claim in use is not read again: as often as a kubelet syncs a pod. */
+/** The interval between reads of a claim in use: a kubelet's period of syncing a pod. */
 const GET_AGAIN_MS = 60_000;
 
 export interface ClaimInput {
   readonly key: string;
-  /** Labels of this node; `null`: not known yet. */
+  /** Labels of this node; `null` while unknown. */
   readonly labels: Readonly<Record<string, string>> | null;
 }
 
 interface Context extends ClaimInput {
-  /** The version that was last published; `null`: there was none. */
+  /** The version that was last published; `null` for none. */
   readonly version: string | null;
-  /** The name of the bound volume; empty: none that could be mounted. */
+  /** The name of the bound volume; empty if none can be mounted. */
   readonly volumeName: string;
-  /** Uid of the pod that the claim was made for; empty: none. */
+  /** Uid of the pod that the claim was created for; empty for none. */
   readonly owner: string;
   readonly size: BoundVolume['size'];
   readonly volume: KubeObject | null;
@@ -72,7 +72,7 @@ const problem = ({ key }: Pick<Context, 'key'>, text: string): ObjectState => {
   return { state: 'unknown', message: `error processing PVC ${namespace}/${name}: ${text}` };
 };
 
-/** Upstream's reason why the claim cannot be used; empty when it can. */
+/** Upstream's reason why the claim cannot be used; empty if it can. */
 function refusalOf(claim: KubeObject | null, name: string): string {
   if (claim === null) return `failed to fetch PVC from API server: persistentvolumeclaims "${name}" not found`;
   if (isGoing(claim)) return 'PVC is being deleted';
@@ -84,8 +84,8 @@ function refusalOf(claim: KubeObject | null, name: string): string {
 const PROTECTION = 'kubernetes.io/pvc-protection';
 
 /**
- * True when the claim is being deleted. One that is protected stays as long as pods use it, also pods that this agent
- * does not know yet.
+ * Whether the claim is being deleted. A protected one stays as long as pods use it, including pods that this agent does
+ * not know yet.
  */
 function isGoing({ metadata }: KubeObject): boolean {
   const { deletionTimestamp, finalizers } = metadata;
@@ -115,7 +115,7 @@ const take = s.enqueueActions((args) => {
   report(enqueue, { ...context, volumeName }, problem(context, refusal));
 });
 
-/** After a failed read the published state stays: a server that is away takes no volume away. */
+/** After a failed read the published state stays: an unreachable server removes no volume. */
 const noteUnread = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { message } = errorOf(event);
@@ -124,7 +124,7 @@ const noteUnread = s.enqueueActions((args) => {
     report(enqueue, context, problem(context, `failed to fetch PVC from API server: ${message}`));
 });
 
-/** Uid of the pod that the claim was made for; empty: none. */
+/** Uid of the pod that the claim was created for; empty for none. */
 function ownerOf(claim: KubeObject | null): string {
   const owners = claim?.metadata['ownerReferences'];
   const controller = Array.isArray(owners)
@@ -152,11 +152,11 @@ const sendVolume = s.enqueueActions(({ context, enqueue }) => {
 
 const specOf = (volume: KubeObject): PersistentVolumeSpec => (isObject(volume['spec']) ? volume['spec'] : {});
 
-/** Selector terms of which a node has to match one; `null`: every node will do. */
+/** Selector terms of which a node must match one; `null` if every node is suitable. */
 const termsOf = (volume: KubeObject | null): readonly NodeTerm[] | null =>
   (volume && specOf(volume).nodeAffinity?.required?.nodeSelectorTerms) ?? null;
 
-/** Why a volume is not the claim's, although the claim names it; empty: it is. The volume names its claim by uid. */
+/** Why a volume is not the claim's, although the claim names it; empty if it is. The volume names its claim by uid. */
 function holderProblem({ metadata: { name } }: KubeObject, holder: { readonly uid?: string } | undefined, uid: string) {
   if (!isObject(holder))
     return `found PV object ${name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim`;

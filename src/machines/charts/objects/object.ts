@@ -1,16 +1,16 @@
 /**
  * One object that pods use (`object-<key>` below `objects`): a ConfigMap, a Secret or a RuntimeClass.
  *
- * Decides: how it is followed, by the strategy of the configuration; which changes are published.
+ * Decides: whether it is watched or read periodically, by the configured strategy; which changes are published.
  * Owns: the version that was last published.
  * Hears: its reflector; `object.refresh`, `object.period` of `objects`.
  * Asks: `kube.get`, or its reflector's list and watch.
  * Sends: `objects` `object.observed`.
  * Invariants:
  *   O1 an unchanged object is not published.
- *   O2 an immutable object that was found is not read again, except for a refresh.
- *   O3 an object that cannot be read is published as unknown, never as missing; the content that was published stays.
- *   O4 a refresh is answered by the first read that began after it, also with an unchanged object.
+ *   O2 an immutable object is not read again, except for a refresh.
+ *   O3 an unreadable object is published as unknown, never as missing; the published content stays.
+ *   O4 a refresh is answered by the first read that began after it, even with an unchanged object.
  */
 import { errorOf, line, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { configObjectFrom } from '../../model/objects/config-objects.ts';
@@ -33,15 +33,15 @@ export interface ObjectInput {
   readonly strategy: Strategy;
   /** The newest refresh that was requested. */
   readonly refresh: number;
-  /** How old a value may be, in milliseconds. */
+  /** The maximum age of a value, in milliseconds. */
   readonly periodMs: number;
 }
 
 interface Context extends ObjectInput {
-  /** The version that was last published; `null`: there was none. Empty: the object is missing. */
+  /** The version that was last published; `null` for none. Empty: the object is missing. */
   readonly version: string | null;
   readonly isImmutable: boolean;
-  /** The newest refresh that was wanted when the call under way began, and the newest that was answered. */
+  /** The newest refresh requested when the current call began, and the newest one answered. */
   readonly asked: number;
   readonly answered: number;
   readonly failures: number;
@@ -196,7 +196,7 @@ export const objectMachine = s.createMachine({
     },
     /** The object did not exist, or could not be read. */
     backingOff: { after: { retry: 'getting' } },
-    /** The object is immutable; one of the same name may take its place. */
+    /** The object is immutable; another one of the same name may replace it. */
     settled: {},
   },
 });

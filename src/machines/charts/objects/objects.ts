@@ -8,10 +8,10 @@
  * Asks: nothing; its actors do.
  * Sends: `pods` `object.found`, and `objects.started` after it lost their requests.
  * Invariants:
- *   J1 an object is followed exactly as long as one pod wants it; of many that are new some begin in each turn.
- *   J2 a pod that wants an object gets what is known of it at once, and every change after that; where objects are not
- *      watched it is asked for anew first.
- *   J3 an object that became unreadable takes nothing back from those who have it.
+ *   J1 an object is followed exactly as long as one pod wants it; of many new ones some are started in each turn.
+ *   J2 a pod that wants an object gets its known state at once, and every later change; if objects are not watched it
+ *      is read again first.
+ *   J3 an object that became unreadable stays available to the pods that have it.
  */
 import { type AnyActorRef, errorOf, line, setup, to, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
@@ -39,11 +39,11 @@ import { trustBundlesMachine } from './trust-bundles.ts';
 
 export type ObjectsInput = Pick<NodeSettings, 'nodeName' | 'apiServer' | 'behavior'>;
 
-/** Actors that begin for one pod in a turn: each costs the more, the more there are. A node of 0.2.0 has no limit. */
+/** Actors started for one pod in a turn: the cost of each grows with their number. A node of 0.2.0 has no limit. */
 const STARTS_MAX = 50;
-/** Before the actor of an object that crashed starts again. */
+/** Before the crashed actor of an object is restarted. */
 const RESPAWN_MS = 1_000;
-/** A pod is synced this often and reads no object more often; upstream's default for `Cache`, too. */
+/** The period of syncing a pod and of reading its objects; also upstream's default for `Cache`. */
 const PERIOD_MS = 60_000;
 /** Kinds that one actor follows for all keys; by kind, its id. */
 const SHARED: Readonly<Record<string, 'services' | 'trustBundles'>> = {
@@ -65,9 +65,9 @@ interface Context {
   readonly refreshes: number;
   /** Ids of the actors that run. */
   readonly actors: readonly string[];
-  /** Labels of this node; `null`: not known yet. */
+  /** Labels of this node; `null` while unknown. */
   readonly labels: NodeLabels['labels'] | null;
-  /** See {@link NodeLabels}; 0: it is not known, or no number. */
+  /** See {@link NodeLabels}; 0 if unknown or not a number. */
   readonly objectTtlMs: number;
 }
 
@@ -141,7 +141,7 @@ function follow(
 
 const isConfiguration = (key: string): boolean => /^(ConfigMap|Secret)$/.test(idOf(key).kind);
 
-/** True when the state of an object is older than its period. */
+/** Whether the state of an object is older than its period. */
 const isAged = ({ strategy, known }: Context, key: string): boolean =>
   strategy !== 'Watch' && known[key] !== undefined && isConfiguration(key);
 
@@ -211,7 +211,7 @@ const observe = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'object.found', key, uids, ...state } satisfies ObjectFound);
 });
 
-/** Labels of the node decide which claims can be mounted, and its annotation how old an object may be. */
+/** Labels of the node decide which claims can be mounted, and its annotation the maximum age of an object. */
 const label = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.labels') return;
   const seconds = parseDecimal(event.objectTtl ?? '');

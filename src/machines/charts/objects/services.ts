@@ -1,14 +1,14 @@
 /**
- * The services of the cluster (`services` below `objects`), as far as pods see them in their environment.
+ * The services of the cluster (`services` below `objects`), for the environment variables of pods.
  *
- * Decides: which services a pod of a namespace may see, and which variables these become.
+ * Decides: which services a pod of a namespace gets, and their variables.
  * Owns: name, address and ports of each service; the wanted keys, and the version that was last published for each.
  * Hears: its reflector, `services.wanted` of `objects`.
  * Asks: its reflector.
  * Sends: `objects` `object.observed` for each wanted key.
  * Invariants:
  *   S1 nothing is published before the first complete list: a pod must not miss the address of the API server.
- *   S2 a service without an address of its own makes no variables.
+ *   S2 a service without a cluster IP has no variables.
  */
 import { errorOf, line, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';

@@ -9,7 +9,7 @@
  * Invariants:
  *   Y1 nothing is published as missing before the first complete list.
  *   Y2 an unchanged value is not published.
- *   Y3 a cluster without this API is asked again later, and until then pods are sent why they wait.
+ *   Y3 a cluster without this API is asked again later; until then pods are told why they wait.
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
 import { errorOf, line, now, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
@@ -23,7 +23,7 @@ import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 
 /** The newest version that the cluster has is used. */
 const VERSIONS = ['v1', 'v1beta1', 'v1alpha1'].map((version) => `certificates.k8s.io/${version}`);
-/** Before a cluster without the API is asked again: an API server gets it by a restart with other flags. */
+/** Before a cluster without the API is asked again: an API server enables it by a restart with other flags. */
 const ABSENT_MS = 300_000;
 const REOPEN_MS = 1_000;
 /** A list that takes longer is reported to the pods that wait for it. */
@@ -40,7 +40,7 @@ interface Context {
   /** Bundles by name. */
   readonly bundles: Readonly<Record<string, TrustBundle>>;
   readonly isListed: boolean;
-  /** Index of the version of the API that is tried or used. */
+  /** Index of the API version being tried or used. */
   readonly version: number;
   readonly failures: number;
   readonly untilMs: number;
@@ -116,7 +116,7 @@ const noteFailure = s.enqueueActions((args) => {
   enqueue(line('warn', ['Failed to look for the ClusterTrustBundle API', { err: errorOf(event).message }]));
 });
 
-/** Pods that want a bundle while there is no API are sent the reason. */
+/** Pods that want a bundle while the API is missing are told the reason. */
 const absent = s.createStateConfig({
   meta: { waitsFor: 'the API server to have ClusterTrustBundles' },
   entry: [

@@ -1,5 +1,5 @@
 /**
- * Reports the progress of volumes whose files take long to be given to a group (`sharing`, of `volumes` and
+ * Reports the progress of volumes whose files take long to change their group (`sharing`, of `volumes` and
  * `mount-<n>`).
  *
  * Decides: when an event about a volume is recorded.
@@ -18,7 +18,7 @@ import { type Sharing, volumeOperations } from '../../model/operations/volume.ts
 import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
 import { volumeEvents } from '../../model/reasons/reasons.ts';
 
-/** A set-up that takes less time is not reported. */
+/** A faster set-up is not reported. */
 export const SLOW_SHARING_MS = 30_000;
 const AGAIN_MS = 60_000;
 const LIST_EVERY_MS = 10_000;

@@ -1,9 +1,9 @@
 /**
- * Turns a decoded document into a KubeletConfiguration, or refuses it in the words of Go's JSON decoder.
+ * Turns a decoded document into a KubeletConfiguration, or reports the errors of Go's JSON decoder.
  *
- * Owns strict decoding: unknown fields are reported and skipped, a wrong type is remembered and decoding goes on, a bad
- * duration or quantity ends it at once. Invariant: keys are read in the document's order, so the first error is
- * upstream's first error. Nothing is defaulted here: only what the document sets is in the result.
+ * Decoding is strict: unknown fields are reported and skipped, after a wrong type decoding continues, a bad duration or
+ * quantity ends it at once. Invariant: keys are read in the document's order, so the first error is upstream's first
+ * error. No defaults are applied: the result has only the document's fields.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
@@ -21,7 +21,7 @@ import { quote } from '../../model/values/go-text.ts';
 import { QUANTITY_REFUSAL, quantityText } from '../../model/values/quantity.ts';
 import { formatDuration, parseDuration } from '../../model/values/time.ts';
 
-/** What a document sets: typed, canonical, without defaults. */
+/** The fields of a document: typed, canonical, without defaults. */
 export type SparseConfiguration = JsonObject;
 
 export type Decoded<Value = SparseConfiguration> =
@@ -29,7 +29,7 @@ export type Decoded<Value = SparseConfiguration> =
   | { readonly error: string };
 
 interface Progress {
-  /** Go's name of the innermost struct whose field is being read, and the names on the way to it. */
+  /** Go's name of the innermost struct being read, and the path to the field. */
   readonly owner: string;
   readonly path: readonly string[];
   /** The same path with list indexes, as strict errors print it. */
@@ -42,9 +42,7 @@ const TYPE_META = ['apiVersion', 'kind'];
 
 export const decodeConfiguration = (document: JsonObject): Decoded => decodeAs(kubeletConfigurationType, document);
 
-/**
- * Decodes what the drop-ins merge to: upstream reads it with a decoder to which `MaxPods` and `maxPods` are one field.
- */
+/** Decodes the merged drop-ins: upstream's decoder for them treats `MaxPods` and `maxPods` as one field. */
 export const decodeMerged = (document: JsonObject): Decoded => decodeAs(kubeletConfigurationType, document, true);
 
 /** Decodes any document that has `apiVersion` and `kind`. */
@@ -58,7 +56,7 @@ export function decodeAs<Type extends StructType>(
   const body = Object.fromEntries(Object.entries(document).filter(([key]) => !TYPE_META.includes(key)));
   const value = decodeStruct(type, body, progress);
   const error = outcome.fatal ?? outcome.typeError;
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- decoding has held each value against its type
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- decoding has checked each value against its type
   return error === null ? { value: value as SparseOf<Type>, unknownFields: outcome.unknown } : { error };
 }
 
@@ -85,7 +83,7 @@ function fieldNamed({ fields }: StructType, key: string, anyCase: boolean): Fiel
   return exact ?? (anyCase ? fields.find(({ name }) => name.toLowerCase() === key.toLowerCase()) : undefined);
 }
 
-/** An object that occurs twice, with keys in different case, is merged. */
+/** A duplicate object, with keys in different case, is merged. */
 function merged(before: Json | undefined, value: Json): Json {
   if (!isObject(before) || !isObject(value)) return value;
   const entries = Object.entries(value).map(([key, item]) => [key, merged(before[key], item ?? null)] as const);

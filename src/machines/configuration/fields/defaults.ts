@@ -1,9 +1,9 @@
 /**
- * Decides the effective value of every field that a document leaves open.
+ * Applies the defaults to the fields that a document leaves unset.
  *
- * Owns both default sets: those of a configuration file, and the older ones of the command line, which hold only where
- * no file is given. Invariant: the result has every field; defaulting it again changes nothing but what depends on a
- * field that a flag has changed since.
+ * There are two sets of defaults: those of a configuration file, and the older ones of the command line, used only
+ * without a file. Invariant: the result has every field; applying defaults again only changes fields that depend on one
+ * changed by a flag since.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
@@ -17,7 +17,7 @@ import { roundedToMilli } from '../../model/values/quantity.ts';
 import { type SparseConfiguration } from './decode.ts';
 import { type FeatureSettings, isEnabled } from './feature-gates.ts';
 
-/** Hard eviction thresholds of Linux, where the configuration names none. */
+/** Hard eviction thresholds of Linux if the configuration names none. */
 const DEFAULT_EVICTION_HARD: StringMap = {
   'imagefs.available': '15%',
   'imagefs.inodesFree': '5%',
@@ -30,7 +30,7 @@ const NO_POD_PIDS_LIMIT = -1;
 const LONGEST_RESTART_PERIOD = '5m0s';
 const DEFAULT_PULL_POLICY = 'NeverVerifyPreloadedImages';
 
-/** The complete configuration of a document. `gates` are the gates that the document and the command line changed. */
+/** The complete configuration of a document. `gates` are the gates set by the document and the command line. */
 export function applyDefaults(sparse: SparseConfiguration, gates: FeatureSettings): KubeletConfiguration {
   const dependent = { ...sparse, ...dependentDefaults(sparse, gates) };
   return asConfiguration(fill(kubeletConfigurationType, dependent));
@@ -70,7 +70,7 @@ function dependentDefaults(sparse: SparseConfiguration, gates: FeatureSettings):
   };
 }
 
-/** An update frequency that was set is also the report frequency. */
+/** An explicit update frequency is also the report frequency. */
 function reportFrequency({
   nodeStatusUpdateFrequency: update,
   nodeStatusReportFrequency: report,
@@ -94,8 +94,8 @@ function crashLoopBackOff(sparse: SparseConfiguration, gates: FeatureSettings): 
 }
 
 /**
- * The hard eviction thresholds of a configuration file: its own, the defaults where it sets none, or both where it asks
- * for that. Upstream completes neither the command line nor drop-ins in this way.
+ * The hard eviction thresholds of a configuration file: its own, the defaults if it sets none, or both if it requests
+ * that. Upstream does not default those of the command line or of drop-ins.
  */
 export function evictionHardOf(sparse: SparseConfiguration): StringMap {
   const set = sparse['evictionHard'];

@@ -1,9 +1,9 @@
 /**
- * Owns the feature gates of Kubernetes 1.36 as a kubelet knows them: stage, default, lock, dependencies.
+ * The feature gates of a kubelet 1.36: stage, default, lock, dependencies.
  *
- * Alpha and beta gates are those of `kubelet --help`. Graduated and deprecated gates are not listed there: each was
- * given to a kubelet, which warns of the ones that it knows, and refuses another value of the ones that are locked. It
- * names the dependencies when a gate is switched off and all others are on.
+ * Alpha and beta gates are those of `kubelet --help`. Graduated and deprecated gates are not listed there: they were
+ * found by passing each to a kubelet, which warns of those that it knows, and rejects another value of locked ones. It
+ * reports dependencies when one gate is off and all others are on.
  */
 
 export type FeatureStage = 'alpha' | 'beta' | 'ga' | 'deprecated';
@@ -11,7 +11,7 @@ export type FeatureStage = 'alpha' | 'beta' | 'ga' | 'deprecated';
 export interface FeatureGate {
   readonly stage: FeatureStage;
   readonly enabled: boolean;
-  /** May not be set to anything but its default. */
+  /** May only be set to its default. */
   readonly locked?: true;
 }
 

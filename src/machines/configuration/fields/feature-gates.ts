@@ -1,14 +1,14 @@
 /**
- * Decides which feature gates are on, and whether the settings for them may be accepted.
+ * Determines which feature gates are on, and validates their settings.
  *
- * Owns the rules of `featuregate.SetFromMap`: groups first, gates by name over them, locks, dependencies, and the
- * warnings for gates that will go away. Invariant: settings are applied in the order of their names, so that the same
- * map always gives the same answer.
+ * Implements `featuregate.SetFromMap`: groups first, overridden by gates by name, locks, dependencies, and warnings for
+ * gates that will be removed. Invariant: settings are applied in the order of their names, so that equal maps give
+ * equal results.
  */
 import { aggregate, byBytes, quote } from '../../model/values/go-text.ts';
 import { FEATURE_DEPENDENCIES, FEATURE_GATES, FEATURE_GROUPS } from './feature-gate-table.ts';
 
-/** Gates by name, as `--feature-gates` or the field `featureGates` sets them. */
+/** Gates by name, as set by `--feature-gates` or the field `featureGates`. */
 export type FeatureSettings = Readonly<Record<string, boolean>>;
 
 export interface FeatureDecision {
@@ -16,7 +16,7 @@ export interface FeatureDecision {
   readonly changed: FeatureSettings;
   /** klog lines about gates that are graduated or deprecated. */
   readonly warnings: readonly string[];
-  /** Set when the settings are refused as a whole. */
+  /** Set if the settings are rejected as a whole. */
   readonly error: string | null;
 }
 
@@ -60,7 +60,7 @@ function brokenDependencies(changed: FeatureSettings): string[] {
   });
 }
 
-/** A gate whose setting is refused gets no warning. */
+/** A gate with an invalid setting gets no warning. */
 function warning(name: string, settings: FeatureSettings): string[] {
   const { stage, locked, enabled } = gateOf(name) ?? {};
   if (locked === true && enabled !== settings[name]) return [];
@@ -78,22 +78,22 @@ function gateOf(name: string): (typeof FEATURE_GATES)[string] | undefined {
   return Object.hasOwn(FEATURE_GATES, name) ? FEATURE_GATES[name] : undefined;
 }
 
-/** Whether a gate is on, given the gates that are not at their default. A name that is no gate is off. */
+/** Whether a gate is on, given the gates that differ from their default. An unknown gate is off. */
 export function isEnabled(changed: FeatureSettings, name: string): boolean {
   return (Object.hasOwn(changed, name) ? changed[name] : gateOf(name)?.enabled) ?? false;
 }
 
-/** Settings of the file with those of the command line over them, gate by gate. */
+/** Settings of the file, overridden gate by gate by those of the command line. */
 export function mergeFeatureSettings(file: FeatureSettings, flags: FeatureSettings): FeatureSettings {
   const merged = { ...file, ...flags };
   return Object.fromEntries(Object.entries(merged).toSorted(([left], [right]) => byBytes(left, right)));
 }
 
 /**
- * Owns the gates that a kubelet of 1.36 reads and whose other value changes nothing here, with the reason why.
+ * The gates of a kubelet 1.36 whose other value has no effect here, with the reason.
  *
- * Invariant: each start warns of a gate that is set to that value. Gates of other components, and those of how a
- * Go client works inside, are accepted in silence, as a kubelet does.
+ * Invariant: each start warns of a gate set to that value. Gates of other components, and of the internals of a Go
+ * client, are accepted silently, as by a kubelet.
  */
 const OBJECTS_ARE_JSON = 'objects are exchanged with the API server as JSON';
 const NO_RESIZE = 'containers that have CPUs or memory of their own are not resized in place';
@@ -119,7 +119,7 @@ const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
   UserNamespacesHostNetworkSupport: 'a pod in the network of the host has the users of the host',
 };
 
-/** klog lines, by name of the gate. `changed`: gates that are not at their default. */
+/** klog lines by gate. `changed`: gates that differ from their default. */
 export const warningsWithoutEffect = (changed: FeatureSettings): readonly string[] =>
   Object.entries(WITHOUT_EFFECT).flatMap(([name, reason]) => {
     const value = isEnabled(changed, name);

@@ -1,7 +1,7 @@
 /**
  * A configuration file as the host reports it: its text and decoded document, or why there is none.
  *
- * The host decodes YAML and JSON, because that is a library's work; which document is acceptable is decided here.
+ * The host decodes YAML and JSON with a library; the document is validated here.
  */
 
 import type { Json } from '../../../kernel/json.ts';
@@ -33,7 +33,7 @@ export function readTypeMeta(text: string | null, value: Json): TypeMeta {
   return interpreted;
 }
 
-/** The same for a drop-in: upstream reads these names only as they are written, and needs only a kind. */
+/** The same for a drop-in: upstream reads these names case-sensitively, and needs only a kind. */
 export function readDropInMeta(text: string | null, value: Json): TypeMeta {
   const interpreted = interpret(value);
   if (interpreted.error !== undefined) return interpreted;

@@ -1,8 +1,7 @@
 /**
- * Decides how an effective configuration is written as `v1beta1` JSON: the answer of `/configz`, the base that drop-ins
- * are merged onto, and the dump in the log.
+ * Writes an effective configuration as `v1beta1` JSON: for `/configz`, as the base of drop-ins, and for the log.
  *
- * Invariant: a field that upstream leaves out when it is zero is left out here.
+ * Invariant: zero fields are left out exactly where upstream does.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
@@ -23,8 +22,8 @@ export function toVersioned(configuration: KubeletConfiguration): JsonObject {
 }
 
 /**
- * The configuration as `/configz` shows it on a running node. Where CPUs are reserved by name, upstream writes their
- * number over the reserved CPU time in the maps that were given, and `/configz` shows these maps.
+ * The configuration of a running node in `/configz`. If CPUs are reserved by name, upstream overwrites the reserved CPU
+ * time with their number in the original maps, which `/configz` shows.
  */
 export function toServed(configuration: KubeletConfiguration): JsonObject {
   const { reservedSystemCPUs, kubeReserved, systemReserved } = configuration;
@@ -48,12 +47,12 @@ function writeStruct(type: StructType, value: JsonObject): JsonObject {
 function writeField(field: Field, value: Json | undefined): [string, Json][] {
   if (value === undefined || value === null) return [];
   if (field.pointer !== true && field.always !== true && isLeftOut(field.type, value)) return [];
-  // A map that Go was not given is `null` where it must be written.
+  // A nil map of Go is `null` where it must be written.
   const isUnset = field.type.kind === 'map' && isZero(field.type, value);
   return [[field.name, isUnset ? null : writeValue(field.type, value)]];
 }
 
-/** Go's `omitempty` never leaves out a struct, and a duration is one. */
+/** Go's `omitempty` never omits a struct, and a duration is one. */
 function isLeftOut(type: FieldType, value: Json): boolean {
   if (type.kind === 'struct' || type.kind === 'duration' || type.kind === 'durationOrNumber') return false;
   return isZero(type, value);

@@ -1,6 +1,6 @@
 /**
- * Owns the flags that set a field of KubeletConfiguration (Kubernetes 1.36). Nearly all are deprecated in favour of the
- * field, and all win over it.
+ * The flags that set a field of KubeletConfiguration (Kubernetes 1.36). Nearly all are deprecated in favour of the
+ * field, and all override it.
  */
 import { camelCase, type FlagKind, type FlagSpec } from './flag-values.ts';
 

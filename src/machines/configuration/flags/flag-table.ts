@@ -1,5 +1,5 @@
 /**
- * Owns the flags of the kubelet's command line (Kubernetes 1.36) that are no field of the configuration.
+ * The flags of the kubelet's command line (Kubernetes 1.36) that have no field in the configuration.
  *
  * Flags of the built-in cAdvisor are accepted and checked, because upstream still accepts them, and have no effect.
  */

@@ -1,8 +1,8 @@
 /**
- * Reads the text after a flag: one reader for each type of flag.
+ * Parses the values of flags: one reader for each type of flag.
  *
- * Owns the refusals that `invalid argument "x" for "--flag" flag:` quotes. A reader gets the value of earlier
- * occurrences of the same flag on this command line, because lists and maps add up while scalars are replaced.
+ * Errors are those that follow `invalid argument "x" for "--flag" flag:`. A reader gets the value of earlier
+ * occurrences of its flag, because lists and maps are extended while scalars are replaced.
  * Invariant: total.
  */
 import type { Json } from '../../../kernel/json.ts';
@@ -34,7 +34,7 @@ function readDuration(text: string): Parsed<Json> {
   return parsed.error === undefined ? { value: formatDuration(parsed.value) } : parsed;
 }
 
-/** A flag of Go's standard `flag` package, whose refusals give no reason. */
+/** A flag of Go's standard `flag` package, whose errors give no reason. */
 function standard(reader: FlagReader): FlagReader {
   return (text, earlier) => {
     const parsed = reader(text, earlier);
@@ -47,7 +47,7 @@ function readIp(text: string): Parsed<Json> {
   return isIpAddress(text) ? { value: text } : { error: `${quote(text)} is not a valid IP address` };
 }
 
-/** Comma-separated pairs; `missing` is the text about an item without the separator, null where it may lack one. */
+/** Comma-separated pairs; `missing` is the error for an item without separator, null if it is optional. */
 function pairs(separator: string, missing: string | null, convert: FlagReader): FlagReader {
   return (text, earlier) => {
     const map = new Map(Object.entries(isObject(earlier) ? earlier : {}));
@@ -80,7 +80,7 @@ function appendTo(text: string, earlier: Json | undefined): Parsed<Json> {
   return { value: [...(Array.isArray(earlier) ? earlier : []), text] };
 }
 
-/** The first line of comma-separated values; a value in double quotes may hold commas and line breaks. */
+/** The first record of comma-separated values; a quoted value may contain commas and line breaks. */
 function readStrings(text: string, earlier: Json | undefined): Parsed<Json> {
   const before = Array.isArray(earlier) ? earlier : [];
   if (text === '') return { value: [...before] };
@@ -161,7 +161,7 @@ export const FLAG_READERS = {
   ip: readIp,
   labels: pairs('=', null, readString),
   stringPairs: pairs('=', 'malformed pair, expect string=string', readString),
-  /** One pair an occurrence: a comma belongs to the value. */
+  /** One pair per occurrence: a comma belongs to the value. */
   onePair: (text: string, earlier: Json | undefined) => readPair(text, earlier),
   thresholds: pairs('<', 'malformed pair, expect string<string', readString),
   gates: pairs('=', 'malformed pair, expect string=bool', readGateValue),
@@ -179,21 +179,21 @@ export const FLAG_READERS = {
 export type FlagKind = keyof typeof FLAG_READERS;
 
 /**
- * Decides what the first record of comma-separated values is, and refuses it in the words of Go's `encoding/csv`, with
- * the place of the mistake in bytes.
+ * Parses the first record of comma-separated values, with the errors of Go's `encoding/csv` and their position in
+ * bytes.
  */
 const BARE = 'bare " in non-quoted-field';
 const STRAY = 'extraneous or missing " in quoted-field';
 
 interface Reader {
-  /** Lines with their ends, which are all `\n`. */
+  /** Lines including their ends, which are all `\n`. */
   readonly lines: readonly string[];
-  /** Index of the line that is read, and of the next character in it. */
+  /** Index of the line being read, and of the next character in it. */
   line: number;
   column: number;
 }
 
-/** Empty lines before the record are skipped; what comes after it is ignored. */
+/** Skips empty lines before the record; ignores everything after it. */
 export function readCsvRecord(text: string): Parsed<readonly string[]> {
   const lines = text
     .replaceAll('\r\n', '\n')
@@ -253,7 +253,7 @@ function readQuoted(reader: Reader, first: number): Parsed<string> {
   }
 }
 
-/** One flag: its name and type, what it sets, how it is deprecated, and its sentence of help. */
+/** One flag: its name, type, target, deprecation, and its sentence of help. */
 export interface FlagSpec {
   readonly name: string;
   readonly kind: FlagKind;
@@ -265,7 +265,7 @@ export interface FlagSpec {
   readonly field?: string;
   /** Property of KubeletFlags. */
   readonly property?: string;
-  /** Default of a flag that is no field of the configuration. */
+  /** Default of a flag without a field in the configuration. */
   readonly default?: Json;
 }
 

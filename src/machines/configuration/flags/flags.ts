@@ -1,9 +1,9 @@
 /**
- * Parses a command line: pflag's spelling rules, typed values, deprecation notes, refusals; and the effective
- * configuration once the files are read, in which flags that were given win.
+ * Parses a command line: pflag's spelling rules, typed values, deprecation notes, errors; and applies the given flags
+ * to the configuration once the files are read.
  *
- * Invariants: parsing never throws and never stops half-way silently; `_` and `-` are the same in a name; the result
- * says which flags were given, because those win over every configuration file.
+ * Invariants: parsing never throws and never ends early without an error; `_` and `-` are equal in a name; the result
+ * lists the given flags, because they override every configuration file.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
@@ -17,7 +17,7 @@ import { FLAG_READERS, type FlagKind, type FlagSpec } from './flag-values.ts';
 import { helpText } from './help.ts';
 import { hintFor } from './removed-flags.ts';
 
-/** Settings that belong to one node and to no configuration file. */
+/** Settings of one node that no configuration file has. */
 export type KubeletFlags = {
   readonly config: string;
   readonly configDir: string;
@@ -45,7 +45,7 @@ export type KubeletFlags = {
   readonly globalHousekeepingInterval: string;
 };
 
-/** Values of the flags that were given, by flag name. */
+/** Values of the given flags, by name. */
 export type GivenFlags = Readonly<Record<string, Json>>;
 
 export type CommandLine =
@@ -60,7 +60,7 @@ export type CommandLine =
   | {
       readonly kind: 'error';
       readonly error: string;
-      /** The replacement, where the flag once existed. */
+      /** The replacement of a removed flag. */
       readonly hint: string | null;
       readonly notes: readonly string[];
     };
@@ -77,7 +77,7 @@ interface Reading {
   readonly given: Map<string, Json>;
   readonly notes: string[];
   readonly positional: string[];
-  /** Flags that were given without a value: upstream has lost the place to store one. */
+  /** Flags given without a value: upstream has lost the place to store one. */
   readonly lost: Set<string>;
   help: boolean | null;
   version: 'no' | 'yes' | 'raw';
@@ -88,7 +88,7 @@ interface Refusal {
   readonly hint: string | null;
 }
 
-/** Upstream loses the place to store the value of such a flag: the value before stays. */
+/** Upstream loses the place to store the value of such a flag: the previous value stays. */
 const SETS_NOTHING_WHEN_EMPTY: readonly FlagKind[] = ['ip', 'reservedMemory'];
 
 const BY_NAME = new Map(FLAGS.map((flag) => [flag.name, flag]));
@@ -181,7 +181,7 @@ function flagNamed(name: string): FlagSpec | undefined {
   return name === 'version' ? VERSION : BY_NAME.get(name);
 }
 
-/** The value of a flag that may stand alone: a switch. */
+/** The value of a flag that may stand alone, such as a switch. */
 function valueWithoutArgument(flag: FlagSpec): string | undefined {
   return flag === VERSION || flag.kind === 'bool' || flag.kind === 'standardBool' ? 'true' : undefined;
 }
@@ -232,18 +232,18 @@ function kubeletFlags(given: GivenFlags): KubeletFlags {
   const entries = FLAGS.flatMap(({ name, property, default: fallback = null }) =>
     property === undefined ? [] : [[property, given[name] ?? fallback] as const],
   );
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the one place where the table meets the type
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the only assertion from the table to the type
   return Object.fromEntries(entries) as JsonObject as KubeletFlags;
 }
 
 const NUMBERS = /^v([0-9]+(?:\.[0-9]+)*)/;
-/** A pre-release, and build metadata. */
+/** The suffixes for pre-release and build metadata. */
 const EXTRA = /^(?:-([0-9a-z-]+(?:\.[0-9a-z-]+)*))?(?:\+[0-9a-z-]+(?:\.[0-9a-z-]+)*)?\s*$/i;
 
 /**
- * Decides whether a version may stand for the one of this build; its words are those of Kubernetes' own parser.
+ * Whether a version is compatible with this build, with the errors of Kubernetes' own parser.
  *
- * Null: it is the version of this build, or another pre-release or build of it.
+ * Null for the version of this build, or another pre-release or build of it.
  */
 export function versionError(text: string, version: string): string | null {
   if (text === version) return null;
@@ -262,10 +262,10 @@ export function versionError(text: string, version: string): string | null {
 
 // ---- flags over the configuration -----------------------------------------------------------------------------------
 
-/** Upstream's one exception: `splitStream` of the log options is a flag with a default, so that no file can set it. */
+/** Upstream's one exception: `splitStream` of the log options is a flag with a default, so no file can set it. */
 const FIXED_FIELDS = ['logging.options.text.splitStream', 'logging.options.json.splitStream'];
 
-/** A flag that was not given changes nothing but `FIXED_FIELDS`. */
+/** A flag that was not given changes only `FIXED_FIELDS`. */
 export function applyFlags(configuration: KubeletConfiguration, given: GivenFlags): KubeletConfiguration {
   let result: JsonObject = configuration;
   for (const path of FIXED_FIELDS) result = setAt(result, path.split('.'), false);
@@ -279,7 +279,7 @@ export function applyFlags(configuration: KubeletConfiguration, given: GivenFlag
   return { ...asConfiguration(result), featureGates };
 }
 
-/** `--vmodule` adds to what is configured; every other flag takes its place. */
+/** `--vmodule` adds to the configured value; every other flag replaces it. */
 function withModules(configuration: JsonObject, value: Json | undefined): Json | undefined {
   const { vmodule } = asConfiguration(configuration).logging;
   return Array.isArray(value) ? [...vmodule, ...value] : value;
@@ -297,7 +297,7 @@ export function featureFlags(given: GivenFlags): FeatureSettings {
   return isObject(value) ? Object.fromEntries(Object.entries(value).map(([name, on]) => [name, on === true])) : {};
 }
 
-/** Configures the certificate that the kubelet signs itself, where none is configured and none is requested. */
+/** Configures the self-signed certificate, if none is configured and none is requested. */
 export function withServingCertificate(
   configuration: KubeletConfiguration,
   { certDir }: KubeletFlags,

@@ -1,7 +1,7 @@
 /**
- * Decides how `--help` reads: what this program is, then every flag with type, default and deprecation.
+ * The text of `--help`: what this program is, then every flag with type, default and deprecation.
  *
- * Owns the layout of pflag's usage (two columns, sorted, defaults in brackets); the sentences are ours.
+ * The layout is pflag's (two columns, sorted, defaults in brackets); the sentences are Statelet's.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../kernel/xstate.ts';

@@ -1,8 +1,8 @@
 /**
- * Owns the replacements of flags that the kubelet once had.
+ * The replacements of flags that the kubelet once had.
  *
- * Upstream only says `unknown flag`. The hint is printed after upstream's line, so that the owner of an old unit file
- * need not search for the release note.
+ * Upstream only reports `unknown flag`. The hint is printed after upstream's line, to save the owner of an old unit
+ * file a search for the release note.
  */
 const RUNTIME = 'The container runtime owns this setting now; set it there.';
 const CNI = "Container networking is the container runtime's now; configure CNI in the runtime.";
@@ -83,7 +83,7 @@ const REFUSALS: readonly (readonly [refused: string, hint: string])[] = [
   ],
 ];
 
-/** The replacement of a setting that the validation refuses because it was removed; `null` for other refusals. */
+/** The replacement of a setting that validation rejects because it was removed; `null` for other errors. */
 export const hintForRefusal = (error: string): string | null =>
   REFUSALS.find(([refused]) => error.includes(refused))?.[1] ?? null;
 

@@ -1,7 +1,7 @@
 /**
- * Decides whether the policies of CPU and memory manager can work with the reserved resources.
+ * Validates the policies of CPU and memory manager against the reserved resources.
  *
- * Invariant: a share of the machine's memory (`10%`) needs the machine; without it, the sum is not judged.
+ * Invariant: a share of the machine's memory (`10%`) requires the machine; without it, the sum is not checked.
  */
 import type { StringMap } from '../../model/configuration/field-types.ts';
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
@@ -10,7 +10,7 @@ import { byBytes, logLines, type Parsed, parseDecimal, quote, trimRight } from '
 import { formatQuantity, parseQuantity, type Quantity } from '../../model/values/quantity.ts';
 import { decideFeatures, isEnabled } from '../fields/feature-gates.ts';
 
-/** The refusal, and what is logged before it. */
+/** The error, and the log lines before it. */
 export interface SettingsError {
   readonly error: string;
   readonly before: readonly string[];
@@ -25,7 +25,7 @@ function amount(text: string | undefined): Quantity {
   return parsed.error === undefined ? parsed.value : { nano: 0n, format: 'decimalSI' };
 }
 
-/** A sum, printed in the format of its first part that is not zero. */
+/** A sum, printed in the format of its first non-zero part. */
 function sum(quantities: readonly Quantity[]): Quantity {
   return quantities.reduce(
     (total, { nano, format }) => ({ nano: total.nano + nano, format: total.nano === 0n ? format : total.format }),
@@ -47,7 +47,7 @@ function noneCpuError({ cpuManagerPolicyOptions: options }: KubeletConfiguration
   return error === '' ? null : failed('cpu', `new none policy error: ${error}`);
 }
 
-/** Checked after reserved resources are settled, whose errors upstream reports first. */
+/** Checked after the reserved resources, whose errors upstream reports first. */
 function cpuOptionsError(configuration: KubeletConfiguration): SettingsError | null {
   const error = cpuPolicyOptionsError(configuration);
   if (error === '') return null;
@@ -55,7 +55,9 @@ function cpuOptionsError(configuration: KubeletConfiguration): SettingsError | n
   return { error: sentence, before: [...reservedCPULines(configuration), ...before] };
 }
 
-/** The log lines about `--reserved-cpus`, which replaces the reserved CPU time: the time before, and the number now. */
+/**
+ * The log lines about `--reserved-cpus`, which replaces the reserved CPU time: the previous time and the new number.
+ */
 export function reservedCPULines({
   reservedSystemCPUs,
   kubeReserved,
@@ -117,7 +119,7 @@ function unequalReservation(configuration: KubeletConfiguration, machine: Memory
 
 const NANO = 1_000_000_000n;
 
-/** Memory that node allocatable keeps back, or null where it depends on the size of a machine that is not known. */
+/** Memory reserved by node allocatable, or null if it depends on the size of an unknown machine. */
 function allocatableReservation(configuration: KubeletConfiguration, machine: MemoryMachine | null): Quantity | null {
   const { kubeReserved, systemReserved, evictionHard } = configuration;
   const threshold = evictionHard['memory.available'] ?? '0';
@@ -129,7 +131,7 @@ function allocatableReservation(configuration: KubeletConfiguration, machine: Me
   return sum([...kept, { nano: bytes * NANO, format: 'binarySI' }]);
 }
 
-/** The resources that `kubeReserved`, `systemReserved` and `qosReserved` may name, in amounts that are not negative. */
+/** The resources allowed in `kubeReserved`, `systemReserved` and `qosReserved`, in non-negative amounts. */
 const RESERVABLE = ['cpu', 'memory', 'ephemeral-storage', 'pid'];
 const ONLY_CLASS_RESOURCE = 'memory';
 const WHOLE = 100;
@@ -195,11 +197,11 @@ const RIVALS = [
 ];
 const ONE_NODE = 'single-numa-node';
 const SOCKET_REFUSAL = `Topolgy manager ${ONE_NODE} policy is incompatible with CPUManager ${BY_SOCKET} policy option`;
-/** The texts that Go reads as true. */
+/** The texts that Go parses as true. */
 const TRUE = ['1', 't', 'T', 'true', 'TRUE', 'True'];
 const FALSE = ['0', 'f', 'F', 'false', 'FALSE', 'False'];
 
-/** Upstream's refusal of the options; empty when they can be used. */
+/** Upstream's error about the options; empty if they are valid. */
 function cpuPolicyOptionsError(configuration: KubeletConfiguration): string {
   const { cpuManagerPolicyOptions: options, featureGates, topologyManagerPolicy } = configuration;
   const { changed } = decideFeatures(featureGates);
@@ -217,7 +219,7 @@ function cpuPolicyOptionsError(configuration: KubeletConfiguration): string {
   return isOn(BY_SOCKET) && topologyManagerPolicy === ONE_NODE ? SOCKET_REFUSAL : '';
 }
 
-/** The policy `none` takes no options; empty when there are none. */
+/** The policy `none` takes no options; empty if there are none. */
 function noneOptionsError(options: Readonly<Record<string, string>>): string {
   return Object.keys(options).length === 0 ? '' : `None policy: received unsupported options=${goMap(options)}`;
 }
@@ -230,7 +232,7 @@ const goMap = (map: Readonly<Record<string, string>>): string =>
     .join(' ')}]`;
 
 /**
- * Decides whether the options of the static policy of the CPU manager can be used.
+ * Validates the options of the CPU manager's static policy.
  *
  * Upstream: cpumanager/policy_options.go.
  */

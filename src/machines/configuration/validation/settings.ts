@@ -1,9 +1,9 @@
 /**
- * Decides whether settings can be read that upstream reads only while it constructs its components.
+ * Validates settings that upstream reads only while it constructs its components.
  *
- * Upstream finds these mistakes late, after it has spoken to runtime and host; here they are found before anything is
- * touched, in the same order, with the same text and the same exit status. Invariant: only errors that the
- * configuration alone shows are found; others belong to the component that knows the host.
+ * Upstream finds these errors late, after it has contacted runtime and host; here they are found before anything is
+ * touched, in the same order, with the same text and exit status. Invariant: only errors of the configuration itself
+ * are reported; others belong to the component that knows the host.
  */
 import { sysctlPattern } from '../../model/allocation/sysctls.ts';
 import { parseEvictionThresholds } from '../../model/configuration/eviction-thresholds.ts';
@@ -48,11 +48,11 @@ const endpoints: Check = ({ containerRuntimeEndpoint, imageServiceEndpoint }) =>
   return null;
 };
 
-/** Blanks around a name are cut off, and the rest must not be empty. */
+/** Blanks around the name are trimmed, and the rest must not be empty. */
 const nodeName: Check = (_configuration, { hostnameOverride: name }) =>
   name !== '' && name.trim() === '' ? 'empty hostname is invalid' : null;
 
-/** The self-signed certificate is the first thing that needs the node's name. */
+/** The self-signed certificate is the first use of the node's name. */
 const nameInCertificate: Check = (configuration, flags, host) => {
   if (withServingCertificate(configuration, flags) === configuration) return null;
   const name = flags.hostnameOverride.trim().replaceAll('İ', 'i').toLowerCase();
@@ -66,7 +66,7 @@ const nameInTraces: Check = (configuration, flags, host) => {
   return typeof error === 'string' ? `could not determine hostname for tracer provider: ${error}` : null;
 };
 
-/** An error of the step that builds auth. */
+/** An error of the step that builds authentication and authorization. */
 const auth: Check = ({ authentication, authorization }, { kubeconfig }) =>
   authRefusal({
     webhookAuthentication: authentication.webhook.enabled,
@@ -74,7 +74,7 @@ const auth: Check = ({ authentication, authorization }, { kubeconfig }) =>
     hasClient: kubeconfig !== '',
   });
 
-/** An error of the step that finds the addresses of the node. */
+/** An error of the step that determines the addresses of the node. */
 const nodeAddresses: Check = (_configuration, { nodeIP, cloudProvider: provider }) =>
   parseNodeAddresses(nodeIP, provider).error;
 
@@ -140,7 +140,7 @@ const changeDetection: Check = ({ configMapAndSecretChangeDetectionStrategy: mod
 
 const allThresholds: Check = (configuration) => parseEvictionThresholds(configuration).error;
 
-/** Whole bytes; a negative size switches the rotation off. */
+/** Whole bytes; a negative size disables the rotation. */
 const logSize: Check = ({ containerLogMaxSize: size }) => {
   const parsed = parseQuantity(size);
   const failed = `failed to initialize container log manager: failed to parse container log max size ${quote(size)}`;
@@ -189,10 +189,10 @@ const CHECKS: readonly (readonly [prefix: string, checks: readonly Check[]])[] =
   [CREATE, [syncFrequency, cloudProvider, allThresholds, changeDetection, logSize, oldestContainer, unsafeSysctls]],
 ];
 
-/** Errors that other steps of the start report themselves; reported here only when a later setting is wrong too. */
+/** Errors that other steps of the start report themselves; reported here only if a later setting is invalid too. */
 const OF_OTHERS: readonly Check[] = [auth, nodeAddresses];
 
-/** The first setting that cannot be used, or null. */
+/** The error of the first invalid setting, or null. */
 export function settingsError(
   configuration: KubeletConfiguration,
   flags: KubeletFlags,

@@ -1,4 +1,4 @@
-/** Decides whether the settings of logging, tracing and metrics are allowed, in the form of `field.Error`. */
+/** Validates the settings of logging, tracing and metrics, with errors in the form of `field.Error`. */
 import type { KubeletConfiguration, LoggingConfiguration } from '../../model/configuration/fields.ts';
 import { parseImage } from '../../model/spec/image.ts';
 import { aggregate, quote } from '../../model/values/go-text.ts';
@@ -13,7 +13,7 @@ const LOG_FORMATS = ['text', 'json'];
 const ENDPOINT_SCHEMES = ['dns', 'unix', 'unix-abstract'];
 const NAMING = 'https://github.com/grpc/grpc/blob/master/doc/naming.md';
 
-/** Why logging cannot be set up, or null. Checked before the rest, because the rest may have to be logged. */
+/** Why logging cannot be set up, or null. Checked first, because the other errors may have to be logged. */
 export function validateLogging(logging: LoggingConfiguration, gates: FeatureSettings): string | null {
   const flush = logging.flushFrequency;
   const errors = [
@@ -94,7 +94,7 @@ function endpointErrors(endpoint: string): string[] {
   return [`${invalid}: unsupported scheme: ${scheme}.  ${options}`];
 }
 
-/** Why Go's `url.Parse` refuses a URL, or null. */
+/** Go's `url.Parse` error for a URL, or null. */
 function urlError(url: string): string | null {
   if (/[^\P{Cc}\u0080-\u009f]/u.test(url)) return 'net/url: invalid control character in URL';
   if (url.startsWith(':')) return 'missing protocol scheme';
@@ -117,12 +117,12 @@ export function showHiddenMetricsErrors(version: string): string[] {
   return [`invalid showHiddenMetricsForVersion: ${path}: ${rule}`];
 }
 
-/** What all rules of the configuration share: their input, and the form of their errors. */
+/** Shared by all rules of the configuration: their input, and the form of their errors. */
 export interface ConfigurationHost {
   readonly cgroupVersion: 1 | 2;
 }
 
-/** Returns its errors, without upstream's words before each. */
+/** Returns its errors, without upstream's prefix for each. */
 export type Rule = (
   configuration: KubeletConfiguration,
   gates: FeatureSettings,
@@ -131,7 +131,7 @@ export type Rule = (
 
 const PULL_POLICIES = ['NeverVerify', 'NeverVerifyPreloadedImages', 'NeverVerifyAllowlistedImages', 'AlwaysVerify'];
 
-/** Decides whether the settings for images that were pulled with credentials fit together. */
+/** Validates the settings for images pulled with credentials. */
 export const pullCredentialErrors: Rule = (c, gates) => {
   const policy = c.imagePullCredentialsVerificationPolicy;
   const patterns = c.preloadedImagesVerificationAllowlist;
@@ -161,7 +161,7 @@ function allowlistError(policy: string, patterns: readonly string[]): string | f
   return wrong !== undefined && `invalid image pattern in \`preloadedImagesVerificationAllowlist\`: ${wrong}`;
 }
 
-/** A pattern is the name of a repository, or a path of them that ends in a star. */
+/** A pattern is the name of a repository, or a path prefix that ends in a star. */
 function patternError(pattern: string): string | null {
   if (pattern !== pattern.trim()) return `leading/trailing spaces are not allowed: ${pattern}`;
   const isWildcard = pattern.endsWith('/*');

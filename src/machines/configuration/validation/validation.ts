@@ -1,8 +1,8 @@
 /**
- * Decides whether an effective configuration is allowed, with every reason, in upstream's words and order.
+ * Validates an effective configuration and returns every error, in upstream's wording and order.
  *
- * Owns the rules between the fields and the feature gates; of the host it knows only the cgroup version. Invariant: a
- * rule reads the configuration and returns its errors; no rule stops another one.
+ * Contains the rules between fields and feature gates; of the host it needs only the cgroup version. Invariant: a rule
+ * reads the configuration and returns its errors; no rule stops another one.
  */
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { parseCpuSet } from '../../model/values/cpu-set.ts';
@@ -208,7 +208,7 @@ const reservedMemory: Rule = ({ reservedMemory: reservations }) => {
   );
 };
 
-/** Upstream names only the first of these errors. */
+/** Upstream reports only the first of these errors. */
 function hostError(c: KubeletConfiguration, { cgroupVersion }: ConfigurationHost): string | null {
   if (c.failCgroupV1 && cgroupVersion === 1) return CGROUP_V1_REFUSAL;
   if (c.singleProcessOOMKill === false && cgroupVersion === 1) {
@@ -261,7 +261,7 @@ const LATER_RULES: readonly Rule[] = [topology, shutdown, swap, restartPeriod];
 const LAST_RULES: readonly Rule[] = [hairpin, pullCredentialErrors, reservedCpus, reservedMemory];
 const CLOSING_RULES: readonly Rule[] = [memoryPolicy, runtimeAndLogs, podLogs];
 
-/** Every reason why a configuration may not be used, or null. `gates` are the changed feature gates. */
+/** Every error of a configuration, or null. `gates` are the changed feature gates. */
 export function validateConfiguration(
   configuration: KubeletConfiguration,
   gates: FeatureSettings,
@@ -297,7 +297,7 @@ const FIELD = 'enforceNodeAllocatable (--enforce-node-allocatable)';
 const SYSTEM = ['system-reserved', 'system-reserved-compressible'] as const;
 const KUBE = ['kube-reserved', 'kube-reserved-compressible'] as const;
 
-/** Decides whether `enforceNodeAllocatable` makes sense: known names, once each, with the cgroups they need. */
+/** Validates `enforceNodeAllocatable`: known names, no duplicates, with the required cgroups. */
 function allocatableErrors(configuration: KubeletConfiguration): string[] {
   const { enforceNodeAllocatable: enforced } = configuration;
   const exclusive = [SYSTEM, KUBE]

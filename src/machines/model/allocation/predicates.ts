@@ -99,7 +99,7 @@ const LACKING = {
 } as const satisfies Readonly<Record<string, Rejection>>;
 const SHUTTING_DOWN = { reason: 'NodeShutdown', message: 'Pod was rejected as the node is shutting down.' };
 
-/** The refusal holds only for this start: after a reboot a static pod may be admitted. */
+/** The rejection holds only for this start: after a reboot a static pod may be admitted. */
 export const isOfThisStart = ({ rules }: AdmissionRequest, { reason }: Rejection): boolean =>
   rules.isStatic && reason === SHUTTING_DOWN.reason;
 

@@ -1,6 +1,6 @@
 /**
- * Which pods a critical pod preempts when resources are short: as few pods as possible, best-effort ones first, among
- * these the ones that come closest to the missing amounts. Pure. Upstream: pkg/kubelet/preemption.
+ * Chooses the pods that a critical pod preempts: as few as possible, best-effort ones first, then those closest to the
+ * missing amounts. Pure. Upstream: pkg/kubelet/preemption.
  */
 
 import type { QOSClass } from '../api/pod.ts';
@@ -60,7 +60,7 @@ const without = (needs: readonly Need[], gone: readonly Candidate[]): readonly N
     }))
     .filter(({ quantity }) => quantity > 0n);
 
-/** Chooses one after the other the pod that leaves least missing; of two such pods the smaller one. */
+/** Repeatedly chooses the pod that leaves the least missing; of equal ones the smaller pod. */
 function closest(candidates: readonly Candidate[], needs: readonly Need[]): readonly Candidate[] {
   const chosen: Candidate[] = [];
   const rest = [...candidates];
@@ -75,7 +75,7 @@ function closest(candidates: readonly Candidate[], needs: readonly Need[]): read
   return chosen;
 }
 
-/** How much of each need a pod leaves missing, as squared shares, so that every need counts the same. */
+/** The remaining need after a pod, as the sum of squared shares, so that every need counts the same. */
 function distance(candidate: Candidate, needs: readonly Need[]): number {
   return needs.reduce((sum, { resource, quantity }) => {
     const open = Number(quantity - amount(candidate, resource));

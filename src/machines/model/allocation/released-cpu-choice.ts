@@ -1,5 +1,5 @@
 /**
- * How 0.2.0 chose exclusive CPUs, where that differs from the kubelet: kept to replay its journals. Pure.
+ * The choice of exclusive CPUs of 0.2.0, where it differs from the kubelet's: kept to replay its journals. Pure.
  *
  * Behavior: `resourcesAsKubelet`.
  */
@@ -13,7 +13,7 @@ export function allocatableCpus({ cpus, reserved, wholeCores }: CpuManagerSettin
   return cpus.filter((cpu) => !reserved.includes(cpu.id) && !cores.has(coreOf(cpu))).map(({ id }) => id);
 }
 
-/** Among equal parts, the one with the lowest free CPU came first. */
+/** On a tie, the part with the lowest free CPU came first. */
 export const byFirstFree: Order = (_all, free, parts) =>
   ranked(free, parts, (_part, _name, members) => Math.min(...members.map(({ id }) => id)));
 

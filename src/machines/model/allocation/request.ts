@@ -1,8 +1,8 @@
 /**
  * The facts about a pod that admission needs, and the resources that an admitted pod holds. Pure.
  *
- * A request fits in a message; the pod itself stays with its actor. Amounts are decimal text: thousandths of a CPU,
- * whole units of everything else.
+ * Only the request is sent; the pod itself stays with its actor. Amounts are decimal text: thousandths of a CPU, whole
+ * units of everything else.
  */
 import {
   type Container,
@@ -31,7 +31,7 @@ export interface PodRules {
   /** The node's label `kubernetes.io/os` that it requires; empty: none. */
   readonly osLabel: string;
   readonly nodeSelector: Readonly<Record<string, string>>;
-  /** Terms of the required node affinity; `null`: it has none. */
+  /** Terms of the required node affinity; `null` if it has none. */
   readonly nodeAffinity: readonly NodeTerm[] | null;
   readonly tolerations: readonly Toleration[];
   readonly sysctls: readonly string[];
@@ -39,7 +39,7 @@ export interface PodRules {
   readonly hostIPC: boolean;
   readonly wantsAppArmor: boolean;
   readonly wantsStrictGroups: boolean;
-  /** A feature that the pod uses and whose gate is off on this node; absent: none. */
+  /** A feature that the pod uses although its gate is off on this node; absent: none. */
   readonly lacking?: Lacking;
 }
 
@@ -59,7 +59,7 @@ export interface NodeTerm {
 export interface AdmissionRequest extends PodRef {
   readonly demand: PodDemand;
   readonly rules: PodRules;
-  /** Containers that get exclusive resources, in the order in which they begin; absent: none. */
+  /** Containers that get exclusive resources, in start order; absent: none. */
   readonly containers?: readonly ExclusiveRequest[];
   /**
    * Containers whose swap depends on their memory request, which therefore cannot change while they run; absent: none.
@@ -90,7 +90,7 @@ function lackingOf(pod: Pod, { admission }: NodeFacts): Pick<PodRules, 'lacking'
   return lacking === undefined ? {} : { lacking };
 }
 
-/** Containers that may swap. One whose policy asks for a restart gets another swap limit with it. */
+/** Containers that may swap. One that is restarted by a resize gets another swap limit with it. */
 function swappingOf(pod: Pod, node: NodeFacts): Pick<AdmissionRequest, 'swapping'> {
   const canSwap = node.limitedSwapBytes !== undefined && node.swapControllerAvailable && node.cgroupVersion === 2;
   if (!canSwap || isCritical(pod)) return {};
@@ -169,7 +169,7 @@ export const allocationOf = ({ spec }: Pod): Allocation => ({
 });
 
 /**
- * The granted resources, for the pod as it is now: a changed manifest may have other containers without a resize. New
+ * The granted resources for the current pod: a changed manifest may have other containers without a resize. New
  * containers are granted their requests at once.
  */
 export function carriedOver(before: Allocation, after: Allocation): Allocation {
@@ -180,7 +180,7 @@ export function carriedOver(before: Allocation, after: Allocation): Allocation {
   };
 }
 
-/** The pod with its granted resources, not those that it requests now. */
+/** The pod with its granted resources instead of the requested ones. */
 export function withAllocation(pod: Pod, allocation: Allocation | null): Pod {
   if (allocation === null) return pod;
   const given = <Container extends { readonly name: string; readonly resources?: ResourceRequirements }>(
@@ -206,17 +206,17 @@ export function withAllocation(pod: Pod, allocation: Allocation | null): Pod {
 /** Exclusive resources of one container: whole CPUs, memory of chosen NUMA nodes, devices. Pure. */
 export interface ExclusiveRequest {
   readonly container: string;
-  /** The container ends before the next one begins. */
+  /** The container ends before the next one starts. */
   readonly isInit: boolean;
-  /** How many exclusive CPUs; absent: it shares CPUs. */
+  /** Number of exclusive CPUs; absent: it uses shared CPUs. */
   readonly cpus?: number;
   /** Bytes by resource (`memory`, `hugepages-2Mi`) from chosen NUMA nodes; absent: from any. */
   readonly memory?: Readonly<Record<string, string>>;
-  /** How many devices by resource, where a plugin may offer it; absent: none. */
+  /** Number of devices by resource that a plugin may offer; absent: none. */
   readonly devices?: Readonly<Record<string, number>>;
 }
 
-/** Containers that get exclusive resources, in the order in which they begin. */
+/** Containers that get exclusive resources, in start order. */
 export function exclusiveRequests(
   pod: Pod,
   { admission }: Pick<NodeSettings, 'admission'>,

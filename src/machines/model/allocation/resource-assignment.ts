@@ -1,6 +1,6 @@
 /**
- * Assigns exclusive resources to the containers of one pod, in the order in which they begin: devices, CPUs, then
- * memory. Pure. Invariant: a pod gets all of them or none.
+ * Assigns exclusive resources to the containers of one pod, in start order: devices, CPUs, then memory. Pure.
+ * Invariant: a pod gets all of them or none.
  */
 import type { DeviceQuestion } from '../operations/devices.ts';
 import type { Holding } from '../operations/grants.ts';
@@ -19,7 +19,7 @@ import type { Rejection } from './predicates.ts';
 import type { ExclusiveRequest } from './request.ts';
 import { align, type NumaHint, type ProviderHints } from './topology-manager.ts';
 
-/** Devices and answers of plugins; absent where there are no plugins. */
+/** Devices and answers of plugins; absent without plugins. */
 export interface DeviceKnowledge {
   readonly devices: Devices;
   readonly answers: DeviceAnswers;
@@ -27,7 +27,7 @@ export interface DeviceKnowledge {
 
 type Asking = { readonly question: DeviceQuestion };
 
-/** The assigned resources, a refusal, or a question that a plugin has to answer first. */
+/** The assigned resources, a rejection, or a request that a plugin has to answer first. */
 export type Assignment = Holding | Refused | Asking;
 
 interface Progress {
@@ -47,7 +47,7 @@ const ANYWHERE: NumaHint = { nodes: null, preferred: false };
 
 type Refused = { readonly rejection: Rejection };
 
-/** The node while one pod is decided about. */
+/** The node while one pod is evaluated. */
 interface Node extends ResourceManagers {
   readonly grants: readonly Holding[];
   readonly books: DeviceBooks;
@@ -102,13 +102,13 @@ function hintFor(
   ]);
 }
 
-/** Memory that no node can give gets no hint: the assignment then refuses it. */
+/** Memory that no node has gets no hint: the assignment then rejects it. */
 const hintsOfMemory = (hints: readonly NumaHint[], amounts: Readonly<Record<string, string>>): ProviderHints =>
   hints.length === 0 ? {} : Object.fromEntries(Object.keys(amounts).map((type) => [type, hints]));
 
 /**
- * The sum of the resources that a pod uses at once: its containers and sidecars together, or an init container with the
- * sidecars before it.
+ * The maximum that a pod uses at once: its containers and sidecars together, or an init container with the sidecars
+ * before it.
  */
 function podRequest(requests: readonly ExclusiveRequest[]): Wanted {
   const most = (of: (request: ExclusiveRequest) => bigint): bigint => {

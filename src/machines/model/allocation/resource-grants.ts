@@ -27,7 +27,7 @@ type Grants = Readonly<Record<string, Grant>>;
 /** By uid of a pod. */
 type Holdings = Readonly<Record<string, Holding>>;
 
-/** The CPUs of containers without exclusive ones; empty where the node gives none exclusively. */
+/** The shared CPUs; empty on a node without exclusive CPUs. */
 const sharedBy = ({ admission }: Settings, grants: Holdings): string =>
   admission?.cpuManager === undefined ? '' : sharedCpus(admission.cpuManager, Object.values(grants));
 
@@ -64,7 +64,7 @@ interface Given extends DeviceKnowledge {
   readonly promised: readonly Holding[];
 }
 
-/** The resources of an admitted pod; resources that it has already stay. */
+/** The resources of an admitted pod; it keeps those that it already has. */
 export function assignedTo(
   { admission }: Settings,
   { uid, containers = [] }: AdmissionRequest,
@@ -94,7 +94,7 @@ export const devicesHeldBy = (grants: Holdings) => ({
 export interface PodShares {
   /** Absent: the node gives no exclusive CPUs. */
   readonly cpus?: PodCpus;
-  /** By container, the NUMA nodes of its memory: `0,1`. Absent: no container has chosen ones. */
+  /** By container, the NUMA nodes of its memory: `0,1`. Absent: no container has assigned ones. */
   readonly memoryNodes?: Readonly<Record<string, string>>;
   /** By container, its devices. Absent: no container has any. */
   readonly devices?: Readonly<Record<string, ContainerDevices>>;
@@ -152,7 +152,7 @@ const pinned = (policy: string): ResizeRefusal =>
 const requestOf = (allocation: Allocation, name: string, resource: string): string =>
   allocation[name]?.requests?.[resource] ?? '';
 
-/** True when the resize changes the swap limit of some container. */
+/** True if the resize changes the swap limit of some container. */
 function swapsOtherwise({ swapping = [] }: AdmissionRequest, given: Allocation, wanted: Allocation): boolean {
   return swapping.some((name) => {
     const [before, after] = [given[name], wanted[name]].map((each) => nanoOf(each?.requests?.['memory'] ?? '0'));
@@ -167,12 +167,12 @@ const maySwap = ({ requests, limits }: ResourceRequirements = {}): boolean =>
 export interface ResourcesHeld {
   readonly type: 'resources.held';
   readonly cpus: Readonly<Record<string, ExclusiveCpus>>;
-  /** The CPUs of all other containers; empty where the node gives none exclusively. */
+  /** The shared CPUs; empty on a node without exclusive CPUs. */
   readonly shared: string;
   readonly memory: Readonly<Record<string, MemoryBlocks>>;
 }
 
-/** The checkpoint files of exclusive resources, as far as settings decide them. Pure. */
+/** The part of the checkpoint files of exclusive resources that depends on settings. Pure. */
 export interface StateFileSettings {
   readonly rootDir: string;
   readonly cpuManagerPolicy: string;
@@ -188,7 +188,7 @@ export interface StateFile {
 export const stateFilePaths = ({ rootDir }: Pick<StateFileSettings, 'rootDir'>): readonly string[] =>
   [CPU_STATE_FILE, MEMORY_STATE_FILE].map((name) => `${rootDir}/${name}`);
 
-/** Upstream's error why the files of an earlier start keep the node from starting; empty when they do not. */
+/** Upstream's error why the files of an earlier start keep the node from starting; empty if they do not. */
 export function stateFilesProblem(settings: StateFileSettings, contents: readonly (string | null)[]): string {
   const { cpuManagerPolicy, memoryManagerPolicy, managers } = settings;
   const [cpuFile = '', memoryFile = ''] = stateFilePaths(settings);
@@ -205,7 +205,7 @@ export function stateFilesProblem(settings: StateFileSettings, contents: readonl
   return mismatch === '' ? '' : `start memory manager error: ${mismatch}`;
 }
 
-/** Resources that containers hold by the files of an earlier start; `null`: none. */
+/** Resources that containers hold according to the files of an earlier start; `null` for none. */
 export function handedOver(
   { cpuManagerPolicy, memoryManagerPolicy, managers }: StateFileSettings,
   [cpu, memory]: readonly (string | null | undefined)[],
@@ -223,7 +223,7 @@ export function handedOver(
   return uids.length === 0 ? null : { type: 'resources.handedOver', holdings: Object.fromEntries(holdings) };
 }
 
-/** The files with the content that they should have now. */
+/** The files with their wanted content. */
 export function stateFiles(settings: StateFileSettings, { cpus, shared, memory }: ResourcesHeld): readonly StateFile[] {
   const { cpuManagerPolicy, memoryManagerPolicy, managers } = settings;
   const contents = [

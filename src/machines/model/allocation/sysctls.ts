@@ -1,11 +1,11 @@
 /**
- * Which kernel settings a pod may set. Pure. Upstream: pkg/kubelet/sysctl.
+ * Decides which kernel settings a pod may set. Pure. Upstream: pkg/kubelet/sysctl.
  *
- * A setting is safe when the kernel keeps it in a namespace of the pod, so that it affects no other pod.
+ * A setting is safe if it belongs to a namespace of the pod, so that it affects no other pod.
  */
 interface Safe {
   readonly name: string;
-  /** The first kernel that keeps the setting in a namespace. */
+  /** The first kernel that namespaces the setting. */
   readonly kernel?: readonly [major: number, minor: number];
 }
 
@@ -26,7 +26,7 @@ const SAFE: readonly Safe[] = [
 
 type Namespace = 'IPC' | 'Net';
 
-/** Settings that the kernel keeps in the IPC namespace; the two shortest names stand for all that begin with them. */
+/** Settings of the IPC namespace; the two shortest names stand for all names with this prefix. */
 const IPC_NAMES = [
   'kernel.sem',
   'kernel.shm',
@@ -40,13 +40,13 @@ const IPC_NAMES = [
   'kernel.msgmni',
 ];
 
-/** The namespace of a setting, or of all that begin with this text; `null`: none is known. */
+/** The namespace of a setting, or of all with this prefix; `null` if none is known. */
 function namespaceOf(name: string): Namespace | null {
   if (IPC_NAMES.includes(name) || name.startsWith('fs.mqueue.')) return 'IPC';
   return name.startsWith('net.') ? 'Net' : null;
 }
 
-/** A pattern of the configuration, up to its `*`; `isKnown`: some namespace has it. */
+/** A pattern of the configuration, up to its `*`; `isKnown`: it belongs to a namespace. */
 export function sysctlPattern(pattern: string): { readonly name: string; readonly isKnown: boolean } {
   const [name = ''] = dotted(pattern).split('*', 1);
   return { name, isKnown: namespaceOf(name) !== null };
@@ -58,7 +58,7 @@ export interface SysctlSettings {
   readonly allowedUnsafe: readonly string[];
 }
 
-/** Why one of the pod's settings is forbidden; `null`: all are allowed. */
+/** Why one of the pod's settings is forbidden; `null` if all are allowed. */
 export function forbiddenSysctl(
   names: readonly string[],
   pod: { readonly hostNetwork: boolean; readonly hostIPC: boolean },
@@ -90,7 +90,7 @@ function isAtLeast(version: string, [major, minor]: readonly [number, number]): 
   return Number(own) > major || (Number(own) === major && Number(next) >= minor);
 }
 
-/** The name with dots. Where the first separator is a slash, slashes and dots are swapped. */
+/** The dotted name. If the first separator is a slash, slashes and dots are swapped. */
 function dotted(name: string): string {
   if (/[./]/.exec(name)?.[0] !== '/') return name;
   return name.replace(/[./]/g, (separator) => (separator === '/' ? '.' : '/'));

@@ -1,9 +1,9 @@
 /**
- * The topology manager: from the hints of all managers, the NUMA nodes that a container's resources should come from,
- * and whether the policy admits the container. Pure.
+ * The topology manager: derives from the hints of all managers the NUMA nodes of a container's resources, and whether
+ * the policy admits the container. Pure.
  *
  * Upstream: topologymanager/policy.go (HintMerger). Invariants: a preferred answer is one on which all managers agree;
- * of two equally good answers the one with fewer and lower nodes is taken, whatever the order of the hints.
+ * of two equally good answers the one with fewer and lower nodes is taken, independent of the order of the hints.
  */
 import type { NumaSet } from '../operations/grants.ts';
 import type { TopologySettings } from '../settings/resource-managers.ts';
@@ -12,17 +12,17 @@ import type { Rejection } from './predicates.ts';
 /** Where resources could come from. `nodes: null`: from anywhere. */
 export interface NumaHint {
   readonly nodes: NumaSet | null;
-  /** No narrower set of nodes would be enough. */
+  /** No narrower set of nodes would be sufficient. */
   readonly preferred: boolean;
 }
 
-/** All sets but the empty one, the smallest first; sets of one size in the order of their ids. */
+/** All non-empty subsets, the smallest first; subsets of one size in the order of their ids. */
 export function subsetsOf(nodes: NumaSet): readonly NumaSet[] {
   const all = nodes.reduce<readonly NumaSet[]>((sets, node) => [...sets, ...sets.map((set) => [...set, node])], [[]]);
   return all.filter((set) => set.length > 0).toSorted((a, b) => a.length - b.length || firstDifference(a, b));
 }
 
-/** Orders lists of numbers of one length by the first place at which they differ. */
+/** Orders lists of equal length by the first position at which they differ. */
 export const firstDifference = (a: readonly number[], b: readonly number[]): number =>
   a.map((value, at) => value - (b[at] ?? value)).find((difference) => difference !== 0) ?? 0;
 
@@ -32,17 +32,17 @@ export const isSameSet = (a: NumaSet, b: NumaSet): boolean =>
 
 export const contains = (set: NumaSet, part: NumaSet): boolean => part.every((id) => set.includes(id));
 
-/** Of two sets of one size, the one whose highest nodes are lower, as numbers of bits compare. */
+/** Of two sets of one size, whether the first is less as a bit mask. */
 function isLess(a: NumaSet, b: NumaSet): boolean {
   const [high, other] = [a.filter((id) => !b.includes(id)).at(-1), b.filter((id) => !a.includes(id)).at(-1)];
   return other !== undefined && (high === undefined || high < other);
 }
 
-/** Fewer nodes, or as many and lower ones. */
+/** Fewer nodes, or as many but lower ones. */
 export const isNarrower = (a: NumaSet, b: NumaSet): boolean =>
   a.length === b.length ? isLess(a, b) : a.length < b.length;
 
-/** The hints of one manager, by resource. `null`: any nodes will do; an empty list: no nodes will do. */
+/** The hints of one manager, by resource. `null`: any nodes; an empty list: no nodes are possible. */
 export type ProviderHints = Readonly<Record<string, readonly NumaHint[] | null>>;
 
 export const MISALIGNED: Rejection = {
@@ -53,7 +53,7 @@ export const MISALIGNED: Rejection = {
 const ANYWHERE: NumaHint = { nodes: null, preferred: true };
 const NOWHERE: NumaHint = { nodes: null, preferred: false };
 
-/** The nodes that a container's resources should come from, or why the policy refuses the container. */
+/** The nodes for a container's resources, or why the policy rejects the container. */
 export function align(
   settings: TopologySettings,
   providers: readonly ProviderHints[],
@@ -82,7 +82,7 @@ function alignToOne(settings: TopologySettings, lists: readonly (readonly NumaHi
 interface Merged {
   readonly nodes: NumaSet;
   readonly preferred: boolean;
-  /** The nodes that every hint so far has named; `null`: none named any. */
+  /** The intersection of all hints that name nodes so far; `null` if none did. */
   readonly named: NumaSet | null;
 }
 
@@ -106,7 +106,7 @@ function joined({ nodes, preferred, named }: Merged, hint: NumaHint): Merged {
   };
 }
 
-/** Keeps one of the merged hints that no later hint can distinguish: there may be very many. */
+/** Drops merged hints that no later hint can distinguish, because there may be very many. */
 function distinct(merged: readonly Merged[]): readonly Merged[] {
   const byKey = new Map<string, Merged>();
   for (const each of merged) {
@@ -116,7 +116,7 @@ function distinct(merged: readonly Merged[]): readonly Merged[] {
   return [...byKey.values()];
 }
 
-/** The fewest nodes that the manager with the largest need can do with. */
+/** The number of nodes that the manager with the largest need requires at least. */
 const leastNodes = (lists: readonly (readonly NumaHint[])[]): number =>
   Math.max(
     0,
@@ -126,7 +126,7 @@ const leastNodes = (lists: readonly (readonly NumaHint[])[]): number =>
     }),
   );
 
-/** Without a preferred answer, one with as many nodes as needed is best, then one with slightly fewer. */
+/** Without a preferred answer, one with as many nodes as required is best, then one with slightly fewer. */
 function isBetter(settings: TopologySettings, a: Merged, b: Merged, needed: number): boolean {
   if (a.preferred !== b.preferred) return a.preferred;
   const [mine, other] = [a.nodes.length, b.nodes.length];

@@ -1,9 +1,9 @@
 /**
- * The strategic merge patch that turns one version of an object into another: only what changed, as a client sends it.
+ * Computes the strategic merge patch between two versions of an object, as a client sends it.
  *
- * Lists that the API merges by a key are patched entry by entry, with their order beside them
- * (`$setElementOrder/<list>`); every other list goes whole. A field that is gone is `null`, an entry that is gone
- * `{$patch: delete}`. Shapes as recorded of kubelet 1.36 (PATCH of nodes/status and pods/status).
+ * Lists that the API merges by a key are patched entry by entry, with their order (`$setElementOrder/<list>`); every
+ * other list is replaced. A removed field is `null`, a removed entry `{$patch: delete}`. Shapes as recorded from
+ * kubelet 1.36 (PATCH of nodes/status and pods/status).
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
@@ -24,11 +24,11 @@ function sorted(value: Json | undefined): Json | undefined {
   );
 }
 
-/** A Go server reads an absent list, an empty one and `null` alike; it answers with the form of its type. */
+/** A Go server treats an absent list, an empty one and `null` alike; it answers with the form of its type. */
 const isNothing = (value: Json | undefined): boolean =>
   value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 
-/** The patch from one version to the other; `null` when they are the same. */
+/** The patch from one version to the other; `null` if they are equal. */
 export function strategicPatch(before: JsonObject, after: JsonObject, mergeKeys: MergeKeys): JsonObject | null {
   const patch = fieldsPatch(before, after, '', mergeKeys);
   return Object.keys(patch).length === 0 ? null : patch;

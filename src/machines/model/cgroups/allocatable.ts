@@ -20,9 +20,9 @@ export interface NodeResources {
   /** Resources reserved for the daemons of Kubernetes and of the system. */
   readonly kubeReserved: StringMap;
   readonly systemReserved: StringMap;
-  /** The limit of the cgroup of all pods, where it is enforced: allocatable without what eviction keeps free. */
+  /** The limit of the cgroup of all pods, where it is enforced: allocatable minus the eviction reserve. */
   readonly podsLimit: StringMap;
-  /** How many processes the kernel can have at once. */
+  /** The kernel's maximum number of processes. */
   readonly pidMax: string;
 }
 
@@ -34,13 +34,13 @@ type Settings = Pick<
 
 export interface NodeFacts {
   readonly machine: MachineInfo;
-  /** Size of the file system of the root directory; `null` where local storage is not counted. */
+  /** Size of the file system of the root directory; `null` if local storage is not counted. */
   readonly storageBytes: string | null;
 }
 
 const HUGE_PAGES = 'hugepages-';
 
-/** Fails when the reserved CPUs are not among the machine's, or more is reserved than there is. */
+/** Fails if a reserved CPU does not exist, or more is reserved than the machine has. */
 export function nodeResources(settings: Settings, facts: NodeFacts): Parsed<NodeResources> {
   const reserved = reservations(settings, facts.machine);
   if (reserved.error !== undefined) return reserved;
@@ -89,7 +89,7 @@ function reservations(settings: Settings, machine: MachineInfo): Parsed<{ kube: 
   return { value: { kube: others, system: { ...system, cpu: fromWhole(BigInt(cpus.value.length)) } } };
 }
 
-/** What must stay free by the hard eviction thresholds: memory, and disk of pods. */
+/** The eviction reserve by the hard thresholds: memory, and disk of pods. */
 function evictionReservation({ evictionHard, ignoreEviction }: Settings, capacity: Amounts): Amounts {
   if (ignoreEviction) return {};
   const settings = { evictionHard, evictionSoft: {}, evictionSoftGracePeriod: {}, evictionMinimumReclaim: {} };
@@ -111,8 +111,8 @@ const without = (capacity: Amounts, kept: readonly Amounts[]): Amounts =>
   Object.fromEntries(Object.entries(capacity).map(([name, amount]) => [name, atLeastZero(amount - total(kept, name))]));
 
 /**
- * Huge pages cannot be used as other memory, so the scheduler must not count them twice. The kernel does not count
- * them.
+ * Memory of huge pages cannot be used otherwise, so the scheduler must not count it twice. The kernel does not count
+ * it.
  */
 function withoutPages(left: Amounts): Amounts {
   const huge = Object.entries(left).reduce(
@@ -142,10 +142,7 @@ const amounts = (map: StringMap): Amounts =>
 const texts = (map: Amounts): StringMap =>
   Object.fromEntries(Object.entries(map).map(([name, amount]) => [name, format(name, amount)]));
 
-/**
- * An amount as upstream reports it: bytes as `24684096Ki`, or as a plain number where that is not whole; others as
- * plain numbers.
- */
+/** An amount as upstream reports it: bytes as `24684096Ki` if that is exact, otherwise a plain number. */
 function format(name: string, amount: Nano): string {
   const isBytes = ['memory', 'ephemeral-storage'].includes(name) || name.startsWith(HUGE_PAGES);
   if (!isBytes) return formatDecimal(amount);

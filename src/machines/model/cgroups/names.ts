@@ -1,8 +1,8 @@
 /**
- * Names of cgroups: from the steps of a hierarchy to the path that the kernel shows, and back.
+ * Converts between the levels of a cgroup hierarchy and the paths of a cgroup driver.
  *
- * systemd names each level by all levels above it (`/a.slice/a-b.slice`), and its dash is a step down, so a dash within
- * a step is written as an underscore. Pure.
+ * systemd names each level by all levels above it (`/a.slice/a-b.slice`); a dash separates levels, so a dash within a
+ * name is written as an underscore. Pure.
  */
 import type { CgroupDriver } from '../operations/cgroup.ts';
 import type { StatsPlace } from '../operations/stats.ts';
@@ -16,13 +16,13 @@ export type QOSLevel = 'burstable' | 'besteffort';
 
 interface Naming {
   readonly cgroupDriver: CgroupDriver;
-  /** The configured root: steps with slashes, in the form of cgroupfs whatever the driver. */
+  /** The configured root: levels separated by slashes, in the form of cgroupfs whatever the driver. */
   readonly cgroupRoot: string;
 }
 
 const stepsOf = (path: string): string[] => path.split('/').filter((step) => step !== '');
 
-/** The path of a cgroup as the kernel shows it. */
+/** The path of a cgroup in the kernel. */
 function cgroupPath(steps: readonly string[], driver: CgroupDriver): string {
   if (steps.length === 0) return '/';
   if (driver === 'cgroupfs') return `/${steps.join('/')}`;
@@ -30,14 +30,14 @@ function cgroupPath(steps: readonly string[], driver: CgroupDriver): string {
   return units.map((_, depth) => `/${units.slice(0, depth + 1).join('-')}${SLICE}`).join('');
 }
 
-/** The cgroup that holds all pods, below which their limits are enforced. */
+/** The cgroup of all pods, below which their limits are enforced. */
 export const nodeAllocatablePath = ({ cgroupRoot, cgroupDriver }: Naming): string =>
   cgroupPath([...stepsOf(cgroupRoot), NODE_ALLOCATABLE], cgroupDriver);
 
 export const qosPath = ({ cgroupRoot, cgroupDriver }: Naming, level: QOSLevel): string =>
   cgroupPath([...stepsOf(cgroupRoot), NODE_ALLOCATABLE, level], cgroupDriver);
 
-/** The cgroup of a pod. Guaranteed pods are right below the cgroup of all pods. */
+/** The cgroup of a pod. Guaranteed pods are directly below the cgroup of all pods. */
 export const podPath = ({ cgroupRoot, cgroupDriver }: Naming, level: QOSLevel | null, uid: string): string =>
   cgroupPath(
     [...stepsOf(cgroupRoot), NODE_ALLOCATABLE, ...(level === null ? [] : [level]), `${POD}${uid}`],

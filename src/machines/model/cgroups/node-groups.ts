@@ -1,5 +1,6 @@
 /**
- * The node's own cgroups and their limits: of all pods, of the two QoS levels, and of daemons with reserved resources.
+ * The node's own cgroups and their limits: for all pods, for the two QoS levels, and for daemons with reserved
+ * resources.
  *
  * Pure. Upstream: pkg/kubelet/cm/node_container_manager_linux.go and qos_container_manager_linux.go.
  */
@@ -14,14 +15,12 @@ import { configuredPath, nodeAllocatablePath, qosPath } from './names.ts';
 export interface NodeGroupSettings {
   readonly cgroupDriver: CgroupDriver;
   readonly cgroupRoot: string;
-  /** Page sizes of the machine as the kernel's files have them: `2MB`. */
+  /** Huge page sizes of the machine as in the kernel's file names: `2MB`. */
   readonly hugePageSizes: readonly string[];
   readonly enforceNodeAllocatable: readonly string[];
   readonly kubeReservedCgroup: string;
   readonly systemReservedCgroup: string;
-  /**
-   * The share in per cent of the requests of Guaranteed and Burstable pods that lower levels may not use; `null`: none.
-   */
+  /** The percentage of the requests of Guaranteed and Burstable pods that lower levels may not use; `null` for none. */
   readonly memoryReservedPercent: number | null;
   readonly memoryQoS: boolean;
 }
@@ -36,11 +35,11 @@ export interface QOSDemand {
 export const NO_DEMAND: QOSDemand = { burstableCpuMilli: '0', burstableMemoryBytes: '0', guaranteedMemoryBytes: '0' };
 
 const LEAST_SHARES = '2';
-/** More than any machine has: huge pages are limited in pods, not in levels. */
+/** More than any machine has: huge pages are limited per pod, not per level. */
 const UNBOUNDED = String(2n ** 62n);
 
 /**
- * The cgroup of all pods: limited to the node's allocatable resources, or to its capacity where allocatable is not
+ * The cgroup of all pods: limited to the node's allocatable resources, or to its capacity if allocatable is not
  * enforced.
  */
 export function nodeAllocatableGroup(settings: NodeGroupSettings, resources: NodeResources): DesiredCgroup {
@@ -53,7 +52,7 @@ export function nodeAllocatableGroup(settings: NodeGroupSettings, resources: Nod
   };
 }
 
-/** Limits of a cgroup: CPU in shares, memory and processes as they are. */
+/** Limits of a cgroup: CPU in shares, memory and processes unchanged. */
 function limitsOf(limits: StringMap): CgroupResources {
   const { cpu, memory, pid } = limits;
   return {
@@ -63,7 +62,7 @@ function limitsOf(limits: StringMap): CgroupResources {
   };
 }
 
-/** The two QoS levels at the start, before it is known which pods there are. */
+/** The two QoS levels at the start, before any pod is known. */
 export const qosGroupsAtStart = (settings: NodeGroupSettings): readonly DesiredCgroup[] => [
   { driver: settings.cgroupDriver, path: qosPath(settings, 'burstable'), resources: unboundedPages(settings) },
   {
@@ -78,7 +77,7 @@ const unboundedPages = ({ hugePageSizes }: NodeGroupSettings): CgroupResources =
     ? {}
     : { hugePageBytes: Object.fromEntries(hugePageSizes.map((size) => [size, UNBOUNDED])) };
 
-/** The two QoS levels as the requests of their pods need them. */
+/** The two QoS levels according to the requests of their pods. */
 export function qosGroups(
   settings: NodeGroupSettings,
   resources: NodeResources,
@@ -103,7 +102,7 @@ export function qosGroups(
 
 const WHOLE = 100n;
 
-/** Lower levels may not use the memory that higher ones request; memory in use stays. */
+/** Lower levels may not use the memory that higher ones request; memory already in use stays. */
 function memoryLimits(
   { memoryReservedPercent }: NodeGroupSettings,
   { podsLimit }: NodeResources,
@@ -134,9 +133,9 @@ function guaranteedMinimum(settings: NodeGroupSettings, demand: QOSDemand): read
 /** A cgroup of daemons that must exist and is limited to its reserved resources. */
 export interface ReservedGroup {
   readonly desired: DesiredCgroup;
-  /** The beginning of the text about a failure. */
+  /** The start of the error message. */
   readonly failure: string;
-  /** The event when its limits are enforced. */
+  /** The event once its limits are enforced. */
   readonly success: string;
 }
 

@@ -1,5 +1,5 @@
 /**
- * The cgroup of a pod: its path and its limits. Pure.
+ * The path and limits of a pod's cgroup. Pure.
  *
  * Upstream: pkg/kubelet/cm/helpers_linux.go (ResourceConfigForPod), pod_container_manager_linux.go.
  */
@@ -41,7 +41,7 @@ export function podGroupName({ pod, node }: { readonly pod: Pod | null; readonly
   return `[${path.split('/').slice(1).join(' ')}]`;
 }
 
-/** Paths where cgroups of this pod may be; of all levels when only its uid is known. */
+/** Possible paths of this pod's cgroup; of all levels if only its uid is known. */
 export function podGroups({
   pod,
   uid,
@@ -74,7 +74,7 @@ const withOverhead = (pod: Pod, amounts: Amounts): Amounts => {
   return Object.fromEntries([...names].map((name) => [name, (amounts[name] ?? 0n) + (overhead[name] ?? 0n)]));
 };
 
-/** Limits of the pod as a whole: only where every container has one, or the pod itself. */
+/** Limits of the whole pod: only if every container has one, or the pod itself. */
 function cpuAndMemory(pod: Pod, node: NodeSettings, requests: Amounts): CgroupResources {
   const qos = podQOS(pod);
   if (qos === 'BestEffort') return { cpuShares: LEAST_SHARES };
@@ -93,7 +93,7 @@ function cpuAndMemory(pod: Pod, node: NodeSettings, requests: Amounts): CgroupRe
   };
 }
 
-/** The memory limit of a pod as a whole, its overhead included, in bytes; 0: none. */
+/** The memory limit of the whole pod including its overhead, in bytes; 0 for none. */
 export const memoryBound = (pod: Pod, node: NodeSettings): bigint =>
   BigInt(cpuAndMemory(pod, node, {}).memoryBytes ?? '0');
 
@@ -112,7 +112,7 @@ function quota(milli: bigint, node: NodeSettings, isFree: boolean): CgroupResour
   return { cpuPeriodUs: String(period), cpuQuotaUs: node.cpuCFSQuota && !isFree ? String(us) : UNLIMITED };
 }
 
-/** Limits of every page size of the machine: a pod may not use huge pages that it does not request. */
+/** Limits of every huge page size of the machine: a pod may not use huge pages that it does not request. */
 function hugePages(requests: Amounts, sizes: readonly string[]): CgroupResources {
   if (sizes.length === 0) return {};
   const asked = new Map(

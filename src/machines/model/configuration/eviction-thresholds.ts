@@ -1,8 +1,8 @@
 /**
  * Parses the eviction settings: signals with a threshold, a grace period and a minimum to reclaim.
  *
- * Invariants: a threshold of 0% or 100% is none; every soft threshold has a grace period; signals in the order of their
- * names, so that the same settings always give the same list.
+ * Invariants: a threshold of 0% or 100% is ignored; every soft threshold has a grace period; signals are sorted by
+ * name, so that equal settings give equal lists.
  */
 import { byBytes, type Parsed, parseFloat32, trimRight } from '../values/go-text.ts';
 import { parseQuantity, quantityText } from '../values/quantity.ts';
@@ -89,7 +89,7 @@ function parseStatements(settings: StringMap, refusal: Refusal): Parsed<Statemen
   return { value: found };
 }
 
-/** Go accepts `NaN%`, which no amount is less than; so does this. */
+/** Go accepts `NaN%`, which no amount is less than; so does this parser. */
 const reachable = (value: ThresholdValue): ThresholdValue =>
   'share' in value && !Number.isFinite(value.share) ? { share: 0 } : value;
 

@@ -1,5 +1,5 @@
 /**
- * Owns the small type language in which the fields of KubeletConfiguration are described.
+ * The type language that describes the fields of KubeletConfiguration.
  *
  * One description serves decoding, defaulting, printing and the JSON schema, so that they cannot drift apart.
  */
@@ -16,14 +16,14 @@ export type FieldType =
   /** The log flush frequency: a duration text, or a number of nanoseconds. */
   | { readonly kind: 'durationOrNumber' }
   | { readonly kind: 'quantity' }
-  /** `go` where the list has a name of its own. */
+  /** `go`: the named Go type of the list, if it has one. */
   | { readonly kind: 'list'; readonly of: FieldType; readonly go?: string }
   | { readonly kind: 'map'; readonly of: FieldType; readonly go: string }
   | StructType;
 
 export interface StructType<Fields extends readonly Field[] = readonly Field[]> {
   readonly kind: 'struct';
-  /** Go's name of the type without its package, as decoding errors print the owner of a field. */
+  /** Go's name of the type without its package, which decoding errors print. */
   readonly name: string;
   /** Go's name with its package. */
   readonly go: string;
@@ -33,12 +33,9 @@ export interface StructType<Fields extends readonly Field[] = readonly Field[]> 
 export interface Field<Name extends string = string, Type extends FieldType = FieldType> {
   readonly name: Name;
   readonly type: Type;
-  /**
-   * The struct is embedded in another without a name of its own: decoding errors print this name on the way to the
-   * field.
-   */
+  /** The struct is embedded in another: decoding errors include this name in the field's path. */
   readonly embeddedIn?: string;
-  /** Unset differs from zero: `null` unsets, and a set zero is printed. */
+  /** Unset differs from zero: `null` unsets, and an explicit zero is printed. */
   readonly pointer?: true;
   /** Printed even when it is zero. */
   readonly always?: true;
@@ -72,7 +69,7 @@ type StructValue<Each extends Field> = {
   readonly [One in Exclude<Each, Optional<Each>> as One['name']]: ValueOf<One['type']>;
 } & { readonly [One in Optional<Each> as One['name']]?: ValueOf<One['type']> };
 
-/** The type of a document before anything is completed. */
+/** The type of a document before defaulting. */
 export type SparseOf<Type extends StructType> = {
   readonly [One in Type['fields'][number] as One['name']]?: One['type'] extends StructType
     ? SparseOf<One['type']>
@@ -99,7 +96,7 @@ export function struct<const Fields extends readonly Field[]>(go: string, fields
   return { kind: 'struct', go, name: go.slice(go.indexOf('.') + 1), fields };
 }
 
-/** A plain field: its zero means unset, and is replaced by the default where there is one. */
+/** A plain field: its zero means unset, and is replaced by the default if there is one. */
 export function plain<Name extends string, Type extends FieldType>(
   name: Name,
   type: Type,
@@ -124,7 +121,7 @@ export function always<Name extends string, Type extends FieldType>(name: Name, 
   return { ...plain(name, type), always: true };
 }
 
-/** How a decoding error names the type. */
+/** The name of the type in a decoding error. */
 export function goName(type: FieldType): string {
   switch (type.kind) {
     case 'bool':
@@ -142,7 +139,7 @@ export function goName(type: FieldType): string {
   }
 }
 
-/** The value that Go gives a field of this type before anything is decoded into it. */
+/** Go's zero value of a field of this type. */
 export function zeroOf(type: FieldType): Json {
   switch (type.kind) {
     case 'bool':
@@ -171,7 +168,7 @@ function zeroOfStruct(type: StructType): Json {
   return Object.fromEntries(set.map((field) => [field.name, zeroOf(field.type)]));
 }
 
-/** Whether a value is the zero of its type; an absent value is. */
+/** Whether a value is the zero of its type; an absent value counts as zero. */
 export function isZero(type: FieldType, value: Json | undefined): boolean {
   if (value === undefined || value === null) return true;
   if (Array.isArray(value)) return value.length === 0;

@@ -1,5 +1,5 @@
 /**
- * Owns the fields of `kubelet.config.k8s.io/v1beta1 KubeletConfiguration` (Kubernetes 1.36): names, types, defaults.
+ * The fields of `kubelet.config.k8s.io/v1beta1 KubeletConfiguration` (Kubernetes 1.36): names, types, defaults.
  *
  * The order is upstream's and therefore the order of `/configz`. Defaults that depend on another field or on a feature
  * gate are in `defaults.ts`.
@@ -245,8 +245,8 @@ export const kubeletConfigurationType = struct('v1beta1.KubeletConfiguration', [
 export type KubeletConfiguration = ValueOf<typeof kubeletConfigurationType>;
 export type LoggingConfiguration = ValueOf<typeof logging>;
 
-/** Defaulting has completed this value by the table of fields. */
+/** Types a value that defaulting has completed. */
 export function asConfiguration(value: JsonObject): KubeletConfiguration {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the one place where decoded values meet the type
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the only assertion from decoded values to the type
   return value as KubeletConfiguration;
 }

@@ -1,6 +1,6 @@
 /**
- * Decides which settings of authentication, authorization and `--node-ip` the kubelet's `run()` refuses. Asked by the
- * step of the start that uses them, and by the validation of settings that upstream reads later.
+ * Validates settings of authentication, authorization and `--node-ip` that the kubelet's `run()` rejects. Used by the
+ * start's step that needs them, and by the validation of settings that upstream reads later.
  *
  * Upstream: cmd/kubelet/app/auth.go, component-helpers/node/util/ips.go.
  */
@@ -13,7 +13,7 @@ interface AuthSettings {
   readonly hasClient: boolean;
 }
 
-/** Why auth cannot be built, or null. */
+/** Why authentication or authorization cannot be built, or null. */
 export function authRefusal({
   webhookAuthentication,
   authorizationMode: mode,
@@ -29,7 +29,7 @@ export const family = (address: string): 'IPv4' | 'IPv6' => (parseIp(address)?.f
 
 export const isUnspecified = (address: string): boolean => parseIp(address)?.value === 0n;
 
-/** `--node-ip`: unparsable entries are dropped, a bad set is refused. */
+/** `--node-ip`: unparsable entries are dropped, an invalid combination is rejected. */
 export function parseNodeAddresses(value: string, cloudProvider: string): Parsed<readonly string[]> {
   const addresses = value
     .split(',')

@@ -1,11 +1,11 @@
-/** Decides whether the cipher suites, the TLS version and the curves of the server have known names. */
+/** Validates the names of the server's cipher suites, TLS version and curves. */
 
 import { quote } from '../values/go-text.ts';
 import type { KubeletConfiguration } from './fields.ts';
 
 const TLS_VERSIONS = ['VersionTLS10', 'VersionTLS11', 'VersionTLS12', 'VersionTLS13'] as const;
 
-/** IANA names, the weak ones included: upstream accepts them here and refuses some when it serves. */
+/** IANA names, including the weak ones: upstream accepts them here and rejects some when it serves. */
 const CIPHER_SUITES = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',
@@ -36,10 +36,10 @@ const CIPHER_SUITES = [
   'TLS_RSA_WITH_RC4_128_SHA',
 ] as const;
 
-/** One of these must be among the chosen suites: HTTP/2 asks for it. */
+/** HTTP/2 requires one of these suites. */
 const HTTP2_SUITES = ['TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256', 'TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256'];
 
-/** Go's refusal to serve HTTP/2 with these suites; empty when it can. */
+/** Go's error when these suites do not allow HTTP/2; empty if they do. */
 export function http2Refusal(cipherSuites: readonly string[], minVersion: string): string {
   const isFree = cipherSuites.length === 0 || minVersion === 'VersionTLS13';
   if (isFree || HTTP2_SUITES.some((suite) => cipherSuites.includes(suite))) return '';
@@ -80,6 +80,6 @@ export function tlsError(configuration: KubeletConfiguration): string | null {
   return isKnown ? curvesError(tlsCurvePreferences) : `unknown tls version ${quote(tlsMinVersion)}`;
 }
 
-/** The error about a pair of files of which this one cannot be read. */
+/** The error of a pair of files of which this one cannot be read. */
 export const tlsPairError = (path: string): string =>
   `error reading ${path}, certificate and key must be supplied as a pair`;

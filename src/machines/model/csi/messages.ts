@@ -6,7 +6,7 @@ import type { CSIDriverSpec, SecretReference } from '../api/storage.ts';
 export interface CSIVolume {
   /** The name of the volume in the pod. */
   readonly name: string;
-  /** The name of the PersistentVolume, or the same as `name`: the name of its folder, and in events. */
+  /** The name of the PersistentVolume, or else `name`: used for its folder and in events. */
   readonly spec: string;
   readonly driver: string;
   readonly handle: string;
@@ -22,9 +22,9 @@ export interface CSIVolume {
   readonly stageSecret: SecretReference | null;
   readonly publishSecret: SecretReference | null;
   readonly expandSecret: SecretReference | null;
-  /** `null`: the volume has no claim. */
+  /** `null` for a volume without a claim. */
   readonly size: VolumeSize | null;
-  /** The group of the pod's security context; `null`: none. */
+  /** The group of the pod's security context; `null` for none. */
   readonly fsGroup: number | null;
   readonly fsGroupOnlyTop: boolean;
 }
@@ -32,11 +32,11 @@ export interface CSIVolume {
 /** Sizes of a claim's volume, as quantity texts. */
 interface VolumeSize {
   readonly claim: ClaimName;
-  /** The capacity of the PersistentVolume: the size that the volume must have on this node. */
+  /** The capacity of the PersistentVolume: the required size on this node. */
   readonly wanted: string;
-  /** The capacity in the status of the claim; empty: none yet. */
+  /** The capacity in the status of the claim; empty if it has none yet. */
   readonly had: string;
-  /** The progress of an expansion: `allocatedResourceStatuses` of the claim; empty: nothing is to be done. */
+  /** The progress of an expansion: `allocatedResourceStatuses` of the claim; empty if nothing is pending. */
   readonly status: string;
 }
 
@@ -59,7 +59,7 @@ export interface CSIPod extends ObjectReference {
   readonly serviceAccount: string;
 }
 
-/** All CSI volumes that a pod uses; replaces the earlier message, and unpublishes nothing. */
+/** All CSI volumes that a pod uses; replaces the earlier message, but unpublishes nothing. */
 export interface CSIWanted {
   readonly type: 'csi.wanted';
   readonly pod: CSIPod;
@@ -72,7 +72,7 @@ export interface CSIOverdue {
   readonly uid: string;
 }
 
-/** No container of the pod runs any more: its volumes have to be unpublished, also those of an earlier agent. */
+/** No container of the pod runs any more: its volumes have to be unpublished, including those of an earlier agent. */
 export interface CSIReleased {
   readonly type: 'csi.released';
   readonly uid: string;
@@ -87,16 +87,16 @@ export type CSIReport =
   /** Requests and releases were lost: pods send theirs again. */
   | { readonly type: 'csi.started' };
 
-/** From `pluginManager`: the socket of a driver, or its end. */
+/** From `pluginManager`: the socket of a driver, or its removal. */
 export type CSIDriverChange =
   | { readonly type: 'csi.driverListening'; readonly name: string; readonly endpoint: string }
   | { readonly type: 'csi.driverGone'; readonly name: string };
 
 /** To `pluginManager`, about a driver whose attach limit may change. */
 export type CSILimits =
-  /** How often the driver has to be asked for its attach limit; 0: no more. */
+  /** How often the driver has to be asked for its attach limit; 0 for never. */
   | { readonly type: 'csi.limitsFollowed'; readonly name: string; readonly periodMs: number }
-  /** The limit is lower than the driver said: it has to be asked now. */
+  /** The limit is lower than the driver reported: it has to be asked now. */
   | { readonly type: 'csi.limitReached'; readonly name: string };
 
 /** The volumes in the Node's status, as the API server has it. */
@@ -106,20 +106,20 @@ export interface NodeVolumes {
   readonly attached: readonly string[];
 }
 
-/** A driver as it is known now. */
+/** The known facts about a driver. */
 export interface Driver {
   readonly endpoint: string | null;
-  /** The CSIDriver object; `null`: there is none. Absent: not known yet. */
+  /** The CSIDriver object; `null` if there is none. Absent: not known yet. */
   readonly spec?: CSIDriverSpec | null;
 }
 
-/** Why a volume cannot be mounted, in the words of an event. */
+/** Why a volume cannot be mounted, in the wording of an event. */
 export interface CSIFailure {
   readonly step: string;
   readonly message: string;
 }
 
-/** What the driver returned when it staged a volume for the node. */
+/** The driver's result of staging a volume for the node. */
 export interface StagedDevice {
   /** Empty: the driver does not stage. */
   readonly stagingPath: string;
@@ -130,7 +130,7 @@ export interface StagedDevice {
 export type DeviceOrder = {
   readonly type: 'device.known';
   readonly driver: Driver;
-  /** The volume to stage; `null`: as before. */
+  /** The volume to stage; `null` for the previous one. */
   readonly volume: CSIVolume | null;
   /** The volume is published for a pod, or a pod wants it. */
   readonly isUsed: boolean;
@@ -157,7 +157,7 @@ export type MountOrder =
       /** Another pod has the volume, which only one pod may use. */
       readonly isTaken: boolean;
       readonly isReleased: boolean;
-      /** The expansion that this mount has to request; `null`: none is needed, or another mount requests it. */
+      /** The expansion that this mount has to request; `null` if none is needed, or another mount requests it. */
       readonly expansion: Expansion | null;
     }
   /** The device of the volume cannot be staged. */

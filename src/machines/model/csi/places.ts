@@ -1,5 +1,5 @@
 /**
- * The paths of a CSI volume. Pure. The layout is upstream's, which other agents of the node know.
+ * The paths of a CSI volume. Pure. Other agents of the node rely on upstream's layout.
  *
  * A volume with a file system has a folder for the node, by its handle, and one in the pod, by its PersistentVolume; a
  * block device has its folders by its PersistentVolume, below `volumeDevices`.
@@ -12,7 +12,7 @@ const PLUGIN = 'kubernetes.io/csi';
 const POD_PLUGIN = 'kubernetes.io~csi';
 const BLOCK = `plugins/${PLUGIN}/volumeDevices`;
 
-/** A volume as the node shares it between pods. `block`: the name of the PersistentVolume of a block device. */
+/** A volume shared between the pods of the node. `block`: the name of the PersistentVolume of a block device. */
 export interface DeviceId {
   readonly driver: string;
   readonly handle: string;
@@ -28,7 +28,7 @@ export const deviceIdOf = ({ driver, handle, spec, isBlock }: CSIVolume): Device
 interface DevicePlace {
   /** The folder of the record. */
   readonly directory: string;
-  /** The path to which the driver stages. */
+  /** The driver's staging path. */
   readonly staging: string;
   readonly block: BlockStage | null;
 }
@@ -52,9 +52,9 @@ interface Folders {
 }
 
 interface MountPlace {
-  /** The folder of the record, or of the path to which the driver publishes. */
+  /** The folder of the record, or of the driver's target path. */
   readonly directory: string;
-  /** The path to which the driver publishes. */
+  /** The driver's target path. */
   readonly target: string;
   readonly block: BlockMount | null;
 }
@@ -74,6 +74,6 @@ export function mountPlace(
   return { directory, target, block: { target, link, map: `${root}/${BLOCK}/${spec}/dev/${uid}` } };
 }
 
-/** The folder where the paths of all pods to a block device are bound. */
+/** The folder with the bind mounts of all pods' paths to a block device. */
 export const mapFolder = ({ map }: BlockMount): string => map.slice(0, map.lastIndexOf('/'));
 export const linkFolder = ({ link }: BlockMount): string => link.slice(0, link.lastIndexOf('/'));

@@ -1,7 +1,7 @@
 /**
- * The requests to CSI drivers for the volumes of pods, and the refusals before a driver is called. Pure.
+ * The requests to CSI drivers for the volumes of pods, and the errors before a driver is called. Pure.
  *
- * Invariant: every text that a user sees is upstream's. Upstream: pkg/volume/csi.
+ * Invariant: every text for users is upstream's. Upstream: pkg/volume/csi.
  */
 import { sha256 } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec, VolumeAttachment } from '../api/storage.ts';
@@ -19,7 +19,7 @@ const EPHEMERAL = 'Ephemeral';
 
 // ---- names ----------------------------------------------------------------------------------------------------------
 
-/** The key of a volume as the node shares it between pods. */
+/** The key of a volume that pods of the node share. */
 export const deviceKey = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>): string => `${driver}^${handle}`;
 /** The name of the volume in the Node's status. */
 export const uniqueName = (key: string): string => `${PLUGIN}/${key}`;
@@ -27,7 +27,8 @@ export const ephemeralHandle = (uid: string, volume: string): string => `csi-${s
 export const attachmentName = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>, nodeName: string): string =>
   `csi-${sha256(`${handle}${driver}${nodeName}`)}`;
 
-// ---- what is refused ------------------------------------------------------------------------------------------------
+// ---- errors before a call
+// --------------------------------------------------------------------------------------------
 
 export const notRegistered = (driver: string): string =>
   `driver name ${driver} not found in the list of registered CSI drivers`;
@@ -36,8 +37,8 @@ export const notRegistered = (driver: string): string =>
 export const isAttachable = ({ spec }: Driver): boolean => spec?.attachRequired !== false;
 
 /**
- * Why the driver does not support this kind of volume; empty when it does. For block devices upstream does not check
- * it.
+ * Why the driver does not support this kind of volume; empty if it does. Upstream does not check this for block
+ * devices.
  */
 export function modeRefusal({ driver, isEphemeral, isBlock }: CSIVolume, spec: CSIDriverSpec | null): string {
   if (isBlock) return '';
@@ -55,7 +56,7 @@ export const isForOnePod = ({ accessModes }: CSIVolume): boolean =>
   accessModes.length === 1 && accessModes[0] === 'ReadWriteOncePod';
 export const TAKEN = 'volume uses the ReadWriteOncePod access mode and is already in use by another pod';
 
-/** The state of an attachment: attached, not yet (`null`), or the error. */
+/** The state of an attachment: attached, pending (`null`), or the error. */
 export function attachmentOf({ metadata, status }: VolumeAttachment): StagedDevice['publishContext'] | string | null {
   if (metadata?.deletionTimestamp !== undefined) return 'volume attachment is being deleted';
   if (status?.attached === true) return status.attachmentMetadata ?? {};
@@ -68,13 +69,13 @@ const RESOURCE_EXHAUSTED = 8;
 export const isNodeFull = ({ status }: VolumeAttachment): boolean =>
   status?.attachError?.errorCode === RESOURCE_EXHAUSTED;
 
-/** How often a driver is asked for its attach limit; 0: only when it registers. */
+/** The period of asking a driver for its attach limit; 0: only at registration. */
 export const limitsPeriodMs = (spec: CSIDriverSpec | null | undefined): number =>
   (spec?.nodeAllocatableUpdatePeriodSeconds ?? 0) * 1_000;
 
 // ---- requests -------------------------------------------------------------------------------------------------------
 
-/** With this capability a driver distinguishes one writer from several on one node. */
+/** A driver with this capability distinguishes one writer from several on one node. */
 function accessMode([mode = 'ReadWriteOnce']: readonly string[], capabilities: Capabilities): string {
   const isPrecise = capabilities.includes('SINGLE_NODE_MULTI_WRITER');
   switch (mode) {
@@ -91,11 +92,11 @@ function accessMode([mode = 'ReadWriteOnce']: readonly string[], capabilities: C
   }
 }
 
-/** The driver gives the volume to the pod's group itself. */
+/** The driver changes the volume's group itself. */
 const mountsForGroup = (capabilities: Capabilities): boolean => capabilities.includes('VOLUME_MOUNT_GROUP');
 export const stages = (capabilities: Capabilities): boolean => capabilities.includes('STAGE_UNSTAGE_VOLUME');
 
-/** The group to which the driver gives the files; empty: none. */
+/** The group that the driver assigns to the files; empty for none. */
 export const capabilityOf = (volume: CSIVolume, capabilities: Capabilities, group = ''): VolumeCapability => ({
   ...(volume.isBlock
     ? { block: {} }
@@ -106,7 +107,7 @@ export const capabilityOf = (volume: CSIVolume, capabilities: Capabilities, grou
 const groupOf = ({ fsGroup }: CSIVolume, capabilities: Capabilities): string =>
   fsGroup !== null && mountsForGroup(capabilities) ? String(fsGroup) : '';
 
-/** `staging`: the path to stage to. */
+/** `staging`: the staging path. */
 export const stageRequest = (
   volume: CSIVolume,
   staging: string,
@@ -141,7 +142,7 @@ export const publishRequest = (
   volume_context: { ...volume.attributes, ...podInfo(volume, more.pod, more.spec) },
 });
 
-/** The pod's attributes for the driver; for a block device it gets none. */
+/** The pod's attributes for the driver; none for a block device. */
 function podInfo(
   { isEphemeral, isBlock }: CSIVolume,
   pod: CSIPod,
@@ -157,7 +158,7 @@ function podInfo(
   };
 }
 
-/** The group to which the agent itself gives the files; `null`: they stay as they are. */
+/** The group that the agent itself assigns to the files; `null` to leave them unchanged. */
 export function ownershipOf(volume: CSIVolume, spec: CSIDriverSpec | null, capabilities: Capabilities) {
   const { fsGroup, fsType, accessModes, isEphemeral, isBlock, readOnly, fsGroupOnlyTop: onlyTop } = volume;
   if (fsGroup === null || readOnly || isBlock || mountsForGroup(capabilities)) return null;

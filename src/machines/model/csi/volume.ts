@@ -1,4 +1,4 @@
-/** Turns a volume of a pod into the volume that a CSI driver publishes. Pure. */
+/** Converts a volume of a pod into the volume that a CSI driver publishes. Pure. */
 import type { Pod, Volume } from '../api/pod.ts';
 import type { BoundVolume } from '../operations/volume.ts';
 import type { CSIVolume } from './messages.ts';
@@ -11,9 +11,7 @@ const groupOf = ({ spec: { securityContext } }: Pod): Group => ({
   fsGroupOnlyTop: securityContext?.fsGroupChangePolicy === 'OnRootMismatch',
 });
 
-/**
- * `bound`: the PersistentVolume of a claim; `null` for an inline volume. Returns `null` when no CSI driver is needed.
- */
+/** `bound`: the PersistentVolume of a claim; `null` for an inline volume. Returns `null` if no CSI driver is needed. */
 export function csiVolumeOf(volume: Volume, bound: BoundVolume | null, pod: Pod): CSIVolume | null {
   if (bound) return persistent(volume, bound, pod);
   return volume.csi ? ephemeral(volume.name, volume.csi, pod) : null;

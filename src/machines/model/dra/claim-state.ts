@@ -1,8 +1,7 @@
 /**
- * `dra_manager_state`: which ResourceClaims are prepared on this node, and for which pods, as the kubelet writes it.
- * Pure.
+ * `dra_manager_state`: the ResourceClaims prepared on this node and their pods, in the kubelet's format. Pure.
  *
- * Invariant: what a Go kubelet wrote is taken, and a Go kubelet takes what is written here.
+ * Invariant: files of a Go kubelet are readable here, and the reverse.
  * Upstream: pkg/kubelet/cm/dra/state (JSON in JSON, with the CRC-32 of the inner text).
  */
 import { isObject } from '../../../kernel/xstate.ts';
@@ -13,14 +12,14 @@ import type { DevicesByDriver } from './messages.ts';
 /** Below the root directory. */
 export const CLAIM_STATE_FILE = 'dra_manager_state';
 
-/** What is known of a claim that pods of this node use. */
+/** The state of a claim that pods of this node use. */
 export interface ClaimState {
   readonly uid: string;
   readonly name: string;
   readonly namespace: string;
-  /** Uids of the pods that have it. */
+  /** Uids of the pods that use it. */
   readonly pods: readonly string[];
-  /** All drivers with devices in its allocation, also those that gave none for it. */
+  /** All drivers in its allocation, including those without devices for it. */
   readonly drivers: DevicesByDriver;
 }
 
@@ -30,7 +29,7 @@ const POLYNOMIAL = 0xedb88320;
 const BYTE_VALUES = 256;
 const BITS = 8;
 
-/** Of each value of a byte. */
+/** The CRC of each byte value. */
 const TABLE: readonly number[] = Array.from({ length: BYTE_VALUES }, (_, byte) => {
   let rest = byte;
   for (let bit = 0; bit < BITS; bit++) rest = (rest & 1) === 1 ? (rest >>> 1) ^ POLYNOMIAL : rest >>> 1;
@@ -69,7 +68,7 @@ const writtenDevices = (devices: readonly ClaimDevice[]) => ({
         })),
 });
 
-/** The claims of a checkpoint, or why it says nothing, in upstream's words. */
+/** The claims of a checkpoint, or upstream's error why it is unreadable. */
 export function readClaimState(text: string): { readonly claims: readonly ClaimState[] } | { readonly error: string } {
   const outer = decoded(text, 'state.Checkpoint');
   if ('error' in outer) return outer;

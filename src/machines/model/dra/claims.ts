@@ -1,5 +1,5 @@
 /**
- * Which ResourceClaims a pod uses, and what its containers get of them. Pure.
+ * The ResourceClaims of a pod, and their devices for its containers. Pure.
  *
  * Upstream: staging dynamic-resource-allocation/resourceclaim, pkg/kubelet/cm/dra/manager.go and claiminfo.go.
  * KEP 4381, KEP 5004 (extended resources that a driver backs).
@@ -19,13 +19,13 @@ const CUT = '...';
 
 type PodClaim = NonNullable<Pod['spec']['resourceClaims']>[number];
 
-/** The settings of the node that decide about claims. */
+/** The settings of the node that affect claims. */
 export interface ClaimSettings {
   /** The gate `DRAExtendedResource` is off. */
   readonly ignoresExtendedClaims?: boolean;
 }
 
-/** `null`: none was made, because there was nothing to allocate. */
+/** `null`: no claim was created, because there was nothing to allocate. */
 function claimNameOf({ metadata, status }: Pod, claim: PodClaim): ClaimWanted | null | { readonly error: string } {
   const pod = `pod "${metadata.namespace}/${metadata.name}"`;
   if (claim.resourceClaimName !== undefined) return { name: claim.resourceClaimName, isOwned: false };
@@ -44,7 +44,7 @@ const extendedClaimOf = ({ status }: Pod, { ignoresExtendedClaims }: ClaimSettin
 export const usesClaims = (pod: Pod, node: ClaimSettings): boolean =>
   (pod.spec.resourceClaims ?? []).length > 0 || extendedClaimOf(pod, node) !== undefined;
 
-/** The ResourceClaims of a pod in their order, or upstream's text when one of them has no name yet. */
+/** The ResourceClaims of a pod in order, or upstream's text if one of them has no name yet. */
 export function claimsWanted(pod: Pod, node: ClaimSettings): readonly ClaimWanted[] | { readonly error: string } {
   const wanted: ClaimWanted[] = [];
   for (const claim of pod.spec.resourceClaims ?? []) {
@@ -63,7 +63,7 @@ interface ClaimFor {
   readonly namespace: string;
 }
 
-/** A claim as the API server has it, or why this pod may not have it. */
+/** A claim of the API server, or why this pod may not use it. */
 export function judgedClaim(
   object: JsonObject,
   { isOwned, name }: ClaimWanted,
@@ -92,7 +92,7 @@ export function judgedClaim(
 const listOf = (value: unknown): readonly Readonly<Record<string, unknown>>[] =>
   Array.isArray(value) ? value.filter((each) => isObject(each)) : [];
 
-/** Which requests of which ResourceClaim a container uses; an empty request stands for all of the claim. */
+/** The requests of the ResourceClaims that a container uses; an empty request stands for the whole claim. */
 function requestsOf(pod: Pod, container: Container, node: ClaimSettings): readonly (readonly [string, string])[] {
   const asked = container.resources?.claims ?? [];
   const named = (pod.spec.resourceClaims ?? []).flatMap((claim) => {
@@ -103,7 +103,7 @@ function requestsOf(pod: Pod, container: Container, node: ClaimSettings): readon
   return [...named, ...extendedRequestsOf(pod, container, node)];
 }
 
-/** Extended resources that no device plugin, but a claim of the scheduler's has. */
+/** Extended resources that are provided by the scheduler's claim instead of a device plugin. */
 function extendedRequestsOf(pod: Pod, { name, resources }: Container, node: ClaimSettings) {
   const claim = extendedClaimOf(pod, node);
   if (claim === undefined) return [];
@@ -119,7 +119,7 @@ function extendedRequestsOf(pod: Pod, { name, resources }: Container, node: Clai
 const isFor = ({ requests }: ClaimDevice, request: string): boolean =>
   request === '' || requests.length === 0 || requests.includes(request);
 
-/** The CDI names of the devices of a container, or upstream's text when a claim of it is not prepared. */
+/** The CDI names of a container's devices, or upstream's text if one of its claims is not prepared. */
 export function cdiDevicesOf(
   pod: Pod,
   container: Container,
@@ -144,7 +144,7 @@ export const allOf = (devices: DevicesByDriver): readonly (readonly [driver: str
 
 export const deviceKey = (driver: string, { pool, device }: ClaimDevice): string => `${driver}/${pool}/${device}`;
 
-/** The claims of a container that are prepared, each once: for the API of pod resources. */
+/** The prepared claims of a container, each once: for the pod resources API. */
 export function containerClaims(
   pod: Pod,
   container: Container,
@@ -161,7 +161,7 @@ interface ResourceHealth {
   readonly message?: string;
 }
 
-/** `allocatedResourcesStatus` of a container: how the devices of its claims are. KEP 4680. */
+/** `allocatedResourcesStatus` of a container: the health of its claims' devices. KEP 4680. */
 export function claimHealthOf(
   pod: Pod,
   { resources }: Container,

@@ -1,30 +1,30 @@
-/** What pods, the plugin manager, `draManager` and its actors say to each other about ResourceClaims. */
+/** Messages about ResourceClaims between pods, the plugin manager, `draManager` and its actors. */
 import type { ClaimDevice, DeviceReport, DraCall, DraPlugin } from '../operations/dra.ts';
 
 /** A ResourceClaim that a pod uses. */
 export interface ClaimWanted {
   readonly name: string;
-  /** It was made from a template for this pod, and must be owned by it. */
+  /** It was created from a template for this pod, and must be owned by it. */
   readonly isOwned: boolean;
 }
 
 /** Devices of one claim, by driver. */
 export type DevicesByDriver = Readonly<Record<string, readonly ClaimDevice[]>>;
 
-/** What was prepared for a pod, by name of the ResourceClaim. */
+/** The prepared devices of a pod, by name of the ResourceClaim. */
 export type PreparedClaims = Readonly<Record<string, DevicesByDriver>>;
 
-/** By `driver/pool/device`; others are unknown. */
+/** By `driver/pool/device`; the health of others is unknown. */
 export type ClaimHealth = Readonly<Record<string, DeviceReport>>;
 
-/** What a pod knows of its claims. */
+/** The claims of a pod, as its actor knows them. */
 export interface PodClaims {
   readonly prepared: PreparedClaims;
   readonly health: ClaimHealth;
 }
 
 export type ClaimRequest =
-  /** Prepare these before the sandbox. Answered by `claims.prepared` or `claims.failed`. */
+  /** Requests to prepare these before the sandbox. Answered by `claims.prepared` or `claims.failed`. */
   | {
       readonly type: 'claims.wanted';
       readonly uid: string;
@@ -32,11 +32,11 @@ export type ClaimRequest =
       readonly pod: string;
       readonly wanted: readonly ClaimWanted[];
     }
-  /** Say what is prepared. Answered by `claims.known`. */
+  /** Requests what is prepared. Answered by `claims.known`. */
   | { readonly type: 'claims.asked'; readonly uid: string }
   /** Nothing of the pod runs any more. Answered by `claims.unprepared` or `claims.stillPrepared`. */
   | { readonly type: 'claims.released'; readonly uid: string }
-  /** The pod is over and waits for no answer. */
+  /** The pod is finished and waits for no answer. */
   | { readonly type: 'claims.abandoned'; readonly uid: string };
 
 export type ClaimReport =
@@ -51,14 +51,14 @@ export type ClaimReport =
   | { readonly type: 'claims.health'; readonly uid: string; readonly health: ClaimHealth }
   | { readonly type: 'claims.unprepared'; readonly uid: string }
   | { readonly type: 'claims.stillPrepared'; readonly uid: string; readonly error: string }
-  /** `draManager` has started: who waits for an answer asks again. */
+  /** `draManager` has started: waiting actors ask again. */
   | { readonly type: 'claims.started' };
 
 export type DraPluginNews =
   | ({ readonly type: 'dra.registered' } & DraPlugin)
   | { readonly type: 'dra.withdrawn'; readonly driver: string; readonly endpoint: string };
 
-/** A ResourceClaim as far as a node needs it. */
+/** The fields of a ResourceClaim that a node needs. */
 export interface FetchedClaim {
   readonly uid: string;
   readonly name: string;

@@ -1,13 +1,11 @@
-/**
- * Why a node of 0.2.0, which took no resource drivers, ran no pod with claims: replays of its journals need it. Pure.
- */
+/** Why a node of 0.2.0, which had no resource drivers, ran no pod with claims: needed to replay its journals. Pure. */
 import type { Pod } from '../api/pod.ts';
 
 /** `null`: the pod waits for no claim. */
 export function claimRefusal({ spec, status }: Pod): string | null {
   const wanted = (spec.resourceClaims ?? []).filter(({ name, resourceClaimName }) => {
     const made = status?.resourceClaimStatuses?.find((each) => each.name === name);
-    // Made without a claim: there was nothing to allocate.
+    // No claim was created, because there was nothing to allocate.
     return resourceClaimName !== undefined || made === undefined || (made.resourceClaimName ?? null) !== null;
   });
   const names = wanted.map(({ name }) => name);

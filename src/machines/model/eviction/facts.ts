@@ -12,7 +12,7 @@ import { hasPodLevelResources, podContainers } from '../spec/qos.ts';
 import { amountsOf, podLimits, podRequests } from '../spec/resources.ts';
 import { formatBinary, formatDecimal, type Nano, wholeUnits } from '../values/quantity.ts';
 
-/** From this priority on a pod is system-critical, and never evicted. */
+/** Pods with at least this priority are system-critical, and never evicted. */
 export const SYSTEM_CRITICAL_PRIORITY = 2_000_000_000;
 const EPHEMERAL_STORAGE = 'ephemeral-storage';
 
@@ -25,13 +25,13 @@ export interface NodePod {
   readonly graceSeconds: number;
   /** The sum of the requests of the pod, in bytes. */
   readonly requests: { readonly memory: string; readonly 'ephemeral-storage': string };
-  /** The memory request in `spec.resources`, as written; `null` when there is none. */
+  /** The memory request in `spec.resources`, as written; `null` without one. */
   readonly podMemoryRequest: string | null;
   /** Requests by container, init containers included, as written. */
   readonly containerRequests: Readonly<Record<string, Readonly<Record<string, string>>>>;
-  /** Volumes that fill the node's disk. */
+  /** Volumes that use the node's disk. */
   readonly localVolumes: readonly string[];
-  /** Limits of local storage as written; `null` when there are none. */
+  /** Limits of local storage as written; `null` without any. */
   readonly storage: StorageLimits | null;
 }
 
@@ -40,7 +40,7 @@ export interface NodePodChanged {
   readonly type: 'node.podChanged';
   readonly uid: string;
   readonly pod: NodePod | null;
-  /** The resources of the pod are free too: its volumes are unmounted, its cgroup is gone. */
+  /** The pod's resources are free too: its volumes are unmounted, its cgroup is removed. */
   readonly isReclaimed?: true;
 }
 

@@ -23,7 +23,7 @@ export interface EvictionContext {
   readonly place: StatsPlace;
   readonly nodeName: string;
   readonly layout: DiskLayout | null;
-  /** The thresholds of the settings, with the derived ones once the layout of file systems is known. */
+  /** The thresholds of the settings, plus derived ones once the layout of file systems is known. */
   readonly thresholds: readonly EvictionThreshold[];
   readonly shortage: Shortage;
   readonly observedAt: ObservedAt;
@@ -31,13 +31,13 @@ export interface EvictionContext {
   readonly observations: Observations;
   readonly uses: readonly PodUse[];
   readonly pods: Readonly<Record<string, NodePod>>;
-  /** Pods that were ordered to end and are not gone yet. */
+  /** Pods that were ordered to end and still exist. */
   readonly ordered: readonly string[];
-  /** The pod whose end the next turn waits for. */
+  /** The pod whose end the next turn awaits. */
   readonly victim: string | null;
   /** By signal, how many pods were evicted. */
   readonly evictions: Readonly<Record<string, number>>;
-  /** Turns without an effect since the last change: the next one waits longer. */
+  /** Turns without an effect since the last change: each one makes the next wait longer. */
   readonly idleTurns: number;
   /** The signals cannot be read. */
   readonly failing: boolean;
@@ -86,7 +86,7 @@ export const located = ({ settings }: EvictionContext, layout: DiskLayout) => ({
   thresholds: withContainerFs(settings.thresholds, layout),
 });
 
-/** The threshold that has to be acted on, the most urgent one; `null` when there is none. */
+/** The most urgent threshold to act on; `null` if there is none. */
 export const target = ({ thresholds, shortage }: EvictionContext): EvictionThreshold | null =>
   mostUrgent(thresholds, shortage.due);
 
@@ -96,7 +96,7 @@ export const dueThresholds = ({ thresholds, shortage }: EvictionContext): readon
 export const graceAtMs = ({ thresholds, shortage }: EvictionContext): number | null =>
   nextGraceAtMs(thresholds, shortage);
 
-/** When the next condition ends that is reported only because of its transition period; `null` when there is none. */
+/** The end of the next condition that is reported only because of its transition period; `null` if there is none. */
 export function reliefAtMs({ conditions, observedAt, settings, thresholds, shortage }: EvictionContext): number | null {
   const lasting = new Set(reportedConditions(thresholds, shortage, {}, 0, 0));
   const ends = conditions.flatMap((each) =>
@@ -113,11 +113,11 @@ export function clears(context: EvictionContext): { readonly containers: boolean
   return threshold === null ? { containers: false, images: false } : reclaimable(threshold.signal, layoutOf(context));
 }
 
-/** Every met threshold is met no more, with its minimum reclaimed. */
+/** No threshold is met any more, with minimums reclaimed. */
 export const isCleared = ({ thresholds, observations }: EvictionContext): boolean =>
   metThresholds(thresholds, observations, true).length === 0;
 
-/** All pods that may be evicted, the first one first. */
+/** All pods that may be evicted, in order. */
 export function candidates(context: EvictionContext): readonly Candidate[] {
   const threshold = target(context);
   if (threshold === null) return [];

@@ -1,7 +1,7 @@
 /**
- * Which pod is evicted first when a resource of the node is short, and the message of its eviction.
+ * Ranks pods for eviction when a resource of the node is short, and builds the message of an eviction.
  *
- * Pure. Upstream: pkg/kubelet/eviction/helpers.go; texts are byte for byte its own.
+ * Pure. Upstream: pkg/kubelet/eviction/helpers.go; texts are upstream's, byte for byte.
  */
 import type {
   DiskLayout,
@@ -31,7 +31,7 @@ interface Measured {
   readonly volumes: boolean;
 }
 
-/** Which parts of a pod count for the file system of this signal. */
+/** The parts of a pod that count for the file system of this signal. */
 function measuredFor(signal: EvictionSignal, { dedicatedImageFs, splitContainerFs }: DiskLayout): Measured {
   const everything = { layers: true, logs: true, volumes: true };
   if (!dedicatedImageFs) return everything;
@@ -90,7 +90,7 @@ const compareProcesses = (a: Ranked, b: Ranked): number =>
   first(!a.isMeasured, !b.isMeasured) ||
   larger(a.excess, b.excess);
 
-/** In the order of eviction: pods over their request first, then the lowest priority, then the largest excess. */
+/** In the order of eviction: pods above their request first, then the lowest priority, then the largest excess. */
 export function rankedForEviction(
   candidates: readonly Candidate[],
   signal: EvictionSignal,

@@ -1,8 +1,8 @@
 /**
- * When a resource of the node is short: thresholds, observations, and the conditions that follow.
+ * Detects shortages of the node's resources: thresholds, observations, and the resulting conditions.
  *
  * Pure. Upstream: pkg/kubelet/eviction/helpers.go. Invariant: a threshold is met when less than its amount is
- * available; once met it stays met until its minimum is reclaimed too.
+ * available; once met it stays met until its minimum is reclaimed as well.
  */
 import { parseEvictionThresholds } from '../configuration/eviction-thresholds.ts';
 import type { KubeletConfiguration } from '../configuration/fields.ts';
@@ -18,7 +18,7 @@ import { formatBinary, formatDecimal, fromWhole, nanoOf, wholeUnits } from '../v
 import { millisecondsOf } from '../values/time.ts';
 
 export type PressureCondition = 'MemoryPressure' | 'DiskPressure' | 'PIDPressure';
-/** The resource that is reclaimed; `inodes` and `pids` are no resources of the API. */
+/** The resource that is reclaimed; `inodes` and `pids` are no API resources. */
 export type StarvedResource = 'memory' | 'ephemeral-storage' | 'inodes' | 'pids';
 
 const RESOURCES: Readonly<Record<EvictionSignal, StarvedResource>> = {
@@ -50,7 +50,8 @@ type Settings = Pick<
 >;
 
 /**
- * The configured thresholds. Where the limit of all pods is enforced, it has the memory threshold of the node as well.
+ * The configured thresholds. If the limit of all pods is enforced, their cgroup has the node's memory threshold as
+ * well.
  */
 export function configuredThresholds(settings: Settings): readonly EvictionThreshold[] {
   const parsed = parseEvictionThresholds(settings);
@@ -68,7 +69,7 @@ export function configuredThresholds(settings: Settings): readonly EvictionThres
   return [...thresholds, ...ofPods.map((each) => ({ ...each, signal: 'allocatableMemory.available' as const }))];
 }
 
-/** containerfs has no thresholds of its own: those of the file system on which the writable layers are. */
+/** containerfs has no thresholds of its own: it uses those of the file system with the writable layers. */
 export function withContainerFs(
   thresholds: readonly EvictionThreshold[],
   { dedicatedImageFs, splitContainerFs }: DiskLayout,
@@ -82,7 +83,7 @@ export function withContainerFs(
   return [...others, ...derived];
 }
 
-/** Signals whose amounts are bytes; the others are counts. */
+/** Signals measured in bytes; the others are counts. */
 const isBytes = (signal: EvictionSignal): boolean =>
   resourceOf(signal) === 'memory' || resourceOf(signal) === 'ephemeral-storage';
 
@@ -101,7 +102,7 @@ export function thresholdText({ signal, value }: EvictionThreshold, { capacity }
 export const amountText = (signal: EvictionSignal, amount: bigint, asBytes = isBytes(signal)): string =>
   asBytes ? formatBinary(fromWhole(amount)) : formatDecimal(fromWhole(amount));
 
-/** Whether less is available than the threshold asks for; `withReclaim` adds its minimum to reclaim. */
+/** Whether less than the threshold is available; `withReclaim` adds its minimum to reclaim. */
 function isMet(threshold: EvictionThreshold, observed: SignalObservation, withReclaim: boolean): boolean {
   const capacity = BigInt(observed.capacity);
   const wanted = thresholdAmount(threshold.value, capacity);
@@ -130,13 +131,13 @@ export const thresholdsAt = (
 type MetSince = Readonly<Record<string, number>>;
 
 export interface Shortage {
-  /** Thresholds that are met, whatever their grace. */
+  /** Thresholds that are met, within or after their grace period. */
   readonly metSince: MetSince;
   /** Thresholds whose grace period is over: the node has to act. */
   readonly due: readonly number[];
 }
 
-/** The shortage now, from the shortage before and an observation. */
+/** The current shortage, from the previous one and an observation. */
 export function shortageOf(
   thresholds: readonly EvictionThreshold[],
   observations: Observations,
@@ -162,7 +163,7 @@ export function nextGraceAtMs(thresholds: readonly EvictionThreshold[], { metSin
   return ends.length === 0 ? null : Math.min(...ends);
 }
 
-/** The most urgent threshold: memory first, because the kernel soon kills processes for want of it. */
+/** The most urgent threshold: memory first, because otherwise the OOM killer soon acts. */
 export function mostUrgent(thresholds: readonly EvictionThreshold[], due: readonly number[]): EvictionThreshold | null {
   const short = thresholdsAt(thresholds, due);
   return short.find(({ signal }) => resourceOf(signal) === 'memory') ?? short[0] ?? null;

@@ -1,9 +1,8 @@
 /**
  * ConfigMaps and Secrets as pods name them.
  *
- * Decides which objects a pod needs, and which of their values the environment of its containers may use. Invariant: a
- * Secret's value is only ever a handle here; where text is wanted, the handle's name stands for it until a port opens
- * it.
+ * Decides which objects a pod needs, and which of their values environment variables may use. Invariant: a Secret's
+ * value is always a handle here; where text is required, the handle's name is used until a port opens it.
  */
 import { isObject, type SecretHandle } from '../../../kernel/xstate.ts';
 import type { Container, Pod, Volume, VolumeProjection } from '../api/pod.ts';
@@ -23,7 +22,7 @@ export const objectKey = (kind: ObjectKind, namespace: string, name: string): st
 
 type Named = readonly [kind: ObjectKind, name: string | undefined];
 
-/** The keys of all objects that this pod names, each once, sorted. */
+/** The keys of all objects that this pod names, sorted, without duplicates. */
 export const objectKeysOf = memoize((pod: Pod): readonly string[] => {
   const named = [
     ...(pod.spec.volumes ?? []).flatMap(inVolume),
@@ -56,18 +55,19 @@ const inContainer = ({ env = [], envFrom = [] }: Container): Named[] => [
   ]),
 ];
 
-/** Of all objects, those that have one of the keys. */
+/** The objects with one of the keys. */
 export const withKeys = (objects: ConfigObjects, keys: readonly string[]): ConfigObjects =>
   Object.fromEntries(keys.flatMap((key) => (objects[key] === undefined ? [] : [[key, objects[key]]])));
 
-/** True when the sets differ, or the content of an object does. */
+/** True if the sets differ, or the content of an object. */
 export const differ = (before: ConfigObjects, after: ConfigObjects): boolean => versions(before) !== versions(after);
 
 const versions = (objects: ConfigObjects): string =>
   JSON.stringify(Object.entries(objects).map(([key, { version }]) => [key, version]));
 
 /**
- * Values of objects that variables may use. Bytes of a ConfigMap are left out; bytes of a Secret are refused by name.
+ * Values of objects that variables may use. Binary values of a ConfigMap are left out; those of a Secret are refused by
+ * name.
  */
 export function environmentReferences(
   objects: ConfigObjects,
@@ -91,7 +91,7 @@ function texts(kind: ObjectKind, data: ConfigObject['data']): Readonly<Record<st
   return Object.fromEntries(entries);
 }
 
-/** The handles that occur in this JSON: a port has to resolve them. */
+/** The handles in this JSON, which a port has to open. */
 export function handlesIn(json: string, objects: ConfigObjects): readonly SecretHandle[] {
   const handles = Object.values(objects).flatMap(({ data }) =>
     Object.values(data).flatMap((content) => {
@@ -102,7 +102,7 @@ export function handlesIn(json: string, objects: ConfigObjects): readonly Secret
   return [...new Map(handles.map((handle) => [handle.$secret, handle])).values()];
 }
 
-/** The part of an API object that pods use. Pure. `null`: pods use nothing of this kind. */
+/** The part of an API object that pods use. Pure. `null` for a kind that pods do not use. */
 export function configObjectFrom({ kind, namespace, name }: ObjectId, object: KubeObject): ConfigObject | null {
   const data = dataOf(kind, object);
   if (data === null) return null;
@@ -139,7 +139,7 @@ function contents(value: unknown, form: 'text' | 'base64'): Readonly<Record<stri
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, { [form]: String(each) } as Content]));
 }
 
-/** A version that changes with the content, and reveals nothing of it. */
+/** A version that depends on the content, and reveals nothing of it. */
 export const versionOf = (value: unknown): string => {
   const text = JSON.stringify(value);
   return `${fnv1a32(text).toString(36)}.${fnv1a32(`#${text}`).toString(36)}`;

@@ -2,9 +2,8 @@
  * Keys of the API server's objects that a pod uses. Pure.
  *
  * A key is `<kind>/<namespace>/<name>`. ConfigMaps, Secrets and RuntimeClasses are objects; `Services` stands for the
- * variables that the services of a namespace make, with the name `linked` for a pod that wants all of them and `master`
- * for one that wants those of `kubernetes` alone. The name of a ClusterTrustBundle is the query of a projected volume
- * (`trust-anchors.ts`).
+ * environment variables of a namespace's services, with the name `linked` for all of them and `master` for those of
+ * `kubernetes` only. The name of a ClusterTrustBundle is the query of a projected volume (`trust-anchors.ts`).
  */
 import { isStaticPod, type Pod, type Volume, type VolumeProjection } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
@@ -38,19 +37,19 @@ export function neededKeys(pod: Pod, { apiServer }: Pick<NodeSettings, 'apiServe
   return apiServer.trustBundles === true ? keysWithTrust(pod) : keysInCluster(pod);
 }
 
-/** Asked for each object that is found, of a pod that may name thousands. */
+/** Memoized: called for each found object of a pod that may name thousands. */
 const keysInCluster = memoize((pod: Pod): readonly string[] => {
   const runtimeClass = runtimeClassKey(pod);
   const classes = runtimeClass === null ? [] : [runtimeClass];
   return [...objectKeysOf(pod), ...claimKeys(pod), ...classes, servicesKey(pod)].toSorted();
 });
 
-/** Whatever the node's settings are. */
+/** Independent of the node's settings. */
 export const keysWithTrust = memoize((pod: Pod): readonly string[] =>
   [...keysInCluster(pod), ...trustKeysOf(pod)].toSorted(),
 );
 
-/** Of these, what has to be known before the pod can start. A static pod starts without the API server. */
+/** The keys that must be known before the pod can start. A static pod starts without the API server. */
 export const awaitedKeys = (pod: Pod, settings: Pick<NodeSettings, 'apiServer'>): readonly string[] =>
   settings.apiServer === undefined || isStaticPod(pod) ? [] : neededKeys(pod, settings);
 
@@ -65,17 +64,18 @@ export function idOf(key: string): ObjectId {
   return { kind, namespace, name };
 }
 
-// ---- what is asked of ClusterTrustBundles --------------------------------------------------------------------------
+// ---- queries of ClusterTrustBundles
+// ----------------------------------------------------------------------------------
 
 export type TrustSource = NonNullable<VolumeProjection['clusterTrustBundle']>;
 export type TrustSelector = NonNullable<TrustSource['labelSelector']>;
 
-/** One bundle by its name, or those of a signer that have the labels; without a selector, none of them. */
+/** One bundle by its name, or those of a signer with the labels; without a selector, none of them. */
 export type TrustQuery =
   | { readonly name: string }
   | { readonly signerName: string; readonly labelSelector?: TrustSelector | null | undefined };
 
-/** `null`: the source names neither a bundle nor a signer. Sources with the same query have the same key. */
+/** `null` if the source names neither a bundle nor a signer. Sources with the same query have the same key. */
 export function trustKey({ name, signerName, labelSelector }: TrustSource): string | null {
   const query = name ? { name } : signerName ? { signerName, labelSelector } : null;
   return query && objectKey('ClusterTrustBundle', '', withoutSlashes(JSON.stringify(query)));

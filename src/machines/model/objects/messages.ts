@@ -1,7 +1,7 @@
 /** Messages between `pods`, `objects` and its actors. */
 import type { ConfigObject } from '../operations/volume.ts';
 
-/** All objects that a pod uses: replaces its earlier message. States that are known are sent again. */
+/** All objects that a pod uses: replaces its earlier message. Known states are sent again. */
 export interface ObjectsWanted {
   readonly type: 'objects.wanted';
   readonly uid: string;
@@ -27,7 +27,7 @@ export type ObjectFound = {
   readonly uids: readonly string[];
 } & ObjectState;
 
-/** `objects` started anew and lost which pod wants what. */
+/** `objects` restarted and lost the wanted objects of pods. */
 export interface ObjectsStarted {
   readonly type: 'objects.started';
 }
@@ -40,13 +40,13 @@ export interface NodeLabels {
   readonly objectTtl: string | null;
 }
 
-/** To the actor of an object that is read periodically: how old a value may be. */
+/** To the actor of a periodically read object: the maximum age of a value. */
 export interface ObjectPeriod {
   readonly type: 'object.period';
   readonly periodMs: number;
 }
 
-/** To the actor of an object that is read periodically: a pod needs a value that is read from now on. */
+/** To the actor of a periodically read object: a pod needs a value read from now on. */
 export interface ObjectRefresh {
   readonly type: 'object.refresh';
   /** The number of the refresh. */
@@ -57,6 +57,6 @@ export interface ObjectRefresh {
 export type ObjectObserved = {
   readonly type: 'object.observed';
   readonly key: string;
-  /** For an object that is read periodically: the newest refresh that this answers. */
+  /** For a periodically read object: the newest refresh that this answers. */
   readonly refresh?: number;
 } & ObjectState;

@@ -4,7 +4,7 @@ const BEGIN = /^-----BEGIN ([^-]*)-----$/;
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 const LINE_CHARACTERS = 64;
 
-/** The content of each block as canonical base64, in the order of the text; headers and broken blocks are left out. */
+/** The content of each block as canonical base64, in order; headers and broken blocks are left out. */
 export function pemBlocks(text: string): readonly string[] {
   const blocks: string[] = [];
   let open: { readonly label: string; readonly lines: string[] } | null = null;
@@ -20,7 +20,7 @@ export function pemBlocks(text: string): readonly string[] {
   return blocks;
 }
 
-/** Empty when the text is no base64. Bits beyond the last byte are ignored. */
+/** Empty if the text is not base64. Bits beyond the last byte are ignored. */
 function contentOf(lines: readonly string[]): string {
   const text = lines
     .filter((line) => !line.includes(':'))

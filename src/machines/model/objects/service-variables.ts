@@ -1,7 +1,7 @@
 /**
- * The variables by which a container finds the services of its namespace, and the API server. Pure.
+ * The environment variables of the services in a container's namespace, and of the API server. Pure.
  *
- * Names are those of Docker's links and of Kubernetes' own convention, as upstream has them; the recordings hold them.
+ * Names follow Docker's links and Kubernetes' own convention, as upstream's; recordings verify them.
  */
 
 import { isObject } from '../../../kernel/xstate.ts';
@@ -21,7 +21,7 @@ export interface Service {
   readonly ports: readonly ServicePort[];
 }
 
-/** The namespace of the service that every pod sees: the API server's. */
+/** The namespace of the service that every pod gets: the API server's. */
 const MASTER_NAMESPACE = 'default';
 const MASTER_NAMES: ReadonlySet<string> = new Set(['kubernetes']);
 

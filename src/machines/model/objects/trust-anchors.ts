@@ -1,9 +1,8 @@
 /**
- * The trust anchors of ClusterTrustBundles that a projected volume gets. Pure.
+ * The trust anchors of ClusterTrustBundles for a projected volume. Pure.
  *
- * Invariants: anchors are normalized and each occurs once; bundles that a query does not select are left out. The order
- * of anchors has no meaning (upstream shuffles them); here they are sorted by bytes, so that equal sets give equal
- * files.
+ * Invariants: anchors are normalized and unique; bundles that a query does not select are left out. The order of
+ * anchors has no meaning (upstream shuffles them); they are sorted by bytes here, so that equal sets give equal files.
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
 

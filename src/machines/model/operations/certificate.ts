@@ -1,8 +1,8 @@
 /**
- * Certificates that the node asks the cluster for, and the files that hold them. Implemented by `src/actors/kube`.
+ * Certificates that the node requests from the cluster, and their files. Implemented by `src/actors/certificate`.
  *
- * A pair is a certificate with its key in one PEM file, named by its time; `<name>-current.pem` links to the one in
- * force. Private keys cross this boundary as handles only.
+ * A pair is a certificate with its key in one PEM file, named by its time; `<name>-current.pem` links to the current
+ * one. Private keys cross this boundary as handles only.
  */
 import { idempotent, once, query, type SecretHandle } from '../../../kernel/xstate.ts';
 
@@ -35,7 +35,7 @@ export interface CertificateTemplate {
 }
 
 export const certificateOperations = {
-  /** The pair in force; `null` without one. Files of the configuration are used until there is one. */
+  /** The current pair; `null` without one. Files of the configuration are used until there is one. */
   'certificate.load': query<
     CertificatePlace & { readonly certFile: string; readonly keyFile: string },
     { readonly certificate: CertificateFacts | null }
@@ -48,7 +48,7 @@ export const certificateOperations = {
    * type.
    */
   'certificate.podKey': once<{ readonly keyType: string }, { readonly request: string; readonly key: SecretHandle }>(),
-  /** Writes a pair in a file named by its time, and points the link to it. `certificate` is PEM in base64. */
+  /** Writes a pair into a file named by its time, and redirects the link to it. `certificate` is PEM in base64. */
   'certificate.store': idempotent<
     CertificatePlace & { readonly certificate: string; readonly key: SecretHandle },
     CertificateFacts
@@ -68,7 +68,7 @@ export const certificateOperations = {
   >(),
 };
 
-/** The link that names the pair in force. */
+/** The link to the current pair. */
 export const currentPair = ({ directory, name }: CertificatePlace): string => `${directory}/${name}-current.pem`;
 
 /** The names in the certificate of a node. */

@@ -2,8 +2,8 @@
  * Operations on the kernel's cgroups. Implemented by `src/actors/cgroup`.
  *
  * A cgroup is named by its path below the root of a hierarchy, as the kernel shows it (`/kubepods/burstable/pod<uid>`,
- * `/kubepods.slice/kubepods-burstable.slice`). Only the port knows the version of the machine's cgroups: a request
- * means the same on both. Amounts are decimal text, because they have 64 bits.
+ * `/kubepods.slice/kubepods-burstable.slice`). Only the port knows the version of the machine's cgroups: requests are
+ * independent of it. Amounts are decimal text, because they have 64 bits.
  */
 import { idempotent, query, stream } from '../../../kernel/xstate.ts';
 
@@ -18,10 +18,10 @@ export interface CgroupResources {
   readonly cpuQuotaUs?: string;
   readonly cpuPeriodUs?: string;
   readonly memoryBytes?: string;
-  /** A cgroup that uses more than `memoryBytes` already is limited to its usage. */
+  /** A cgroup that already uses more than `memoryBytes` is limited to its usage. */
   readonly memoryAtLeastUsed?: boolean;
   readonly pids?: string;
-  /** Bytes by page size as the kernel names it: `2MB`. */
+  /** Bytes by page size, named as in the kernel: `2MB`. */
   readonly hugePageBytes?: Readonly<Record<string, string>>;
   /** Files of version 2 with their content: `memory.min`. */
   readonly unified?: Readonly<Record<string, string>>;
@@ -34,40 +34,40 @@ interface CgroupTarget {
 
 export type DesiredCgroup = CgroupTarget & { readonly resources: CgroupResources };
 
-/** Sent at each change between working and failing; `message` is empty when it works. `group`: that of the request. */
+/** Sent at each change between success and failure; `message` is empty on success. `group`: that of the request. */
 export type CgroupsHeld = { readonly type: 'cgroups.held'; readonly group: string; readonly message: string };
 
 type Nothing = Record<string, never>;
 
 export const cgroupOperations = {
-  /** Folders of the cgroup that do not exist; empty when it exists in every hierarchy that counts. */
+  /** Folders of the cgroup that do not exist; empty if it exists in every required hierarchy. */
   'cgroup.missing': query<{ path: string }, { missing: readonly string[] }>(),
-  /** Creates the cgroup where it is missing, with all cgroups above it, and limits it to `resources`. */
+  /** Creates the cgroup if necessary, with all cgroups above it, and applies `resources`. */
   'cgroup.ensure': idempotent<DesiredCgroup, null>(),
-  /** Fails with code `ENOENT` when the cgroup does not exist. */
+  /** Fails with code `ENOENT` if the cgroup does not exist. */
   'cgroup.update': idempotent<DesiredCgroup, null>(),
   /** Limits existing cgroups to their resources, now and each period. */
   'cgroup.hold': stream<{ group: string; desired: readonly DesiredCgroup[]; periodMs: number }, CgroupsHeld>(),
   /**
-   * Kills processes that still run in the cgroups, then removes them and all below. A missing one is ignored. Refuses
-   * paths that are not below `within`, and the root as `within`: a wrong path must not end the machine.
+   * Kills the processes in the cgroups, then removes them with all descendants. A missing one is ignored. Refuses paths
+   * that are not below `within`, and the root as `within`: a wrong path must not kill the machine.
    */
   'cgroup.destroy': idempotent<{ driver: CgroupDriver; paths: readonly string[]; within: string }, null>(),
-  /** Cgroups of pods right below `parents`, with the uid in their name. */
+  /** Cgroups of pods directly below `parents`, with the uid in their name. */
   'cgroup.listPods': query<
     { driver: CgroupDriver; parents: readonly string[] },
     { pods: readonly { uid: string; path: string }[] }
   >(),
-  /** Bytes that the cgroup uses now, and by id those of containers whose cgroups are right below it. */
+  /** Bytes that the cgroup uses, and by id those of the containers whose cgroups are directly below it. */
   'cgroup.memoryUsage': query<
     { path: string; containers: readonly string[] },
     { bytes: string; containers: Readonly<Record<string, string>> }
   >(),
-  /** The cgroup of this process. Fails where CPU and memory are accounted in different ones. */
+  /** The cgroup of this process. Fails if CPU and memory are accounted in different ones. */
   'cgroup.own': query<Nothing, { path: string }>(),
   /**
-   * Keeps processes in the cgroup `path`, which is created: this agent with `oomScoreAdj`, or every process of the
-   * system that is still in the root cgroup, except the kernel's own and the first one. Now and each period.
+   * Moves processes into the cgroup `path`, which is created, now and each period: this agent with `oomScoreAdj`, or
+   * every process in the root cgroup except kernel threads and init.
    */
   'cgroup.gather': stream<
     { path: string; who: 'kubelet' | 'system'; oomScoreAdj: number; periodMs: number },

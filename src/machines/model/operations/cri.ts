@@ -19,7 +19,7 @@ export interface PodRuntimeStatus {
   readonly namespace: string;
   readonly sandboxes: readonly PodSandboxStatus[];
   readonly containers: readonly ContainerStatus[];
-  /** Kernel milliseconds at which the inspection began: a later one wins over an earlier one. */
+  /** Kernel milliseconds at the start of the inspection: a later one wins over an earlier one. */
   readonly observedAtMs: number;
 }
 
@@ -31,22 +31,19 @@ export interface RuntimeVersion {
 
 export interface RuntimeStatus {
   readonly conditions: readonly RuntimeCondition[];
-  /** The handler without a name is the default; empty where the runtime does not report them (containerd 1.6). */
+  /** The handler without a name is the default; empty if the runtime does not report them (containerd 1.6). */
   readonly handlers: readonly RuntimeHandler[];
   readonly features: RuntimeFeatures | null;
 }
 
-/** A changed sandbox or container of a pod that was published before: the states of an instance go one way only. */
+/** A changed sandbox or container of a published pod: the states of an instance only advance. */
 export type InstanceChanged =
   | { readonly type: 'runtime.sandboxChanged'; readonly uid: string; readonly status: PodSandboxStatus }
   | { readonly type: 'runtime.containerChanged'; readonly uid: string; readonly status: ContainerStatus };
 
-/**
- * An item of the stream `cri.watchPods`: only what changed since the last one, and no answer to a call of the agent
- * itself.
- */
+/** An item of the stream `cri.watchPods`: only changes since the last item, and no results of the agent's own calls. */
 export type WatchPodsItem =
-  /** The runtime state of one pod changed (or was seen for the first time). */
+  /** The runtime state of one pod changed (or was observed for the first time). */
   | { readonly type: 'runtime.podChanged'; readonly status: PodRuntimeStatus }
   | InstanceChanged
   /** The runtime has neither sandboxes nor containers of this pod any more. */
@@ -56,7 +53,7 @@ export type WatchPodsItem =
    * runtime.
    */
   | { readonly type: 'runtime.relisted'; readonly uids: readonly string[] }
-  /** Relisting changed between working and failing; `message` has the error. */
+  /** Relisting changed between success and failure; `message` has the error. */
   | { readonly type: 'runtime.relistFailing'; readonly message: string }
   | { readonly type: 'runtime.relistWorking' }
   /** One pod's inspection exceeded its deadline or failed; only that pod is stale. */
@@ -72,7 +69,7 @@ export const criOperations = {
   'cri.status': query<Nothing, RuntimeStatus>(),
   /** `null` where the runtime does not implement RuntimeConfig (containerd 1.6). */
   'cri.runtimeConfig': query<Nothing, { cgroupDriver: 'systemd' | 'cgroupfs' | null }>(),
-  /** `status`, here and below: the instance after the call; `null` when the answer does not show it. */
+  /** `status`, here and below: the instance after the call; `null` if the answer does not show it. */
   'cri.runPodSandbox': once<
     { config: PodSandboxConfig; runtimeHandler: string },
     { podSandboxId: string; status: PodSandboxStatus | null }
@@ -86,7 +83,7 @@ export const criOperations = {
       config: ContainerConfig;
       sandboxConfig: PodSandboxConfig;
       secrets?: readonly SecretHandle[];
-      /** Texts of the pod's definition; an error may quote the short ones. */
+      /** Literal texts of the pod's definition; an error may quote short ones. */
       written?: readonly SecretHandle[];
       /** Words of command and arguments, which an error may quote. */
       words?: readonly SecretHandle[];
@@ -100,7 +97,7 @@ export const criOperations = {
   >(),
   /** Changes the limits of a running container. */
   'cri.updateContainerResources': idempotent<{ containerId: string; linux: LinuxContainerResources }, null>(),
-  /** `false` where the runtime does not implement the call (before containerd 2.2): then it has nothing to update. */
+  /** `false` if the runtime does not implement the call (before containerd 2.2) and has nothing to update. */
   'cri.updatePodSandboxResources': idempotent<
     { podSandboxId: string; overhead: LinuxContainerResources; resources: LinuxContainerResources },
     { isSupported: boolean }
@@ -125,7 +122,7 @@ export const criOperations = {
     { imageRef: string }
   >(),
   'cri.listImages': query<Nothing, { images: readonly Image[] }>(),
-  /** Lists every `periodMs` and emits when images came or went. */
+  /** Lists every `periodMs`; emits when images were added or removed. */
   'cri.watchImages': stream<{ periodMs: number }, WatchImagesItem>(),
   'cri.removeImage': idempotent<{ image: string }, null>(),
   'cri.imageFsInfo': query<Nothing, { mountpoint: string; usedBytes: string; inodesUsed: string }>(),

@@ -1,14 +1,14 @@
 /**
  * Operations on CSI drivers, and on the records of their volumes on disk. Implemented by `src/actors/csi`.
  *
- * Requests are those of proto/csi, with handles where a driver is sent secrets; only the port opens them. Invariants:
+ * Requests are those of proto/csi, with handles for the secrets of a driver; only the port opens them. Invariants:
  * everything is written below the pod's folder or below `<root>/plugins`; the record is on disk before the driver is
  * called, and as long as the call may have had an effect. Upstream: pkg/volume/csi.
  */
 import { idempotent, query, type SecretHandle, stream } from '../../../kernel/xstate.ts';
 import type { Content, Unshared } from './volume.ts';
 
-/** `vol_data.json`, as every kubelet writes it: what the next agent needs to unpublish the volume. */
+/** `vol_data.json` in the kubelet's format: needed by the next agent to unpublish the volume. */
 export type VolumeData = Readonly<Record<string, string>>;
 
 export type VolumeCapability = { readonly access_mode: { readonly mode: string } } & (
@@ -16,7 +16,7 @@ export type VolumeCapability = { readonly access_mode: { readonly mode: string }
       readonly mount: {
         readonly fs_type: string;
         readonly mount_flags: readonly string[];
-        /** The group to which the driver gives the volume; empty: none. */
+        /** The group that the driver assigns to the volume; empty for none. */
         readonly volume_mount_group: string;
       };
     }
@@ -65,23 +65,23 @@ export interface FoundVolume {
   readonly isBlock: boolean;
 }
 
-/** A volume that is, or may be, staged by its record. */
+/** A volume that is staged, or may be, according to its record. */
 export interface FoundDevice {
   readonly directory: string;
   readonly driver: string;
   readonly handle: string;
-  /** The name of the PersistentVolume of a block device, which is in the paths of its folders; `null`: none. */
+  /** The name of the PersistentVolume of a block device, which is part of its paths; `null` for none. */
   readonly block: string | null;
 }
 
-/** The paths of a block device for the whole node; `folder` has the record and those of pods. */
+/** The node-wide paths of a block device; `folder` has the record and the paths of pods. */
 export interface BlockStage {
   readonly staging: string;
   readonly published: string;
   readonly folder: string;
 }
 
-/** The paths of a block device for one pod: the driver's, a link to it, and a file that is bound to it. */
+/** The paths of a block device for one pod: the driver's, a link to it, and a file with a bind mount of it. */
 export interface BlockMount {
   readonly target: string;
   readonly link: string;
@@ -98,7 +98,7 @@ export interface CSIInventory {
 /** The health that a driver reports of a volume in use. */
 export type VolumeHealth = { readonly type: 'csi.health'; readonly abnormal: boolean; readonly message: string };
 
-/** The socket of the driver; `null`: it has gone since, and the call fails. */
+/** The socket of the driver; `null`: it has gone, and the call fails. */
 type Endpoint = string | null;
 
 /** `directory` has the record; the mount is below it under a fixed name. */
@@ -110,7 +110,9 @@ interface Place {
 export const csiOperations = {
   /** Names of `NodeServiceCapability.RPC.Type`. */
   'csi.capabilities': query<{ readonly endpoint: Endpoint }, { readonly capabilities: readonly string[] }>(),
-  /** Writes the record and stages; a driver that cannot stage (`null`) is not called. An existing mount stays. */
+  /**
+   * Writes the record and stages; without the capability (`null`) the driver is not called. An existing mount stays.
+   */
   'csi.stage': idempotent<
     Place & {
       readonly endpoint: Endpoint;
@@ -131,8 +133,8 @@ export const csiOperations = {
     null
   >(),
   /**
-   * Writes the record, publishes and gives the files to the group. An existing mount is published only `again`; a
-   * driver that has certainly failed leaves nothing behind.
+   * Writes the record, publishes and changes the files' group. An existing mount is only republished with `again`; a
+   * definite failure of the driver leaves nothing behind.
    */
   'csi.publish': idempotent<
     Place & {
@@ -144,7 +146,7 @@ export const csiOperations = {
       /** Tokens by audience. */
       readonly tokens: Readonly<Record<string, IssuedToken>>;
       readonly tokensIn: 'secrets' | 'volume_context';
-      /** `onlyTop`: files that belong to the group already stay as they are. */
+      /** `onlyTop`: skipped if the top folder already belongs to the group. */
       readonly ownership: { readonly groupId: number; readonly onlyTop: boolean } | null;
     },
     Unshared | null
@@ -161,7 +163,7 @@ export const csiOperations = {
   >(),
   /** Expands the file system, or the device, of a published volume to the size of the volume. */
   'csi.expand': idempotent<{ readonly endpoint: Endpoint; readonly request: NodeExpandRequest }, null>(),
-  /** Asks at once, and then each period. Emits the first answer, and changes. */
+  /** Asks at once, and then each period. Emits the first answer and changes. */
   'csi.followHealth': stream<
     { readonly endpoint: string; readonly handle: string; readonly path: string; readonly periodMs: number },
     VolumeHealth

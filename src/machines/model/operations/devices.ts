@@ -8,7 +8,7 @@ import { idempotent, once, query, stream } from '../../../kernel/xstate.ts';
 export type DevicePluginOptions = {
   /** `PreStartContainer` is called before each start of a container that has its devices. */
   readonly preStart: boolean;
-  /** `GetPreferredAllocation` says which devices the plugin prefers. */
+  /** `GetPreferredAllocation` returns the plugin's preferred devices. */
   readonly prefers: boolean;
 };
 
@@ -26,7 +26,7 @@ export type RegistrationItem =
 export interface Device {
   readonly id: string;
   readonly isHealthy: boolean;
-  /** NUMA nodes; `null`: the plugin does not name any. */
+  /** NUMA nodes; `null` if the plugin names none. */
   readonly nodes: readonly number[] | null;
 }
 
@@ -45,7 +45,7 @@ export interface DeviceResponse {
   readonly cdiDevices: readonly string[];
 }
 
-/** The question which of the free devices to take. */
+/** The request to choose among the free devices. */
 export interface DeviceQuestion {
   readonly resource: string;
   readonly available: readonly string[];
@@ -58,20 +58,20 @@ export interface DeviceEntry {
   readonly podUid: string;
   readonly container: string;
   readonly resource: string;
-  /** By NUMA node, `-1` where there is none. */
+  /** Ids by NUMA node, `-1` for no node. */
   readonly nodes: Readonly<Record<string, readonly string[]>>;
   readonly response: DeviceResponse;
 }
 
 export const deviceOperations = {
-  /** Serves registration on a socket; other sockets in its folder are removed. Emits for each plugin. */
+  /** Serves registration on a socket, and removes other sockets in its folder. Emits each plugin. */
   'devices.serveRegistration': stream<{ socket: string }, RegistrationItem>(),
   'devices.getOptions': query<{ endpoint: string }, DevicePluginOptions>(),
   /** Follows the devices of a plugin; ends with the plugin. Emits changes. */
   'devices.listAndWatch': stream<DevicePlugin, DevicesListed>(),
   'devices.getPreferredAllocation': query<DeviceQuestion, { ids: readonly string[] }>(),
   'devices.allocate': once<{ resource: string; ids: readonly string[] }, DeviceResponse>(),
-  /** By container, the error of its plugin; absent: none. Plugins without `preStart` are not called. */
+  /** By container, the error of its plugin; absent for none. Plugins without `preStart` are not called. */
   'devices.preStartContainers': idempotent<
     { containers: readonly { name: string; devices: Readonly<Record<string, readonly string[]>> }[] },
     { failed: Readonly<Record<string, string>> }

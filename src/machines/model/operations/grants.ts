@@ -1,6 +1,5 @@
 /**
- * Resources that were granted to pods, as they are kept between starts. Amounts are decimal text: bytes, or whole
- * units.
+ * Resources granted to pods, in the form stored between starts. Amounts are decimal text: bytes, or whole units.
  *
  * Upstream: pkg/kubelet/allocation/state, cm/cpumanager/state, cm/memorymanager/state, cm/devicemanager/checkpoint.
  */
@@ -25,7 +24,7 @@ export type MemoryBlocks = Readonly<Record<string, readonly MemoryBlock[]>>;
 
 /** The devices of one resource that a container holds. */
 export interface DeviceHolding {
-  /** Ids by NUMA node, `-1` where there is none, as upstream keeps them. */
+  /** Ids by NUMA node, `-1` for no node, as upstream stores them. */
   readonly nodes: Readonly<Record<string, readonly string[]>>;
   /** The plugin's response for the container; `null` while the plugin was not called. */
   readonly response: DeviceResponse | null;
@@ -36,9 +35,9 @@ export type DeviceHoldings = Readonly<Record<string, Readonly<Record<string, Dev
 
 /** The exclusive resources of a pod. */
 export interface Holding {
-  /** CPUs that are of its containers alone. */
+  /** Exclusive CPUs of its containers. */
   readonly cpus?: ExclusiveCpus;
-  /** Memory of its containers from chosen NUMA nodes. */
+  /** Memory of its containers from assigned NUMA nodes. */
   readonly memory?: MemoryBlocks;
   readonly devices?: DeviceHoldings;
 }
@@ -60,17 +59,17 @@ export interface PodDemand {
   readonly qos: QOSClass;
   /** `null`: the pod has no priority, which is the lowest. */
   readonly priority: number | null;
-  /** Static, mirror, or of a critical priority: never evicted for want of resources. */
+  /** Static, mirror, or of a critical priority: never evicted because of a shortage. */
   readonly isCritical: boolean;
 }
 
-/** Resources that a resize may change: by container, and those of the pod as a whole under the empty name. */
+/** Resources that a resize may change: by container, with those of the whole pod under the empty name. */
 export type Allocation = Readonly<Record<string, ResourceRequirements>>;
 
 /** A pod's grant, for the next incarnation. */
 export interface Grant extends Holding {
   readonly demand: PodDemand;
   readonly allocation: Allocation;
-  /** The pod has ended: it holds nothing any more. */
+  /** The pod has ended and holds nothing. */
   readonly ended?: true;
 }

@@ -13,7 +13,7 @@ export type ConfigurationSource =
       readonly value: Json;
       /** The text of a document without `apiVersion` or `kind`, which upstream quotes; null for any other. */
       readonly text: string | null;
-      /** Errors of strict decoding about keys that occur twice, in order. */
+      /** Strict decoding errors about duplicate keys, in order. */
       readonly duplicates: readonly string[];
     }
   | { readonly kind: 'empty'; readonly path: string }
@@ -29,7 +29,7 @@ export type DropInListing =
 
 type Nothing = Record<string, never>;
 
-/** A manifest file without a valid pod, and why. */
+/** A manifest file without a valid pod, and the reason. */
 export interface ManifestError {
   readonly file: string;
   readonly message: string;
@@ -51,13 +51,13 @@ export interface MachineInfo {
   readonly systemUuid: string;
   readonly bootId: string;
   readonly swapBytes: string;
-  /** The machine has swap, and a tmpfs cannot be kept out of it. */
+  /** The machine has swap, and its tmpfs cannot be excluded from it. */
   readonly noswap?: false;
-  /** Sizes of huge pages that the kernel offers, in kibibytes, ascending. */
+  /** Huge page sizes of the kernel, in kibibytes, ascending. */
   readonly hugePageKib: readonly number[];
-  /** Bytes that are set aside for huge pages, by resource: `hugepages-2Mi`. Every size has its entry. */
+  /** Bytes reserved for huge pages, by resource: `hugepages-2Mi`. Every size has an entry. */
   readonly hugePageTotals: Readonly<Record<string, string>>;
-  /** Processes that the kernel can have at once. */
+  /** The kernel's maximum number of processes. */
   readonly pidMax: string;
   /** As Go names it: `amd64`, `arm64`. */
   readonly architecture: string;
@@ -69,8 +69,8 @@ export interface MachineInfo {
 }
 
 /**
- * Text around the content of a file of the machine, which is read when the text is written; `known`: that content when
- * the node started.
+ * Text around the content of a file of the machine, which is read when the text is written; `known`: its content at the
+ * start of the node.
  */
 export interface NodeText {
   readonly before: string;
@@ -87,32 +87,32 @@ export interface LogForm {
   readonly splitStream?: true;
 }
 
-/** A folder of the node that is created where it is missing. */
+/** A folder of the node that is created if missing. */
 export interface NodeFolder {
   readonly path: string;
   readonly mode: number;
   /** The name of the folder in errors; absent: its path alone. */
   readonly what?: string;
-  /** The folder becomes a shared mount, where it is not in one: `mountPropagation` of volumes needs it. */
+  /** The folder becomes a shared mount unless it is in one: `mountPropagation` of volumes requires it. */
   readonly shared?: true;
 }
 
 /** The topology of a machine. */
 export interface MachineTopology {
-  /** CPUs that are online. `core` is a number within its `socket`. */
+  /** Online CPUs. `core` is a number within its `socket`. */
   readonly cpus: readonly {
     readonly id: number;
     readonly core: number;
     readonly socket: number;
     readonly numaNode: number;
-    /** The level 3 cache of the CPU, where some CPUs of its NUMA node have another one. */
+    /** The level 3 cache of the CPU, if some CPUs of its NUMA node have another one. */
     readonly cache?: number;
   }[];
   readonly numaNodes: readonly {
     readonly id: number;
     readonly memoryBytes: string;
     readonly hugePages: readonly { readonly kib: number; readonly count: number }[];
-    /** Distances to the other NUMA nodes, in their order; absent: the kernel does not report them. */
+    /** Distances to the other NUMA nodes, in order; absent if the kernel does not report them. */
     readonly distances?: readonly number[];
   }[];
   /** `device`: major and minor number, `8:0`. */
@@ -125,28 +125,28 @@ export const socketsOf = ({ cpus }: MachineTopology): number => new Set(cpus.map
 export const physicalCoresOf = ({ cpus }: MachineTopology): number =>
   new Set(cpus.map(({ socket, core }) => `${socket}/${core}`)).size;
 
-/** A process that the kernel killed for want of memory. */
+/** A process killed by the OOM killer. */
 export type OomKill = {
   readonly processName: string;
   readonly pid: number;
   /** The cgroup of the victim. */
   readonly container: string;
-  /** The cgroup that ran out of memory; `/`: the whole machine did. */
+  /** The cgroup that ran out of memory; `/` for the whole machine. */
   readonly victimContainer: string;
-  /** `CONSTRAINT_NONE`, `CONSTRAINT_MEMCG`, ...; empty where an old kernel does not say. */
+  /** `CONSTRAINT_NONE`, `CONSTRAINT_MEMCG`, ...; empty if an old kernel does not report it. */
   readonly constraint: string;
 };
 
 export interface CgroupInfo {
   readonly version: 1 | 2;
   readonly controllers: readonly string[];
-  /** The memory controller counts swap. */
+  /** The memory controller accounts swap. */
   readonly swapCounted: boolean;
 }
 
 /** Facts that only the agent keeps, and that survive its restart. */
 export interface SoftState {
-  /** By `<pod uid>/<image>`: back-off of pulls that failed. `message` has the reason first. */
+  /** By `<pod uid>/<image>`: back-off of failed pulls. `message` starts with the reason. */
   readonly pulls?: Readonly<
     Record<string, { readonly backoffMs: number; readonly untilMs: number; readonly message: string }>
   >;
@@ -158,7 +158,7 @@ export interface SoftState {
   readonly begun?: Readonly<Record<string, number>>;
   /** By pod uid, its grant: the resources that it holds. */
   readonly grants?: Readonly<Record<string, Grant>>;
-  /** By pod uid, while a resize is under way: the resources of the running instances. */
+  /** By pod uid, during a resize: the resources of the running instances. */
   readonly resizes?: Readonly<Record<string, Grant['allocation']>>;
   /** By pod uid, why this node did not admit the pod. */
   readonly rejections?: Readonly<Record<string, { readonly reason: string; readonly message: string }>>;
@@ -168,7 +168,7 @@ export interface SoftState {
   >;
 }
 
-/** The state of the node's iptables chains, by protocol; `step` is the step that failed, in upstream's words. */
+/** The state of the node's iptables chains, by protocol; `step` is the failed step, with upstream's wording. */
 export type IptablesItem =
   | { readonly type: 'iptables.initialized' | 'iptables.restored'; readonly protocol: 'IPv4' | 'IPv6' }
   | {
@@ -180,7 +180,7 @@ export type IptablesItem =
 
 /**
  * A pod of the API server, with the objects that it uses by key; `null` for one that does not exist. Tokens are
- * handles, whose values the port keeps encrypted under the node's key.
+ * handles, whose values the port stores encrypted with the node's key.
  */
 export interface RememberedPod {
   readonly pod: Json;
@@ -190,16 +190,16 @@ export interface RememberedPod {
 export const hostOperations = {
   'host.permissions': query<Nothing, { uid: number }>(),
   'host.hostname': query<Nothing, { hostname: string }>(),
-  /** Addresses of the machine that others can reach, in the order of the interfaces. */
+  /** Addresses of the machine that other machines can reach, in the order of the interfaces. */
   'host.addresses': query<
     Nothing,
     { addresses: readonly { interface: string; address: string; family: 'IPv4' | 'IPv6' }[] }
   >(),
   /** `null` content: the file does not exist. A file larger than `maxBytes` is an error. */
   'host.readFile': query<{ path: string; maxBytes: number }, { content: string | null }>(),
-  /** Which of these files can be opened for reading; their content is not read. */
+  /** The files among these that can be opened for reading; their content is not read. */
   'host.readable': query<{ paths: readonly string[] }, { readable: readonly boolean[] }>(),
-  /** Reads and decodes one configuration file (YAML 1.1 or JSON); the output says when it cannot be read or decoded. */
+  /** Reads and decodes one configuration file (YAML 1.1 or JSON); failures are part of the output. */
   'host.readConfiguration': query<{ path: string }, ConfigurationSource>(),
   /** The `*.conf` files below a directory, decoded, in the order in which they apply. */
   'host.readDropIns': query<{ path: string }, DropInListing>(),
@@ -208,18 +208,18 @@ export const hostOperations = {
     { paths: readonly string[]; periodMs: number },
     { readonly type: 'configuration.changed' }
   >(),
-  /** How lines are printed; of klog's verbosities, those from 4 on print lines for debugging. */
+  /** The format of log lines; klog verbosities from 4 on enable debug lines. */
   'host.setLogVerbosity': idempotent<LogForm, null>(),
   /** flock; fails with code `EWOULDBLOCK` while another process holds it and `wait` is false. */
   'host.acquireLock': once<{ path: string; wait: boolean }, null>(),
-  /** Says `lock.contended` when another process opens or deletes the lock file. */
+  /** Emits `lock.contended` when another process opens or deletes the lock file. */
   'host.watchLock': stream<{ path: string }, { readonly type: 'lock.contended' }>(),
   'host.machineInfo': query<Nothing, MachineInfo>(),
-  /** Which hierarchies exist: cgroup v1 controllers, or the unified v2 tree. */
+  /** The available hierarchies: cgroup v1 controllers, or the unified v2 tree. */
   'host.cgroups': query<Nothing, CgroupInfo>(),
   /**
-   * Settings of the kernel, by their path below /proc/sys, as the agent needs them: changed where they differ, or only
-   * said where `modify` is false. `errors` are upstream's.
+   * Kernel settings by their path below /proc/sys, with the values that the agent requires: changed if they differ, or
+   * only reported if `modify` is false. `errors` are upstream's.
    */
   'host.tuneKernel': idempotent<
     { expected: Readonly<Record<string, number>>; modify: boolean },
@@ -237,14 +237,17 @@ export const hostOperations = {
   'host.makeDirectories': idempotent<{ directories: readonly NodeFolder[] }, null>(),
   /** sd_notify to NOTIFY_SOCKET; does nothing without one. */
   'host.notify': once<{ state: string }, null>(),
-  /** `WATCHDOG_USEC` and `WATCHDOG_PID` as the service manager set them; empty where it did not. */
+  /** `WATCHDOG_USEC` and `WATCHDOG_PID` as set by the service manager; empty if unset. */
   'host.watchdogSettings': query<Nothing, { usec: string; pid: string; ownPid: number }>(),
-  /** Says `WATCHDOG=1` to the service manager now and each interval; emits when it is no longer heard, or again. */
+  /**
+   * Sends `WATCHDOG=1` to the service manager now and in each interval; emits when notifications fail, or succeed
+   * again.
+   */
   'host.feedWatchdog': stream<
     { intervalMs: number; tries: number },
     { readonly type: 'watchdog.unheard'; readonly message: string } | { readonly type: 'watchdog.heard' }
   >(),
-  /** Makes the node's iptables chains, and makes them again when the tables were flushed. */
+  /** Creates the node's iptables chains, and recreates them after the tables were flushed. */
   'host.keepIptables': stream<{ periodMs: number }, IptablesItem>(),
   /** Static pod files under a path (file or directory). Emits when the set of decoded manifests or errors changed. */
   'host.watchManifests': stream<
@@ -252,14 +255,14 @@ export const hostOperations = {
     {
       readonly type: 'manifests.changed';
       readonly manifests: readonly Manifest[];
-      /** ConfigMaps and Secrets that lie beside the pods. */
+      /** ConfigMaps and Secrets in files beside the pods. */
       readonly objects: readonly ConfigObject[];
       readonly errors: readonly ManifestError[];
     }
   >(),
   /**
-   * Static pods behind a URL: a Pod, or a list of Pods. Emits when the decoded answer or its error changed.
-   * `manifests` is `null` while nothing was fetched; an empty answer leaves what was fetched before.
+   * Static pods behind a URL: a Pod, or a list of Pods. Emits when the decoded answer or its error changed. `manifests`
+   * is `null` while nothing was fetched; an empty answer keeps the previously fetched ones.
    */
   'host.watchManifestUrl': stream<
     {
@@ -276,7 +279,7 @@ export const hostOperations = {
   >(),
   /**
    * Creates the pod's folders and writes its managed files (etc-hosts, termination logs). Paths stay below `root`, or
-   * below the root that a folder has of its own.
+   * below a folder's own root.
    */
   'host.preparePod': idempotent<
     {
@@ -288,22 +291,25 @@ export const hostOperations = {
   >(),
   /** Removes a folder of a pod that is gone; refuses anything that is not below `root`. */
   'host.removePod': idempotent<{ root: string; paths: readonly string[] }, null>(),
-  /** The message a container left: file first, then the log's tail when asked (`FallbackToLogsOnError`). */
+  /**
+   * The termination message of a container: the file first, then the end of the log if requested
+   * (`FallbackToLogsOnError`).
+   */
   'host.terminationMessage': query<{ file: string; logFile: string | null; maxBytes: number }, { message: string }>(),
-  /** Size and room of the file system that holds `path`. */
+  /** Size and free space of the file system that holds `path`. */
   'host.fileSystem': query<{ path: string }, { capacityBytes: string; availableBytes: string }>(),
   'host.symlink': idempotent<{ path: string; target: string }, null>(),
   'host.loadSoftState': query<{ path: string }, SoftState>(),
   /** The pods of the API server that this node remembers. */
   'host.loadPods': query<{ directory: string }, { pods: readonly RememberedPod[] }>(),
-  /** `null` forgets the pod. */
+  /** `null` removes the pod. */
   'host.savePod': idempotent<{ directory: string; uid: string; remembered: RememberedPod | null }, null>(),
-  /** The files that have the kubelet's own checkpoints; `null` for one that is not there. */
+  /** The contents of the kubelet's own checkpoint files; `null` for a missing one. */
   'host.readCheckpoints': query<{ paths: readonly string[] }, { contents: readonly (string | null)[] }>(),
-  /** Replaces a checkpoint as a whole. */
+  /** Replaces a checkpoint atomically. */
   'host.writeCheckpoint': idempotent<{ path: string; content: string }, null>(),
   'host.saveSoftState': idempotent<{ path: string; state: SoftState }, null>(),
-  /** Serves /healthz on its own port; says `healthz.listening` once, `healthz.failed` when it cannot. */
+  /** Serves /healthz on its own port; emits `healthz.listening` once, `healthz.failed` if it cannot listen. */
   'server.healthz': stream<
     { address: string; port: number },
     | { readonly type: 'healthz.listening'; readonly address: string; readonly port: number }

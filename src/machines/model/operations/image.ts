@@ -1,6 +1,5 @@
 /**
- * Operations on the right to use an image: credentials for pulls, and records of earlier pulls. Implemented by
- * `src/actors/image`.
+ * Operations on credentials for image pulls, and on records of earlier pulls. Implemented by `src/actors/image`.
  *
  * Invariants: credentials and their hashes are handles; only a port resolves them. Paths lie below `root`, the
  * `--root-dir`.
@@ -21,11 +20,11 @@ export type CredentialSource = SourceCoordinates & { readonly kind: 'Secret' | '
 
 /** One credential that a registry may accept. */
 export interface PullCredential {
-  /** Stands for an AuthConfig of CRI as JSON. */
+  /** A handle for an AuthConfig of CRI as JSON. */
   readonly auth: SecretHandle;
-  /** Stands for the hash by which a record of an earlier pull identifies the credential. */
+  /** A handle for the hash that identifies the credential in a pull record. */
   readonly hash: SecretHandle;
-  /** `null`: a credential of the node itself: every pod may use an image that it opens. */
+  /** `null`: a credential of the node itself: every pod may use images pulled with it. */
   readonly source: CredentialSource | null;
 }
 
@@ -38,7 +37,7 @@ export interface PulledCredentials {
   readonly accounts?: readonly SourceCoordinates[];
 }
 
-/** The record of an image. `null`: this agent has not pulled it, or has only begun to. */
+/** The record of an image. `null`: this agent has not pulled it, or has not finished. */
 export interface PullRecord {
   readonly intended: boolean;
   /** Credentials by repository name, without tag or digest. */
@@ -63,16 +62,16 @@ interface RecordPlace {
 export const imageOperations = {
   /**
    * Reads the configuration of credential provider plugins (a file, or a folder of them) and keeps it for
-   * `images.credentials`. Fails with upstream's text where it is wrong or a plugin is missing. With both paths empty
-   * all plugins are forgotten. `tokens`: plugins may get tokens of service accounts; `usesAccounts`: one does.
+   * `images.credentials`. Fails with upstream's text if it is invalid or a plugin is missing. With both paths empty all
+   * plugins are forgotten. `tokens`: plugins may get service account tokens; `usesAccounts`: one does.
    */
   'images.registerProviders': idempotent<
     { config: string; binDir: string; tokens: boolean },
     { readonly usesAccounts: boolean }
   >(),
   /**
-   * Credentials for a repository in the order in which they are tried: pull secrets, the docker configuration of the
-   * node, plugins. Fails when a pull secret cannot be decoded. `pod`: the pod whose service account plugins may use.
+   * Credentials for a repository in the order of attempts: pull secrets, the docker configuration of the node, plugins.
+   * Fails if a pull secret cannot be decoded. `pod`: the pod whose service account plugins may use.
    */
   'images.credentials': query<
     { root: string; repository: string; secrets: readonly ConfigObject[]; pod: PullingPod | null },
@@ -80,14 +79,14 @@ export const imageOperations = {
   >(),
   'images.pullRecord': query<RecordPlace & { imageRef: string }, PullRecord>(),
   'images.recordIntent': idempotent<RecordPlace, null>(),
-  /** Turns the intent into a record, or adds to an existing record. `null` credentials: not known. */
+  /** Turns the intent into a record, or adds to an existing record. `null` credentials: unknown. */
   'images.recordPulled': idempotent<
     RecordPlace & { imageRef: string; repository: string; credentials: PulledCredentials | null },
     null
   >(),
   'images.forgetIntent': idempotent<RecordPlace, null>(),
-  /** Images whose pull an earlier agent has begun and not finished. */
+  /** Images whose pull an earlier agent started and did not finish. */
   'images.listIntents': query<{ root: string }, { images: readonly string[] }>(),
-  /** Removes the records of images that are gone, except those written after `untilMs`. */
+  /** Removes the records of images that no longer exist, except those written after `untilMs`. */
   'images.pruneRecords': idempotent<{ root: string; keep: readonly string[]; untilMs: number }, null>(),
 };

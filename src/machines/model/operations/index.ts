@@ -1,4 +1,4 @@
-/** Every operation a machine may ask for, by name. The ports of `src/actors` implement exactly this table. */
+/** Every operation that a machine may invoke, by name. The ports of `src/actors` implement exactly this table. */
 
 import { certificateOperations } from './certificate.ts';
 import { cgroupOperations } from './cgroup.ts';

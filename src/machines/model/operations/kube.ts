@@ -1,11 +1,11 @@
 /**
  * Operations on the API server. Implemented by `src/actors/kube`.
  *
- * Eight verbs on one addressing scheme, as kubectl has them; the journal shows which object and which body. Values of
- * Secrets and tokens cross this boundary as handles only (`src/kernel/journal/secrets.ts`).
- * A refusal is a PlainError whose `code` is the `reason` of the server's Status (`NotFound`, `Conflict`,
- * `AlreadyExists`, `TooManyRequests`, `Expired`, `Invalid`, `Forbidden`, ...) or the system's (`ECONNREFUSED`,
- * `ETIMEDOUT`); `retriable` says whether the same request may succeed later, `retryAfterMs` what the server asked for.
+ * Eight verbs on one addressing scheme, as in kubectl; the journal shows object and body. Values of Secrets and tokens
+ * cross this boundary as handles only (`src/kernel/journal/secrets.ts`). A rejection is a PlainError whose `code` is
+ * the `reason` of the server's Status (`NotFound`, `Conflict`, `AlreadyExists`, `TooManyRequests`, `Expired`,
+ * `Invalid`, `Forbidden`, ...) or the system's (`ECONNREFUSED`, `ETIMEDOUT`); `retriable` tells whether the same
+ * request may succeed later, `retryAfterMs` is the delay that the server asked for.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { idempotent, once, query, stream } from '../../../kernel/xstate.ts';
@@ -19,9 +19,9 @@ export type KubeClient = 'kube' | 'event' | 'heartbeat' | 'bootstrap';
 /** The configuration's part of the input of `kube.connect`. */
 export interface KubeSettings {
   readonly kubeconfig: string;
-  /** Which clients are created: the bootstrap identity has only one. */
+  /** The clients to create: the bootstrap identity has only one. */
   readonly role: 'node' | 'bootstrap';
-  /** Requests a second; 0 or less: no limit. */
+  /** Requests per second; 0 or less for no limit. */
   readonly qps: number;
   readonly burst: number;
   readonly eventQps: number;
@@ -29,14 +29,14 @@ export interface KubeSettings {
   readonly heartbeatTimeoutMs: number;
   readonly userAgent: string;
   /**
-   * PEM file with certificate and key that replaces the kubeconfig's certificate once it exists; until then files that
-   * the kubeconfig names may be missing too, when `isBootstrapping` says that they are being requested.
+   * PEM file with certificate and key that replaces the kubeconfig's certificate once it exists; until then files named
+   * by the kubeconfig may be missing too, if `isBootstrapping` says that they are being requested.
    */
   readonly certificateFile: string | null;
   readonly isBootstrapping: boolean;
 }
 
-/** One object, or one collection when `name` is absent. `apiVersion` as in the object: `v1`, `apps/v1`. */
+/** One object, or a collection without `name`. `apiVersion` as in the object: `v1`, `apps/v1`. */
 export interface KubeTarget {
   readonly client: KubeClient;
   readonly apiVersion: string;
@@ -74,11 +74,11 @@ export interface KubeDeletePreconditions {
 
 export const kubeOperations = {
   /**
-   * Loads a kubeconfig and makes the clients of a role from it; nothing is sent yet. Fails with client-go's text when
-   * the file is no good. Connecting again replaces the clients.
+   * Loads a kubeconfig and creates the clients of a role from it; sends nothing yet. Fails with client-go's text if the
+   * file is invalid. Connecting again replaces the clients.
    */
   'kube.connect': idempotent<KubeSettings, { readonly server: string }>(),
-  /** Closes the connections of every client: the next request dials again, with the credentials of that time. */
+  /** Closes the connections of every client: the next request dials again, with the current credentials. */
   'kube.closeConnections': idempotent<Record<string, never>, null>(),
   'kube.get': query<KubeTarget, KubeObject>(),
   /** One page. `resourceVersion: '0'`: the server may answer from its cache; `continue`: the token of the next page. */
@@ -88,8 +88,8 @@ export const kubeOperations = {
     { readonly items: readonly KubeObject[]; readonly resourceVersion: string; readonly continue: string }
   >(),
   /**
-   * Emits each change. Bookmarks stay in the port, because they repeat without a change: the output has the newest
-   * version that was seen, from which the next watch resumes. `expired`: the server no longer has that version.
+   * Emits each change. Bookmarks stay in the port, because they change nothing: the output has the newest observed
+   * version, from which the next watch resumes. `expired`: the server no longer has that version.
    */
   'kube.watch': stream<
     KubeTarget & KubeSelection & { readonly resourceVersion: string; readonly timeoutSeconds?: number },
@@ -107,6 +107,6 @@ export const kubeOperations = {
     KubeTarget & { readonly gracePeriodSeconds?: number; readonly preconditions?: KubeDeletePreconditions },
     null
   >(),
-  /** All objects that are selected. */
+  /** Deletes all selected objects. */
   'kube.deleteCollection': idempotent<KubeTarget & KubeSelection, null>(),
 };

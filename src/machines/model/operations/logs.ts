@@ -1,8 +1,8 @@
 /**
  * Operations on the logs of containers. Implemented by `src/actors/logs/container-logs.ts`.
  *
- * Invariants: everything is below `root`, the folder of all pods' logs, except the links; a path that is not a plain
- * file is left alone.
+ * Invariants: everything is below `root`, the folder of all pods' logs, except the links; a path that is not a regular
+ * file is not touched.
  */
 import { idempotent, query, stream } from '../../../kernel/xstate.ts';
 
@@ -10,14 +10,14 @@ import { idempotent, query, stream } from '../../../kernel/xstate.ts';
 export interface KeptLog {
   readonly root: string;
   readonly path: string;
-  /** The link where older log collectors expect the log; empty: none. */
+  /** The link for legacy log collectors; empty for none. */
   readonly link: string;
   /** The size at which the log is rotated; negative: never. */
   readonly maxBytes: number;
-  /** The number of files of one log, including the one that is written. */
+  /** The number of files of one log, including the current one. */
   readonly maxFiles: number;
   readonly periodMs: number;
-  /** How many logs of this node are rotated at once. */
+  /** The number of logs of this node that are rotated at once. */
   readonly workers: number;
 }
 
@@ -29,9 +29,9 @@ export interface PodLogs {
 
 export const logOperations = {
   /**
-   * Creates the link, and reads the size every `periodMs`. A log that is too large is moved aside, older files are
-   * compressed or removed; then the runtime has to reopen the log. Reports a missing log once, and again after ever
-   * longer pauses.
+   * Creates the link, and checks the size every `periodMs`. A log that is too large is renamed, older files are
+   * compressed or removed; then the runtime has to reopen the log. Reports a missing log once, and again after
+   * increasing pauses.
    */
   'logs.keep': stream<
     KeptLog,
@@ -40,13 +40,13 @@ export const logOperations = {
     | { readonly type: 'log.missing' }
     | { readonly type: 'log.failed'; readonly message: string }
   >(),
-  /** The runtime did not reopen the log: it gets its name back. */
+  /** The runtime did not reopen the log: it is renamed back. */
   'logs.restore': idempotent<{ root: string; path: string; aside: string }, null>(),
   /** Removes all logs of an instance, and the link. */
   'logs.remove': idempotent<{ root: string; path: string; link: string }, null>(),
   /**
-   * Removes links below `links` that lead into `folder`: those of a pod, by its name; with `dangling` those of all pods
-   * that lead nowhere.
+   * Removes links below `links` that lead into `folder`: those of one pod, by its name; with `dangling` those of all
+   * pods that lead nowhere.
    */
   'logs.unlink': idempotent<{ links: string; folder: string; dangling: boolean }, null>(),
   /** Pods with logs below `root`. */

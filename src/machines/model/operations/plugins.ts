@@ -3,24 +3,24 @@ import { idempotent, query, stream } from '../../../kernel/xstate.ts';
 
 export type PluginSocket = {
   readonly path: string;
-  /** Changes when the plugin removes its socket and creates it anew under the same name. */
+  /** Changes when the plugin removes its socket and recreates it under the same name. */
   readonly identity: string;
 };
 
-/** The information of a plugin about itself: `PluginInfo` of proto/pluginregistration. */
+/** The plugin's information about itself: `PluginInfo` of proto/pluginregistration. */
 export interface PluginInfo {
   /** `CSIPlugin`, `DevicePlugin`, `DRAPlugin`, or any other text. */
   readonly type: string;
   readonly name: string;
-  /** The socket of its service; empty: the one where it registers. */
+  /** The socket of its service; empty for the one where it registers. */
   readonly endpoint: string;
   readonly versions: readonly string[];
 }
 
-/** The information of a CSI driver about this node: `NodeGetInfoResponse` of proto/csi. */
+/** A CSI driver's information about this node: `NodeGetInfoResponse` of proto/csi. */
 export interface CSINodeInfo {
   readonly nodeID: string;
-  /** An int64 in decimal; `0`: no limit. */
+  /** An int64 in decimal; `0` for no limit. */
   readonly maxVolumes: string;
   /** Ascending. */
   readonly topologyKeys: readonly string[];
@@ -28,9 +28,9 @@ export interface CSINodeInfo {
 
 export type PluginsChanged = {
   readonly type: 'plugins.changed';
-  /** All sockets, in the order of paths. */
+  /** All sockets, sorted by path. */
   readonly sockets: readonly PluginSocket[];
-  /** Why a part of the folder could not be read, one sentence each. */
+  /** Why parts of the folder could not be read, one sentence each. */
   readonly errors: readonly string[];
 };
 
@@ -38,18 +38,18 @@ export type NodeInfoChanged = {
   readonly type: 'plugin.nodeInfo';
   /** `null`: the driver did not answer. */
   readonly info: CSINodeInfo | null;
-  /** Why the driver did not answer; empty when it did. */
+  /** Why the driver did not answer; empty if it did. */
   readonly error: string;
 };
 
 export const pluginOperations = {
   /** Sockets below a folder, at any depth that the port reads. Emits at once, and when the set changed. */
   'plugins.watch': stream<{ path: string }, PluginsChanged>(),
-  /** The error of a socket without a listener, or whose listener is no plugin, has upstream's text. */
+  /** The error of a socket without a listener, or with one that is no plugin, has upstream's text. */
   'plugins.getInfo': query<{ socket: string }, PluginInfo>(),
   /** Notifies a plugin of its registration; `error` is empty when it succeeded. */
   'plugins.notifyRegistrationStatus': idempotent<{ socket: string; registered: boolean; error: string }, null>(),
   'plugins.csiNodeGetInfo': query<{ endpoint: string }, CSINodeInfo>(),
-  /** Asks a driver each period, first after one period. Emits the first answer, and changes. */
+  /** Asks a driver each period, first after one period. Emits the first answer and changes. */
   'plugins.followNodeInfo': stream<{ endpoint: string; periodMs: number }, NodeInfoChanged>(),
 };

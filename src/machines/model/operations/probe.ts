@@ -7,7 +7,7 @@ export interface Header {
   readonly value: string;
 }
 
-/** One probe with everything resolved: no named port, and the pod's address. */
+/** One probe with everything resolved: ports are numbers, and the host is the pod's address. */
 export type ProbeHandler =
   | {
       readonly kind: 'exec';
@@ -28,14 +28,14 @@ export interface ProbeWatch {
   readonly handler: ProbeHandler;
   readonly periodSeconds: number;
   readonly timeoutSeconds: number;
-  /** How many equal results in a row are a verdict. */
+  /** The number of equal results in a row that make a verdict. */
   readonly successThreshold: number;
   readonly failureThreshold: number;
-  /** The verdict until the next one is reached; `null`: none yet. */
+  /** The verdict until the next one is reached; `null` for none yet. */
   readonly verdict: Verdict | null;
 }
 
-/** An attempt that is worth an event. One that could not be made counts for no verdict. */
+/** An attempt that is worth an event. One that could not be made does not count towards a verdict. */
 export type ProbeReport = {
   readonly type: 'probe.reported';
   readonly result: 'failure' | 'warning' | 'errored';
@@ -46,10 +46,10 @@ export type ProbeJudged = { readonly type: 'probe.judged'; readonly verdict: Ver
 
 export const probeOperations = {
   /**
-   * Probes at once and then each period. Emits changes of the verdict, and attempts that are worth an event, as long as
-   * these are not too many.
+   * Probes at once and then each period. Emits changes of the verdict, and attempts that are worth an event, with a
+   * rate limit.
    */
   'probe.watch': stream<ProbeWatch, ProbeReport | ProbeJudged>(),
-  /** A lifecycle hook. Any answer is a success; `fellBack`: the server spoke HTTP where HTTPS was asked for. */
+  /** A lifecycle hook. Any answer is a success; `fellBack`: the server spoke HTTP although HTTPS was requested. */
   'probe.httpHook': once<{ url: string; headers: readonly Header[] }, { fellBack: boolean }>(),
 };

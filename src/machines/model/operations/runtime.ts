@@ -1,4 +1,4 @@
-/** Operations that find and connect a container runtime. Implemented by `src/actors/runtime/index.ts`. */
+/** Operations that find and connect a container runtime. Implemented by `src/actors/runtime`. */
 import { idempotent, query, stream } from '../../../kernel/xstate.ts';
 import type { RuntimeStatus } from './cri.ts';
 
@@ -13,16 +13,16 @@ export interface RuntimeCondition {
 export type RuntimeAbilities = Pick<RuntimeStatus, 'handlers' | 'features'>;
 
 export const runtimeOperations = {
-  /** Opens the CRI connection of every later `cri.*`. Fails with upstream's text when the runtime does not answer. */
+  /** Opens the CRI connection of every later `cri.*`. Fails with upstream's text if the runtime does not answer. */
   'runtime.connect': idempotent<
     { endpoint: string; imageEndpoint: string; requestTimeoutMs: number },
     { runtimeName: string; runtimeVersion: string; runtimeApiVersion: string }
   >(),
-  /** True when a socket that this user may use exists at the endpoint. */
+  /** Whether a socket that this user may use exists at the endpoint. */
   'runtime.exists': query<{ endpoint: string }, { exists: boolean }>(),
   /** Starts the embedded runtime in this process and returns its endpoint. */
   'runtime.startEmbedded': idempotent<{ rootDir: string }, { endpoint: string }>(),
-  /** Reads the runtime's conditions every `periodMs`; emits when they changed, or when reading began to fail. */
+  /** Reads the runtime's conditions every `periodMs`; emits when they changed, or when reading starts to fail. */
   'runtime.watchStatus': stream<
     { periodMs: number },
     | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)

@@ -1,7 +1,7 @@
 /** Operations that serve the node's own API. Implemented by `src/actors/server`. */
 import { idempotent, type PlainError, stream } from '../../../kernel/xstate.ts';
 
-/** Which endpoints of the API are on. */
+/** The enabled endpoints of the API. */
 export type ApiSettings = {
   readonly nodeName: string;
   readonly rootDir: string;
@@ -43,7 +43,7 @@ type ServingTls = {
   readonly isFixed?: boolean;
   readonly minVersion: string;
   readonly cipherSuites: readonly string[];
-  /** OpenSSL's names; absent: its own choice. */
+  /** OpenSSL's names; absent for its own choice. */
   readonly curves?: readonly string[];
 };
 
@@ -56,8 +56,7 @@ export type ServedPort = {
 };
 
 /**
- * A unix socket, protected by the permissions of its file: the whole API for people on the node, or pod resources for
- * agents.
+ * A unix socket, protected by its file permissions: the whole API for users of the node, or pod resources for agents.
  */
 export type LocalSocket = {
   readonly path: string;
@@ -66,18 +65,17 @@ export type LocalSocket = {
 };
 
 /**
- * The error code of a port's operation when the thread that served it was lost: the port itself is fine, and may be
- * opened again.
+ * The error code of a port's operation when its server thread was lost: the port itself is fine, and can be reopened.
  */
 export const THREAD_LOST = 'THREAD_LOST';
-/** Pause before a lost port is opened again. A thread that is lost repeatedly has a back-off of its own. */
+/** Pause before a lost port is reopened. A thread that is lost repeatedly has a back-off of its own. */
 export const REOPEN_MS = 50;
 
 export const isThreadLost = ({ code }: PlainError): boolean => code === THREAD_LOST;
 
 export type ServerItem =
   | { readonly type: 'server.listening'; readonly address: string; readonly port: number }
-  /** A changed file is in force for new connections. */
+  /** A changed file is used for new connections. */
   | {
       readonly type: 'server.certificateChanged';
       readonly subject: string;
@@ -86,17 +84,17 @@ export type ServerItem =
       readonly notAfterMs: number;
     }
   | { readonly type: 'server.clientCAChanged' }
-  /** A changed file cannot be used; the certificate or authorities before stay in force. */
+  /** A changed file is invalid; the previous certificate or authorities stay in use. */
   | { readonly type: 'server.reloadFailed'; readonly message: string };
 
 export const serverOperations = {
-  /** Makes the certificate of a node without one, unless it exists; returns its files. */
+  /** Creates the certificate of a node without one, unless it exists; returns its files. */
   'server.selfSign': idempotent<
     { readonly directory: string; readonly hostname: string },
     { readonly certFile: string; readonly keyFile: string }
   >(),
-  /** Serves a port until it is cancelled. Fails with upstream's text when it cannot listen or has no certificate. */
+  /** Serves a port until cancelled. Fails with upstream's text if it cannot listen or has no certificate. */
   'server.serve': stream<ServedPort, ServerItem>(),
-  /** Serves a unix socket until it is cancelled. */
+  /** Serves a unix socket until cancelled. */
   'server.serveLocal': stream<LocalSocket, ServerItem>(),
 };

@@ -1,8 +1,8 @@
 /**
  * Operations that measure the usage of this machine. Implemented by `src/actors/stats`.
  *
- * Only measurements that machines decide by are here; statistics for clients (/stats/summary, metrics) go from port to
- * port and never through a machine. Amounts are decimal text in bytes, inodes or processes.
+ * Only measurements that machines use for decisions are here; statistics for clients (/stats/summary, metrics) go from
+ * port to port and never through a machine. Amounts are decimal text in bytes, inodes or processes.
  */
 import { query, stream } from '../../../kernel/xstate.ts';
 
@@ -10,7 +10,7 @@ export interface StatsPlace {
   readonly nodeName: string;
   readonly rootDir: string;
   readonly podLogsDir: string;
-  /** The cgroup of all pods; empty when there is none. */
+  /** The cgroup of all pods; empty without one. */
   readonly podsCgroup: string;
   /** Empty: not configured. */
   readonly systemCgroups: { readonly kubelet: string; readonly runtime: string; readonly misc: string };
@@ -32,7 +32,7 @@ export interface SignalObservation {
   readonly capacity: string;
 }
 
-/** Observations by signal; one that could not be made is absent. */
+/** Observations by signal; failed ones are absent. */
 export type Observations = Readonly<Partial<Record<EvictionSignal, SignalObservation>>>;
 
 /** An amount as a quantity (`100Mi`), or a share of the capacity between 0 and 1. */
@@ -41,7 +41,7 @@ export type ThresholdValue = { readonly quantity: string } | { readonly share: n
 export interface EvictionThreshold {
   readonly signal: EvictionSignal;
   readonly value: ThresholdValue;
-  /** 0: a hard threshold. */
+  /** 0 for a hard threshold. */
   readonly graceMs: number;
   readonly minReclaim: ThresholdValue | null;
 }
@@ -59,7 +59,7 @@ export interface DiskUse {
   readonly inodes: string;
 }
 
-/** The usage of one pod; `null` where it is not known. */
+/** The usage of one pod; `null` if unknown. */
 export interface PodUse {
   readonly uid: string;
   readonly workingSetBytes: string | null;
@@ -96,7 +96,7 @@ export const statsOperations = {
     | { readonly type: 'signals.changed'; readonly observations: Observations }
     | { readonly type: 'signals.failed'; readonly message: string }
   >(),
-  /** Observes once; with the usage of every pod when `withPods`. */
+  /** Observes once; with the usage of every pod if `withPods`. */
   'stats.observe': query<
     { place: StatsPlace; withPods: boolean },
     { readonly observations: Observations; readonly pods: readonly PodUse[] }

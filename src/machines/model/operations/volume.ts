@@ -2,7 +2,7 @@
  * Operations on the volumes of pods. Implemented by `src/actors/volume`.
  *
  * Invariants: every path is below the pod's folder, except those of `hostPath`; a value of a Secret is a handle that
- * only the port resolves; an operation that is repeated has no further effect.
+ * only the port resolves; a repeated operation has no further effect.
  */
 import { idempotent, query, type SecretHandle } from '../../../kernel/xstate.ts';
 import type { PersistentVolumeSpec } from '../api/storage.ts';
@@ -11,7 +11,7 @@ import type { PersistentVolumeSpec } from '../api/storage.ts';
 export type Content = { readonly text: string | SecretHandle } | { readonly base64: string | SecretHandle };
 
 /**
- * A ConfigMap or Secret as the machines hold it; or another object that a pod uses by name: the handler of a
+ * A ConfigMap or Secret in the machines' form; or another object that a pod uses by name: the handler of a
  * RuntimeClass, the volume of a claim, the variables of services, trust anchors, a token of its service account, a
  * certificate with its key.
  */
@@ -27,7 +27,7 @@ export interface ConfigObject {
     | 'PodCertificate';
   readonly namespace: string;
   readonly name: string;
-  /** Empty or absent for one from a file. */
+  /** Empty or absent for an object from a file. */
   readonly uid?: string;
   /** The type of a Secret: `kubernetes.io/dockerconfigjson`. */
   readonly type?: string;
@@ -46,16 +46,16 @@ export interface BoundVolume {
   /** Sizes in the status of the claim. */
   readonly size: {
     readonly claim: { readonly namespace: string; readonly name: string; readonly uid: string };
-    /** The capacity in the status; empty: none yet. */
+    /** The capacity in the status; empty if there is none yet. */
     readonly had: string;
-    /** `allocatedResourceStatuses.storage`; empty: none. */
+    /** `allocatedResourceStatuses.storage`; empty for none. */
     readonly status: string;
   };
-  /** The uid of the pod that the claim was made for; empty: none. */
+  /** The uid of the pod that the claim was created for; empty for none. */
   readonly owner: string;
-  /** The group whose members may use the volume, from the annotation `pv.beta.kubernetes.io/gid`; absent: none. */
+  /** The group whose members may use the volume, from the annotation `pv.beta.kubernetes.io/gid`; absent for none. */
   readonly groupId?: number;
-  /** Why the volume cannot be reached from this node, in upstream's words; empty when it can. */
+  /** Upstream's text why the volume cannot be reached from this node; empty if it can. */
   readonly nodeMismatch: string;
 }
 
@@ -65,15 +65,15 @@ export interface VolumeFile {
   readonly mode: number;
   /** The owner of the file; absent: the agent. */
   readonly userId?: number;
-  /** `joined`: texts that follow each other. */
+  /** `joined`: concatenated texts. */
   readonly content: Content | { readonly joined: readonly (string | SecretHandle)[] };
 }
 
-/** A file system of its own for a volume. */
+/** A separate file system for a volume. */
 export interface VolumeMount {
   readonly type: 'tmpfs' | 'hugetlbfs';
   readonly options: readonly string[];
-  /** Where the agent may not mount, a folder on disk is used instead. */
+  /** If the agent may not mount, a folder on disk is used instead. */
   readonly optional: boolean;
 }
 
@@ -87,17 +87,17 @@ export type HostPathType =
   | 'BlockDevice';
 
 export type VolumeSetUp =
-  /** A folder into which containers write. */
+  /** A folder that containers write to. */
   | {
       readonly kind: 'folder';
       readonly name: string;
       readonly path: string;
       readonly mount: VolumeMount | null;
       readonly groupId: number | null;
-      /** The file system measures the folder's usage, where it has project quotas. */
+      /** The file system measures the folder's usage, if it has project quotas. */
       readonly isCounted?: true;
     }
-  /** Files that change all at once. */
+  /** Files that change atomically. */
   | {
       readonly kind: 'files';
       readonly name: string;
@@ -107,7 +107,7 @@ export type VolumeSetUp =
       readonly files: readonly VolumeFile[];
     }
   /**
-   * A path of the host that must exist, or is created. `spec`: the name of the PersistentVolume; absent: there is none.
+   * A path of the host that must exist, or is created. `spec`: the name of the PersistentVolume; absent without one.
    */
   | {
       readonly kind: 'host';
@@ -117,7 +117,8 @@ export type VolumeSetUp =
       readonly type: HostPathType;
     }
   /**
-   * A folder of the host that is bound into the pod's folder; where `source` is a block device, the file system on it.
+   * A folder of the host that is bind-mounted into the pod's folder; if `source` is a block device, the file system on
+   * it.
    */
   | {
       readonly kind: 'local';
@@ -127,14 +128,14 @@ export type VolumeSetUp =
       readonly source: string;
       readonly path: string;
       /**
-       * The group that gets the volume, unless another pod has it; `onlyTop`: only where the top folder does not belong
-       * to the group already.
+       * The group of the volume, unless another pod uses it; `onlyTop`: skipped if the top folder already belongs to
+       * the group.
        */
       readonly ownership: { readonly groupId: number; readonly onlyTop: boolean } | null;
-      /** For a device: the file system that a blank one is formatted with, and its mount options. */
+      /** For a device: the file system for formatting a blank one, and its mount options. */
       readonly filesystem: { readonly type: string; readonly options: readonly string[]; readonly readOnly: boolean };
     }
-  /** A block device of the host: `link` in the pod's folder points to it, and it is bound to the file `map`. */
+  /** A block device of the host: `link` in the pod's folder points to it, and it is bind-mounted on the file `map`. */
   | {
       readonly kind: 'device';
       readonly name: string;
@@ -145,7 +146,7 @@ export type VolumeSetUp =
       readonly map: string;
     };
 
-/** A sub-path of a volume for one container: bound to `target`, where nothing in the volume can move it. */
+/** A sub-path of a volume for one container: bind-mounted at `target`, where processes in the volume cannot move it. */
 export interface SubPath {
   readonly container: string;
   readonly volume: string;
@@ -154,7 +155,7 @@ export interface SubPath {
   readonly target: string;
 }
 
-/** A variable whose value is in a file of a volume: `env` is its index in the list of the container. */
+/** A variable whose value is in a file of a volume: `env` is its index in the container's list. */
 export interface FileVariable {
   readonly container: string;
   readonly env: number;
@@ -165,10 +166,10 @@ export interface FileVariable {
   readonly optional: boolean;
 }
 
-/** By index in the container's list; `null`: the file has no value under an optional key. */
+/** By index in the container's list; `null` if the file has no value under an optional key. */
 export type FileValues = Readonly<Record<string, SecretHandle | null>>;
 
-/** A preparation for a container that failed: the public message, and the cause. */
+/** A failed preparation for a container: the public message, and the cause. */
 export interface Unprepared {
   readonly message: string;
   /** Upstream hides the cause from the author of the pod, as it could reveal files of the node. */
@@ -180,20 +181,20 @@ export interface VolumeFailure {
   readonly message: string;
   /** The PersistentVolume for events; absent: they name the volume of the pod. */
   readonly spec?: string;
-  /** The step that failed, in upstream's words; absent: `MountVolume.SetUp`. */
+  /** The failed step, with upstream's wording; absent: `MountVolume.SetUp`. */
   readonly step?: string;
-  /** Nothing was tried: the volume of its claim is not known, or not for this pod. */
+  /** Nothing was tried: the volume of its claim is unknown, or not for this pod. */
   readonly isUnprocessed?: boolean;
 }
 
-/** A volume that keeps the group that another pod gave it. `spec`: the name of the PersistentVolume. */
+/** A volume that keeps the group set for another pod. `spec`: the name of the PersistentVolume. */
 export interface KeptGroup {
   readonly spec: string;
   readonly wanted: number;
   readonly has: number;
 }
 
-/** The first file of a volume that could not be given to its group, and how many `more` there are. */
+/** The first file of a volume whose group could not be changed, and the number of others. */
 export interface Unshared {
   readonly text: 'Lchown failed' | 'chmod failed';
   readonly path: string;
@@ -201,7 +202,7 @@ export interface Unshared {
   readonly more: number;
 }
 
-/** A volume whose files are being given to a group: how many were given, and since when. */
+/** A volume whose files are changing their group: the number done, and the start time. */
 export interface Sharing {
   readonly path: string;
   readonly files: number;
@@ -228,12 +229,12 @@ export const volumeOperations = {
     Place & { subPaths: readonly SubPath[] },
     { failed: Readonly<Record<string, Unprepared>> }
   >(),
-  /** Both are by container. A value may be a secret, and so is a handle. */
+  /** Both are by container. A value may be a secret, so it is a handle. */
   'volume.readVariables': query<
     Place & { variables: readonly FileVariable[] },
     { values: Readonly<Record<string, FileValues>>; failed: Readonly<Record<string, Unprepared>> }
   >(),
-  /** The volumes below a folder whose files are being given to a group now. */
+  /** The volumes below a folder whose files are changing their group. */
   'volume.sharings': query<{ directory: string }, readonly Sharing[]>(),
   /** The uids of all pods that have a folder below `root`. */
   'volume.podFolders': query<{ root: string }, { uids: readonly string[] }>(),

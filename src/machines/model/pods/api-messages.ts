@@ -1,7 +1,7 @@
 /** Messages about the pods of the API server, from the actors that follow it. As in `messages.ts`. */
 import type { Pod, PodRef, PodStatus } from '../api/pod.ts';
 
-/** The API server's object of a pod; `null`: it is gone. For a mirror pod the uid is that of its static pod. */
+/** A pod object in the API server; `null` when it is gone. For a mirror pod the uid is that of its static pod. */
 export interface StatusObserved {
   readonly type: 'status.observed';
   readonly pod: PodRef;
@@ -16,7 +16,7 @@ export interface StatusListed {
 
 /** The part of an API server's pod that its status publisher needs. */
 export interface SeenPod {
-  /** The uid of the object; a mirror pod has another one than its static pod. */
+  /** The uid of the object; a mirror pod's differs from that of its static pod. */
   readonly uid: string;
   readonly isMirror: boolean;
   readonly resourceVersion: string;
@@ -24,9 +24,9 @@ export interface SeenPod {
   readonly status: PodStatus;
 }
 
-/** The part of a mirror pod that decides whether it stays. */
+/** The fields of a mirror pod that decide whether it stays. */
 export interface MirrorState {
-  /** The hash of the static pod that it was made from. */
+  /** The hash of the static pod that it was created from. */
   readonly hash: string;
   readonly isDeleting: boolean;
 }

@@ -1,5 +1,5 @@
 /**
- * Messages between the actors of pods. In one place, so that sender and receiver cannot disagree.
+ * Messages between the actors of pods, shared by sender and receiver.
  *
  * Invariants: plain JSON; past tense for facts, `wanted` for a request to another actor; a message about one pod
  * carries its `uid`.
@@ -21,15 +21,15 @@ import type { StatusListed, StatusObserved } from './api-messages.ts';
 
 export type Source = 'file' | 'http' | 'api';
 
-/** The receiver of the messages of sources and `pleg`; `pods` unless named. */
+/** The receiver of the messages of sources and `pleg`; default `pods`. */
 export interface Receiver {
-  /** `systemId` of an actor that forwards only some of them. */
+  /** `systemId` of an actor that forwards some of them. */
   readonly receiver?: string;
 }
 
 export const receiverOf = ({ receiver = 'pods' }: Receiver): string => receiver;
 
-/** `systemId` of the actor of a pod: answers to the pod go there, and not through `pods`. */
+/** `systemId` of the actor of a pod: answers to the pod are sent there directly. */
 export const podActor = (uid: string): string => `pod-${uid}`;
 
 // ---- sources of pods -> pods; `config.sourceReady` -> syncLoop ------------------------------------------------------
@@ -63,11 +63,11 @@ export interface SourceReady {
 
 /**
  * `sources.wanted`: the sources of pods may publish, and publish everything. `sources.started`: `podConfig` has
- * started, and waits for that.
+ * started, and waits for the former.
  */
 export type SourcesMessage = { readonly type: 'sources.wanted' } | { readonly type: 'sources.started' };
 
-/** A receiver has lost its state by a crash: these pods are sent again; `null` means all of them. */
+/** A receiver lost its state in a crash: these pods are sent again; `null` means all of them. */
 export interface ConfigWanted {
   readonly type: 'config.wanted';
   readonly uids: readonly string[] | null;
@@ -98,7 +98,7 @@ export type PlegHealth =
   | { readonly type: 'pleg.healthy' }
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
 
-/** `runtimeState` started anew and needs the health again. */
+/** `runtimeState` restarted and needs the health again. */
 export interface PlegHealthWanted {
   readonly type: 'pleg.healthWanted';
 }
@@ -122,7 +122,7 @@ export interface PodKill {
   readonly type: 'pod.kill';
   /** Shortens the pod's own grace period; `null` keeps it. */
   readonly graceSeconds: number | null;
-  /** The pod is no longer wanted at all: its files and its containers are removed, too. */
+  /** The pod is no longer wanted: its files and containers are removed as well. */
   readonly remove: boolean;
   /** Phase, reason and message that are published instead of those of the containers (eviction, deadline). */
   readonly verdict: PodVerdict | null;
@@ -141,10 +141,10 @@ interface PodVerdict {
 export interface PodKillWanted {
   readonly type: 'pods.kill';
   readonly uid: string;
-  /** `null`: the pod's own. */
+  /** `null` for the pod's own. */
   readonly graceSeconds: number | null;
   readonly verdict: PodVerdict;
-  /** The resource that a critical pod lacks, when the pod is preempted for it. */
+  /** The resource that a critical pod lacks, if this pod is preempted for it. */
   readonly shortOf?: string;
 }
 
@@ -161,16 +161,13 @@ export type PodMessage =
 
 export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
-/**
- * The state of a container as it reports it to its pod. `comesAgain`: it was stopped to be restarted, however it ends.
- */
+/** A container's state as reported to its pod. `comesAgain`: it was stopped to be restarted, however it ends. */
 export interface ContainerView {
   /**
-   * `starting`: its process runs, and so does its postStart hook. It is not published as running before the hook has
-   * succeeded.
+   * `starting`: its process and its postStart hook run. It is not published as running before the hook has succeeded.
    */
   readonly phase: 'waiting' | 'starting' | 'running' | 'stopping' | 'ended';
-  /** Reason and message of `state.waiting`; empty before the first try. */
+  /** Reason and message of `state.waiting`; empty before the first attempt. */
   readonly reason: string;
   readonly message: string;
   /** Number of the instance that runs, has ended, or comes next. */
@@ -197,7 +194,8 @@ export type ContainerReport =
       readonly seen?: ContainerStatus;
     }
   /**
-   * The runtime does not show the container's new state yet: the pod inspects it again if no inspection is under way.
+   * The runtime does not show the container's new state yet: the pod inspects it again unless an inspection is in
+   * progress.
    */
   | { readonly type: 'container.unseen' }
   | { readonly type: 'container.wanted'; readonly name: string; readonly request: ContainerRequest }
@@ -217,31 +215,33 @@ export interface ContainerWanted {
   readonly hash: string;
   readonly restartPolicy: RestartPolicy;
   readonly restartPolicyRules: NonNullable<Container['restartPolicyRules']>;
-  /** The grace period when it is replaced; a kill brings its own. */
+  /** The grace period when it is replaced; a kill has its own. */
   readonly graceSeconds: number;
   readonly postStart: Hook | null;
   readonly preStop: Hook | null;
 }
 
-/** A GET request as the spec has it, without the pod's address. */
+/** A GET request as in the spec, without the pod's address. */
 export interface HttpRequest {
   readonly scheme: string;
-  /** Empty: the pod's address. */
+  /** Empty for the pod's address. */
   readonly host: string;
   readonly port: number;
   readonly path: string;
   readonly headers: readonly Header[];
 }
 
-/** A lifecycle hook as it can be called. */
+/** A lifecycle hook with everything resolved. */
 export type Hook =
   | { readonly kind: 'exec'; readonly command: readonly string[] }
   | { readonly kind: 'sleep'; readonly seconds: number }
   | ({ readonly kind: 'httpGet' } & HttpRequest)
-  /** `tcpSocket`, which was never a hook, or a port that the container does not have: it fails and says so. */
+  /**
+   * `tcpSocket`, which was never a valid hook, or a port that the container does not have: it fails with this reason.
+   */
   | {
       readonly kind: 'unsupported';
-      /** Of the request whose port there is not; `null`: it is none. */
+      /** The path of a request whose port does not exist; `null` if it is no request. */
       readonly path: string | null;
       readonly error: string;
     };
@@ -267,9 +267,9 @@ export interface ImageWanted {
   readonly image: string;
   readonly policy: 'Always' | 'IfNotPresent' | 'Never';
   readonly ref: ObjectReference;
-  /** The container that waits for the image of a volume: `ref` is the pod then. */
+  /** The container that waits for the image of a volume, in which case `ref` is the pod. */
   readonly user?: ObjectReference;
-  /** The pull secrets of its pod that exist, in the order of the pod. */
+  /** The existing pull secrets of its pod, in order. */
   readonly secrets: readonly ConfigObject[];
   /** The service account of the pod; empty for a static pod. */
   readonly serviceAccount: string;
@@ -280,14 +280,14 @@ export interface ImageWanted {
   readonly remembered: RememberedPull | null;
 }
 
-/** `of`: the image as it was requested. */
+/** `of`: the image as requested. */
 export type ImageReport = { readonly uid: string; readonly container: string; readonly of: string } & (
   | { readonly type: 'image.ready'; readonly image: ImageFacts }
-  /** `retryMs`: an earlier request gives the same answer. */
+  /** `retryMs`: until then a request gives the same answer. */
   | { readonly type: 'image.failed'; readonly reason: string; readonly message: string; readonly retryMs: number }
 );
 
-/** The part of an image that a container needs; `event`: recorded when the container uses the image. */
+/** The part of an image that a container needs; `event` is recorded when the container uses the image. */
 export interface ImageFacts {
   readonly ref: string;
   readonly uid: string | null;
@@ -362,7 +362,7 @@ export type RememberedPodsMessage =
   | { readonly type: 'pod.remembered'; readonly uid: string; readonly remembered: RememberedPod }
   | { readonly type: 'pod.forgotten'; readonly uid: string };
 
-/** A container was given this image now. */
+/** A container uses this image from now on. */
 export interface ImageUsed {
   readonly type: 'image.used';
   readonly id: string;
@@ -375,7 +375,7 @@ export interface GarbageWanted {
 
 // ---- eviction <-> containerGC, imageGC ------------------------------------------------------------------------------
 
-/** The node is short of disk: everything unused is removed now. The answer is `garbage.purged`. */
+/** The node is short of disk: everything unused is removed now. Answered by `garbage.purged`. */
 export interface GarbagePurge {
   readonly type: 'garbage.purge';
 }
@@ -384,7 +384,7 @@ export interface GarbagePurged {
   readonly type: 'garbage.purged';
 }
 
-/** XState's events of operations and child actors, for every machine that invokes something. */
+/** XState's events of operations and child actors, for machines that invoke something. */
 export type Ended =
   | { readonly type: `xstate.done.actor.${string}`; readonly output: unknown; readonly actorId: string }
   | { readonly type: `xstate.error.actor.${string}`; readonly error: unknown; readonly actorId: string };

@@ -1,8 +1,8 @@
 /**
  * Every reason and message that is published about a pod or the node: in events, conditions, and states of containers.
  *
- * Decides nothing; owns the exact texts. Invariant: byte for byte the texts of kubelet 1.36 (the recordings of
- * `test/golden` have them), because people and programs match on them.
+ * Invariant: byte for byte the texts of kubelet 1.36 (recorded in `test/golden`), because people and programs match on
+ * them.
  */
 
 /** An event before the recorder adds object, source and time. */
@@ -15,7 +15,7 @@ export interface EventText {
 const normal = (reason: string, message: string): EventText => ({ type: 'Normal', reason, message });
 const warning = (reason: string, message: string): EventText => ({ type: 'Warning', reason, message });
 
-/** Reasons of `state.waiting`, in the order in which a container meets them. */
+/** Reasons of `state.waiting`, in the order in which a container passes them. */
 export const waitingReasons = {
   containerCreating: 'ContainerCreating',
   podInitializing: 'PodInitializing',
@@ -36,7 +36,7 @@ export const waitingReasons = {
   restartingAllContainers: 'RestartingAllContainers',
 } as const;
 
-/** Reasons of `state.terminated` that the node agent gives itself; all others are the runtime's. */
+/** Reasons of `state.terminated` set by the node agent; all others are the runtime's. */
 export const terminatedReasons = {
   containerStatusUnknown: 'ContainerStatusUnknown',
   restartingAllContainers: 'RestartingAllContainers',
@@ -121,7 +121,7 @@ export const hookMessages = {
   unsupported: (container: string, pod: string): string =>
     `Cannot run handler: no supported lifecycle handler for Container "${container}" in Pod "${pod}"`,
   cannotRun: (error: string): string => `Cannot run handler: ${error}`,
-  /** As Go prints a handler that is neither a command, nor a request, nor a pause. */
+  /** Go's text for a handler that is neither a command, nor a request, nor a sleep. */
   invalid: (tcpSocket: { readonly port: number | string; readonly host?: string } | undefined): string => {
     const { port = 0, host = '' } = tcpSocket ?? {};
     const [kind, number, name] = typeof port === 'number' ? [0, port, ''] : [1, 0, port];
@@ -137,7 +137,7 @@ export const killMessages = {
     isSidecar
       ? `Init container ${container} definition changed`
       : `Container ${container} definition changed, will be restarted`,
-  /** For a sidecar the message omits what follows; for others it says only that they restart. */
+  /** For a sidecar the message omits the consequence; for others it mentions only a restart. */
   probeFailed: (container: string, probe: 'liveness' | 'startup', comes: 'again' | 'never' | 'asSidecar'): string => {
     if (comes === 'asSidecar') return `Init container ${container} failed ${probe} probe`;
     return `Container ${container} failed ${probe} probe${comes === 'again' ? ', will be restarted' : ''}`;
@@ -192,7 +192,7 @@ const SHARE_LESS =
   'consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/' +
   '#configure-volume-permission-and-ownership-change-policy-for-pods';
 
-/** Events about a volume of a pod; those about its size are also of its claim. */
+/** Events about a volume of a pod; those about its size also concern its claim. */
 export const volumeEvents = {
   abnormal: (volume: string, message: string): EventText =>
     warning('VolumeConditionAbnormal', `Volume ${volume}: ${message}`),
@@ -203,7 +203,7 @@ export const volumeEvents = {
       'FileSystemResizeFailed',
       `MountVolume.NodeExpandVolume failed for volume "${volume}" requested read-only file system`,
     ),
-  /** For a volume that is in use. */
+  /** For a volume in use. */
   notExpanded: (volume: string, error: string): EventText =>
     warning('VolumeResizeFailed', `NodeExpandVolume.NodeExpandVolume failed for volume "${volume}" : ${error}`),
   /** For a volume that containers wait for. */
@@ -221,7 +221,7 @@ export const volumeEvents = {
       'AlreadyMountedVolume',
       `The requested fsGroup is ${wanted}, but the volume ${volume} has GID ${has}. The volume may not be shareable.`,
     ),
-  /** Giving the volume to a group takes long; `files`: how many were given so far. `null`: the first report. */
+  /** Changing the group of the volume takes long; `files`: the number changed so far. `null`: the first report. */
   sharing: (path: string, files: number | null): EventText => {
     const progress = files === null ? ` is taking longer than expected, ${SHARE_LESS}` : `, processed ${files} files.`;
     return warning('VolumePermissionChangeInProgress', `Setting volume ownership for ${path}${progress}`);
@@ -235,7 +235,7 @@ const NO_CLUSTER_DNS =
   'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy.' +
   ' Falling back to "Default" policy.';
 
-/** The event of the node for each pod that cannot have the DNS policy that it requests. */
+/** Recorded on the node for each pod whose requested DNS policy is not available. */
 export const nodeWithoutClusterDNS: EventText = warning('MissingClusterDNS', NO_CLUSTER_DNS);
 
 /** Events about a whole pod. */
@@ -277,7 +277,7 @@ export const podEvents = {
   networkNotReady: (error: string): EventText => warning('NetworkNotReady', `network is not ready: ${error}`),
   deadlineExceeded: (): EventText => normal('DeadlineExceeded', podMessages.deadlineExceeded),
   rejected: (reason: string, message: string): EventText => warning(reason, message),
-  /** `summary`: generation and resources of the pod as JSON; `cause`: the reason why it is deferred. */
+  /** `summary`: generation and resources of the pod as JSON; `cause`: why it is deferred. */
   resizeDeferred: (cause: string, summary: string): EventText =>
     warning('ResizeDeferred', `Pod resize ${cause}: ${summary}`),
   resizeInfeasible: (cause: string, summary: string): EventText =>
@@ -287,7 +287,7 @@ export const podEvents = {
   resizeError: (summary: string): EventText => warning('ResizeError', `Pod resize error: ${summary}`),
   missingClusterDNS: (pod: string): EventText =>
     warning('MissingClusterDNS', `pod: ${JSON.stringify(pod)}. ${NO_CLUSTER_DNS}`),
-  /** `names` as published, joined by a comma. */
+  /** `names` as published, joined by commas. */
   failedToRetrieveImagePullSecret: (names: string): EventText =>
     warning(
       'FailedToRetrieveImagePullSecret',
@@ -309,12 +309,12 @@ export const podEvents = {
 
 const ANY_CODE = /^rpc error: code = \w+ desc = /;
 
-/** An error of creating or starting a container: the status code is left out. */
+/** An error of creating or starting a container, without the status code. */
 export const startErrorText = (message: string): string => message.replace(ANY_CODE, '');
 
 const UNKNOWN_CODE = 'rpc error: code = Unknown desc = ';
 
-/** An error of a call about a container or an image: the code `Unknown` is left out. */
+/** An error of a call about a container or an image, without the code `Unknown`. */
 export const runtimeErrorText = (message: string): string =>
   message.startsWith(UNKNOWN_CODE) ? message.slice(UNKNOWN_CODE.length) : message;
 
@@ -323,7 +323,7 @@ const PULL_REASONS = [
   [waitingReasons.signatureValidationFailed, 'the signature validation failed'],
 ] as const;
 
-/** Reason and message of a container whose image could not be pulled. A runtime may name the reason first. */
+/** Reason and message of a container whose image could not be pulled. Some runtimes put the reason first. */
 export function pullFailure(image: string, error: string): { readonly reason: string; readonly message: string } {
   const known = PULL_REASONS.find(([name]) => error.startsWith(name));
   if (!known) return { reason: waitingReasons.errImagePull, message: error };
@@ -340,14 +340,14 @@ export function containerFieldPath(kind: 'init' | 'sidecar' | 'regular' | 'ephem
 /** The reference of an event about the node, by name alone. */
 export const nodeRef = (nodeName: string) => ({ kind: 'Node', namespace: '', name: nodeName, uid: '' }) as const;
 
-/** Events about the node itself; where upstream has one, word for word (pkg/kubelet/events/event.go). */
+/** Events about the node itself; those that upstream has are word for word (pkg/kubelet/events/event.go). */
 export const starting = { eventType: 'Normal', reason: 'Starting', message: 'Starting kubelet.' } as const;
 
 /** A set-up that every pod needs failed; the node ends. */
 export const setupFailed = (message: string) =>
   ({ eventType: 'Warning', reason: 'KubeletSetupFailed', message }) as const;
 
-/** Our own event: upstream restarts the process instead. `fields` are paths of the configuration. */
+/** An event of Statelet: upstream restarts the process instead. `fields` are paths of the configuration. */
 export const configurationChanged = (fields: readonly string[]) =>
   ({
     eventType: 'Normal',
@@ -355,7 +355,7 @@ export const configurationChanged = (fields: readonly string[]) =>
     message: `Changed while the node runs: ${fields.join(', ')}`,
   }) as const;
 
-/** Our own event: why a new configuration, or a part of it, is not in force. */
+/** An event of Statelet: why a new configuration, or a part of it, is not used. */
 export const configurationRefused = (why: string) =>
   ({ eventType: 'Warning', reason: 'KubeletConfigRefused', message: `New configuration refused: ${why}` }) as const;
 

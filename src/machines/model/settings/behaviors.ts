@@ -1,10 +1,10 @@
 /**
- * Decisions of a released version that were changed on purpose, in the order of the changes. `behavior` is how many of
- * them a node takes; it is in the input of the root machine, and so in the journal, and a replay decides as that node
- * did. Where a decision reaches the world, the machine keeps its old branch under a guard that asks `hasBehavior`.
+ * Intentional changes of decisions of a released version, in order. `behavior` is the number of changes that a node
+ * applies; it is part of the root machine's input, and so of the journal, and a replay decides as that node did. If a
+ * decision reaches the world, the machine keeps its old branch under a guard with `hasBehavior`.
  *
- * Invariants: an entry is added at the end and never removed or moved; it names what was decided before and what is
- * decided since then. A new entry comes with a journal of the old decision below `test/golden/journals`.
+ * Invariants: an entry is added at the end and never removed or moved; it describes the decision before and since. A
+ * new entry comes with a journal of the old decision below `test/golden/journals`.
  */
 const BEHAVIORS = [
   {
@@ -82,9 +82,9 @@ const BEHAVIORS = [
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
 
-/** The number of a node that starts now: all decisions are taken in the new way. */
+/** The number of a node that starts now: it applies all changes. */
 export const NEWEST_BEHAVIOR: number = BEHAVIORS.length;
 
-/** Whether a node with this number takes a decision in the new way. */
+/** Whether a node with this number applies the change. */
 export const hasBehavior = ({ behavior }: { readonly behavior: number }, name: Behavior): boolean =>
   BEHAVIORS.findIndex((each) => each.name === name) < behavior;

@@ -1,6 +1,6 @@
 /**
- * The settings of this node for the machines of pods: derived once, in startup, from flags, configuration, the runtime
- * and the machine. Plain JSON; durations in milliseconds.
+ * The settings of this node for the machines of pods, derived once at startup from flags, configuration, runtime and
+ * machine. Plain JSON; durations in milliseconds.
  */
 
 import type { SecretHandle } from '../../../kernel/xstate.ts';
@@ -22,9 +22,9 @@ export interface ShutdownSettings {
 
 export interface EvictionSettings {
   readonly thresholds: readonly EvictionThreshold[];
-  /** How long a condition is reported after it was observed last. */
+  /** How long a condition is reported after it was last observed. */
   readonly transitionMs: number;
-  /** The maximum of the grace period when a soft threshold evicts pods. */
+  /** The maximum grace period for evictions by soft thresholds. */
   readonly maxPodGraceSeconds: number;
   /** Limits of local storage are enforced. */
   readonly localStorage: boolean;
@@ -33,13 +33,13 @@ export interface EvictionSettings {
 /** The facts about this node for admission. Amounts: thousandths of a CPU, whole units of everything else. */
 export interface AdmissionSettings extends ResourceManagers {
   readonly allocatable: Readonly<Record<string, string>>;
-  /** Allocatable without what eviction keeps free: the most that pods could ever have. */
+  /** Allocatable without the eviction reserve: the most that pods could ever have. */
   readonly wholeNode: Readonly<Record<string, string>>;
   readonly labels: Readonly<Record<string, string>>;
   readonly taints: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
   readonly sysctls: { readonly kernelVersion: string; readonly allowedUnsafe: readonly string[] };
   readonly appArmor: boolean;
-  /** Features whose gates are off: pods that use them are refused; absent: none. */
+  /** Features whose gates are off: pods that use them are rejected; absent: none. */
   readonly lacks?: readonly ('podLevelResources' | 'restartAll')[];
 }
 
@@ -58,7 +58,7 @@ export interface NodeChanged {
 }
 
 export interface NodeSettings {
-  /** How many changed decisions this node takes: `behaviors.ts`. */
+  /** The number of behavior changes that this node applies: `behaviors.ts`. */
   readonly behavior: number;
   /** Lower-case name of the node, as registered. */
   readonly nodeName: string;
@@ -69,11 +69,11 @@ export interface NodeSettings {
   readonly rootDir: string;
   /** Absolute; `<namespace>_<name>_<uid>` folders live here. */
   readonly podLogsDir: string;
-  /** Folder of the legacy log symlinks, `/var/log/containers`; empty where it could not be made. */
+  /** Folder of the legacy log symlinks, `/var/log/containers`; empty if it could not be created. */
   readonly containerLogsDir: string;
   /** Abilities of the runtime by handler; the default handler has an empty name. Absent: none. */
   readonly runtimeHandlers?: Readonly<Record<string, RuntimeHandlerAbilities>>;
-  /** How many ids a pod's user namespace has. */
+  /** The number of ids in a pod's user namespace. */
   readonly idsPerPod?: number;
   /** When the log of a container is rotated (see `operations/logs.ts`); absent: never. */
   readonly containerLogs?: {
@@ -82,13 +82,13 @@ export interface NodeSettings {
     readonly periodMs: number;
     readonly workers: number;
   };
-  /** File or folder of static pods; empty when there is none. */
+  /** File or folder of static pods; empty without one. */
   readonly staticPodPath: string;
-  /** The URL of static pods; absent or empty: none. Values of headers are handles. */
+  /** The URL of static pods; absent or empty without one. Values of headers are handles. */
   readonly staticPodURL?: string;
   readonly staticPodURLHeader?: Readonly<Record<string, readonly SecretHandle[]>>;
   readonly httpCheckFrequencyMs?: number;
-  /** How the API server's objects are followed; absent on a node without an API server. */
+  /** How the API server's objects are watched; absent on a node without an API server. */
   readonly apiServer?: {
     readonly changeDetection: 'Watch' | 'Cache' | 'Get';
     /** Projected sources that are served only with their feature gates. */
@@ -99,13 +99,13 @@ export interface NodeSettings {
   readonly rememberedPodsDir?: string;
   readonly fileCheckFrequencyMs: number;
   readonly syncFrequencyMs: number;
-  /** `containerd`, as the runtime names itself: the prefix of container ids. */
+  /** The runtime's name, such as `containerd`: the prefix of container ids. */
   readonly runtimeName: string;
-  /** Base of `cgroup_parent`; empty when cgroups are not managed per QoS class. */
+  /** Base of `cgroup_parent`; empty if cgroups are not managed per QoS class. */
   readonly cgroupRoot: string;
   readonly cgroupDriver: 'cgroupfs' | 'systemd';
   readonly cgroupsPerQOS: boolean;
-  /** Each pod gets a cgroup of its own before its sandbox. */
+  /** Each pod gets its own cgroup before its sandbox. */
   readonly makesPodCgroups?: boolean;
   /**
    * With the gate MemoryQoS; `null` without it. `reserves`: requested memory is protected from reclaim
@@ -128,16 +128,16 @@ export interface NodeSettings {
   };
   /** Text of the node's /etc/hosts for hostNetwork pods. */
   readonly hostsFile: string;
-  /** SELinux labels processes: the runtime labels the files that the agent makes for containers. */
+  /** SELinux labels processes: the runtime labels the files that the agent creates for containers. */
   readonly seLinux?: boolean;
-  /** Which pods may use an image that exists; absent: every pod, and pulls are not recorded. */
+  /** Which pods may use an existing image; absent: every pod, and pulls are not recorded. */
   readonly imagePullVerification?: { readonly policy: string; readonly allowlist: readonly string[] };
   /** Some credential provider plugin uses tokens of the pods' service accounts. */
   readonly pullsByServiceAccount?: boolean;
   readonly serializeImagePulls: boolean;
   /** 0: no limit. */
   readonly maxParallelImagePulls: number;
-  /** Pulls a second; 0: no limit. */
+  /** Pulls per second; 0 for no limit. */
   readonly registryPullQPS: number;
   readonly registryBurst: number;
   /** Longest crash-loop back-off. */
@@ -146,15 +146,15 @@ export interface NodeSettings {
   readonly crashLoopBackOffInitialMs?: number;
   readonly memoryCapacityBytes: string;
   readonly cpuCapacityMilli: number;
-  /** The delay before CPUs that the runtime refused are sent again; absent: upstream's default. */
+  /** The delay before CPUs that the runtime rejected are sent again; absent: upstream's default. */
   readonly cpuReconcilePeriodMs?: number;
-  /** Version of the cgroup hierarchy: swap and OOM groups depend on it. Without it neither is configured. */
+  /** Version of the cgroup hierarchy: swap and OOM groups depend on it, and are not configured without it. */
   readonly cgroupVersion?: 1 | 2;
-  /** The kernel's OOM killer kills single processes of a container, not all of them (cgroup v2). */
+  /** The OOM killer kills single processes of a container, not all of them (cgroup v2). */
   readonly killsSingleProcess?: boolean;
-  /** The memory controller accounts swap: only then may a container be kept from swapping. */
+  /** The memory controller accounts swap: only then can a container be excluded from swapping. */
   readonly swapControllerAvailable?: boolean;
-  /** Under `LimitedSwap`, the swap of the machine that containers share; absent: no container may swap. */
+  /** Under `LimitedSwap`, the machine's swap that containers share; absent: no container may swap. */
   readonly limitedSwapBytes?: string;
   /** Huge page sizes of the machine as the runtime names them (`2MB`, `1GB`). */
   readonly hugePageSizes?: readonly string[];
@@ -173,11 +173,11 @@ export interface NodeSettings {
   readonly admission?: AdmissionSettings;
   /** Statuses show the health of devices; absent: they do not. */
   readonly reportsDeviceHealth?: boolean;
-  /** With the gate DRAExtendedResource off: the claim that a scheduler made for extended resources is not looked at. */
+  /** With the gate DRAExtendedResource off: the scheduler's claim for extended resources is ignored. */
   readonly ignoresExtendedClaims?: boolean;
   /** With the gate ResourceHealthStatusMessage off: statuses leave out the drivers' messages about devices. */
   readonly hidesHealthMessages?: boolean;
-  /** Whether static pods may refer to objects of the API server; absent: `none`. */
+  /** Whether static pods may refer to API objects; absent: `none`. */
   readonly staticPodReferences?: 'none' | 'any';
   /** Fields of pods that this node ignores; absent: none. */
   readonly unseenFields?: readonly UnseenField[];
@@ -205,7 +205,8 @@ export interface NodeSettings {
   /** The file of the soft state. */
   readonly softStateFile: string;
   /**
-   * The fast period of listing the runtime: the least gap between two lists, used until its events have proved right.
+   * The fast period of listing the runtime: the least interval between two lists, used until its events have proved
+   * reliable.
    */
   readonly relistPeriodMs: number;
 }

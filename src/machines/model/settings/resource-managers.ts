@@ -1,5 +1,5 @@
 /**
- * Settings of the managers that give containers exclusive CPUs, memory and devices: derived once, in startup.
+ * Settings of the managers of exclusive CPUs, memory and devices, derived once at startup.
  *
  * Upstream: cm/cpumanager, cm/memorymanager, cm/topologymanager.
  */
@@ -12,7 +12,7 @@ export interface CpuManagerSettings {
   readonly cpus: readonly Cpu[];
   /** Reserved CPUs: shared by pods, unless `isReservationStrict`, and never exclusive. */
   readonly reserved: readonly number[];
-  /** `full-pcpus-only`: no core is shared by two containers. */
+  /** `full-pcpus-only`: two containers never share a core. */
   readonly wholeCores: boolean;
   /** `strict-cpu-reservation`. */
   readonly isReservationStrict: boolean;
@@ -28,7 +28,7 @@ export interface CpuManagerSettings {
   readonly isAsReleased?: boolean;
 }
 
-/** Bytes of one NUMA node by resource: all of them, and those reserved for the system. */
+/** Bytes of one NUMA node by resource: total, and reserved for the system. */
 export interface NumaMemory {
   readonly id: number;
   readonly memory: Readonly<Record<string, { readonly total: string; readonly systemReserved: string }>>;
@@ -46,11 +46,11 @@ export interface TopologySettings {
   readonly scope: 'container' | 'pod';
   /** Ids of the NUMA nodes of the machine. */
   readonly nodes: NumaSet;
-  /** With `prefer-closest-numa-nodes`: by NUMA node, its distance to each of `nodes`, in their order. */
+  /** With `prefer-closest-numa-nodes`: by NUMA node, its distance to each of `nodes`, in order. */
   readonly distances?: readonly (readonly number[])[];
 }
 
-/** The resources that containers may have exclusively; absent: all are shared. */
+/** The resources that can be exclusive; absent: all are shared. */
 export interface ResourceManagers {
   readonly cpuManager?: CpuManagerSettings;
   readonly memoryManager?: MemoryManagerSettings;

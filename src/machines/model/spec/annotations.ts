@@ -1,7 +1,7 @@
 /**
- * The annotations of a container with which the agent can stop and report it even when its pod is gone.
+ * The annotations of a container that allow the agent to stop and report it even if its pod is gone.
  *
- * Invariant: the values are those that the kubelet writes, key order and Go's JSON included; other agents read them.
+ * Invariant: the values are exactly the kubelet's, including key order and Go's JSON, because other agents read them.
  */
 import type { Container, ContainerPort, LifecycleHandler, Pod } from '../api/pod.ts';
 import { containerHash, goJson } from './hash.ts';

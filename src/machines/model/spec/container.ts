@@ -1,8 +1,8 @@
 /**
- * The configuration of CreateContainer, from a container of a Pod.
+ * Builds the configuration of CreateContainer from a container of a Pod.
  *
- * Image, addresses and mounted volumes are given. Invariant: either a complete configuration or an error with the
- * waiting reason and upstream's text; never a configuration that lacks something that the pod requests.
+ * Image, addresses and mounted volumes are inputs. Invariant: the result is a complete configuration, or an error with
+ * the waiting reason and upstream's text; never an incomplete configuration.
  */
 
 import { messageOf } from '../../../kernel/xstate.ts';
@@ -31,7 +31,7 @@ export interface ContainerConfigInput {
   readonly restartCount: number;
   /** The runtime's reference of the image, from PullImage or ImageStatus. */
   readonly imageRef: string;
-  /** The image in ImageStatus, for its user. */
+  /** The result of ImageStatus, for the image's user. */
   readonly image: Image | null;
   readonly podIPs: readonly string[];
   readonly node: NodeSettings;
@@ -42,17 +42,17 @@ export interface ContainerConfigInput {
   readonly references?: References;
   /** Values of its variables from files in volumes. */
   readonly fileValues?: FileValues;
-  /** For an ephemeral container: the instance whose processes it sees. */
+  /** For an ephemeral container: the instance whose processes it shares. */
   readonly targetId?: string;
   /** The runtime handler of the pod; empty for the default. */
   readonly handler?: string;
   /** The user namespace of the pod. */
   readonly users?: UserMapping | null;
-  /** The CPUs that it runs on; empty: all. */
+  /** Its CPUs; empty for all. */
   readonly cpus?: string;
-  /** The NUMA nodes that its memory comes from, `0,1`; empty: all. */
+  /** The NUMA nodes of its memory, `0,1`; empty for all. */
   readonly memoryNodes?: string;
-  /** The responses of the plugins of its devices; `null`: it has none. */
+  /** The plugins' responses for its devices; `null` without devices. */
   readonly devices?: DeviceResponse | null;
   /** CDI names of the devices of its ResourceClaims. */
   readonly claimed?: readonly string[];
@@ -127,7 +127,7 @@ function lookupIn(envs: readonly KeyValue[]): (name: string) => string | undefin
   return (name) => variables.get(name);
 }
 
-/** In a user namespace, files that belong to the node's ids belong to the pod's ids inside. */
+/** In a user namespace, files of the node's ids appear with the pod's ids. */
 function withUsers(mount: Mount, { pod, users = null }: ContainerConfigInput): Mount {
   if (pod.spec.hostUsers !== false || users === null) return mount;
   const { uids = [], gids = [] } = podUsers(users);
@@ -160,7 +160,7 @@ function deviceFields(
   };
 }
 
-/** Process namespaces are shared with a target only where the containers of the pod have separate ones. */
+/** Process namespaces are shared with a target only if the containers of the pod have separate ones. */
 function targeted(
   { targetId }: ContainerConfigInput,
   context: LinuxContainerSecurityContext,
@@ -192,7 +192,7 @@ function mounts(input: ContainerConfigInput, lookup: (name: string) => string | 
   ];
 }
 
-/** The sub-paths that have to be bound first; none where the configuration is an error. */
+/** The sub-paths to bind first; none if the configuration is an error. */
 export function subPaths(input: ContainerConfigInput): readonly SubPath[] {
   try {
     const { pod, container, node, volumes } = input;
@@ -216,7 +216,7 @@ const terminal = ({ stdin, stdinOnce, tty }: Container): Pick<ContainerConfig, '
 
 type StopSignal = NonNullable<ContainerConfig['stop_signal']>;
 
-/** The API's names of signals are CRI's, except the sign of real-time ones; validation has refused all others. */
+/** The API's names of signals are CRI's, except the sign of real-time ones; validation has rejected all others. */
 function stopSignal({ lifecycle }: Container): Pick<ContainerConfig, 'stop_signal'> {
   const signal = (lifecycle?.stopSignal ?? '').replace('+', 'PLUS').replace('-', 'MINUS');
   return isSignal(signal) ? { stop_signal: signal } : {};

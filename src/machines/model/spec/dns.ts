@@ -1,7 +1,7 @@
 /**
  * The resolver configuration of a pod.
  *
- * Decides from `dnsPolicy`, `dnsConfig` and the node's resolver. Invariant: never more than the resolver library reads;
+ * Derived from `dnsPolicy`, `dnsConfig` and the node's resolver. Invariant: never more than the resolver library reads;
  * omissions are reported.
  */
 import type { DNSConfig } from '../api/cri.ts';
@@ -15,14 +15,14 @@ const MAX_SERVERS = 3;
 const MAX_SEARCHES = 32;
 const MAX_SEARCH_CHARACTERS = 2048;
 const MAX_DOMAIN_CHARACTERS = 253;
-/** With five dots, names of services with their namespace are tried in the search domains first. */
+/** With five dots, service names with their namespace are tried in the search domains first. */
 const CLUSTER_OPTIONS = ['ndots:5'];
 
 type DnsSettings = Pick<NodeSettings, 'clusterDNS' | 'clusterDomain' | 'resolver' | 'nodeIPs'>;
 
 export interface PodDns {
   readonly config: DNSConfig;
-  /** Events of the pod: omissions, or a policy that it cannot have. */
+  /** Events of the pod: omissions, or an unavailable policy. */
   readonly events: readonly EventText[];
   /** Events of the node. */
   readonly nodeEvents: readonly EventText[];
@@ -92,7 +92,7 @@ function merge(base: Resolver, pod: Pod): Resolver {
   };
 }
 
-/** One option of each name: the pod's wins over the base, and the later one of the pod's. */
+/** One option of each name: the pod's overrides the base, and a later one of the pod overrides an earlier one. */
 function mergedOptions(base: readonly string[], own: NonNullable<PodDNSConfig['options']>): readonly string[] {
   const wanted = own.map(({ name = '', value }) => [name, value ? `${name}:${value}` : name] as const);
   const known = base.map((option) => [option.split(':', 1)[0] ?? '', option] as const);
@@ -116,7 +116,7 @@ function limit(resolver: Resolver): { resolver: Resolver; messages: readonly str
   return { resolver: { ...resolver, servers, searches }, messages };
 }
 
-/** A domain that is too long makes some resolver libraries abort. */
+/** Drops overlong domains, which make some resolver libraries abort. */
 function fitting(searches: readonly string[]): readonly string[] {
   let fit = searches.slice(0, MAX_SEARCHES).filter(({ length }) => length <= MAX_DOMAIN_CHARACTERS);
   while (fit.join(' ').length > MAX_SEARCH_CHARACTERS) fit = fit.slice(0, -1);

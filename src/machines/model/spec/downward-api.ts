@@ -1,7 +1,7 @@
 /**
  * The downward API: `fieldRef` and `resourceFieldRef`.
  *
- * Invariant: throws an `Error` with upstream's text for an unknown path; never returns an empty guess.
+ * Invariant: throws an `Error` with upstream's text for an unknown path; never returns an empty default.
  */
 import type { Container, Pod, ResourceList } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
@@ -16,7 +16,7 @@ type DownwardSettings = Pick<
 
 const SUBSCRIPT = /^(metadata\.(?:labels|annotations))\['(.*)'\]$/s;
 
-/** Only in volumes are whole maps allowed: one `key="value"` a line. */
+/** Whole maps are allowed only in volumes: one `key="value"` per line. */
 export function fieldValue(pod: Pod, path: string, podIPs: readonly string[], node: DownwardSettings): string {
   const subscript = SUBSCRIPT.exec(path);
   if (subscript !== null) {
@@ -52,7 +52,7 @@ export function fieldValue(pod: Pod, path: string, podIPs: readonly string[], no
   }
 }
 
-/** `key="value"` lines by key, the value quoted as Go's `%q` does. */
+/** `key="value"` lines sorted by key, the value quoted as by Go's `%q`. */
 function mapLines(map: Readonly<Record<string, string>>): string {
   return Object.entries(map)
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
@@ -72,7 +72,7 @@ const QUOTE_ESCAPES: Readonly<Record<string, string>> = {
   '\v': '\\v',
 };
 
-/** Control characters, format marks, unassigned code points, and every space but the common one. */
+/** Control characters, format marks, unassigned code points, and every space but U+0020. */
 const UNPRINTABLE = /["\\\p{C}]|(?! )\p{Z}/gu;
 
 export const goQuote = (text: string): string =>
@@ -90,7 +90,7 @@ export interface ResourceFieldRef {
   readonly divisor?: string;
 }
 
-/** An amount in units of the divisor, rounded up. `shared`: limits of the pod as a whole, where these count. */
+/** An amount in units of the divisor, rounded up. `shared`: limits of the whole pod, if they apply. */
 export function resourceValue(
   pod: Pod,
   container: Container,
@@ -110,7 +110,9 @@ export function resourceValue(
   return String(inUnitsOf(amount, ref.divisor, name));
 }
 
-/** The most that a container may use: its own limit, its pod's, or what the node has. Huge pages have no default. */
+/**
+ * The most that a container may use: its own limit, its pod's, or the node's allocatable. Huge pages have no default.
+ */
 function limitAmount({ resources }: Container, name: string, node: DownwardSettings, shared: ResourceList): Nano {
   const own = amountsOf(resources?.limits)[name] ?? 0n;
   if (own > 0n || name.startsWith(HUGEPAGES_PREFIX)) return own;

@@ -1,8 +1,8 @@
 /**
  * The environment of a container.
  *
- * Decides order and precedence: service variables, then `envFrom`, then `env`; the later one wins, and a reference sees
- * what stands before it. Invariant: an unresolvable source is an error with upstream's text.
+ * Decides order and precedence: service variables, then `envFrom`, then `env`; a later one wins, and a reference sees
+ * only earlier variables. Invariant: an unresolvable source is an error with upstream's text.
  */
 
 import type { KeyValue } from '../api/cri.ts';
@@ -13,7 +13,7 @@ import { fieldValue, resourceValue } from './downward-api.ts';
 import { ExpansionRoom, expand } from './expansion.ts';
 import type { MountedVolumes } from './volumes.ts';
 
-/** Values of an object by key; `null` where a value is not text. */
+/** Values of an object by key; `null` if a value is not text. */
 type Texts = Readonly<Record<string, string | null>>;
 
 /** Contents of the ConfigMaps and Secrets that a pod names, by name. */
@@ -29,7 +29,7 @@ export interface EnvironmentInput {
   readonly container: Container;
   readonly podIPs: readonly string[];
   readonly node: NodeSettings;
-  /** Variables of the services that the pod may see, oldest convention first. */
+  /** Variables of the services that the pod may use, oldest convention first. */
   readonly serviceVariables?: readonly KeyValue[];
   readonly references?: References;
   /** Volumes that are set up. */
@@ -38,7 +38,7 @@ export interface EnvironmentInput {
   readonly fileValues?: FileValues;
 }
 
-/** Throws an `Error` whose message is the reason for the container to wait. */
+/** Throws an `Error` whose message is the waiting reason of the container. */
 export function environment(input: EnvironmentInput): readonly KeyValue[] {
   const services = new Map((input.serviceVariables ?? []).map(({ key, value }) => [key ?? '', value ?? '']));
   const result = new Map<string, string>();
@@ -91,9 +91,7 @@ function volumePath({ volumeName }: FileKeyRef, volumes: MountedVolumes = {}): s
   throw new Error(`cannot find the volume ${JSON.stringify(volumeName)} referenced by FileKeyRef`);
 }
 
-/**
- * Variables whose files have to be read before the container is created; none where its configuration is wrong anyway.
- */
+/** Variables whose files must be read before the container is created; none if its configuration is invalid anyway. */
 export function fileVariables(
   { name, env = [] }: Container,
   volumes: MountedVolumes | undefined,
@@ -134,7 +132,7 @@ function sourceVariables(source: EnvFromSource, input: EnvironmentInput): Readon
     .flatMap(([key, value]) => (value === null ? [] : [[`${source.prefix ?? ''}${key}`, value] as const]));
 }
 
-/** Own values only: `constructor` is a name like any other. */
+/** Own properties only: `constructor` may be a key. */
 const ownValue = <T>(map: Readonly<Record<string, T>>, key: string): T | undefined =>
   Object.hasOwn(map, key) ? map[key] : undefined;
 

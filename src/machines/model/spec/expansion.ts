@@ -2,20 +2,20 @@
  * `$(NAME)` references in environment, command, arguments and sub-paths.
  *
  * Invariants: one pass from left to right, results are not expanded again; `$$` is a literal dollar; an unknown name
- * stays as it is written. The length of a result is checked before it is built, because variables that refer to each
- * other twice double with each line of a manifest.
+ * stays as written. The length of a result is checked before it is built, because variables that refer to each other
+ * twice double with each line of a manifest.
  */
 
-/** MAX_ARG_STRLEN of Linux: a program cannot be given a longer word or variable, so its container would not start. */
+/** MAX_ARG_STRLEN of Linux: a longer argument or variable would prevent the container from starting. */
 const EXPANDED_MAX_CHARS = 131_072;
-/** The limit of Linux for all words and variables of a program together: three quarters of a stack of 8 MiB. */
+/** Linux's limit for all arguments and variables of a program: three quarters of a stack of 8 MiB. */
 const EXPANDED_TOTAL_MAX_CHARS = 6_291_456;
 
-/** How much the expanded texts of one container may still grow. */
+/** The remaining growth of the expanded texts of one container. */
 export class ExpansionRoom {
   #left = EXPANDED_TOTAL_MAX_CHARS;
 
-  /** Throws an `Error` whose message is the reason for the container to wait, when `chars` are too many for `text`. */
+  /** Throws an `Error` whose message is the container's waiting reason if `text` would be too long with `chars`. */
   check(text: string, chars: number): void {
     const limit = Math.min(EXPANDED_MAX_CHARS, this.#left);
     if (chars <= limit || chars <= text.length) return;
@@ -32,7 +32,7 @@ const SHOWN_CHARS = 64;
 
 type Lookup = (name: string) => string | undefined;
 
-/** `lookup` returns `undefined` for an unknown name. Throws when `room` is too small. */
+/** `lookup` returns `undefined` for an unknown name. Throws if `room` is exhausted. */
 export function expand(text: string, lookup: Lookup, room = new ExpansionRoom()): string {
   const pieces: string[] = [];
   const lastClosing = text.lastIndexOf(')');
@@ -51,7 +51,7 @@ export function expand(text: string, lookup: Lookup, room = new ExpansionRoom())
   return pieces.join('') + text.slice(from);
 }
 
-/** Splits a text into references and doubled dollars, as {@link expand} reads them, and the text between. */
+/** Splits a text into references, doubled dollars and the text between, as {@link expand} reads them. */
 export function piecesOf(text: string): readonly { readonly text: string; readonly isReference: boolean }[] {
   const pieces: { text: string; isReference: boolean }[] = [];
   const lastClosing = text.lastIndexOf(')');
@@ -68,7 +68,7 @@ export function piecesOf(text: string): readonly { readonly text: string; readon
   return literal < text.length ? [...pieces, { text: text.slice(literal), isReference: false }] : pieces;
 }
 
-/** The reference or doubled dollar at this place, and the index after it. */
+/** The reference or doubled dollar at this position, and the index after it. */
 function referenceAt(
   text: string,
   dollar: number,
@@ -82,7 +82,7 @@ function referenceAt(
   return { value: lookup(text.slice(dollar + 2, closing)) ?? text.slice(dollar, closing + 1), end: closing + 1 };
 }
 
-/** As {@link expand}, for places where an unknown name or an empty value is an error; returns these names as well. */
+/** As {@link expand}, where an unknown name or an empty value is an error; returns these names as well. */
 export function expandStrictly(
   text: string,
   lookup: Lookup,

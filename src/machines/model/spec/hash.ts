@@ -1,8 +1,8 @@
 /**
- * FNV-1a, and the identity of a container's definition.
+ * FNV-1a, and the hash of a container's definition.
  *
- * It decides when a running container no longer has the wanted definition. Invariant: equal to the kubelet's hash, so
- * that containers of a node that changes agents are kept and not restarted.
+ * A running container is replaced when this hash changes. Invariant: equal to the kubelet's hash, so that containers
+ * survive a change of the node's agent.
  */
 import type { Container } from '../api/pod.ts';
 
@@ -36,14 +36,11 @@ const HTML_ESCAPES: Readonly<Record<string, string>> = {
   '\u2029': '\\u2029',
 };
 
-/** JSON text as Go's `encoding/json` writes it: with HTML's special characters escaped. */
+/** JSON text as written by Go's `encoding/json`: with HTML's special characters escaped. */
 export const goJson = (value: unknown): string =>
   JSON.stringify(value).replace(/[<>&\u2028\u2029]/g, (character) => HTML_ESCAPES[character] ?? character);
 
-/**
- * Only name and image count. The kubelet hashes the Go-syntax dump of the JSON's bytes, which is a list of decimal
- * numbers.
- */
+/** Only name and image count. The kubelet hashes the Go-syntax dump of the JSON's bytes, a list of decimal numbers. */
 export function containerHash(container: Pick<Container, 'name' | 'image'>): string {
   const json = goJson({ image: container.image ?? '', name: container.name });
   return fnv1a32(`([]uint8)[${new TextEncoder().encode(json).join(' ')}]`).toString(16);

@@ -1,8 +1,8 @@
 /**
  * The host name of a pod, and its managed hosts file.
  *
- * Invariant: the hosts file is a pure function of pod, addresses and node, so that every restart of a container finds
- * the same one.
+ * Invariant: the hosts file is a pure function of pod, addresses and node, so it is the same at every restart of a
+ * container.
  */
 
 import type { HostAlias, Pod } from '../api/pod.ts';
@@ -22,7 +22,7 @@ export interface Hostname {
   readonly kernelHostname: string;
 }
 
-/** Throws with upstream's text when the name cannot be a host name. */
+/** Throws with upstream's text if the name cannot be a host name. */
 export function podHostname(pod: Pod, node: Pick<NodeSettings, 'clusterDomain'>): Hostname {
   const override = pod.spec.hostnameOverride;
   if (override !== undefined && override !== '') {
@@ -46,7 +46,7 @@ export function podHostname(pod: Pod, node: Pick<NodeSettings, 'clusterDomain'>)
   return { hostname, domain, kernelHostname: full };
 }
 
-/** The name cut to a label, without a separator at its end. */
+/** The name truncated to a label, without a separator at its end. */
 function label(name: string): string {
   return name.length <= MAX_LABEL ? name : trimRight(name.slice(0, MAX_LABEL), '-.');
 }
@@ -54,8 +54,8 @@ function label(name: string): string {
 const NODE_HOSTS = '/etc/hosts';
 
 /**
- * Text of `/etc/hosts` for the containers of a pod; on the host's network the node's own file, as it is when the text
- * is written.
+ * The text of `/etc/hosts` for the containers of a pod; on the host network the node's own file, read when the text is
+ * written.
  */
 export function hostsFile(pod: Pod, podIPs: readonly string[], node: NodeSettings): string | NodeText {
   const aliases = hostAliases(pod.spec.hostAliases ?? []);

@@ -1,7 +1,7 @@
 /**
- * Names of images and when to pull them.
+ * Image names and the default pull policy.
  *
- * Owns parsing of references (the distribution grammar) and the default pull policy.
+ * References are parsed by the distribution grammar.
  */
 import type { Container } from '../api/pod.ts';
 
@@ -24,7 +24,7 @@ interface Reference {
   readonly digest: string;
 }
 
-/** Domains of the registry in which names of one part belong to `library`. */
+/** Registry domains whose one-part names belong to `library`. */
 const HUB = ['docker.io', 'index.docker.io'];
 
 /** Parses an image name; the error is the text of upstream's parser. */
@@ -66,16 +66,13 @@ function isDomainName(domain: string): boolean {
   return host.split('.').every((part) => DOMAIN_COMPONENT.test(part)) && (port === undefined || /^\d+$/.test(port));
 }
 
-/**
- * The name that the runtime is asked for: with `:latest` where it has neither tag nor digest. Expects a name that
- * parses.
- */
+/** The name for requests to the runtime: with `:latest` if it has neither tag nor digest. Expects a valid name. */
 export function imageWithTag(image: string): string {
   const reference = parseImage(image);
   return 'error' in reference || reference.tag !== '' || reference.digest !== '' ? image : `${image}:latest`;
 }
 
-/** The full name of a repository, without tag and digest: `docker.io/library/busybox`. Expects a name that parses. */
+/** The full name of a repository, without tag and digest: `docker.io/library/busybox`. Expects a valid name. */
 export function repositoryOf(image: string): string {
   const reference = parseImage(image);
   const name = 'error' in reference ? image : reference.name;
@@ -86,7 +83,7 @@ export function repositoryOf(image: string): string {
   return path.includes('/') ? `docker.io/${path}` : `docker.io/library/${path}`;
 }
 
-/** The policy in the container, or the API's default: `latest` is always pulled. */
+/** The container's policy, or the API's default: `latest` is always pulled. */
 export function pullPolicy(container: Pick<Container, 'image' | 'imagePullPolicy'>): PullPolicy {
   const { imagePullPolicy: policy } = container;
   if (policy === 'Always' || policy === 'IfNotPresent' || policy === 'Never') return policy;

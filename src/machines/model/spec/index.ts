@@ -1,4 +1,4 @@
-/** Everything that turns a Pod into requests to the runtime and files on the node. Pure functions. */
+/** Turns a Pod into requests to the runtime and files on the node. Pure functions. */
 
 export type { QOSClass } from '../api/pod.ts';
 export { containerAnnotationKeys } from './annotations.ts';

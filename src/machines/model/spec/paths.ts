@@ -1,19 +1,20 @@
 /**
  * The paths of a pod's files: the layout below `--root-dir` and the log directory.
  *
- * Invariant: other agents of the node (log collectors, CSI drivers, backup tools) know this layout; it never changes.
+ * Invariant: other agents of the node (log collectors, CSI drivers, backup tools) rely on this layout; it never
+ * changes.
  */
 import type { Pod } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { fnv1a32 } from './hash.ts';
 
-/** How events and messages name a pod: `<name>_<namespace>(<uid>)`. */
+/** The name of a pod in events and messages: `<name>_<namespace>(<uid>)`. */
 export const podLongName = ({ metadata }: Pod): string => `${metadata.name}_${metadata.namespace}(${metadata.uid})`;
 
 export const podDirectory = (pod: Pod, node: Pick<NodeSettings, 'rootDir'>): string =>
   `${node.rootDir}/pods/${pod.metadata.uid}`;
 
-/** `plugin` is a volume plugin's name, its slash written as a tilde: `kubernetes.io~empty-dir`. */
+/** `plugin` is a volume plugin's name with its slash written as a tilde: `kubernetes.io~empty-dir`. */
 export const volumeDirectory = (
   pod: Pod,
   node: Pick<NodeSettings, 'rootDir'>,
@@ -24,9 +25,7 @@ export const volumeDirectory = (
 export const etcHostsFile = (pod: Pod, node: Pick<NodeSettings, 'rootDir'>): string =>
   `${podDirectory(pod, node)}/etc-hosts`;
 
-/**
- * Upstream picks the file's name at random; here it is derived from its content, so that a replay gives the same name.
- */
+/** Upstream names the file randomly; here the name is derived from the pod, so that a replay gives the same one. */
 export function terminationLogFile(
   pod: Pod,
   container: string,
@@ -40,10 +39,10 @@ export function terminationLogFile(
 export const podLogDirectory = (pod: Pod, node: Pick<NodeSettings, 'podLogsDir'>): string =>
   `${node.podLogsDir}/${pod.metadata.namespace}_${pod.metadata.name}_${pod.metadata.uid}`;
 
-/** Below {@link podLogDirectory}, which already ends the container's part of the name. */
+/** Below {@link podLogDirectory}, which already contains the container's name. */
 export const containerLogPath = (container: string, restartCount: number): string => `${container}/${restartCount}.log`;
 
-/** The name of the link for older log collectors, below `containerLogsDir`. */
+/** The name of the link for legacy log collectors, below `containerLogsDir`. */
 export function legacyLogName(
   pod: { readonly metadata: Pick<Pod['metadata'], 'name' | 'namespace'> },
   container: string,
@@ -55,5 +54,5 @@ export function legacyLogName(
   return name.slice(0, limit) + suffix;
 }
 
-/** Bytes in a file name that every file system takes. */
+/** Bytes of a file name that every file system accepts. */
 const MAX_FILE_NAME = 251;

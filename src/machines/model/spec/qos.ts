@@ -1,8 +1,8 @@
 /**
- * The quality-of-service class of a pod and the cgroup it implies.
+ * The quality-of-service class of a pod, and the cgroup that follows from it.
  *
- * Invariants: the class is derived from the spec alone and never changes while a pod exists; `status.qosClass` that the
- * API server has set is the same value.
+ * Invariants: the class is derived from the spec alone and never changes while a pod exists; it equals the API server's
+ * `status.qosClass`.
  */
 
 import type { Container, Pod, QOSClass, ResourceRequirements } from '../api/pod.ts';
@@ -10,11 +10,11 @@ import type { NodeSettings } from '../settings/node-settings.ts';
 import { memoize } from '../values/memoize.ts';
 import { nanoOf } from '../values/quantity.ts';
 
-/** Only these two decide the class. */
+/** The only resources that affect the class. */
 const QOS_RESOURCES = ['cpu', 'memory'] as const;
 const SYSTEMD_SLICE = '.slice';
 
-/** Every container of a pod that counts for its resources: init containers first, no ephemeral ones. */
+/** Every container that counts for the pod's resources: init containers first, no ephemeral ones. */
 export const podContainers = (pod: Pod): readonly Container[] => [
   ...(pod.spec.initContainers ?? []),
   ...pod.spec.containers,

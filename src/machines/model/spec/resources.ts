@@ -1,7 +1,7 @@
 /**
- * From requests and limits to the kernel's settings: shares, quotas, limits, OOM scores.
+ * Converts requests and limits to kernel settings: shares, quotas, limits, OOM scores.
  *
- * Owns the sums over a pod's containers. Invariant: integers only; 64-bit values are decimal text.
+ * Also computes the sums over a pod's containers. Invariant: integers only; 64-bit values are decimal text.
  */
 import type { HugepageLimit, LinuxContainerResources } from '../api/cri.ts';
 import {
@@ -22,12 +22,12 @@ import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
 const MIN_SHARES = 2n;
 const MAX_SHARES = 262_144n;
 const SHARES_PER_CPU = 1024n;
-/** The smallest quota that the kernel accepts, in microseconds of CPU time a period. */
+/** The smallest quota that the kernel accepts, in microseconds of CPU time per period. */
 const MIN_QUOTA_US = 1000n;
 const MILLI_PER_CPU = 1000n;
 const UNLIMITED = '-1';
 
-/** Scores by which the kernel chooses the process to kill; -1000 is never, 1000 is first. */
+/** Scores of the OOM killer; -1000 is never killed, 1000 is first. */
 const GUARANTEED_OOM_SCORE = -997;
 const BEST_EFFORT_OOM_SCORE = 1000;
 const MAX_BURSTABLE_OOM_SCORE = 999;
@@ -42,7 +42,7 @@ export const isSidecar = (container: Pick<Container, 'restartPolicy'>): boolean 
 export const amountsOf = (list: Readonly<Record<string, string>> | undefined): Amounts =>
   Object.fromEntries(Object.entries(list ?? {}).map(([name, quantity]) => [name, nanoOf(quantity)]));
 
-/** Requests as the API server completes them: a limit alone is also a request. */
+/** Requests with the API server's default: a limit alone is also a request. */
 export const requestsOf = (resources: ResourceRequirements | undefined): Amounts => ({
   ...amountsOf(resources?.limits),
   ...amountsOf(resources?.requests),
@@ -57,8 +57,8 @@ function combine(a: Amounts, b: Amounts, join: (x: Nano, y: Nano) => Nano): Amou
 }
 
 /**
- * The sum that a pod uses at once: its containers and sidecars together, or an init container with the sidecars before
- * it.
+ * The maximum that a pod uses at once: its containers and sidecars together, or an init container with the sidecars
+ * before it.
  */
 function aggregate(pod: Pod, amounts: (resources: ResourceRequirements | undefined) => Amounts): Amounts {
   let sidecars: Amounts = {};
@@ -91,7 +91,7 @@ export function cpuShares(milli: bigint): bigint {
   return shares < MIN_SHARES ? MIN_SHARES : shares > MAX_SHARES ? MAX_SHARES : shares;
 }
 
-/** The inverse: the least amount with so many shares. */
+/** The inverse: the least amount with this number of shares. */
 export const milliOfShares = (shares: bigint): bigint =>
   shares < MIN_SHARES ? 0n : (shares * MILLI_PER_CPU + SHARES_PER_CPU - 1n) / SHARES_PER_CPU;
 
@@ -143,17 +143,17 @@ export const sandboxResources = (
     : {}),
 });
 
-/** Whether the pod has exclusive CPUs: time on them is not limited. */
+/** Whether the pod has exclusive CPUs, whose time is not limited. */
 export const ownsCpus = (pod: Pod, { admission }: Pick<NodeSettings, 'admission'>): boolean =>
   admission?.cpuManager !== undefined && podContainers(pod).some((container) => exclusiveCount(pod, container) > 0);
 
-/** `overhead` of a sandbox; empty when its runtime class has none. */
+/** `overhead` of a sandbox; empty if its runtime class has none. */
 export function sandboxOverhead(pod: Pod, node: ResourceSettings): LinuxContainerResources {
   const overhead = podOverhead(pod);
   return Object.keys(overhead).length === 0 ? {} : linuxResources(overhead, overhead, node);
 }
 
-/** A container without its own limits is bounded by those of its pod; time on exclusive CPUs is not limited. */
+/** A container without its own limits is limited by those of its pod; time on exclusive CPUs is not limited. */
 export function containerResources(pod: Pod, container: Container, node: ResourceSettings): LinuxContainerResources {
   const podLevel = hasPodLevelResources(pod.spec.resources) ? amountsOf(pod.spec.resources?.limits) : {};
   const limits = { ...pick(podLevel), ...positive(amountsOf(container.resources?.limits)) };
@@ -182,8 +182,8 @@ function memoryQoSOf(pod: Pod, { resources }: Container, node: ResourceSettings)
 }
 
 /**
- * Bytes of swap that a container may use: under `LimitedSwap`, in proportion to its share of the node's memory by its
- * request. A container that must not swap, or that has its request equal to its limit, gets none.
+ * Bytes of swap that a container may use under `LimitedSwap`: its request's share of the node's memory. None if it must
+ * not swap, or its request equals its limit.
  */
 function swapOf(
   pod: Pod,
@@ -217,7 +217,7 @@ const pick = ({ cpu, memory }: Amounts): Amounts => ({
   ...(memory === undefined ? {} : { memory }),
 });
 
-/** A limit of zero is no limit. */
+/** A limit of zero counts as none. */
 const positive = (amounts: Amounts): Amounts =>
   Object.fromEntries(Object.entries(amounts).filter(([, amount]) => amount > 0n));
 
@@ -238,7 +238,7 @@ function hugepageLimits(limits: Amounts, sizes: readonly string[]): readonly Hug
   });
 }
 
-/** `2Mi` as the kernel names its folders: `2MB`. */
+/** `2Mi` as in the kernel's folder names: `2MB`. */
 export function pageSizeName(quantity: string): string {
   let size = wholeUnits(nanoOf(quantity));
   let unit = 0;
@@ -249,7 +249,7 @@ export function pageSizeName(quantity: string): string {
   return `${size}${PAGE_UNITS[unit]}`;
 }
 
-/** `oom_score_adj` of a container's processes: the more memory a pod requests, the later it is killed. */
+/** `oom_score_adj` of a container's processes: the more memory a pod requests, the later they are killed. */
 export function oomScoreAdj(pod: Pod, container: Container, node: Pick<NodeSettings, 'memoryCapacityBytes'>): number {
   if (isCritical(pod) && pod.spec.priorityClassName === NODE_CRITICAL) return GUARANTEED_OOM_SCORE;
   const qos = podQOS(pod);
@@ -284,7 +284,7 @@ function sharedRequest(pod: Pod): bigint {
   return rest > 0n ? rest / BigInt(podContainers(pod).length) : 0n;
 }
 
-/** How many exclusive CPUs a container gets; 0: it shares CPUs. */
+/** The number of exclusive CPUs of a container; 0: it uses shared CPUs. */
 export function exclusiveCount(pod: Pod, { resources }: Container): number {
   if (podQOS(pod) !== 'Guaranteed' || hasPodLevelResources(pod.spec.resources)) return 0;
   const amount = nanoOf(resources?.requests?.['cpu'] ?? resources?.limits?.['cpu'] ?? '0');
@@ -292,8 +292,8 @@ export function exclusiveCount(pod: Pod, { resources }: Container): number {
 }
 
 /**
- * Settings of cgroup v2 for memory beyond limits (gate MemoryQoS): memory that is protected from reclaim, and the usage
- * from which a container is throttled. Pure.
+ * cgroup v2 settings for memory beyond limits (gate MemoryQoS): memory protected from reclaim, and the usage at which a
+ * container is throttled. Pure.
  *
  * Upstream: KEP-2570. Invariant: without the gate, or with cgroup v1, there are none.
  */
@@ -310,7 +310,7 @@ export function reservedMemory(qos: QOSClass, memory: Nano, { memoryQoS, cgroupV
   return { [qos === 'Guaranteed' ? 'memory.min' : 'memory.low']: String(bytes) };
 }
 
-/** The usage from which a container is throttled: between its request and its limit, or what the node has. */
+/** The usage at which a container is throttled: between its request and its limit, or the node's allocatable. */
 function throttledMemory(
   { request, limit }: { readonly request: bigint; readonly limit: bigint },
   { memoryQoS, cgroupVersion, allocatable }: MemorySettings,

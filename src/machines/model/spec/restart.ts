@@ -1,17 +1,17 @@
 /**
- * Whether and when a container that ended starts again.
+ * Decides whether and when an ended container restarts.
  *
- * Decides by the container's rules, its own policy, then the pod's. Invariants: a pod that is being deleted restarts no
- * container; a delay only shrinks when a long time without restarts resets it.
+ * The container's rules come first, then its own policy, then the pod's. Invariants: a pod that is being deleted
+ * restarts no container; a delay only decreases when a long time without restarts resets it.
  */
 import type { Container, Pod } from '../api/pod.ts';
 
-/** Upstream's ceiling of the crash-loop back-off without its feature gate. */
+/** Upstream's maximum of the crash-loop back-off without its feature gate. */
 export const CRASH_LOOP_BACKOFF_MAX_MS = 300_000;
 
 /** First delay of a crash loop; each restart doubles it. */
 const INITIAL_BACKOFF_MS = 10_000;
-/** A container that stayed up for this many longest delays has recovered. */
+/** A container that ran for this many maximum delays has recovered. */
 export const RESET_AFTER_MAX_DELAYS = 2;
 
 export interface RestartQuestion {
@@ -20,7 +20,7 @@ export interface RestartQuestion {
   readonly exitCode: number;
 }
 
-/** For a container that exited. One that never ran, or whose end was not observed, always starts. */
+/** For an exited container. One that never ran, or whose end was not observed, always starts. */
 export function shouldRestart({ pod, container, exitCode }: RestartQuestion): boolean {
   if (pod.metadata.deletionTimestamp !== undefined) return false;
   if (container.restartPolicy !== undefined && matchingAction(container, exitCode) !== null) return true;
@@ -35,8 +35,8 @@ export function shouldRestart({ pod, container, exitCode }: RestartQuestion): bo
 }
 
 /**
- * The action of the first rule that matches this exit code; `null`: no rule does. Rules count only beside a restart
- * policy of the container.
+ * The action of the first rule that matches this exit code; `null` if none does. Rules require a restart policy of the
+ * container.
  */
 function matchingAction({ restartPolicyRules = [] }: Container, exitCode: number): string | null {
   const rule = restartPolicyRules.find(({ exitCodes }) => {
@@ -46,11 +46,11 @@ function matchingAction({ restartPolicyRules = [] }: Container, exitCode: number
   return rule?.action ?? null;
 }
 
-/** True when a rule asks to restart all containers of the pod. */
+/** Whether a rule requests a restart of all containers of the pod. */
 export const restartsAll = (container: Container, exitCode: number): boolean =>
   matchingAction(container, exitCode) === 'RestartAllContainers';
 
-/** True when some container of the pod has such a rule. */
+/** Whether some container of the pod has such a rule. */
 export const mayRestartAll = ({ spec: { initContainers = [], containers } }: Pod): boolean =>
   [...initContainers, ...containers].some(({ restartPolicyRules = [] }) =>
     restartPolicyRules.some(({ action }) => action === 'RestartAllContainers'),

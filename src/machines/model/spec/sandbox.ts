@@ -1,5 +1,5 @@
 /**
- * The configuration of RunPodSandbox, from a Pod.
+ * Builds the configuration of RunPodSandbox from a Pod.
  *
  * Invariant: a pure function of pod, attempt and node; the same config is sent again with each CreateContainer.
  */
@@ -21,10 +21,14 @@ interface Made {
   readonly from: readonly unknown[];
   readonly config: PodSandboxConfig;
 }
-/** The last one of each pod: a start asks for the same one several times, and a journal has one object once. */
+/**
+ * The last configuration of each pod: a start needs the same one several times, and a journal stores one object once.
+ */
 const lastMade = new WeakMap<Pod, Made>();
 
-/** Throws with upstream's text where a pod asks for what cannot be (a host name that is too long, user namespaces). */
+/**
+ * Throws with upstream's text if a request of the pod is impossible (a host name that is too long, user namespaces).
+ */
 export function sandboxConfig(
   pod: Pod,
   attempt: number,
@@ -81,13 +85,13 @@ export const podLabels = (pod: Pod): Readonly<Record<string, string>> => ({
 });
 
 /**
- * Every port that the regular containers declare, with a host port or not: the runtime decides what to do with it.
- * Upstream omits the ports of sidecars.
+ * All declared ports of regular containers, with or without host port: the runtime decides. Upstream omits the ports of
+ * sidecars.
  */
 const portMappings = (pod: Pod): readonly PortMapping[] =>
   pod.spec.containers.flatMap(({ ports = [] }) => distinct(ports).map(portMapping));
 
-/** Of two ports with one name, or without a name and equal, the first one. */
+/** Of two ports with the same name, or unnamed and equal, the first one. */
 function distinct(ports: readonly ContainerPort[]): readonly ContainerPort[] {
   const named = ports.map((port) => [port.name || JSON.stringify(portMapping(port)), port] as const);
   return named.filter(([name], at) => named.findIndex(([other]) => other === name) === at).map(([, port]) => port);
@@ -100,7 +104,7 @@ const portMapping = ({ containerPort, hostPort, hostIP, protocol }: ContainerPor
   ...(hostIP === undefined || hostIP === '' ? {} : { host_ip: hostIP }),
 });
 
-/** Both notations of the API (`kernel/shm_rmid_forced`) in the kernel's dotted one. */
+/** Both notations of the API (`kernel/shm_rmid_forced`) converted to the kernel's dotted one. */
 function sysctls(pod: Pod): { sysctls?: Readonly<Record<string, string>> } {
   const entries = (pod.spec.securityContext?.sysctls ?? []).map(({ name, value }) => [dotted(name), value] as const);
   return entries.length === 0 ? {} : { sysctls: Object.fromEntries(entries) };

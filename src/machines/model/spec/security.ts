@@ -1,8 +1,8 @@
 /**
- * The user that a container runs as, and its privileges.
+ * The user and the privileges of a container.
  *
- * Owns the union of pod and container security contexts. Invariant: the container's setting wins over the pod's; a pod
- * that must not run as root never does.
+ * Merges the security contexts of pod and container. Invariant: the container's setting overrides the pod's; a pod that
+ * must not run as root never does.
  */
 import type {
   Image,
@@ -20,7 +20,7 @@ import { podLongName } from './paths.ts';
 import { podContainers } from './qos.ts';
 import type { MountedVolumes } from './volumes.ts';
 
-/** Masked for a container whose `procMount` is `Default`; the paths are container runtimes' common list. */
+/** Masked paths of a container with `procMount: Default`: the common list of container runtimes. */
 const MASKED_PATHS = [
   '/proc/asound',
   '/proc/acpi',
@@ -38,7 +38,7 @@ const MASKED_PATHS = [
 const READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
 
 export interface ImageUser {
-  /** `null` when the image names its user by name. */
+  /** `null` if the image names its user by name. */
   readonly uid: string | null;
   readonly username: string;
 }
@@ -49,7 +49,7 @@ export function imageUser(image: Image | null): ImageUser {
   return image === null || image.username === '' ? { uid: '0', username: '' } : { uid: null, username: image.username };
 }
 
-/** `null` when the container may run; else why it would break `runAsNonRoot`. */
+/** `null` if the container may run; else why it would violate `runAsNonRoot`. */
 export function nonRootViolation(pod: Pod, container: Container, user: ImageUser): string | null {
   const mustNotBeRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot ?? false;
   if (!mustNotBeRoot) return null;
@@ -62,7 +62,7 @@ export function nonRootViolation(pod: Pod, container: Container, user: ImageUser
   return user.uid === '0' ? `container has runAsNonRoot and image will run as root ${where}` : null;
 }
 
-/** Zero values are left out: a namespace of the pod is CRI's default. */
+/** Zero values are left out: CRI's default is a namespace of the pod. */
 function namespaceOptions(pod: Pod, users: UserMapping | null): NamespaceOption {
   const { hostNetwork, hostPID, hostIPC, shareProcessNamespace } = pod.spec;
   return {
@@ -73,7 +73,7 @@ function namespaceOptions(pod: Pod, users: UserMapping | null): NamespaceOption 
   };
 }
 
-/** Why the pod cannot have a user namespace; `null` when it can, or does not request one. */
+/** Why the pod cannot have a user namespace; `null` if it can, or does not request one. */
 export function usersRefusal(pod: Pod, handler: string, node: Pick<NodeSettings, 'runtimeHandlers'>): string | null {
   if (pod.spec.hostUsers !== false || node.runtimeHandlers?.[handler]?.userNamespaces === true) return null;
   const who = handler === '' ? 'runtime' : `RuntimeClass handler "${handler}"`;
@@ -199,7 +199,7 @@ function seccompFile({ localhostProfile = '' }: SeccompProfile, { rootDir }: Pic
 }
 
 /**
- * The AppArmor profile of a container: from its own field, an old annotation, or its pod's field.
+ * The AppArmor profile of a container: from its own field, a legacy annotation, or its pod's field.
  *
  * The API server turns annotations into fields, but not those of a static pod. Pure. Upstream: pkg/security/apparmor.
  */
@@ -210,7 +210,7 @@ const UNCONFINED = 'unconfined';
 const RUNTIME_DEFAULT = 'runtime/default';
 const LOCALHOST = 'localhost/';
 
-/** True when the machine has to enforce an AppArmor profile for the pod. */
+/** Whether the machine has to enforce an AppArmor profile for the pod. */
 export function wantsAppArmor(pod: Pod): boolean {
   const containers = [...podContainers(pod), ...(pod.spec.ephemeralContainers ?? [])];
   const profiles = [pod, ...containers.map((container) => ({ spec: container }))].map(

@@ -1,9 +1,8 @@
 /**
- * The mounts of a container, from the volumes of its pod.
+ * Derives the mounts of a container from the volumes of its pod.
  *
- * Decides mounts and sub-paths. Invariant: a volume that was not set up is an error; it is never left out of a
- * container. A sub-path is never mounted by its path, which processes in containers can change: it is bound to another
- * place first.
+ * Invariant: a volume that is not set up is an error; it is never left out of a container. A sub-path is never mounted
+ * by its path, which processes in containers can change: it is first bind-mounted elsewhere.
  */
 import type { Device, Mount, MountPropagation } from '../api/cri.ts';
 import type { Container, Pod, Volume, VolumeMount } from '../api/pod.ts';
@@ -15,15 +14,15 @@ import { podDirectory } from './paths.ts';
 /** A volume that is set up: the source of its mounts. */
 export interface MountedVolume {
   readonly hostPath: string;
-  /** A block device, by a link to it: nothing can be mounted, and there is no `hostPath`. */
+  /** The link to a block device, which cannot be mounted and has no `hostPath`. */
   readonly device?: string;
   /** The volume itself is read-only, and so are its mounts. */
   readonly readOnly?: boolean;
-  /** The runtime labels everything in it with the container's SELinux label. */
+  /** The runtime relabels its content with the container's SELinux label. */
   readonly relabel?: boolean;
   /** A supplemental group of containers, because its members may use the volume. */
   readonly groupId?: number;
-  /** The content of an image: the runtime mounts it, and there is no `hostPath`. */
+  /** The content of an image, which the runtime mounts without a `hostPath`. */
   readonly image?: {
     readonly reference: string;
     /** The runtime's reference of the image; absent while the image is missing. */
@@ -38,7 +37,7 @@ interface MountsInput {
   readonly container: Container;
   readonly node: Pick<NodeSettings, 'rootDir'>;
   readonly volumes: MountedVolumes;
-  /** The runtime can make a mount read-only with everything that is mounted below it. */
+  /** The runtime can make a mount and everything mounted below it read-only. */
   readonly recursiveReadOnly: boolean;
   /** The runtime handler of the pod; empty for the default. */
   readonly handler: string;
@@ -58,7 +57,7 @@ export function volumeKind(volume: Volume): string {
   return Object.keys(volume).find((key) => key !== 'name') ?? 'none';
 }
 
-/** The volume mounts of a container in the order of its spec. Throws with the reason for the container to wait. */
+/** The volume mounts of a container in the order of its spec. Throws with the container's waiting reason. */
 export function volumeMounts(input: MountsInput): readonly Mount[] {
   return (input.container.volumeMounts ?? []).map((mount, at) => {
     const volume = mountedVolume(mount, input);
@@ -69,7 +68,7 @@ export function volumeMounts(input: MountsInput): readonly Mount[] {
   });
 }
 
-/** The block devices of a container in the order of its spec. Throws with the reason for the container to wait. */
+/** The block devices of a container in the order of its spec. Throws with the container's waiting reason. */
 export function blockDevices({ container, volumes }: Pick<MountsInput, 'container' | 'volumes'>): readonly Device[] {
   return (container.volumeDevices ?? []).map(({ name, devicePath }) => {
     if (!devicePath.startsWith('/')) throw new Error(`error DevicePath \`${devicePath}\` must be an absolute path`);
@@ -82,7 +81,7 @@ export function blockDevices({ container, volumes }: Pick<MountsInput, 'containe
   });
 }
 
-/** The sub-paths that have to be bound before the container is created. Throws as {@link volumeMounts}. */
+/** The sub-paths to bind before the container is created. Throws as {@link volumeMounts}. */
 export function volumeSubPaths(input: MountsInput): readonly SubPath[] {
   return (input.container.volumeMounts ?? []).flatMap((mount, at) => {
     const path = subPath(mount, input.lookup);
@@ -138,7 +137,7 @@ function imageMount(
   };
 }
 
-/** Throws where a recursive read-only mount is requested and cannot be made. */
+/** Throws if a recursive read-only mount is requested and not possible. */
 export function isRecursive(mount: VolumeMount, canRecurse: boolean): boolean {
   const { name, readOnly, mountPropagation = 'None', recursiveReadOnly: wanted = 'Disabled' } = mount;
   if (wanted === 'Disabled') return false;
@@ -149,7 +148,7 @@ export function isRecursive(mount: VolumeMount, canRecurse: boolean): boolean {
   if (wanted === 'Enabled' && !canRecurse) throw new Error(`${asked} it is not supported by the runtime`);
   return canRecurse;
 }
-/** A path from the root, as runtimes need it. */
+/** The path made absolute, as runtimes require. */
 export const absolute = (path: string): string => (path.startsWith('/') ? path : `/${path}`);
 
 function subPath(mount: VolumeMount, lookup: (name: string) => string | undefined): string {

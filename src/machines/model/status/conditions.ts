@@ -1,8 +1,8 @@
 /**
- * The conditions of a pod that its node agent owns.
+ * The conditions of a pod that are owned by its node agent.
  *
- * Invariants: order as upstream writes it; conditions of other clients are never changed; `lastTransitionTime` changes
- * only with `status`.
+ * Invariants: upstream's order; conditions of other clients are never changed; `lastTransitionTime` changes only with
+ * `status`.
  */
 import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
@@ -15,9 +15,9 @@ import { hasAnyContainerStarted } from './phase.ts';
 import { instancesOf } from './runtime-facts.ts';
 
 /**
- * The condition of a pod whose containers are all restarted because a restart rule asks for it. Pure.
+ * The condition of a pod whose containers are all being restarted by a restart rule. Pure.
  *
- * Invariant: once begun it goes on until the runtime has no instance of them any more, whatever else ends meanwhile; a
+ * Invariant: once started it continues until the runtime has no instance of them, whatever else ends in the meantime; a
  * pod that is being deleted restarts none.
  */
 const ALL_RESTARTING = 'AllContainersRestarting';
@@ -40,7 +40,7 @@ function asks(container: Container, runtime: PodRuntimeStatus | null): boolean {
 }
 
 /**
- * Ids of the instances to remove; those of the container whose rule asked for it last, because they hold the reason.
+ * Ids of the instances to remove; those of the container whose rule requested it last, because they hold the reason.
  */
 export function instancesToRemove(pod: Pod, runtime: PodRuntimeStatus | null): readonly string[] {
   const { initContainers = [], containers } = pod.spec;
@@ -59,11 +59,10 @@ export interface ConditionFacts {
   readonly containerStatuses: readonly ContainerStatus[];
   /** Conditions that other clients have set: readiness gates read them. */
   readonly foreign: readonly PodCondition[];
-  /** The conditions published before. */
+  /** The last published conditions. */
   readonly previous: readonly PodCondition[];
   /**
-   * All its containers are being restarted, and the runtime still has instances of them. `null`: the pod has no such
-   * rule.
+   * All containers are being restarted, and the runtime still has instances of them. `null`: the pod has no such rule.
    */
   readonly restartingAll: boolean | null;
   /** The condition `PodReadyToStartContainers` is left out. */
@@ -203,8 +202,8 @@ export const settled = (verdicts: readonly Verdict[], previous: readonly PodCond
   });
 
 /**
- * Gives each condition its time and generation: the old time where the status is unchanged. `AllContainersRestarting`
- * has no generation.
+ * Adds time and generation to each condition: the old time if the status is unchanged. `AllContainersRestarting` has no
+ * generation.
  */
 export function dated(
   verdicts: readonly Verdict[],

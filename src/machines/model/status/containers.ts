@@ -2,8 +2,8 @@
  * Statuses of containers, from the runtime's state, the statuses published before, and the waiting reasons of the
  * agent.
  *
- * Decides per container which instance is the current one and which the last. Invariants: a container that has run is
- * never shown as if it had not; init containers have the order of the spec, others are sorted by name.
+ * Selects the current and the last instance of each container. Invariants: a container that has run is never shown as
+ * if it had not; init containers have the order of the spec, others are sorted by name.
  */
 import type { ContainerStatus as CriContainerStatus } from '../api/cri.ts';
 import type { Container, ContainerState, ContainerStatus, Pod, ResourceRequirements, VolumeMount } from '../api/pod.ts';
@@ -28,7 +28,7 @@ export interface ContainerFacts {
   readonly pod: Pod;
   readonly runtime: PodRuntimeStatus | null;
   readonly runtimeName: string;
-  /** An image is shown as the runtime names it, also where that is its id: behavior `imagesAsKubelet`. */
+  /** Images are named as by the runtime, even if that is their id: behavior `imagesAsKubelet`. */
   readonly imageAsNamed: boolean;
   /** The runtime can make mounts recursively read-only. */
   readonly canRecurse: boolean;
@@ -36,15 +36,15 @@ export interface ContainerFacts {
   readonly showsClaims: boolean;
   /** Why a container that should run does not, by name. */
   readonly waiting: Readonly<Record<string, Waiting>>;
-  /** Containers that the agent itself stops, or has stopped, to restart them. */
+  /** Containers that the agent stops or has stopped to restart them. */
   readonly replacing: readonly string[];
   /** Results of startup and readiness probes by name; absent: no such probe, or no result yet. */
   readonly started: Readonly<Record<string, boolean>>;
   readonly ready: Readonly<Record<string, boolean>>;
-  /** Restarts before the agent (or its soft state) began, by name. */
+  /** Restarts before the start of the agent (or its soft state), by name. */
   readonly restartCounts: Readonly<Record<string, number>>;
   readonly previous: readonly ContainerStatus[];
-  /** By container, the resources that it has so far of a resize. */
+  /** By container, its current resources during a resize. */
   readonly actuated: Readonly<Record<string, ResourceRequirements | undefined>>;
   /** All containers of the pod are being restarted: a missing instance was removed for that. */
   readonly restartingAll: boolean;
@@ -83,9 +83,8 @@ interface Known extends Seen {
 }
 
 /**
- * The last status of each container of a specification. A pod may have a thousand of them, of which a turn changes one:
- * a status is computed again only when one of its inputs is another value, and stays the same value when its content is
- * unchanged.
+ * The last status of each container of a specification. A pod may have a thousand, of which a turn changes one: a
+ * status is recomputed only when an input changed, and keeps its identity if its content is unchanged.
  */
 const known = new WeakMap<Container, Known>();
 
@@ -108,7 +107,7 @@ const isMadeOf = (before: Known, seen: Seen, facts: readonly unknown[]): boolean
   before.last === seen.last &&
   before.facts.every((each, at) => each === facts[at]);
 
-/** The facts of the pod that concern one container; texts, numbers and booleans, except the pod itself. */
+/** The facts of the pod that concern one container; strings, numbers and booleans, except the pod itself. */
 function factsFor(container: Container, facts: ContainerFacts, isInit: boolean): readonly unknown[] {
   const { name } = container;
   const { pod, runtimeName, canRecurse, showsClaims, waiting, replacing, started, ready, restartCounts } = facts;
@@ -160,7 +159,7 @@ function withoutInstance(
   };
 }
 
-/** Regular containers begin when all init containers have succeeded, also those that the runtime has forgotten. */
+/** Regular containers start when all init containers have succeeded, including those that the runtime has removed. */
 const hasAnyRegularInstance = ({ pod, runtime }: ContainerFacts): boolean =>
   pod.spec.containers.some(({ name }) => instancesOf(runtime, name).length > 0);
 
@@ -232,7 +231,9 @@ function shownImage({ image }: Container, { imageAsNamed }: ContainerFacts, curr
   return (imageAsNamed ? named || specified : specified || named) || image || '';
 }
 
-/** The number never goes back, also where the runtime has forgotten what was before; then the next one counts on. */
+/**
+ * The number never decreases, even if the runtime has removed earlier instances; then the next one continues the count.
+ */
 function restarts(
   { name }: Container,
   { restartCounts }: ContainerFacts,
@@ -246,7 +247,7 @@ function restarts(
   return isNext ? previous.restartCount + 1 : previous.restartCount;
 }
 
-/** The last state is kept when the runtime forgets ended instances too early. */
+/** The last state is kept if the runtime removes ended instances too early. */
 function rememberedLastState(previous: ContainerStatus | undefined, containerID: string): ContainerState {
   if (previous?.state?.terminated !== undefined && previous.containerID !== containerID) {
     return { terminated: previous.state.terminated };
@@ -259,7 +260,7 @@ function restartCountOf({ annotations, metadata }: CriContainerStatus): number |
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : metadata?.attempt;
 }
 
-/** A replaced instance is published as running until the next one runs, or is kept from running. */
+/** A replaced instance is published as running until the next one runs, or is prevented from running. */
 function seenState(
   { name }: Container,
   { replacing, waiting, runtimeName }: ContainerFacts,
@@ -341,7 +342,7 @@ function isToBeStarted(
   if (current.state === 'CONTAINER_RUNNING') return false;
   if (current.state !== 'CONTAINER_EXITED') return true;
   if ((pod.spec.ephemeralContainers ?? []).some(({ name }) => name === container.name)) return false;
-  // For a sidecar that is restarted, too, the success is shown.
+  // A restarted sidecar also shows its success.
   if (isInit && current.exit_code === 0) return false;
   return shouldRestart({ pod, container, exitCode: current.exit_code });
 }
@@ -373,7 +374,7 @@ function mountStatuses({ volumeMounts = [] }: Container, canRecurse: boolean): P
   };
 }
 
-/** The recursive read-only setting that is in force; a container that cannot have the requested one does not run. */
+/** The effective recursive read-only setting; a container whose requested setting is not possible does not run. */
 function recursion(mount: VolumeMount, canRecurse: boolean): string {
   try {
     return isRecursive(mount, canRecurse) ? 'Enabled' : 'Disabled';

@@ -1,4 +1,4 @@
-/** Derives a pod's published status from facts about it. Pure functions. */
+/** Derives a pod's published status from facts. Pure functions. */
 
 export {
   type BackoffQuestion,

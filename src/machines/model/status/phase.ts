@@ -1,7 +1,7 @@
 /**
  * The phase of a pod.
  *
- * Decides from the statuses of its containers alone. Invariant: `Succeeded` and `Failed` are final: no container of the
+ * Derived only from the statuses of its containers. Invariant: `Succeeded` and `Failed` are final: no container of the
  * pod will ever run again.
  */
 import {
@@ -55,7 +55,7 @@ export function podPhase(facts: PhaseFacts): PodPhase {
 const statusOf = (statuses: readonly ContainerStatus[], container: Container): ContainerStatus | undefined =>
   byName(statuses, container.name);
 
-/** Plain init containers: whether some has still to run, and whether one failed for good. */
+/** Plain init containers: whether one has still to run, and whether one failed for good. */
 function initProgress(
   { pod, initContainerStatuses: statuses, comingAgain = [] }: PhaseFacts,
   containers: readonly Container[],
@@ -74,14 +74,14 @@ function initProgress(
 
 type Ended = NonNullable<ContainerState['terminated']>;
 
-/** The deletion of the pod does not make a failure final that would be retried. */
+/** Deleting the pod does not make a failure final that would otherwise be retried. */
 function restartsNever(pod: Pod, container: Container, { exitCode, reason }: Ended): boolean {
   if (reason === terminatedReasons.restartingAllContainers) return false;
   const { deletionTimestamp: _, ...metadata } = pod.metadata;
   return !shouldRestart({ pod: { ...pod, metadata }, container, exitCode });
 }
 
-/** True while a sidecar has still to start. One that ended does not count: it is going to be restarted. */
+/** True while a sidecar has still to start. An ended one does not count: it will be restarted. */
 function countSidecars(
   containers: readonly Container[],
   statuses: readonly ContainerStatus[],

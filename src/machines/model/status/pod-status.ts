@@ -1,8 +1,8 @@
 /**
- * The status of a pod: a projection of the runtime's state, results of probes and facts of the agent.
+ * The status of a pod, derived from the runtime's state, results of probes and facts of the agent.
  *
- * Owns the merge of new facts with the status published before. Invariants: a terminal phase never reverts; times
- * change only with what they date; the result is plain JSON that can be compared and patched.
+ * Merges new facts with the previously published status. Invariants: a terminal phase never reverts; a time changes
+ * only with its subject; the result is plain JSON that can be compared and patched.
  */
 import type { DeviceHealth } from '../allocation/device-state.ts';
 import { type ContainerStatus, isStaticPod, type Pod, type PodCondition, type PodStatus } from '../api/pod.ts';
@@ -43,7 +43,7 @@ import { withinBudget } from './termination-messages.ts';
 
 /** The stages of a pod. */
 export type PodStage =
-  /** It runs, or is to run. */
+  /** It runs, or should run. */
   | 'sync'
   /** Its containers have stopped for good. */
   | 'stopped'
@@ -57,7 +57,7 @@ export interface PodStatusFacts {
   readonly runtime: PodRuntimeStatus | null;
   readonly node: NodeSettings;
   readonly nowMs: number;
-  /** When an earlier agent began the pod, by the runtime's state; its start time where there is no other. */
+  /** When an earlier agent started the pod, by the runtime's state; the start time if there is no other. */
   readonly begunMs?: number | null;
   /** The last result of this function for the same pod (not what was published). */
   readonly previous: PodStatus | null;
@@ -67,18 +67,18 @@ export interface PodStatusFacts {
   readonly waiting?: Readonly<Record<string, Waiting>>;
   /** Containers that are being restarted, however they end. */
   readonly comingAgain?: readonly string[];
-  /** Of those, the ones that the agent itself stops, and whose next instance is on its way. */
+  /** Those that the agent itself stops, and whose next instance follows. */
   readonly replacing?: readonly string[];
   readonly started?: Readonly<Record<string, boolean>>;
   readonly ready?: Readonly<Record<string, boolean>>;
   readonly restartCounts?: Readonly<Record<string, number>>;
   /** The pod has failed whatever its containers do: its deadline is exceeded. Its conditions change at once. */
   readonly failure?: { readonly reason: string; readonly message: string };
-  /** Its resize is not granted, and has to wait. */
+  /** Its resize is not granted yet. */
   readonly resizePending?: { readonly reason: string; readonly message: string };
-  /** The resources that its containers have so far of a resize; absent: all requested ones. */
+  /** The current resources of its containers during a resize; absent: all requested ones. */
   readonly actuated?: ContainerFacts['actuated'];
-  /** A resize is under way; `error` is why it failed last. */
+  /** A resize is in progress; `error` is its last failure. */
   readonly resizing?: { readonly error: string };
   /** Its init containers had succeeded before its end was ordered; absent: their states decide. */
   readonly wasInitialised?: boolean;
@@ -158,7 +158,7 @@ const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): Containe
 
 type Phase = Pick<PodStatus, 'reason' | 'message'> & { readonly phase: string };
 
-/** A phase that is final in the API server stays. Reason and message stay as long as the phase that they explain. */
+/** A phase that is final in the API server stays. Reason and message stay as long as their phase. */
 function phaseAndReason({ pod, previous, failure }: PodStatusFacts, observed: string): Phase {
   if (failure !== undefined) return { phase: 'Failed', reason: failure.reason, message: failure.message };
   const before = previous?.phase ?? '';
@@ -198,7 +198,7 @@ function resizeConditions(facts: PodStatusFacts, phase: string): readonly PodCon
   const error = resizing?.error ? { reason: conditionReasons.resizeError, message: resizing.error } : {};
   const inProgress = resizing && { type: 'PodResizeInProgress', status: 'True', ...error };
   const verdicts = [...(pending ? [pending] : []), ...(inProgress ? [inProgress] : [])];
-  // A pod that ends is not judged again.
+  // An ending pod is not re-evaluated.
   const isEnding = ends && (facts.kill !== undefined || pod.metadata.deletionTimestamp !== undefined);
   const before = previous?.conditions ?? [];
   return dated(verdicts, before, nowMs, pod.metadata.generation).map((condition) => ({
@@ -215,7 +215,7 @@ const observedBefore = ({ type }: PodCondition, before: readonly PodCondition[])
 
 type Addresses = Pick<PodStatus, 'hostIP' | 'hostIPs' | 'podIP' | 'podIPs'>;
 
-/** When the sandbox is gone, its addresses stay those of the pod. */
+/** When the sandbox is gone, the pod keeps its addresses. */
 function addresses({ pod, node, runtime, previous }: PodStatusFacts): Addresses {
   const observed = pod.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
   const own = observed.length > 0 ? observed : (previous?.podIPs ?? []).map(({ ip }) => ip);
@@ -238,7 +238,7 @@ export function podIPs(runtime: PodRuntimeStatus | null, node: Pick<NodeSettings
   return ips.toSorted((a, b) => Number(isIPv6(a) !== isIPv6(primary)) - Number(isIPv6(b) !== isIPv6(primary)));
 }
 
-/** The status of a pod that is gone: a container that never reported its end has ended, and the phase is final. */
+/** The status of a removed pod: a container that never reported its end has ended, and the phase is final. */
 function closed(facts: PodStatusFacts, status: PodStatus): PodStatus {
   const { pod } = facts;
   const wasInitialised = facts.wasInitialised ?? hasInitialized(pod, status);
@@ -272,7 +272,7 @@ const ended = (status: ContainerStatus): ContainerStatus =>
       }
     : status;
 
-/** Whether a container other than the init containers has had its turn, or could have it. */
+/** Whether a container other than the init containers has run, or could have. */
 export function hasInitialized(pod: Pod, status: PodStatus | null): boolean {
   const { initContainerStatuses: inits = [], containerStatuses: regulars = [] } = status ?? {};
   if ((pod.spec.initContainers ?? []).length === 0) return true;
@@ -285,7 +285,7 @@ export function hasInitialized(pod: Pod, status: PodStatus | null): boolean {
   return [lastStatus.state, lastStatus.lastState].some((state) => state?.terminated?.exitCode === 0);
 }
 
-/** The status of a pod that is not admitted: it never gets containers. */
+/** The status of a rejected pod: it never gets containers. */
 export function rejectedStatus(
   pod: Pod,
   rejection: { readonly reason: string; readonly message: string },
@@ -303,10 +303,10 @@ export function rejectedStatus(
 }
 
 /**
- * The part of a pod's status that may be published; `published` is the last one, `null` at first.
+ * The status that may be published; `published` is the last one, `null` at first.
  *
- * Invariant: a pod is not published as ended while one of its containers may still run, because others would reuse its
- * resources.
+ * Invariant: a pod is not published as ended while one of its containers may still run, because its resources would be
+ * reused.
  */
 export function publishedStatus(
   status: PodStatus,

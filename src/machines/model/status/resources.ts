@@ -1,7 +1,7 @@
 /**
- * Resources in a status: of a container as the runtime has them, of a pod as its spec requests them.
+ * Resources in a status: a container's from the runtime, a pod's from its spec.
  *
- * Invariant: a value too small for the kernel to hold is published as it was requested, not as the kernel rounded it.
+ * Invariant: a value below the kernel's resolution is published as requested, not as rounded by the kernel.
  */
 
 import type { ContainerStatus as CriContainerStatus, LinuxContainerResources } from '../api/cri.ts';
@@ -24,8 +24,8 @@ export function containerResourceStatus(
   current: CriContainerStatus,
   showsClaims: boolean,
   /**
-   * The requests that the container has so far of a resize, because the runtime does not know memory requests; absent:
-   * those of its definition.
+   * The container's current requests during a resize, because the runtime does not know memory requests; absent: those
+   * of its definition.
    */
   actuated: List | undefined = container.resources?.requests,
 ): Pick<ContainerStatus, 'resources' | 'allocatedResources'> {

@@ -1,8 +1,8 @@
 /**
- * The state of a pod in the runtime, reduced and ordered. Pure.
+ * The reduced and ordered state of a pod in the runtime. Pure.
  *
- * Owns the rules by which observations are joined: a later observation wins, and one instance never goes back from
- * exited to running or from running to created, whichever observation arrives last.
+ * Defines how observations are merged: a later one wins, and an instance never goes back from exited to running or from
+ * running to created, whatever the order of arrival.
  */
 
 import type { ContainerState, ContainerStatus, PodSandboxStatus } from '../api/cri.ts';
@@ -17,26 +17,26 @@ export interface DeadContainer {
   readonly restartCount: number;
   /** Nanoseconds since the epoch, decimal. */
   readonly createdAt: string;
-  /** The path of its log; empty when that is not known. */
+  /** The path of its log; empty if unknown. */
   readonly logPath: string;
   /** The name of the link to its log. */
   readonly linkName: string;
 }
 
-/** From a pod to `containerGC`: its dead instances that may be removed; empty where none may. */
+/** From a pod to `containerGC`: its dead instances that may be removed; empty if none may. */
 export interface GarbageChanged {
   readonly type: 'garbage.changed';
   readonly uid: string;
   readonly dead: readonly DeadContainer[];
-  /** Sandboxes that were replaced and have no container any more. */
+  /** Replaced sandboxes without containers. */
   readonly sandboxes: readonly string[];
   /** No container of the pod runs. */
   readonly over: boolean;
-  /** It is over because the node ended it: what is left of it goes with the next collection. */
+  /** It was ended by the node: its leftovers are removed with the next collection. */
   readonly isEvicted?: true;
 }
 
-/** From a pod to `imageGC`: the images of all its containers, dead ones included; empty when there are none. */
+/** From a pod to `imageGC`: the images of all its containers, dead ones included; empty if there are none. */
 export interface ImagesInUse {
   readonly type: 'images.inUse';
   readonly uid: string;
@@ -48,7 +48,7 @@ export interface ContainerFacts {
   readonly id: string;
   readonly restartCount: number;
   readonly state: 'created' | 'running' | 'exited' | 'unknown';
-  /** Hash of the definition that it was created from; empty when the runtime does not know it. */
+  /** Hash of the definition that it was created from; empty if the runtime does not know it. */
   readonly hash: string;
   readonly exitCode: number;
   readonly reason: string;
@@ -56,9 +56,9 @@ export interface ContainerFacts {
   readonly finishedAtMs: number;
   /** The runtime cancelled its start because its client disconnected: it has never run, through no fault of its own. */
   readonly cutOff: boolean;
-  /** The path of its termination message; empty: it has none. */
+  /** The path of its termination message; empty without one. */
   readonly messageFile: string;
-  /** The log to read when that file is empty; empty unless the policy says so. */
+  /** The log to read if that file is empty; empty unless the policy requests it. */
   readonly messageLog: string;
 }
 
@@ -103,7 +103,7 @@ const CONTAINER_RANK: Readonly<Record<ContainerState, number>> = {
   CONTAINER_EXITED: 2,
 };
 
-/** Joins an observation with the known state; an older observation changes nothing. */
+/** Merges an observation into the known state; an older observation changes nothing. */
 export function joined(known: PodRuntimeStatus | null, seen: PodRuntimeStatus): PodRuntimeStatus {
   if (!known) return seen;
   if (seen.observedAtMs < known.observedAtMs) return known;
@@ -120,7 +120,7 @@ export function joined(known: PodRuntimeStatus | null, seen: PodRuntimeStatus): 
   };
 }
 
-/** An instance changes in one direction only: of two observations the one with the further state is the later one. */
+/** An instance only advances: of two observations the one with the further state is the later one. */
 const laterContainer = (before: ContainerStatus | undefined, seen: ContainerStatus): ContainerStatus =>
   before && CONTAINER_RANK[before.state] > CONTAINER_RANK[seen.state] ? before : seen;
 
@@ -132,14 +132,14 @@ const replaced = <Status extends { readonly id: string }>(all: readonly Status[]
     ? all.map((each) => (each.id === status.id ? status : each))
     : [status, ...all];
 
-/** The known state with one container as it was observed, whenever that was. */
+/** The known state with one observed container, whenever it was observed. */
 export function withContainer(known: PodRuntimeStatus, seen: ContainerStatus): PodRuntimeStatus {
   const before = known.containers.find(({ id }) => id === seen.id);
   const status = laterContainer(before, seen);
   return status === before ? known : { ...known, containers: replaced(known.containers, status) };
 }
 
-/** The known state with one sandbox as it was observed. */
+/** The known state with one observed sandbox. */
 export function withSandbox(known: PodRuntimeStatus, seen: PodSandboxStatus): PodRuntimeStatus {
   const before = known.sandboxes.find(({ id }) => id === seen.id);
   const status = laterSandbox(before, seen);
@@ -168,14 +168,14 @@ const instancesByName = memoize(({ containers }: PodRuntimeStatus): ReadonlyMap<
   return found;
 });
 
-/** All instances of one container, newest first: by number, as the clock may have been set back between two of them. */
+/** All instances of one container, newest first: by number, because the clock may have been set back in between. */
 export const instancesOf = (status: PodRuntimeStatus | null, name: string): readonly ContainerStatus[] =>
   (status && instancesByName(status).get(name)) ?? [];
 
 export const sandboxesOf = (status: PodRuntimeStatus | null): PodSandboxStatus[] =>
   [...(status?.sandboxes ?? [])].sort((a, b) => (b.metadata?.attempt ?? 0) - (a.metadata?.attempt ?? 0) || newer(a, b));
 
-/** True when its newest instance belongs to the present sandbox, not to one that was replaced. */
+/** Whether its newest instance belongs to the current sandbox, not to a replaced one. */
 export function hasBegunInSandbox(status: PodRuntimeStatus | null, name: string): boolean {
   const [sandbox] = sandboxesOf(status);
   const [instance] = instancesOf(status, name);
@@ -193,7 +193,7 @@ const STATES = {
 } as const;
 
 /**
- * containerd's error of a start whose caller disconnected, and which it gives up; the embedded runtime's is the same.
+ * containerd's error of a start that it abandons because its caller disconnected; the embedded runtime's is the same.
  */
 const CALLER_GONE = 'context canceled';
 
@@ -206,7 +206,7 @@ const wasCutOff = ({ state, started_at, reason, message }: ContainerStatus): boo
 const fallsBackToLogs = ({ annotations, exit_code, reason }: ContainerStatus): boolean =>
   annotations[MESSAGE_POLICY] === 'FallbackToLogsOnError' && exit_code !== 0 && reason !== 'ContainerCannotRun';
 
-/** The newest instance of a container, in the machines' form; `null` when the runtime has none. */
+/** The newest instance of a container in the machines' form; `null` if the runtime has none. */
 export function factsOf(status: PodRuntimeStatus | null, name: string): ContainerFacts | null {
   const newest = instancesOf(status, name)[0];
   return newest === undefined ? null : factsOfInstance(newest);
@@ -232,10 +232,7 @@ export const factsOfInstance = memoize((newest: ContainerStatus): ContainerFacts
   };
 });
 
-/**
- * What of a pod no longer runs: instances that ended, and sandboxes that were replaced and are empty.
- * `byNode`: the node ends the pod.
- */
+/** Garbage of a pod: ended instances, and replaced empty sandboxes. `byNode`: the node ends the pod. */
 export function garbageOf(uid: string, status: PodRuntimeStatus, byNode = false): GarbageChanged {
   const [newest, ...older] = sandboxesOf(status);
   const isOlder = (container: ContainerStatus): boolean => newest !== undefined && newer(newest, container) < 0;
@@ -260,7 +257,7 @@ export const imagesOf = (uid: string, status: PodRuntimeStatus): ImagesInUse => 
   refs: [...new Set(status.containers.flatMap(imagesOfContainer))].filter((ref) => ref !== '').sort(),
 });
 
-/** Its own image, and those that it has as volumes. */
+/** Its own image, and those of its image volumes. */
 const imagesOfContainer = ({ image_ref, image_id, mounts }: ContainerStatus): string[] => [
   image_ref,
   image_id,

@@ -1,9 +1,9 @@
 /** Limits the termination messages of containers in a status. Pure. */
 import type { ContainerState, ContainerStatus, Pod, PodStatus } from '../api/pod.ts';
 
-/** Bytes of all termination messages of one pod, as upstream: its containers have equal parts. */
+/** Bytes of all termination messages of one pod, as upstream, in equal parts for its containers. */
 const BUDGET_BYTES = 12_288;
-/** Replaces a byte that is no text. */
+/** Replaces an invalid byte. */
 const REPLACEMENT = '\uFFFD';
 
 const LISTS = ['initContainerStatuses', 'containerStatuses', 'ephemeralContainerStatuses'] as const;
@@ -31,9 +31,9 @@ function shortenedState(state: ContainerState | undefined, maxBytes: number): Co
   return start === message ? state : { ...state, terminated: { ...state.terminated, message: start } };
 }
 
-/** The first bytes of a text; a character that is cut in two leaves one mark for each of its bytes. */
+/** The first bytes of a text; a truncated character leaves one mark for each of its bytes. */
 function beginning(text: string, maxBytes: number): string {
-  // No text has more than three bytes for each of its units.
+  // A UTF-16 unit has at most three bytes in UTF-8.
   if (text.length * 3 <= maxBytes) return text;
   let bytes = 0;
   let end = 0;
@@ -46,7 +46,7 @@ function beginning(text: string, maxBytes: number): string {
   return text;
 }
 
-/** Bytes of one character. */
+/** UTF-8 bytes of one character. */
 function sizeOf(codePoint: number): number {
   if (codePoint < 0x80) return 1;
   if (codePoint < 0x8_00) return 2;

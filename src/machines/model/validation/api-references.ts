@@ -1,17 +1,16 @@
 /**
- * Finds references of a pod to objects of the API server. A static pod may have none (gate
- * `PreventStaticPodAPIReferences`), because it has to start when there is no API server. Without the gate it may,
- * except those that no kubelet ever allowed.
+ * Finds references of a pod to API objects. A static pod may have none (gate `PreventStaticPodAPIReferences`), because
+ * it must start without an API server. Without the gate it may, except those that no kubelet ever allowed.
  *
- * ConfigMaps and Secrets are no such references on a node without an API server, where they can be files beside the
- * pods. Invariant: every other reference is refused at its field.
+ * On a node without an API server, ConfigMaps and Secrets are files beside the pods and do not count. Invariant: every
+ * other reference is an error at its field.
  */
 import type { Container, PodSpec, Volume, VolumeProjection } from '../api/pod.ts';
 import { type FieldError, forbidden } from './field.ts';
 
 type Reference = readonly [path: string, resource: string];
 
-/** References to objects of the API server that a static pod may have, where there is one. */
+/** References to API objects that a static pod may have, if there is an API server. */
 export type ApiReferenceRule = 'none' | 'any';
 
 const NEVER = 'clustertrustbundles';

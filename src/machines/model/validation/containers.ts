@@ -1,4 +1,4 @@
-/** Validates containers: names, images, ports, environment, and everything else of theirs by its own file. */
+/** Validates containers: names, images, ports and environment here, other fields in their own files. */
 import type { Container, EnvFromSource, EnvVar, PodSpec } from '../api/pod.ts';
 import {
   checked,
@@ -188,7 +188,7 @@ function validateContainerRestart({ restartPolicy, restartPolicyRules = [] }: Co
   ];
 }
 
-/** Debug containers are added to a running pod, never written into a new one. */
+/** Debug containers are added to a running pod, never part of a new one. */
 export const refuseEphemeralContainers = (spec: PodSpec, path: string): FieldError[] =>
   (spec.ephemeralContainers ?? []).length > 0
     ? [forbidden(`${path}.ephemeralContainers`, 'cannot be set on create')]

@@ -6,7 +6,7 @@ type ValueFrom = NonNullable<EnvVar['valueFrom']>;
 type FieldRef = NonNullable<ValueFrom['fieldRef']>;
 type ResourceFieldRef = NonNullable<ValueFrom['resourceFieldRef']>;
 
-/** Fields that an environment variable may have. */
+/** Fields allowed in an environment variable. */
 export const ENV_FIELD_PATHS = [
   'metadata.name',
   'metadata.namespace',
@@ -18,7 +18,7 @@ export const ENV_FIELD_PATHS = [
   'status.podIP',
   'status.podIPs',
 ];
-/** Fields that a file of a volume may have. */
+/** Fields allowed in a file of a volume. */
 export const VOLUME_FIELD_PATHS = [
   'metadata.annotations',
   'metadata.labels',

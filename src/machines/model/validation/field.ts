@@ -1,8 +1,8 @@
 /**
- * The words of Kubernetes' field errors, and the checks of single names that many fields share.
+ * The texts of Kubernetes' field errors, and shared checks of names.
  *
- * Owns the texts: they are upstream's to the byte, because people search for them. A check returns the reasons for
- * which a value is refused; an empty list is approval.
+ * The texts are upstream's to the byte, because people search for them. A check returns the faults of a value; an empty
+ * list means valid.
  */
 
 import { quote } from '../values/go-text.ts';
@@ -25,7 +25,7 @@ export const invalid = (path: string, value: unknown, detail: string): FieldErro
 export const notSupported = (path: string, value: unknown, supported: readonly string[]): FieldError =>
   `${path}: Unsupported value: ${show(value)}: supported values: ${supported.map(quote).join(', ')}`;
 
-/** Indices of keys that occurred before, for a list whose keys must be unique. */
+/** Indices of keys that occurred before, for a list with unique keys. */
 export function repeatedAt(keys: readonly unknown[]): ReadonlySet<number> {
   const first = new Map<unknown, number>();
   return new Set(
@@ -37,17 +37,17 @@ export function repeatedAt(keys: readonly unknown[]): ReadonlySet<number> {
   );
 }
 
-/** Each reason of a check as an error of this field. */
+/** Each fault found by a check as an error of this field. */
 export const checked = (path: string, value: string, check: Check): FieldError[] =>
   check(value).map((reason) => invalid(path, value, reason));
 
-/** An enumeration: absent and empty are both missing. */
+/** A required enumeration: absent and empty are both missing. */
 export function oneOf(path: string, value: string | undefined, supported: readonly string[]): FieldError[] {
   if (value === undefined || value === '') return [required(path)];
   return supported.includes(value) ? [] : [notSupported(path, value, supported)];
 }
 
-/** An enumeration that may be left out. */
+/** An optional enumeration. */
 export const optionalOneOf = (path: string, value: string | undefined, supported: readonly string[]): FieldError[] =>
   value === undefined ? [] : oneOf(path, value, supported);
 
@@ -86,7 +86,7 @@ function formed(form: string, description: string, example: string, limit: numbe
   ];
 }
 
-/** Length in UTF-8, counted without the platform. */
+/** Length in UTF-8, without a platform API. */
 function byteLength(text: string): number {
   let bytes = 0;
   for (const character of text) {
@@ -155,7 +155,7 @@ export function portNumber(path: string, port: number): FieldError[] {
   return port >= 1 && port <= MAX_PORT ? [] : [invalid(path, port, inclusiveRange(1, MAX_PORT))];
 }
 
-/** A path below some folder: relative, without `..`. */
+/** A relative path without `..`. */
 export const descendingPath: Check = (value) => [
   ...(value.startsWith('/') ? ['must be a relative path'] : []),
   ...withoutBacksteps(value),
@@ -163,7 +163,7 @@ export const descendingPath: Check = (value) => [
 
 export const withoutBacksteps: Check = (value) => (value.split('/').includes('..') ? ["must not contain '..'"] : []);
 
-/** A path in a volume whose names with two leading dots belong to the agent. */
+/** A path in a volume; names with two leading dots are reserved for the agent. */
 export const nonReservedPath: Check = (value) => [
   ...descendingPath(value),
   ...(value.startsWith('..') && !value.startsWith('../') && value !== '..' ? ["must not start with '..'"] : []),

@@ -29,7 +29,7 @@ export function validateHandlers(container: Container, gracePeriodSeconds: numbe
   ];
 }
 
-/** The same fields in an init container that runs to its end. */
+/** Rejects the same fields in an init container that runs to completion. */
 export function refuseHandlers(container: Container, path: string): FieldError[] {
   const fields = ['lifecycle', 'livenessProbe', 'readinessProbe', 'startupProbe'] as const;
   return fields

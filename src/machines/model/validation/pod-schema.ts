@@ -1,8 +1,8 @@
 /**
  * The fields of the API's Pod (v1, Kubernetes 1.36) and their types, except those that only the API server sets.
  *
- * Affinity, the claims of dynamic resource allocation and the volume plugins of single vendors are carried as they are:
- * this agent does not read them.
+ * Affinity, the claims of dynamic resource allocation and vendor volume plugins are kept without validation: this agent
+ * does not read them.
  */
 import {
   any,
@@ -104,7 +104,7 @@ const containerPorts = list(
   object({ name: string, hostPort: int32, containerPort: needed(int32), protocol: string, hostIP: string }),
 );
 
-/** Annotations of a container about its end, as an agent writes them. */
+/** Annotations of a container about its end, as written by an agent. */
 export const stopAnnotations = object({ preStop: lifecycleHandler, ports: containerPorts });
 
 const containerFields: Readonly<Record<string, Schema>> = {
@@ -166,7 +166,7 @@ const projection = object({
   podCertificate: any,
 });
 
-/** Volume plugins of single vendors: kept, but not read. */
+/** Vendor volume plugins: kept, but not read. */
 const VENDOR_VOLUMES = [
   'awsElasticBlockStore',
   'azureDisk',

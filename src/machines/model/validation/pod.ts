@@ -200,16 +200,16 @@ function validateOs(name: string, path: string): FieldError[] {
   return oneOf(path, name, ['linux', 'windows']);
 }
 
-/** Containers of one pod, init and ephemeral ones among them: far more than a machine can run. */
+/** Containers of one pod, including init and ephemeral ones: far more than a machine can run. */
 export const POD_CONTAINERS_MAX = 2_000;
-/** Limit of entries in all lists and maps of one pod: fields, variables, ports, volumes, labels. */
+/** Entries in all lists and maps of one pod: fields, variables, ports, volumes, labels. */
 export const POD_VALUES_MAX = 50_000;
 
 /**
- * Why a document is too large to be a pod of this node; `null`: it is not.
+ * Why a document is too large to be a pod of this node; `null` if it is not.
  *
- * Upstream has no such limits: the API server refuses requests of more than 3 MiB. Here decisions about other pods wait
- * while one pod is handled, so the cost of one pod is limited. Invariant: the check costs no more than the limit.
+ * Upstream has no such limits: the API server rejects requests of more than 3 MiB. Here other pods wait while one pod
+ * is handled, so the cost of one pod is limited. Invariant: the cost of the check is bounded by the limit.
  */
 export function sizeProblem(document: unknown, countsEphemeral = true): string | null {
   const spec = isObject(document) && isObject(document['spec']) ? document['spec'] : {};

@@ -1,9 +1,9 @@
 /**
- * Checks that a decoded document has the types of the API's fields, and keeps only fields the API has.
+ * Checks that a decoded document has the types of the API's fields, and drops unknown fields.
  *
  * Decides, as the Go decoder does: an unknown field is dropped, `null` is the same as absent, a value of another type
- * is an error. Invariant: what comes out has the shape of the schema, so that defaults and validation need not check
- * again. Messages never repeat the value: an unquoted number may be a password.
+ * is an error. Invariant: the result has the shape of the schema, so that defaults and validation need not check again.
+ * Messages never quote the value: an unquoted number may be a password.
  */
 
 import { isObject } from '../../../kernel/xstate.ts';
@@ -11,7 +11,7 @@ import { formatQuantity, parseQuantity, QUANTITY_REFUSAL } from '../values/quant
 import type { FieldError } from './field.ts';
 
 export type Schema = Shape & {
-  /** An absent field has the zero value of its type, as a Go field without a pointer. */
+  /** An absent field has the zero value of its type, like a Go field without a pointer. */
   readonly required?: true;
 };
 
@@ -36,7 +36,7 @@ export const needed = (schema: Schema): Schema => ({ ...schema, required: true }
 
 const MAX_INT32 = 2_147_483_647;
 
-/** The value as the schema has it. Errors are added to `errors`; the value must not be used then. */
+/** The value in the shape of the schema. Errors are added to `errors`; the value must not be used then. */
 export function conform(value: unknown, schema: Schema, path: string, errors: FieldError[]): unknown {
   if (value === null || value === undefined) return undefined;
   switch (schema.kind) {

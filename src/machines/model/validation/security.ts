@@ -75,7 +75,7 @@ function validateSysctls(spec: PodSpec, path: string): FieldError[] {
   ];
 }
 
-/** A sysctl of a namespace that the pod shares with the node would change the node. */
+/** A sysctl in a namespace shared with the node would change the node. */
 function validateSysctlNamespace(spec: PodSpec, name: string, path: string): FieldError[] {
   const dotted = name.replaceAll('/', '.');
   const isIpc = /^(kernel\.(shm|msg|sem)|fs\.mqueue\.)/.test(dotted);
@@ -85,7 +85,7 @@ function validateSysctlNamespace(spec: PodSpec, name: string, path: string): Fie
   return spec.hostIPC && isIpc ? [invalid(path, name, "may not be specified when 'hostIPC' is true")] : [];
 }
 
-/** An empty or absolute profile name must fail here: a runtime that gets one may run the container unconfined. */
+/** An empty or absolute profile name must fail here: a runtime may run such a container unconfined. */
 function validateSeccomp({ type, localhostProfile }: SeccompProfile, path: string): FieldError[] {
   const place = `${path}.localhostProfile`;
   if (!type) return [required(`${path}.type`, 'type is required when seccompProfile is set')];

@@ -1,8 +1,8 @@
 /**
- * Validates volumes, and the mounts by which containers see them.
+ * Validates volumes and their mounts in containers.
  *
- * Decides that every path stays below its volume, and that a volume has exactly one kind. Fields of a vendor's plugin
- * are not validated: this agent does not mount such a volume, and reports that when the pod starts.
+ * Every path stays below its volume, and a volume has exactly one kind. Fields of vendor plugins are not validated:
+ * this agent does not mount such a volume, and reports that when the pod starts.
  */
 import type { Container, Volume, VolumeMount, VolumeProjection } from '../api/pod.ts';
 import { parseQuantity } from '../values/quantity.ts';
@@ -174,7 +174,7 @@ function validateProjection(source: VolumeProjection, path: string): FieldError[
   ];
 }
 
-/** The volumes of a pod by name; of two with one name the first. */
+/** The volumes of a pod by name; the first of duplicates. */
 export type VolumesByName = ReadonlyMap<string, Volume>;
 
 export const volumesByName = (volumes: readonly Volume[] = []): VolumesByName =>

@@ -1,7 +1,7 @@
-/** Decides which CPUs a list such as `0-3,8` names, in the format and with the errors of `cpuset.Parse`. */
+/** Parses CPU lists such as `0-3,8`, with the format and errors of `cpuset.Parse`. */
 import { type Parsed, parseDecimal, quote } from './go-text.ts';
 
-/** More CPUs than any machine has: a longer range is refused instead of filling the memory. */
+/** More CPUs than any machine has: a longer range is rejected to bound memory. */
 const LARGEST_CPU = 65_535;
 
 export function parseCpuSet(text: string): Parsed<readonly number[]> {
@@ -26,7 +26,7 @@ function parseRange(range: string): Parsed<readonly [start: number, end: number]
   return { value: [start.value, end.value] };
 }
 
-/** The set as the kernel and the kubelet print it: `0-1,4`. */
+/** The set in the format of kernel and kubelet: `0-1,4`. */
 export function formatCpuSet(cpus: readonly number[]): string {
   const ranges: [number, number][] = [];
   for (const cpu of cpus) {

@@ -1,7 +1,7 @@
 /**
- * Decides how Go would write a value or refuse a text: `%q`, `%v` of numbers, `strconv`, and klog's `err="..."` form.
+ * Formats and parses values as Go does: `%q`, `%v` of numbers, `strconv`, and klog's `err="..."` form.
  *
- * Owns the texts that operators grep for. Invariant: every function is total; a refusal is a value, never a throw.
+ * Operators grep for these texts. Invariant: every function is total; an error is a value, never thrown.
  */
 
 /** A parsed value, or Go's error. */
@@ -38,7 +38,7 @@ function escapeCharacter(character: string): string {
     : `\\u${code.toString(16).padStart(4, '0')}`;
 }
 
-/** A text as the package `time` quotes it: everything beyond ASCII by its bytes. */
+/** A text quoted as by the package `time`: everything beyond ASCII byte by byte. */
 export function quoteBytes(text: string): string {
   const bytes = [...new TextEncoder().encode(text)].map((byte) => {
     if (byte < 0x20 || byte > LAST_ASCII) return `\\x${byte.toString(16).padStart(2, '0')}`;
@@ -60,7 +60,7 @@ export function logLines(message: string, error: string): string[] {
   return [`${quote(message)} err=<`, ...lines.map((line) => `\t${line}`), ' >'];
 }
 
-/** Several errors as `utilerrors.Aggregate` prints them: one bare, several in brackets, repeated texts once. */
+/** Several errors as printed by `utilerrors.Aggregate`: one bare, several in brackets, without duplicates. */
 export function aggregate(errors: readonly string[]): string {
   const unique = [...new Set(errors)];
   return unique.length === 1 ? (unique[0] ?? '') : `[${unique.join(', ')}]`;
@@ -85,7 +85,7 @@ const INTEGER_BASES: readonly (readonly [prefix: RegExp, radix: number, digits: 
 /** Underscores separate digits, or the prefix from the first digit. */
 const SEPARATED = /^(?:0[xXbBoO](?:_?[0-9a-fA-F])+|[0-9](?:_?[0-9])*)$/;
 
-/** Reads digit by digit, as `strconv` does: the first error is the one that is reported. */
+/** Reads digit by digit, as `strconv` does: the first error is reported. */
 function magnitudeOf(text: string, bits: number): bigint | 'invalid syntax' | 'value out of range' {
   const base = INTEGER_BASES.find(([prefix]) => prefix.test(text));
   if (base === undefined) return 'invalid syntax';
@@ -110,7 +110,7 @@ export function parseInteger(text: string, bits: 32 | 64): Parsed<bigint> {
   return BigInt.asIntN(bits, value) === value ? { value } : failed('value out of range');
 }
 
-/** `strconv.ParseUint(text, 10, 31)`: a number that also fits into 32 bits with a sign. */
+/** `strconv.ParseUint(text, 10, 31)`: a number that fits into a signed 32-bit integer. */
 export function parseUnsigned31(text: string): Parsed<number> {
   const failed = (why: string) => ({ error: `strconv.ParseUint: parsing ${quote(text)}: ${why}` });
   const digits = /^[0-9]*/.exec(text)?.[0] ?? '';
@@ -130,7 +130,7 @@ export function parseDecimal(text: string): Parsed<number> {
   return BigInt.asIntN(64, value) === value ? { value: Number(value) } : failed('value out of range');
 }
 
-/** More digits than any number of 64 bits has, even with leading zeros. */
+/** More digits than any 64-bit number has, even with leading zeros. */
 const DIGITS_MAX = 1_000;
 
 /** Go's `strings.TrimRight`. A regular expression would take quadratic time for a long run of these characters. */
@@ -154,12 +154,12 @@ const SPECIAL: readonly (readonly [form: RegExp, value: number])[] = [
 ];
 const DECIMAL = /^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?$/i;
 const HEXADECIMAL = /^([+-]?)0x([0-9a-f]*)(?:\.([0-9a-f]*))?p([+-]?[0-9]+)$/i;
-/** Underscores stand between digits, or behind the prefix of a hexadecimal number. */
+/** Underscores may stand between digits, or after the prefix of a hexadecimal number. */
 const LONE_UNDERSCORE = /(?:^|[^0-9])_|_(?:[^0-9]|$)/;
 const LONE_HEXADECIMAL_UNDERSCORE = /(?:^|[^0-9a-fx])_|_(?:[^0-9a-f]|$)/i;
 const BITS_OF_DIGIT = 4;
 
-/** Outside of these powers of ten Go prints an exponent. */
+/** Go prints an exponent outside of these powers of ten. */
 const LARGEST_PLAIN_POWER = 5;
 const SMALLEST_PLAIN_POWER = -4;
 

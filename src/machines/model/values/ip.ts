@@ -1,10 +1,10 @@
 /**
- * Decides whether a text is an IP address, as `ParseIPSloppy` reads one: leading zeros in IPv4 are decimal, a zone is
- * refused. Owns the family and the canonical bytes, so that addresses are compared by value.
+ * Parses an IP address as `ParseIPSloppy` does: leading zeros in IPv4 are decimal, a zone is rejected. Provides family
+ * and canonical bytes, so that addresses are compared by value.
  */
 export interface IpAddress {
   readonly family: 4 | 6;
-  /** Eight or four groups as one number. An IPv4-mapped IPv6 address is IPv4. */
+  /** All groups as one number. An IPv4-mapped IPv6 address is IPv4. */
   readonly value: bigint;
 }
 

@@ -1,8 +1,8 @@
 /**
- * Decodes JSON text with the refusals of Go's `encoding/json`, and remembers keys that are set twice.
+ * Decodes JSON text with the errors of Go's `encoding/json`, and records duplicate keys.
  *
- * Invariants: the last of two equal keys wins, but two objects become one; keys keep the document's order; depth and
- * size are bounded by the caller and by {@link MAX_DEPTH}, so that no text can exhaust the stack.
+ * Invariants: the last of two equal keys wins, but two objects are merged; keys keep the document's order; size is
+ * limited by the caller and depth by {@link MAX_DEPTH}, so that no text can exhaust the stack.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../kernel/xstate.ts';
@@ -140,7 +140,7 @@ function readObject(reader: Reader, path: string, depth: number): Json {
   }
 }
 
-/** An object that occurs twice is merged. */
+/** A duplicate object is merged. */
 function filled(before: Json | undefined, value: Json): Json {
   if (!isObject(before) || !isObject(value)) return value;
   const entries = Object.entries(value).map(([key, item]) => [key, filled(before[key], item ?? null)] as const);

@@ -1,7 +1,7 @@
 /**
- * Decides whether a text may be a label key, a label value or a taint, in the words of Kubernetes' own validation.
+ * Validates label keys, label values and taints, with the texts of Kubernetes' own validation.
  *
- * Invariant: each check gives every reason it finds, in upstream's order.
+ * Invariant: each check returns all faults, in upstream's order.
  */
 
 import type { Parsed } from './go-text.ts';
@@ -85,7 +85,7 @@ export function isValidTaint({ key, value, effect }: Taint): boolean {
   return effectIsValid && qualifiedNameErrors(key).length === 0 && labelValueErrors(value ?? '').length === 0;
 }
 
-/** The flag form: `key=value:Effect` or `key:Effect`, separated by commas; a trailing `-` takes one away. */
+/** The flag form: `key=value:Effect` or `key:Effect`, separated by commas; a trailing `-` removes a taint. */
 export function parseTaints(text: string): Parsed<readonly Taint[]> {
   const taints: Taint[] = [];
   for (const spec of text === '' ? [] : text.split(',')) {
@@ -142,7 +142,7 @@ function isForbidden(label: string): boolean {
   return !KUBELET_LABELS.includes(label) && !isWithin(namespace, KUBELET_LABEL_NAMESPACES);
 }
 
-/** Why `--node-labels` is refused, or null. */
+/** Why `--node-labels` is invalid, or null. */
 export function nodeLabelsError(labels: Readonly<Record<string, string>>): string | null {
   const keys = Object.keys(labels).toSorted();
   const forbidden = keys.filter(isForbidden);

@@ -2,7 +2,7 @@
  * Memoizes a function of an object, such as the index of a list by name, for as long as the object lives. Pure.
  *
  * The same facts of an unchanged pod are needed at every turn, once for each of its containers.
- * Invariant: values in a context are never changed, only replaced; so a memoized result stays true.
+ * Invariant: values in a context are never mutated, only replaced; so a memoized result stays valid.
  */
 
 export function memoize<Key extends object, Value>(compute: (key: Key) => Value): (key: Key) => Value {
@@ -20,7 +20,7 @@ interface Named {
   readonly name: string;
 }
 
-/** From this length on an index is built instead of searching the list. */
+/** Lists of at least this length are indexed instead of searched. */
 const LONG = 8;
 
 const indexOf = memoize(
@@ -30,8 +30,7 @@ const indexOf = memoize(
 /**
  * Finds the first member of a list with this name. Pure.
  *
- * A pod may have a thousand containers, each of which is searched for in several lists: the index of a long list is
- * kept with it.
+ * A pod may have a thousand containers, each looked up in several lists: a long list is indexed once.
  */
 export function byName<T extends Named>(list: readonly T[], name: string): T | undefined {
   if (list.length < LONG) return list.find((each) => each.name === name);

@@ -1,7 +1,7 @@
 /** Paths as Go's `path/filepath` joins and cleans them on Linux, and the socket paths in endpoints. Pure. */
 import { quote } from './go-text.ts';
 
-/** `filepath.Clean`: no empty or `.` element, `..` resolved where something is before it. */
+/** `filepath.Clean`: no empty or `.` element, `..` resolved if possible. */
 export function cleanPath(path: string): string {
   const absolute = path.startsWith('/');
   const parts: string[] = [];
@@ -26,7 +26,7 @@ export function directoryOf(path: string): string {
   return cleanPath(path.slice(0, path.lastIndexOf('/') + 1) || '.');
 }
 
-/** The socket path of a runtime's endpoint; empty: the text after the scheme is no absolute path. */
+/** The socket path of a runtime's endpoint; empty if the text after the scheme is no absolute path. */
 export type Endpoint = { readonly path: string; readonly error?: undefined } | { readonly error: string };
 
 /** As Go's `url.Parse` reads an endpoint; without a scheme it is `unix`. */

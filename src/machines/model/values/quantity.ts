@@ -1,12 +1,12 @@
 /**
  * Parses and prints Kubernetes resource quantities (`100Mi`, `0.5`, `1e3`).
  *
- * Owns exact arithmetic: a quantity is an integer of nano-units, so that sums never lose a byte. Invariant: a text
- * either parses or gives upstream's refusal; quantities keep the suffix family they were written in.
+ * Arithmetic is exact: a quantity is an integer of nano-units, so that sums never lose a byte. Invariant: a text either
+ * parses or gives upstream's error; quantities keep their suffix family.
  */
 import type { Parsed } from './go-text.ts';
 
-/** The format in which the number was written, and is printed. */
+/** The format in which the number was written and is printed. */
 type QuantityFormat = 'binarySI' | 'decimalExponent' | 'decimalSI';
 
 export interface Quantity {
@@ -24,13 +24,13 @@ const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
 const DECIMAL_SUFFIXES = ['n', 'u', 'm', '', 'k', 'M', 'G', 'T', 'P', 'E'];
 const FORM = /^([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]+[+-]?[0-9]*|[+-][0-9]*|)$/;
 /**
- * A larger decimal exponent is refused, as no node has such an amount; a smaller negative one counts as the smallest.
+ * A larger decimal exponent is an error, as no node has such an amount; a smaller negative one counts as the smallest.
  */
 const LARGEST_EXPONENT = 30;
-/** Quantities with a binary suffix are capped here, as upstream caps them. */
+/** The maximum of quantities with a binary suffix, as upstream. */
 const LARGEST_BINARY = 2n ** 63n - 1n;
 
-/** Digits may be missing, as upstream allows: `Mi` and `.` are zero. */
+/** Digits are optional, as upstream: `Mi` and `.` are zero. */
 export function parseQuantity(text: string): Parsed<Quantity> {
   const match = FORM.exec(text);
   if (match === null || text === '') return { error: QUANTITY_REFUSAL };
@@ -89,12 +89,12 @@ function binaryText(units: bigint): string {
   return `${value}${BINARY_SUFFIXES[index] ?? ''}`;
 }
 
-/** Upstream parses longer numbers in a way that loses their text. */
+/** Upstream's parser does not keep the text of longer numbers. */
 const FAST_DIGITS = 18;
 const FAST_BINARY_DIGITS = 14;
 const SMALLEST_POWER = -9;
 
-/** A short number as upstream keeps it: digits, a power of ten, and the factor of a binary suffix. */
+/** Upstream's form of a short number: digits, a power of ten, and the factor of a binary suffix. */
 interface FastForm {
   readonly digits: string;
   readonly power: number;
@@ -114,7 +114,7 @@ function fastForm(text: string): FastForm | null {
   return digits.length <= FAST_DIGITS && power >= SMALLEST_POWER ? { digits, power, multiplier: 1n } : null;
 }
 
-/** A parsed quantity as upstream prints it: as it was written where that is nearly canonical. */
+/** A parsed quantity as upstream prints it: as written if that is nearly canonical. */
 export function quantityText(text: string): Parsed<string> {
   const parsed = parseQuantity(text);
   if (parsed.error !== undefined) return parsed;
@@ -129,7 +129,7 @@ function isKept(text: string): boolean {
   return power % 3 === 0 && !digits.endsWith('000') && !digits.startsWith('0');
 }
 
-/** `Quantity.AsInt64` of a text: no fraction may be written, not even a whole one. */
+/** `Quantity.AsInt64` of a text: any fraction is an error, even a whole one. */
 export function isPlainInteger(text: string): boolean {
   const fast = fastForm(text);
   if (fast === null || fast.power < 0) return false;
@@ -155,31 +155,31 @@ export type Nano = bigint;
 
 const NANO_PER_MILLI = 1_000_000n;
 
-/** The amount in a text that was validated before. Throws on any other text. */
+/** The amount in a validated text. Throws for any other text. */
 export function nanoOf(text: string): Nano {
   const parsed = parseQuantity(text);
   if (parsed.error !== undefined) throw new Error(`quantity ${JSON.stringify(text)}: ${parsed.error}`);
   return parsed.value.nano;
 }
 
-/** Division of amounts that are not negative, rounded up. */
+/** Division of non-negative amounts, rounded up. */
 export const divideUp = (amount: bigint, divisor: bigint): bigint => (amount + divisor - 1n) / divisor;
 
 const roundUp = (nano: Nano, unit: bigint): bigint => (nano >= 0n ? divideUp(nano, unit) : nano / unit);
 
-/** Whole units (bytes, counts), rounded up, as `Quantity.Value()` gives them. */
+/** Whole units (bytes, counts), rounded up, as by `Quantity.Value()`. */
 export const wholeUnits = (nano: Nano): bigint => roundUp(nano, NANO);
 
-/** Thousandths (the unit of CPU), rounded up, as `Quantity.MilliValue()` gives them. */
+/** Thousandths (the unit of CPU), rounded up, as by `Quantity.MilliValue()`. */
 export const milliUnits = (nano: Nano): bigint => roundUp(nano, NANO_PER_MILLI);
 
 export const fromMilli = (milli: bigint): Nano => milli * NANO_PER_MILLI;
 export const fromWhole = (units: bigint): Nano => units * NANO;
 
-/** `1500m`, `2`: how CPU and counts are written. */
+/** The format of CPU and counts: `1500m`, `2`. */
 export const formatDecimal = (nano: Nano): string => formatQuantity({ nano, format: 'decimalSI' });
 
-/** `64Mi`: how bytes are written. */
+/** The format of bytes: `64Mi`. */
 export const formatBinary = (nano: Nano): string => formatQuantity({ nano, format: 'binarySI' });
 
 export const MILLI = 1_000n;

@@ -1,7 +1,7 @@
 /**
  * Whether two values have the same JSON. Pure.
  *
- * As comparing their texts, except for the order of keys; parts that both share are not compared.
+ * Like comparing their texts, except for the order of keys; shared parts are skipped.
  */
 import { isObject } from '../../../kernel/xstate.ts';
 

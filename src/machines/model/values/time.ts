@@ -31,8 +31,8 @@ export function goDuration(ms: number): string {
 /**
  * Go's durations: their meaning and their text.
  *
- * Owns the canonical form (`1m0s`) in which every duration of the configuration is held: exact, readable, JSON. Callers
- * that need to wait use milliseconds. Invariant: `formatDuration(parseDuration(x))` is a fixed point.
+ * Every duration of the configuration is in the canonical form (`1m0s`): exact, readable, JSON. Timers use
+ * milliseconds. Invariant: `formatDuration(parseDuration(x))` is a fixed point.
  */
 const NANOSECONDS: Readonly<Record<string, bigint>> = {
   ns: 1n,

@@ -1,17 +1,14 @@
-/**
- * The credentials that a pod's projected volumes ask for: service account tokens, and certificates (`podCertificate`).
- * Pure.
- */
+/** The credentials in a pod's projected volumes: service account tokens and certificates (`podCertificate`). Pure. */
 import type { Pod, PodRef, VolumeProjection } from '../api/pod.ts';
 import { objectKey } from '../objects/config-objects.ts';
 import { memoize } from '../values/memoize.ts';
 
-/** Upstream's default where the pod did not get the API's defaults. */
+/** Upstream's default if the pod lacks the API's defaults. */
 const EXPIRATION_SECONDS = 3_600;
 const SERVICE_ACCOUNT = 'default';
 
 export interface TokenSource {
-  /** Empty: the audience of the API server itself. */
+  /** Empty for the audience of the API server itself. */
   readonly audience: string;
   readonly expirationSeconds: number;
 }

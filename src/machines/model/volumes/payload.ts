@@ -1,9 +1,9 @@
 /**
- * The files of volumes that the agent writes itself: configMap, secret, downwardAPI and projected.
+ * The files of volumes written by the agent: configMap, secret, downwardAPI and projected.
  *
- * Decides names, modes and contents. Invariants: a file stays below its volume and never has a name of the writer's own
- * (`..data`); of two sources with one path the later one wins; a missing source that is not optional is an error with
- * upstream's text.
+ * Determines names, modes and contents. Invariants: a file stays below its volume and never has a reserved name of the
+ * writer (`..data`); of two sources with one path the later one wins; a missing source that is not optional is an error
+ * with upstream's text.
  */
 
 import { messageOf } from '../../../kernel/xstate.ts';
@@ -24,7 +24,7 @@ import {
 const MAX_PATH_BYTES = 4096;
 const MAX_NAME_BYTES = 255;
 
-/** Files by path; `null` when the volume is of another kind. Throws with the text for `FailedMount`. */
+/** Files by path; `null` for another kind of volume. Throws with the text for `FailedMount`. */
 export function payload(volume: Volume, input: PayloadInput): readonly VolumeFile[] | null {
   const files = filesOf(volume, input);
   if (files === null) return null;
@@ -118,7 +118,7 @@ function downward(items: readonly DownwardItem[], mode = DEFAULT_MODE, { pod, no
   });
 }
 
-/** The path for the writer, or an error: validation has refused such paths, but a writer checks them itself. */
+/** The normalized path, or an error: validation rejects such paths, but a writer checks them as well. */
 function normalized(path: string): string {
   if (path === '') throw new Error('invalid path: must not be empty');
   if (path.startsWith('/')) throw new Error(`invalid path: must be relative path: ${path}`);

@@ -1,7 +1,7 @@
 /**
- * The plan of a pod's volumes: the set-ups on the node before its containers can use them.
+ * The plan of a pod's volumes: the set-ups required before its containers can use them.
  *
- * Decides which kinds this agent can set up, the path and medium of each volume, and why one cannot be set up now.
+ * Determines which kinds this agent can set up, the path and medium of each volume, and why one cannot be set up now.
  * Invariant: a volume that the agent cannot set up, now or ever, is a failure; it is never left out silently.
  */
 
@@ -68,7 +68,10 @@ export function volumePlan(input: PayloadInput): VolumePlan {
   return { mounted, setUps, csi, failures };
 }
 
-/** Volumes of one claim are one on the node, by its PersistentVolume; the group gets it if the pod may write at all. */
+/**
+ * Volumes of one claim are set up once, under the PersistentVolume's name; the group is changed if the pod may write at
+ * all.
+ */
 function addSetUp(setUps: VolumeSetUp[], setUp: VolumeSetUp): void {
   const at = 'spec' in setUp ? setUps.findIndex((each) => 'spec' in each && each.spec === setUp.spec) : -1;
   const first = setUps[at];
@@ -76,7 +79,7 @@ function addSetUp(setUps: VolumeSetUp[], setUp: VolumeSetUp): void {
   else if (first.kind === 'local' && first.ownership === null) setUps[at] = setUp;
 }
 
-/** As above; a driver publishes it read-only when all of the pod's volumes of the claim are read-only. */
+/** As above; a driver publishes it read-only if all of the pod's volumes of the claim are read-only. */
 function addPublished(csi: CSIVolume[], volume: CSIVolume): void {
   const at = csi.findIndex(({ spec, isEphemeral }) => spec === volume.spec && isEphemeral === volume.isEphemeral);
   const first = csi[at];
@@ -97,10 +100,10 @@ function asSeen(own: MountedVolume, volume: Volume, bound: BoundVolume | null, n
   return isHosts || isShut ? seen : { ...seen, relabel: true };
 }
 
-/** The volume of a claim is not known, or not for this pod: nothing is tried. */
+/** The volume of a claim is unknown, or not for this pod: nothing is tried. */
 class Unprocessed extends Error {}
 
-/** An error of the volume behind a claim: events name that volume, and the step that failed. */
+/** An error of the volume behind a claim: events name that volume, and the failed step. */
 class BoundVolumeError extends Error {
   readonly at: Pick<VolumeFailure, 'name' | 'step'>;
 
@@ -133,7 +136,7 @@ function boundVolume(
 
 const isBlock = ({ spec }: BoundVolume): boolean => spec.volumeMode === 'Block';
 
-/** Names of the volumes that containers mount: upstream ignores the others, also those of variables. */
+/** Names of the volumes that containers mount: upstream ignores all others, including those used by variables. */
 interface Uses {
   readonly mounts: ReadonlySet<string>;
   readonly devices: ReadonlySet<string>;
@@ -156,7 +159,7 @@ function checkMode({ name }: Volume, bound: BoundVolume, { mounts, devices }: Us
 const LOCAL_DEVICES = `volumeDevices/${LOCAL_PLUGIN}`;
 const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
 
-/** A device of this machine; `null`: the volume is no device. */
+/** A device of this machine; `null` if the volume is no device. */
 function localDevice(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {
   if (bound === null || !isBlock(bound)) return null;
   const { name, spec } = bound;
@@ -170,10 +173,13 @@ function localDevice(volume: Volume, bound: BoundVolume | null, { pod, node }: P
   return { mounted: { hostPath: '', device: link }, setUp };
 }
 
-/** The file system for a blank disk whose volume does not name one. */
+/** The file system of a blank disk whose volume names none. */
 const FS_TYPE_DEFAULT = 'ext4';
 
-/** A folder or a disk of this machine, bound to a folder of the pod as every volume. `null`: the volume is neither. */
+/**
+ * A folder or disk of this machine, bind-mounted into the pod's folder like every volume. `null` if the volume is
+ * neither.
+ */
 function localFolder(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {
   if (bound === null || !bound.spec.local) return null;
   const { name: spec } = bound;
@@ -191,7 +197,7 @@ function localFolder(volume: Volume, bound: BoundVolume | null, { pod, node }: P
   return { mounted: { hostPath: path }, setUp };
 }
 
-/** A hostPath volume behind a claim is used where it is. */
+/** A hostPath volume behind a claim is used in place. */
 function placeOf(volume: Volume, bound: BoundVolume | null): Volume {
   const { hostPath } = bound?.spec ?? {};
   return hostPath ? { name: volume.name, hostPath } : volume;
@@ -203,7 +209,7 @@ function targetOf(volume: CSIVolume, { pod, node }: PayloadInput): MountedVolume
   return volume.readOnly ? { ...place, readOnly: true } : place;
 }
 
-/** Volumes whose content the agent writes are read-only for containers. */
+/** Volumes written by the agent are read-only for containers. */
 function mountedOf(volume: Volume, input: PayloadInput): MountedVolume | null {
   if (volume.hostPath) return { hostPath: volume.hostPath.path };
   if (volume.image) return { hostPath: '', image: { reference: volume.image.reference ?? '' } };
@@ -266,13 +272,13 @@ function mediumMount(emptyDir: NonNullable<Volume['emptyDir']>, pod: Pod, node: 
   throw new Error(`unknown storage medium "${medium}"; use Memory, HugePages, or none for the disk`);
 }
 
-/** Secrets must not be in pages that may be swapped out: `noswap` where the kernel has it. */
+/** Secrets must not be swapped out: `noswap` if the kernel has it. */
 function memoryMount(pod: Pod, node: NodeSettings, sizeLimit?: string): VolumeMount {
   const bytes = memoryBytes(pod, node, sizeLimit);
   return { type: 'tmpfs', options: [`size=${bytes}`, 'noswap'], optional: false };
 }
 
-/** The least of the volume's limit, the pod's memory limit and the node's allocatable memory. */
+/** The minimum of the volume's limit, the pod's memory limit and the node's allocatable memory. */
 function memoryBytes(pod: Pod, node: NodeSettings, sizeLimit: string | undefined): bigint {
   const allocatable = wholeUnits(nanoOf(node.allocatable?.['memory'] ?? node.memoryCapacityBytes));
   const bounds = [
@@ -283,7 +289,7 @@ function memoryBytes(pod: Pod, node: NodeSettings, sizeLimit: string | undefined
   return bounds.reduce((least, bytes) => (bytes < least ? bytes : least), allocatable);
 }
 
-/** Without a limit of size, as upstream: the pages of a pod are limited by its cgroup. */
+/** Without a size limit, as upstream: the pod's cgroup limits its pages. */
 function hugePagesMount(medium: string, pod: Pod, node: NodeSettings): VolumeMount {
   const pages = pageBytes(medium, pod);
   const known = (node.hugePageSizes ?? []).map((each) => wholeUnits(nanoOf(binarySize(each))));
@@ -296,9 +302,7 @@ function hugePagesMount(medium: string, pod: Pod, node: NodeSettings): VolumeMou
   return { type: 'hugetlbfs', options: [`pagesize=${pages}`], optional: false };
 }
 
-/**
- * The page size of `HugePages-2Mi`, or for plain `HugePages` the one size that the pod requests; there has to be one.
- */
+/** The page size of `HugePages-2Mi`, or for plain `HugePages` the only size that the pod requests. */
 function pageBytes(medium: string, pod: Pod): bigint {
   const asked = pageSizesOf(pod);
   const isPlain = medium === HUGE_PAGES;
@@ -315,7 +319,7 @@ const binarySize = (size: string): string => size.replace(/([KMG])B$/, '$1i');
 
 const PAGES = 'hugepages-';
 
-/** Bytes in a page, of each size that the pod or one of its containers requests. */
+/** Page sizes in bytes that the pod or one of its containers requests. */
 function pageSizesOf(pod: Pod): ReadonlySet<bigint> {
   const resources = [pod.spec.resources, ...podContainers(pod).map((container) => container.resources)];
   const names = resources.flatMap((each) => Object.keys({ ...each?.requests, ...each?.limits }));

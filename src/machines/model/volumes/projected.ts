@@ -1,7 +1,7 @@
 /**
- * Sources of a projected volume that only an API server has: tokens, trust anchors, certificates.
+ * Sources of a projected volume that require an API server: tokens, trust anchors, certificates.
  *
- * Decides their files, modes, and the error of a missing source. Invariant: a key and a token are handles.
+ * Determines their files, modes, and the error of a missing source. Invariant: a key and a token are handles.
  */
 import type { Pod, VolumeProjection } from '../api/pod.ts';
 import type { ConfigObjects } from '../objects/config-objects.ts';
@@ -21,7 +21,7 @@ export interface PayloadInput {
   readonly unavailable?: Readonly<Record<string, string>>;
 }
 
-/** The mode where the pod did not get the API's defaults. */
+/** The mode if the pod lacks the API's defaults. */
 export const DEFAULT_MODE = 0o644;
 const PRIVATE_MODE = 0o600;
 
@@ -35,7 +35,7 @@ export interface ProjectionPlace {
 const needsApiServer = (kind: string): string =>
   `a projected source of kind ${kind} needs an API server, which this node does not have`;
 
-/** Mode and owner of a file: a file for one user, or for the pod's group, is not readable for others. */
+/** Mode and owner of a file: one for a single user, or for the pod's group, is not readable by others. */
 function accessOf(
   { mode = DEFAULT_MODE }: ProjectionPlace,
   { pod }: PayloadInput,
@@ -45,7 +45,7 @@ function accessOf(
   return { mode: pod.spec.securityContext?.fsGroup === undefined ? mode : PRIVATE_MODE };
 }
 
-/** The user of all containers, when it is the same one. */
+/** The common user of all containers, if there is one. */
 function soleUser(pod: Pod): number | undefined {
   const shared = pod.spec.securityContext?.runAsUser;
   const [first, ...others] = podContainers(pod).map(({ securityContext }) => securityContext?.runAsUser ?? shared);
