@@ -133,7 +133,7 @@ function sendMounts(enqueue: Enqueue, context: Listed): Listed {
   return { ...context, mounts: sameIfEqual(context.mounts, mounts) };
 }
 
-/** The list before when no entry was exchanged: what was derived from it still holds. */
+/** The previous list if no entry changed, so that memoized derivations stay valid. */
 const sameIfEqual = <Entry>(before: readonly Entry[], after: readonly Entry[]): readonly Entry[] =>
   after.every((entry, at) => entry === before[at]) ? before : after;
 

@@ -1,5 +1,5 @@
 /**
- * Mirror pods: the objects that represent static pods in the API server. One actor for each full name (`mirror-pod.ts`).
+ * Mirror pods: the objects that represent static pods in the API server. One actor per full name (`mirror-pod.ts`).
  *
  * Decides: which static pod and which mirror pod belong together, and when a mirror pod without a static pod may be
  *   deleted.
