@@ -1,16 +1,14 @@
 /**
  * A connection to a bus of D-Bus.
  *
- * Decides: it says `Hello` itself. The library would, and throws where nothing catches it when the bus does not answer
- * in time, as one does on a machine that is overloaded: that would end the agent.
- * Invariant: whatever becomes of the connection rejects `broken`, and nothing else.
+ * Decides: it sends `Hello` itself. The library's own `Hello` throws an uncatchable error when the bus does not answer
+ * in time, as on an overloaded machine, which would end the agent.
+ * Invariant: every failure of the connection rejects `broken`, and has no other effect.
  */
 import { createClient, type DBusError, type Message, type MessageBus } from 'dbus-native';
 import { memberOf } from '../kernel/json.ts';
 
-/**
- * How long libdbus, GDBus and sd-bus wait. An answer takes milliseconds; one that takes longer than this never comes.
- */
+/** The timeout of libdbus, GDBus and sd-bus. Answers take milliseconds. */
 export const CALL_TIMEOUT_MS = 25_000;
 
 const HELLO: Message = {
@@ -22,17 +20,17 @@ const HELLO: Message = {
 
 export interface BusConnection {
   readonly bus: MessageBus;
-  /** Never resolves. Rejects when the connection breaks, or was never one. */
+  /** Never resolves. Rejects when the connection fails. */
   readonly broken: Promise<never>;
 }
 
-/** The name that the other side gave its error. */
+/** The peer's name of an error. */
 export function busErrorName(error: DBusError): string {
   const name = memberOf(error, 'dbusName');
   return typeof name === 'string' ? name : error.name;
 }
 
-/** `address` as D-Bus writes it; `explain`: the error for a reason. */
+/** `address` in D-Bus notation; `explain`: makes the error for a reason. */
 export function connectBus(
   address: string,
   explain: (why: string) => Error,

@@ -1,4 +1,4 @@
-/** The bytes of streams whose types promise less: a stream of Node without an encoding yields buffers. */
+/** The bytes of streams whose types are less specific: a Node stream without encoding yields buffers. */
 
 /** The chunks of a stream without an encoding. */
 export const chunksOf = (stream: AsyncIterable<unknown>): AsyncIterable<Buffer> => stream as AsyncIterable<Buffer>;

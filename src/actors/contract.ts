@@ -1,23 +1,24 @@
 /**
- * A contract of gRPC, read from the files of `proto/`: the calls of its services, for `@grpc/grpc-js`.
+ * A gRPC contract, read from the files of `proto/`: the calls of its services, for `@grpc/grpc-js`.
  *
- * Messages are plain objects with the names of the files: 64-bit integers as text, enums by name, every field there.
- * Invariant: what reads and writes a type is made when it is wanted for the first time. protobufjs would make all that
- * it has for a type at once, and `@grpc/proto-loader` descriptors besides: some 50 ms of each start.
+ * Messages are plain objects with the field names of the files: 64-bit integers as text, enums by name, all fields
+ * present.
+ * Invariant: the codec of a type is generated on first use. protobufjs would generate all codecs at once, and
+ * `@grpc/proto-loader` descriptors as well: about 50 ms of each start.
  */
 import type * as grpc from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
 import { PROTO_DIRECTORY } from './package-directory.ts';
 
 interface ContractOptions {
-  /** Bytes as base64; else as a Buffer. */
+  /** Bytes as base64 instead of a Buffer. */
   readonly bytes?: StringConstructor;
 }
 
 type Method<Request, Reply> = grpc.MethodDefinition<Request, Reply>;
 type Maker = 'encode' | 'decode' | 'fromObject' | 'toObject';
 
-/** protobufjs's own makers, with what the code that they write refers to. */
+/** protobufjs's own generators, and the names that their code refers to. */
 const { encoder, decoder, converter, Reader, Writer, util } = protobuf;
 const MAKERS: Readonly<Record<Maker, (type: protobuf.Type, types: readonly unknown[]) => unknown>> = {
   encode: (type, types) => encoder(type)({ Writer, types, util }),
@@ -32,7 +33,7 @@ export class Contract {
   readonly #methods = new Map<string, Method<object, object> | undefined>();
   #read: protobuf.Root | undefined;
 
-  /** Files by their paths below `proto/`; they are read when something of them is wanted. */
+  /** Files by their paths below `proto/`, read on first use. */
   constructor(files: readonly string[], options: ContractOptions = {}) {
     this.#files = files;
     this.#conversion = { longs: String, enums: String, defaults: true, ...options };
@@ -49,7 +50,7 @@ export class Contract {
     return Object.fromEntries(methodsArray.map((method) => [method.name, this.#definition(name, method)]));
   }
 
-  /** One call, or `undefined` when the service does not have it. Its types are the caller's word. */
+  /** One call, or `undefined` if the service lacks it. The caller asserts its types. */
   method<Request, Reply>(service: string, name: string): Method<Request, Reply> | undefined {
     const key = `${service}/${name}`;
     if (!this.#methods.has(key)) {
@@ -60,7 +61,7 @@ export class Contract {
     return this.#methods.get(key) as unknown as Method<Request, Reply> | undefined;
   }
 
-  /** A message by the name of its type; `undefined` when the contract does not have it. */
+  /** A message by the name of its type; `undefined` if the contract lacks it. */
   decode(typeName: string, bytes: Uint8Array): Readonly<Record<string, unknown>> | undefined {
     const type = this.#root.lookup(typeName, protobuf.Type);
     return type instanceof protobuf.Type ? this.#decode(type, bytes) : undefined;

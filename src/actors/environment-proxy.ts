@@ -1,9 +1,9 @@
 /**
- * Which proxy the environment names for a URL, as Go's http.ProxyFromEnvironment decides it.
+ * The proxy for a URL according to the environment, as Go's http.ProxyFromEnvironment.
  *
- * `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in small letters. `NO_PROXY` is a list of names (with what is
- * below them; only that with a dot or `*.` in front), addresses and networks, each with a port or without; `*` is all.
- * This machine itself is never behind a proxy.
+ * `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in lower case. `NO_PROXY` is a list of domains (including
+ * subdomains; only these with a leading dot or `*.`), addresses and networks, each with or without port; `*` matches
+ * all. No proxy is used for this machine itself.
  */
 import { BlockList, isIP } from 'node:net';
 

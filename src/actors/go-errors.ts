@@ -1,6 +1,4 @@
-/**
- * Errors of system calls and sockets in the words of Go's libraries, which users know from the events of every cluster.
- */
+/** Texts of Go's libraries for errors of system calls and sockets, which users know from events of every cluster. */
 import { getSystemErrorMap } from 'node:util';
 import { memberOf, OperationError } from '../kernel/json.ts';
 import { messageOf } from '../kernel/thrown.ts';
@@ -28,7 +26,7 @@ interface SocketError extends Error {
 /** `1.2.3.4:80`, `[::1]:80`. */
 export const hostPort = (host: string, port: number): string => `${host.includes(':') ? `[${host}]` : host}:${port}`;
 
-/** Why no connection came about. */
+/** Why no connection was established. */
 export function dialText(address: string, thrown: Error): string {
   const { code = '', hostname = '', message } = firstOf(thrown);
   if (LOOKUP_CODES.has(code)) return `dial tcp: lookup ${hostname}: no such host`;
@@ -36,7 +34,7 @@ export function dialText(address: string, thrown: Error): string {
   return `dial tcp ${address}: ${text === undefined ? message : `connect: ${text}`}`;
 }
 
-/** What went wrong between the request and the end of the headers of its answer. */
+/** The error between the request and the end of its response headers. */
 export function exchangeText(address: string, thrown: Error): string {
   const { code = '', syscall = '', message } = firstOf(thrown);
   if (syscall === 'connect' || LOOKUP_CODES.has(code)) return dialText(address, thrown);
@@ -47,11 +45,11 @@ export function exchangeText(address: string, thrown: Error): string {
   return text === undefined ? message : `read tcp ${address}: read: ${text}`;
 }
 
-/** What went wrong between the headers of an answer and its end. */
+/** The error between the headers of a response and its end. */
 export const bodyText = (thrown: SocketError): string =>
   String(thrown.code).startsWith('HPE_') ? 'malformed chunked encoding' : 'unexpected EOF';
 
-/** The server does not speak TLS. */
+/** Whether the server does not speak TLS. */
 export const isPlainAnswer = ({ code }: SocketError): boolean =>
   code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'ERR_SSL_PACKET_LENGTH_TOO_LONG' || code === 'EPROTO';
 
@@ -66,14 +64,14 @@ const REASONS: Readonly<Record<string, string>> = {
   ENAMETOOLONG: 'file name too long',
 };
 
-/** The bare reason, as Go writes an errno: `no such file or directory`. */
+/** The bare reason, as Go's text of an errno: `no such file or directory`. */
 export function reasonOf(error: unknown): string {
   const errno = memberOf(error, 'errno');
   const [code = '', text = messageOf(error)] = (typeof errno === 'number' && getSystemErrorMap().get(errno)) || [];
   return REASONS[code] ?? text;
 }
 
-/** As Go writes an error of the system: `open /a/b: no such file or directory`. */
+/** Go's text of a system error: `open /a/b: no such file or directory`. */
 export function goError(call: string, path: string, error: unknown): OperationError {
   return new OperationError(`${call} ${path}: ${reasonOf(error)}`, { code: errnoOf(error) });
 }

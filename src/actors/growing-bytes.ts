@@ -1,8 +1,7 @@
 /**
- * Bytes that come in pieces, put together as they come.
+ * A growing buffer that joins pieces of bytes as they arrive.
  *
- * A list of the pieces would cost a hundred bytes for each: a sender of single bytes would fill the memory a hundred
- * times faster than a limit of bytes allows.
+ * A list of pieces would cost a hundred bytes for each: a sender of single bytes could use a hundred times the limit.
  */
 const FIRST_BYTES = 16 * 1_024;
 
@@ -16,7 +15,7 @@ export class GrowingBytes {
 
   add(piece: Buffer): void {
     if (this.used === 0) {
-      // Most often it is the only one.
+      // Usually the only piece.
       [this.bytes, this.used] = [piece, piece.length];
       return;
     }
@@ -29,7 +28,7 @@ export class GrowingBytes {
     this.used += piece.copy(this.bytes, this.used);
   }
 
-  /** All of them; then there are none. */
+  /** Returns all bytes and empties the buffer. */
   take(): Buffer {
     const all = this.bytes.subarray(0, this.used);
     [this.bytes, this.used] = [Buffer.alloc(0), 0];

@@ -1,4 +1,4 @@
-/** Serves gRPC at a Unix socket. Who may connect is a matter of the socket's directory. */
+/** Serves gRPC on a Unix socket. Access is controlled by the socket's directory. */
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../kernel/json.ts';
 

@@ -1,8 +1,8 @@
 /**
- * The kernel's records with the types that the machines of this node give them: operations by name, messages by type.
+ * Typed views of the kernel's records: operations by name, messages by type.
  *
- * The kernel knows neither; metrics read both. Invariant: what a machine wrote is what its type says, so that the one
- * cast of {@link nodeRecord} stands for all of them.
+ * The kernel knows neither; metrics need both. Invariant: machines write values of their declared types, so the single
+ * cast in {@link nodeRecord} is valid.
  */
 import type { PlainError } from '../kernel/json.ts';
 import type { Kernel } from '../kernel/kernel.ts';
@@ -82,7 +82,7 @@ export type NodeRecord =
 
 export const nodeRecord = (record: KernelRecord): NodeRecord => record as NodeRecord;
 
-/** The context of the actor at an address; `undefined`: there is no actor. `Context` is that of its machine. */
+/** The context of the actor at an address; `undefined` without an actor. `Context` is that of its machine. */
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows the machine at its address
 export const contextOf = <Context>(kernel: Kernel, address: string): Context | undefined =>
   (kernel.snapshotOf(address) as { readonly context?: Context } | undefined)?.context;

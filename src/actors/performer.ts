@@ -1,8 +1,8 @@
 /**
  * Performs the kernel's requests through the ports: one promise and one AbortSignal each.
  *
- * Invariants: P1 a port that throws, rejects or returns what JSON cannot hold becomes a plain error of that request and
- * nothing else. P2 a cancelled request is never answered.
+ * Invariants: P1 a port that throws, rejects or returns a value outside JSON only fails its request, with a plain
+ * error. P2 a cancelled request is never answered.
  */
 import type { Performer } from '../kernel/effects.ts';
 import { OperationError, toPlainError } from '../kernel/json.ts';

@@ -1,12 +1,12 @@
 /**
- * What people write into a pod and may be secret: values of environment variables, commands and arguments of
- * containers, commands of probes, headers of probes and hooks. Where a pod enters, names of handles take their places;
- * where it leaves to an API server, a runtime, a program or a client of the node, the values are there again.
+ * Seals the literal values of a pod that may be secret: environment variables, commands and arguments of containers,
+ * commands of probes, headers of probes and hooks. They are replaced by names of handles when a pod enters, and
+ * restored when it leaves to an API server, a runtime, a program or a client of the node.
  *
- * Invariants: a reference `$(NAME)` stays, so that machines expand it as ever; in these places every other text is the
- * name of a handle, so that no author can write the name of another pod's handle and have it opened. What a sub-path is
- * made of stays as it is: it becomes the name of a folder. With `--journal-plain` only texts in the form of the name of
- * a handle are sealed.
+ * Invariants: a reference `$(NAME)` stays, so that machines expand it as usual; in these places every other text
+ * becomes the name of a handle, so that an author cannot have another pod's handle opened by writing its name. Values
+ * used in sub-paths stay plain: they become folder names. With `--journal-plain` only texts that look like a handle's
+ * name are sealed.
  */
 import type { Vault } from '../kernel/journal/index.ts';
 import type { Json } from '../kernel/json.ts';
@@ -19,13 +19,13 @@ const CONTAINERS = ['containers', 'initContainers', 'ephemeralContainers'] as co
 const WORDS = ['command', 'args'] as const;
 const PROBES = ['livenessProbe', 'readinessProbe', 'startupProbe'] as const;
 const HOOKS = ['postStart', 'preStop'] as const;
-/** kubectl keeps the whole object there, with its values. */
+/** kubectl stores the whole object there, including values. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 const NAMES_VALUES = /"(?:env|httpHeaders|command|args)"/;
 const HANDLE_NAME = /§[A-Za-z0-9_-]{22}/;
 const HANDLE_NAMES = new RegExp(HANDLE_NAME, 'g');
 
-/** The pod as machines get it. A value without the shape of a pod is returned unchanged, for validation to refuse. */
+/** The pod for machines. A value that is not shaped like a pod is returned unchanged, for validation to reject. */
 export function sealedPod(pod: Json, vault: Vault): Json {
   return changed(withoutLastApplied(pod, vault), (container) => {
     const inPaths = namesInPaths(container);
@@ -37,13 +37,13 @@ export function sealedPod(pod: Json, vault: Vault): Json {
   });
 }
 
-/** The pod as it was written. Throws where the vault does not hold a value any more. */
+/** The pod as written. Throws if the vault no longer holds a value. */
 export function openedPod(pod: Json, vault: Vault): Json {
   const opened = (text: string): string => openedText(text, vault);
   return changed(pod, () => ({ variable: (_name, text) => opened(text), word: opened, header: opened }));
 }
 
-/** The pod for those who may read it; as the machines have it where a value is not held any more. */
+/** The pod for authorized readers; values that are no longer held stay handles. */
 export function readablePod<Known extends object>(pod: Known, vault: Vault): Known {
   try {
     return openedPod(pod as Json, vault) as Known;
@@ -52,7 +52,7 @@ export function readablePod<Known extends object>(pod: Known, vault: Vault): Kno
   }
 }
 
-/** The names of the handles in the places of values, each once. */
+/** The names of handles in the places of values, each once. */
 export function valueNames(pod: Json): readonly string[] {
   const names = new Set<string>();
   const collect = (text: string): string => {
@@ -63,7 +63,7 @@ export function valueNames(pod: Json): readonly string[] {
   return [...names];
 }
 
-/** Every name of a handle becomes the value: only for text of which all else was sealed. */
+/** Replaces every name of a handle by its value: only for text in which all literals were sealed. */
 export const openedText = (text: string, vault: Vault): string =>
   text.replaceAll(HANDLE_NAMES, ($secret) => vault.open({ $secret, len: 0 }));
 
@@ -77,7 +77,8 @@ function sealedWhole(text: string, vault: Vault): string {
   return vault.seal(text).$secret;
 }
 
-// ---- where values stand ---------------------------------------------------------------------------------------------
+// ---- places of values
+// ------------------------------------------------------------------------------------------------
 
 interface Changes {
   readonly variable: (name: string, text: string) => string;
@@ -147,13 +148,13 @@ function withoutLastApplied(pod: Json, { isPlain }: Vault): Json {
   return { ...pod, metadata: { ...pod['metadata'], annotations } };
 }
 
-/** The variables that sub-paths of this container are made of, also by way of others. */
+/** The variables used by sub-paths of this container, directly or through others. */
 function namesInPaths({ volumeMounts, env }: JsonObject): ReadonlySet<string> {
   const mounts = Array.isArray(volumeMounts) ? volumeMounts.filter((each: Json) => isObject(each)) : [];
   const variables = Array.isArray(env) ? env.filter((each: Json) => isObject(each)) : [];
   const texts = new Map(variables.map(({ name, value }) => [textOf(name), value]));
   const names = new Set(mounts.flatMap(({ subPathExpr }) => namesIn(subPathExpr)));
-  // A set also yields the names that are added while it is walked.
+  // Iterating over a set also visits names added meanwhile.
   for (const name of names) for (const further of namesIn(texts.get(name))) names.add(further);
   return names;
 }

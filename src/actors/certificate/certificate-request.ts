@@ -1,5 +1,5 @@
-/** New keys and the requests for their certificates. Loaded only by nodes that ask the cluster for certificates. */
-// oxlint-disable-next-line import/no-unassigned-import -- what follows needs it to be there
+/** Creates keys and certificate requests. Loaded only by nodes that request certificates from the cluster. */
+// oxlint-disable-next-line import/no-unassigned-import -- the following import requires it
 import 'reflect-metadata';
 import { generateKeyPair, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -39,7 +39,7 @@ const newKeyPair = promisify(generateKeyPair) as (
   options: object,
 ) => Promise<{ readonly privateKey: KeyObject; readonly publicKey: KeyObject }>;
 
-/** How a pod's key is made and its request signed; the signature algorithm is Go's default for the key. */
+/** How a pod's key is created and its request signed; the signature algorithm is Go's default for the key. */
 interface PodKey {
   readonly type: 'rsa' | 'ec' | 'ed25519';
   readonly options: object;
@@ -67,7 +67,7 @@ const POD_KEYS: Readonly<Record<string, PodKey>> = {
   ED25519: { type: 'ed25519', options: {}, signing: { name: 'Ed25519' } },
 };
 
-/** The request in DER, which contains nothing but its key; the key as PKCS#8 in PEM. */
+/** The request in DER, which contains only its key; the key as PKCS#8 in PEM. */
 export async function createPodRequest(keyType: string): Promise<{ request: Buffer; key: string }> {
   const kind = Object.hasOwn(POD_KEYS, keyType) ? POD_KEYS[keyType] : undefined;
   if (!kind) throw new OperationError(`unknown key type ${JSON.stringify(keyType)}`, { code: 'INVALID_ARGUMENT' });

@@ -1,9 +1,9 @@
 /**
- * The files of certificates, as upstream's store has them: `<name>-<time>.pem` with certificate and key, and a link
- * `<name>-current.pem` to the one in force.
+ * The files of certificates, as in upstream's store: `<name>-<time>.pem` with certificate and key, and a link
+ * `<name>-current.pem` to the current one.
  *
- * Invariants: the link never names a file that is not whole; keys are readable by their owner only; a certificate that
- * does not belong to its key is never written.
+ * Invariants: the link never names an incomplete file; keys are readable by their owner only; a certificate that does
+ * not belong to its key is never written.
  */
 
 import { createPrivateKey, X509Certificate } from 'node:crypto';
@@ -21,7 +21,7 @@ const DIRECTORY_MODE = 0o755;
 const PAIR_MODE = 0o600;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
-/** Go's words for a pair that is none. */
+/** Go's error for an invalid pair. */
 const NO_CERTIFICATE = 'tls: failed to find any PEM data in certificate input';
 const NO_KEY = 'tls: failed to find any PEM data in key input';
 
@@ -55,7 +55,7 @@ export async function storePair(place: CertificatePlace, certificate: string, ke
   return facts;
 }
 
-/** A reader of the name sees a whole file or none. */
+/** Readers of the name find a complete file or none. */
 async function replace(path: string, write: (hidden: string) => Promise<void>): Promise<void> {
   const hidden = `${path}.updating`;
   await rm(hidden, { force: true });
@@ -72,7 +72,7 @@ async function contentOf(path: string): Promise<string | null> {
   }
 }
 
-/** Reads the first certificate, and proves that the key is its own. */
+/** Reads the first certificate, and verifies that the key belongs to it. */
 function factsOf(path: string, certificate: string, key: string): CertificateFacts {
   const [leaf] = certificatesOf(certificate);
   if (leaf === undefined) throw unusable(NO_CERTIFICATE);
@@ -108,7 +108,7 @@ function subjectOf(subject: string) {
 const unusable = (message: string): OperationError =>
   new OperationError(message, { name: 'CertificateError', code: 'UNUSABLE_CERTIFICATE' });
 
-/** `2026-11-21-07-03-20`, in the machine's own time, as upstream names its files. */
+/** `2026-11-21-07-03-20`, in local time, as in upstream's file names. */
 function fileTime(date: Date): string {
   const two = (value: number) => String(value).padStart(2, '0');
   const day = [date.getFullYear(), two(date.getMonth() + 1), two(date.getDate())];

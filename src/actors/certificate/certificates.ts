@@ -1,4 +1,4 @@
-/** The ports of `certificate.*`: requests, files of pairs, and the kubeconfig that a bootstrap leaves. */
+/** The ports of `certificate.*`: requests, files of pairs, and the kubeconfig written by a bootstrap. */
 import { statSync } from 'node:fs';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';

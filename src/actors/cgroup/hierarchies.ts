@@ -1,8 +1,9 @@
 /**
- * Where this machine's control groups are: the mounts of version 1, one a controller, or the one tree of version 2.
+ * Finds this machine's cgroup hierarchies: the mounts of version 1, one per controller, or the single tree of version
+ * 2.
  *
- * A hybrid machine (controllers in version 1, an empty version 2 beside them) counts as version 1, because there its
- * controllers are. Read at the first question and kept: mounts of this kind do not change while a node runs.
+ * A hybrid machine (controllers in version 1, an empty version 2 beside them) counts as version 1. Read once and
+ * cached: these mounts do not change while a node runs.
  */
 import { readFile } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
@@ -10,12 +11,12 @@ import { parseMounts } from '../host/kernel/mounts.ts';
 
 export interface Hierarchies {
   readonly version: 1 | 2;
-  /** By controller (`cpu`, `name=systemd`, `unified`), where it is mounted; version 2 has one entry, the empty name. */
+  /** Mount points by controller (`cpu`, `name=systemd`, `unified`); version 2 has one entry with an empty name. */
   readonly mounts: ReadonlyMap<string, string>;
 }
 
 const UNIFIED = '/sys/fs/cgroup';
-/** The tree of version 2 beside version 1: it has no controllers, but runtimes make groups in it, too. */
+/** The version 2 tree beside version 1: it has no controllers, but runtimes create groups in it, too. */
 const BESIDE = 'unified';
 /** Options of a version 1 mount that name no controller. */
 const PLAIN_OPTIONS = new Set(['rw', 'ro', 'xattr', 'noprefix', 'clone_children', 'relatime', 'all', 'none']);
@@ -39,16 +40,16 @@ export async function readHierarchies(root: string): Promise<Hierarchies> {
   return { version: 1, mounts };
 }
 
-/** Controllers that must have a group for the group to exist; `hugetlb` only where it is mounted. */
+/** Controllers whose group must exist for the cgroup to exist; `hugetlb` only if it is mounted. */
 const COUNTING = ['cpu', 'cpuacct', 'cpuset', 'memory', 'pids', 'hugetlb', 'name=systemd'];
 
-/** Folders of a group, one a hierarchy: those without which the group does not exist. */
+/** The folders without which the cgroup does not exist, one per hierarchy. */
 export const countingFolders = ({ version, mounts }: Hierarchies, path: string): readonly string[] =>
   version === 2
     ? [`${mounts.get('')}${path}`]
     : unique(COUNTING.flatMap((controller) => mounts.get(controller) ?? [])).map((mount) => `${mount}${path}`);
 
-/** All folders of a group. */
+/** All folders of a cgroup. */
 export const foldersOf = ({ mounts }: Hierarchies, path: string): readonly string[] =>
   unique([...mounts.values()]).map((mount) => `${mount}${path}`);
 

@@ -1,9 +1,8 @@
 /**
- * `cgroup.*`: the control groups of this machine, through the kernel's files alone or with systemd's help.
+ * `cgroup.*`: the cgroups of this machine, through the kernel's files, or with the help of systemd.
  *
- * With the driver `systemd` the unit is asked for first, and then the same files are held to the same values: systemd
- * owns which groups there are, and some controllers it does not know. What repeats is not said again: a stream speaks
- * when its outcome changes.
+ * With the driver `systemd` the unit is created first, then the same files get the same values: systemd owns the
+ * groups, but lacks some controllers. A stream emits only when its outcome changes.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
@@ -35,7 +34,7 @@ import { cpuWeight } from './values.ts';
 export interface CgroupOptions {
   /** Prefix of `/proc` and `/sys`, for a machine that is described by files. */
   readonly root?: string;
-  /** The manager that makes units; default: the machine's own systemd. */
+  /** The manager that creates units; default: the machine's own systemd. */
   readonly systemd?: SystemdManager;
 }
 
@@ -74,7 +73,7 @@ export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
   };
 }
 
-/** A failure is not kept: the next question asks again. */
+/** A failure is not cached: the next call tries again. */
 async function forgetting<T>(promise: Promise<T>, forget: () => void): Promise<T> {
   try {
     return await promise;
@@ -110,7 +109,7 @@ async function update({ hierarchies, systemd }: Groups, { driver, path, resource
   return null;
 }
 
-/** Killing is tried again, because processes can start others while they are killed. */
+/** Killing is repeated, because processes can start others while they are killed. */
 const KILL_ROUNDS = 5;
 const KILL_WAIT_MS = 10;
 
@@ -157,13 +156,13 @@ async function listPods(hierarchies: Hierarchies, driver: CgroupDriver, parents:
   return [...pods.values()];
 }
 
-/** `pod<uid>`, or the last step of `kubepods-burstable-pod<uid>.slice` with its dashes back. */
+/** `pod<uid>`, or the last level of `kubepods-burstable-pod<uid>.slice` with its dashes restored. */
 function uidIn(name: string, driver: CgroupDriver): string | null {
   const step = driver === 'systemd' ? /^(?:.*-)?(pod[^-]+)\.slice$/.exec(name)?.[1]?.replaceAll('_', '-') : name;
   return /^pod(.+)$/.exec(step ?? '')?.[1] ?? null;
 }
 
-/** Runs the work now and in each period until the stream is cancelled; emits the first outcome and each change. */
+/** Does the work now and in each period until the stream is cancelled; emits the first outcome and each change. */
 async function repeat<Input extends { readonly periodMs: number }>(
   call: PortCall<Input, CgroupsHeld>,
   group: string,

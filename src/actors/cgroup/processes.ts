@@ -1,8 +1,7 @@
 /**
- * Which processes are in which group: the group of this agent, and the ones that are gathered into a group of the
- * system's.
+ * The processes of cgroups: finds the agent's own group, and moves processes into the system group.
  *
- * Invariant: neither threads of the kernel nor the first process are ever moved.
+ * Invariant: neither kernel threads nor init are ever moved.
  */
 import { readFile, readlink, writeFile } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
@@ -12,10 +11,10 @@ import type { Hierarchies } from './hierarchies.ts';
 import { enter, make } from './tree.ts';
 
 const FIRST_PROCESS = 1;
-/** Processes start while others are moved: so many rounds, as upstream. */
+/** Processes start while others are moved: the number of rounds, as upstream. */
 const ROUNDS = 11;
 
-/** The group of this process: in version 1 the one in which CPU and memory are counted, or systemd's. */
+/** The cgroup of this process: in version 1 the one that accounts CPU and memory, or systemd's. */
 export async function ownGroup(root: string, { version }: Hierarchies): Promise<string> {
   const groups = parseGroups(await readFile(`${root}/proc/self/cgroup`, 'utf8'));
   if (version === 2) return groupOf(groups, '', 'unified');
@@ -42,7 +41,7 @@ const parseGroups = (text: string): ReadonlyMap<string, string> =>
     }),
   );
 
-/** A process that shares the first one's view of processes runs on the host; in a container no process is moved. */
+/** Whether this process runs on the host, in init's PID namespace; in a container no process is moved. */
 async function isOnHost(root: string): Promise<boolean> {
   const [first, own] = await Promise.all([readlink(`${root}/proc/1/ns/pid`), readlink(`${root}/proc/self/ns/pid`)]);
   return first === own;
@@ -58,7 +57,7 @@ export async function holdKubelet(root: string, hierarchies: Hierarchies, path: 
   await writeFile(`${root}/proc/self/oom_score_adj`, String(oomScoreAdj));
 }
 
-/** Moves everything of the root group that is not the kernel's. */
+/** Moves all processes of the root group except the kernel's. */
 export async function gatherSystem(root: string, hierarchies: Hierarchies, path: string): Promise<void> {
   await make(hierarchies, path);
   const folder = hierarchies.mounts.get(hierarchies.version === 2 ? '' : 'memory');
@@ -80,7 +79,7 @@ export async function gatherSystem(root: string, hierarchies: Hierarchies, path:
 const moved = (pid: number, path: string, error: unknown): OperationError =>
   new OperationError(`failed to move PID ${pid} into the system container "${path}": ${messageOf(error)}`);
 
-/** A thread of the kernel has no program. */
+/** A kernel thread has no executable. */
 async function isMovable(root: string, pid: number): Promise<boolean> {
   if (pid === FIRST_PROCESS) return false;
   return readlink(`${root}/proc/${pid}/exe`).then(

@@ -1,8 +1,8 @@
 /**
- * Control groups that systemd makes: slices as transient units, over D-Bus.
+ * Cgroups created by systemd: slices as transient units, over D-Bus.
  *
- * Owns the connection to the system's bus, opened at the first question and again after it broke. Starting a unit that
- * is there and stopping one that is not are done; a unit counts as started when systemd has finished its job.
+ * Owns the connection to the system bus, opened on demand and again after it broke. Starting an existing unit and
+ * stopping a missing one succeed; a unit counts as started when systemd has finished its job.
  * Source: org.freedesktop.systemd1(5), systemd.resource-control(5).
  */
 import { basename } from 'node:path';
@@ -22,7 +22,7 @@ const SERVICE = 'org.freedesktop.systemd1';
 const OBJECT = '/org/freedesktop/systemd1';
 const MANAGER = 'org.freedesktop.systemd1.Manager';
 const DEFAULT_ADDRESS = 'unix:path=/run/dbus/system_bus_socket';
-/** systemd finishes the job of a slice at once; a manager that takes longer than this is stuck. */
+/** systemd finishes the job of a slice at once; beyond this time it is stuck. */
 const JOB_TIMEOUT_MS = 30_000;
 /** systemd's "no limit". */
 const INFINITY = 2n ** 64n - 1n;
@@ -48,10 +48,10 @@ function propertiesOfSlice(path: string, version: 1 | 2): Property[] {
 }
 
 const MICROSECONDS = 1_000_000n;
-/** systemd keeps whole per cents of a CPU: the quota is rounded up to one. */
+/** systemd keeps whole per cents of a CPU, so the quota is rounded up. */
 const ONE_PER_CENT_US = 10_000n;
 
-/** Files of v2 that systemd writes anew from its own properties whenever it realizes the unit. */
+/** Files of v2 that systemd overwrites from its own properties whenever it realizes the unit. */
 const UNIFIED_PROPERTIES: Readonly<Record<string, string>> = {
   'memory.min': 'MemoryMin',
   'memory.low': 'MemoryLow',
@@ -66,7 +66,7 @@ function unifiedProperties(unified: Readonly<Record<string, string>>): Property[
   });
 }
 
-/** The same limits in systemd's words. The agent itself writes those that systemd cannot express. */
+/** The same limits as systemd properties. The agent itself writes those that systemd cannot express. */
 function propertiesOf(resources: CgroupResources, version: 1 | 2, weight: (shares: bigint) => bigint): Property[] {
   const { cpuShares, cpuQuotaUs, cpuPeriodUs = '100000', memoryBytes, pids, unified = {} } = resources;
   return [
@@ -90,7 +90,7 @@ function quotaPerSecond(quotaUs: bigint, periodUs: bigint): bigint {
   return ((exact + ONE_PER_CENT_US - 1n) / ONE_PER_CENT_US) * ONE_PER_CENT_US;
 }
 
-/** `address`: of the bus, as D-Bus writes it; the system's bus by default. */
+/** `address`: of the bus, in D-Bus notation; default: the system bus. */
 export function systemdManager(
   weight: (shares: bigint) => bigint,
   address = process.env['DBUS_SYSTEM_BUS_ADDRESS'] ?? DEFAULT_ADDRESS,
@@ -185,7 +185,7 @@ function asOperationError(member: string, error: unknown): unknown {
   return new OperationError(`systemd: ${member}: ${error.message}`, { code: busErrorName(error) });
 }
 
-/** The results of jobs, also of those that end before the caller awaits them. */
+/** The results of jobs, including those that end before the caller awaits them. */
 function finishedJobs(bus: MessageBus) {
   const ended = new Map<string, string>();
   const waiting = new Map<string, (result: string) => void>();
@@ -214,7 +214,7 @@ function finishedJobs(bus: MessageBus) {
   };
 }
 
-/** Results that are kept for later callers; other programs' jobs are among them, so the oldest are dropped. */
+/** Results kept for later callers; they include other programs' jobs, so the oldest are dropped. */
 const ENDED_JOBS_MAX = 256;
 
 function remember(ended: Map<string, string>, path: string, result: string): void {

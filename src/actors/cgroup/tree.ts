@@ -1,9 +1,9 @@
 /**
- * Control groups as folders: making, holding, listing and removing them directly (driver `cgroupfs`).
+ * Cgroups as folders: creates, limits, lists and removes them directly (driver `cgroupfs`).
  *
  * Invariants: C1 a group of version 1 exists in every hierarchy, one of version 2 has every controller that its parent
- * can give. C2 removing goes deepest first, and a group that is gone is done. C3 no path leaves the hierarchy. C4 while
- * the kernel is slow with groups, the journal and the other ports still have threads.
+ * can give. C2 removal starts at the deepest group, and a missing group counts as removed. C3 no path leaves the
+ * hierarchy. C4 while cgroup operations of the kernel are slow, the journal and the other ports still have threads.
  */
 import { closeSync, constants, openSync, readFileSync, write as writeFd } from 'node:fs';
 import { access, mkdir, readdir, readFile, rmdir } from 'node:fs/promises';
@@ -21,21 +21,21 @@ import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';
 
 const FOLDER_MODE = 0o755;
 /**
- * Calls that are under way at once: a quarter of the threads. The kernel does one after the other whatever is asked,
- * under a lock that runtimes hold as well; ninety pods that end at once would else hold every thread for seconds.
+ * Concurrent calls: a quarter of the threads. The kernel serializes them under a lock that runtimes hold as well;
+ * otherwise ninety pods that end at once would block every thread for seconds.
  */
 const CALLS_MAX = shareOfThreads(1 / 4);
 const calls = pLimit(CALLS_MAX);
 const writeTo: (fd: number, text: string) => Promise<unknown> = promisify(writeFd);
-/** CRI-O's monitor has a group beside the container's, of nearly the same name. */
+/** CRI-O's monitor has a cgroup beside the container's, with nearly the same name. */
 const MONITOR = 'conmon';
-/** The kernel needs a moment until a killed process has left its group; each wait is twice as long as the last one. */
+/** The kernel needs a moment until a killed process has left its cgroup; each wait is twice as long as the last one. */
 const REMOVE_TRIES = 9;
 const REMOVE_FIRST_WAIT_MS = 2;
 /** The controllers that version 2 enables for the groups below. */
 const CONTROLLERS = ['cpu', 'cpuset', 'memory', 'pids', 'hugetlb', 'io'];
 
-/** Refuses what does not name a group below the root. */
+/** Rejects paths that name no group below the root. */
 export function checkedPath(path: string): string {
   const steps = path.split('/').slice(1);
   const isGood =
@@ -56,7 +56,7 @@ export async function missingFolders(hierarchies: Hierarchies, path: string): Pr
   return folders.filter((_, index) => !found[index]);
 }
 
-/** Makes the group and all groups above it. */
+/** Creates the group and all groups above it. */
 export async function make(hierarchies: Hierarchies, path: string): Promise<void> {
   const below = checkedPath(path);
   if (hierarchies.version === 2) return makeUnified(hierarchies.mounts.get('') ?? '', below);
@@ -75,7 +75,7 @@ async function inheritCpus(mount: string, below: string): Promise<void> {
   await Promise.all(['cpuset.cpus', 'cpuset.mems'].map((file) => inherited(mount, steps, file)));
 }
 
-/** The value that the group has in the end. A group without a value, which is a new one, gets its parent's. */
+/** The final value of the group. A group without a value, which is a new one, inherits its parent's. */
 async function inherited(mount: string, steps: readonly string[], file: string): Promise<string> {
   const path = join(mount, ...steps, file);
   const own = read(path);
@@ -96,7 +96,7 @@ async function makeUnified(mount: string, below: string): Promise<void> {
   }
 }
 
-/** A controller that cannot be handed down is missing below; a group that needs it fails there with its name. */
+/** A controller that cannot be enabled is missing below; a group that needs it fails there with its name. */
 async function handDown(folder: string): Promise<void> {
   const [available, given] = ['cgroup.controllers', 'cgroup.subtree_control'].map((file) =>
     (read(join(folder, file)) ?? '').split(' '),
@@ -105,7 +105,7 @@ async function handDown(folder: string): Promise<void> {
   for (const name of wanted) await write(join(folder, 'cgroup.subtree_control'), `+${name}`).catch(() => undefined);
 }
 
-/** Writes each value that is not there yet: in their order within a hierarchy, all hierarchies at once. */
+/** Writes each value that differs: in order within a hierarchy, all hierarchies in parallel. */
 export async function hold(hierarchies: Hierarchies, path: string, resources: CgroupResources): Promise<void> {
   const below = checkedPath(path);
   const wanted = resources.memoryAtLeastUsed ? await atLeastUsed(hierarchies, path, resources) : resources;
@@ -124,7 +124,7 @@ async function atLeastUsed(hierarchies: Hierarchies, path: string, resources: Cg
   return BigInt(used) > BigInt(resources.memoryBytes ?? '0') ? { ...resources, memoryBytes: used } : resources;
 }
 
-/** A quota may not be more than its parent's for a moment: where the period shrinks, the quota goes first. */
+/** A quota may never exceed its parent's: if the period shrinks, the quota goes first. */
 function inOrder(hierarchies: Hierarchies, below: string, files: readonly CgroupFile[]) {
   const period = files.find(({ name }) => name === 'cpu.cfs_period_us');
   const quota = files.find(({ name }) => name === 'cpu.cfs_quota_us');
@@ -154,7 +154,7 @@ async function holdFile({ mounts }: Hierarchies, below: string, file: CgroupFile
 
 const PAGE_BYTES = 4_096n;
 
-/** Memory is kept in whole pages: what differs by less is the same. */
+/** The kernel rounds memory to whole pages: smaller differences are ignored. */
 function isRounded(current: string, value: string): boolean {
   if (!/^\d+$/.test(current) || !/^\d+$/.test(value)) return false;
   const [is, wanted] = [BigInt(current), BigInt(value)];
@@ -171,7 +171,7 @@ const memoryFolder = ({ mounts, version }: Hierarchies, path: string): string =>
 const usageOf = async ({ version }: Hierarchies, folder: string): Promise<string> =>
   (await readFile(join(folder, version === 2 ? 'memory.current' : 'memory.usage_in_bytes'), 'utf8')).trim();
 
-/** Runtimes name the group of a container by its id, with words of their own around it: `cri-containerd-<id>.scope`. */
+/** Runtimes name the cgroup of a container by its id with a prefix and suffix: `cri-containerd-<id>.scope`. */
 export async function memoryOfContainers(
   hierarchies: Hierarchies,
   path: string,
@@ -215,7 +215,8 @@ export async function subfolders(folder: string): Promise<string[]> {
 }
 
 /**
- * Removes a group that has neither processes nor groups below it, as the kernel itself judges: a call a hierarchy.
+ * Removes a group without processes and groups below it, which the kernel checks: one call per hierarchy. False if it
+ * has some; nothing was killed.
  * False: it has some, and nothing was killed.
  */
 export async function removeEmpty(hierarchies: Hierarchies, path: string): Promise<boolean> {
@@ -255,15 +256,15 @@ async function removeFolder(folder: string): Promise<void> {
   }
 }
 
-/** Puts a process into the group. */
+/** Moves a process into the group. */
 export async function enter(hierarchies: Hierarchies, path: string, pid: number): Promise<void> {
   for (const folder of foldersOf(hierarchies, checkedPath(path)))
     await write(join(folder, 'cgroup.procs'), String(pid));
 }
 
 /**
- * The text without its last line break; `null` when there is no such file. Read at once: the kernel answers from memory
- * and under no lock that is held for long, and five steps through the thread pool cost a hundred times that.
+ * The text without its last line break; `null` if there is no such file. Read synchronously: the kernel answers from
+ * memory without a long-held lock, and five steps through the thread pool cost a hundred times as much.
  */
 function read(path: string): string | null {
   try {
@@ -274,7 +275,7 @@ function read(path: string): string | null {
   }
 }
 
-/** One write, as the kernel wants it; the file is never made, because only the kernel makes files here. */
+/** Writes in a single call, as the kernel requires; the file is never created. */
 async function write(path: string, value: string): Promise<void> {
   try {
     const fd = openSync(path, constants.O_WRONLY | constants.O_TRUNC);

@@ -1,7 +1,7 @@
 /**
- * From what a group is held to to the files of its version: which file, in which hierarchy, with which text. Pure.
+ * Converts the limits of a cgroup to files of its version: file, hierarchy and text. Pure.
  *
- * Invariant: the order of the list is the order of writing; a period comes before the quota that counts in it.
+ * Invariant: the order of the list is the order of writing; a period comes before its quota.
  */
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
 
@@ -10,7 +10,7 @@ export interface CgroupFile {
   readonly controller: string;
   readonly name: string;
   readonly value: string;
-  /** A kernel without this controller has no such file: it may be missing. */
+  /** The file may be missing: a kernel without this controller has none. */
   readonly optional: boolean;
 }
 
@@ -58,8 +58,8 @@ export function filesOfVersion2(resources: CgroupResources): readonly CgroupFile
 }
 
 /**
- * The weight of version 2 that means as much as these shares: a curve through the least, the default and the most of
- * both, as the container runtimes have it. Source: opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value.
+ * The version 2 weight equivalent to these shares: a curve through minimum, default and maximum of both, as in the
+ * container runtimes. Source: opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value.
  */
 export function cpuWeight(shares: bigint): bigint {
   if (shares <= LEAST_SHARES) return 1n;

@@ -1,8 +1,8 @@
 /**
- * `csi.*` for volumes that are block devices: what upstream lays out for them below `volumeDevices`.
+ * `csi.*` for block devices: their layout below `volumeDevices` is upstream's.
  *
- * Invariants: the record is on disk before the driver is given the device, and the link in the pod's folder before it
- * is given the pod; both are removed after it has answered that nothing is left.
+ * Invariants: the record is on disk before the driver stages the device, and the link in the pod's folder before it
+ * publishes it; both are removed only after the driver has confirmed the removal.
  */
 import { rmdir, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -44,14 +44,14 @@ export async function unstageBlock(
   return null;
 }
 
-/** The record last: what cannot be removed is tried again. */
+/** The record is removed last, so that a failed removal is retried. */
 async function removeDevice(root: string, { staging, published, folder }: BlockStage): Promise<void> {
   await inParent(root, staging, removeOwn);
   await inParent(root, published, (path) => rmdir(path).catch(unlessGone));
   await inParent(root, folder, removeOwn);
 }
 
-/** Crosses into no other file system. */
+/** Removes a path without crossing into another file system. */
 const removeOwn = async (path: string): Promise<void> => {
   const found = await stat(path).catch(unlessGone);
   if (found) await removeTree(path, found.dev);

@@ -1,7 +1,7 @@
 /**
  * Ports for `csi.*`: the calls to CSI drivers, and the records of their volumes on disk.
  *
- * Invariant: volumes never wait for each other; one volume's calls are made one after the other by its machine.
+ * Invariant: volumes never wait for each other; the machine of a volume serializes its calls.
  */
 import type { Vault } from '../../kernel/journal/index.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
@@ -12,7 +12,7 @@ import { publishBlock, stageBlock, unpublishBlock, unstageBlock } from './block.
 import { inventory } from './record.ts';
 import { callDriver, capabilities, expand, publish, stage, unpublish, unstage } from './volumes.ts';
 
-/** `vault` opens what other ports sealed. */
+/** `vault` opens the handles sealed by other ports. */
 export function csiPorts({ vault }: { readonly vault: Vault }): Ports<typeof csiOperations> {
   const tools = mounter();
   return {
@@ -42,9 +42,9 @@ interface StatsReply {
 }
 
 /**
- * `csi.followHealth`: asks a driver for the condition of a volume each period, and emits it when it changed.
+ * `csi.followHealth`: asks a driver for the condition of a volume each period, and emits changes.
  *
- * Invariants: a driver without the capability is not called; a failure says nothing about the volume.
+ * Invariants: a driver without the capability is not called; a failed call changes nothing.
  */
 const followHealth: Port<(typeof csiOperations)['csi.followHealth']> = (call) => {
   const { endpoint, handle, path, periodMs } = call.input;

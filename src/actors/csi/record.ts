@@ -1,8 +1,8 @@
 /**
- * What is kept on disk about the volumes of CSI drivers: `vol_data.json` beside each mount, as every kubelet has it.
+ * The records of CSI volumes on disk: `vol_data.json` beside each mount, in the kubelet's format.
  *
- * Invariants: nothing is reached through a link; a record is written whole or not at all; one that another made, or
- * that was changed, is believed only where it agrees with the folder that it lies in.
+ * Invariants: links are never followed; a record is written atomically; a record of another agent, or a modified one,
+ * is trusted only if it matches its folder.
  */
 import { createHash } from 'node:crypto';
 import { constants, type Dirent } from 'node:fs';
@@ -17,11 +17,11 @@ import { mountsBelow, realPath } from '../volume/mounter.ts';
 const RECORD = 'vol_data.json';
 const FOLDER_MODE = 0o750;
 const FILE_MODE = 0o644;
-/** A driver's name and a handle, and what else a kubelet writes. */
+/** A driver's name, a handle, and the kubelet's other fields. */
 const RECORD_MAX_BYTES = 64 * 1024;
 const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
-/** Makes the folder of a record, and the record. */
+/** Creates the folder of a record, and the record. */
 export async function writeRecord(root: string, directory: string, data: VolumeData): Promise<void> {
   const write = async (path: string) => {
     await rm(`${path}.tmp`, { force: true });
@@ -40,7 +40,7 @@ export async function writeRecord(root: string, directory: string, data: VolumeD
 export const makeTarget = (root: string, path: string): Promise<unknown> =>
   inParent(root, path, (name) => mkdir(name, FOLDER_MODE).catch(ignoring('EEXIST')), FOLDER_MODE);
 
-/** `null`: there is no record, or none with the input for its driver. */
+/** `null` if there is no record, or none with the input for its driver. */
 export async function readRecord(root: string, directory: string): Promise<VolumeData | null> {
   return await inParent(root, `${directory}/${RECORD}`, async (path) => {
     const file = await open(path, READ).catch(ignoring('ENOENT'));
@@ -65,13 +65,13 @@ function parsed(text: string): VolumeData | null {
   }
 }
 
-/** True when the kernel says that something is mounted there; the file system itself is not asked. */
+/** Whether the kernel lists a mount there; the file system itself is not asked. */
 export async function isMounted(root: string, path: string): Promise<boolean> {
   const point = await realPath(root, path);
   return (await mountsBelow(point)).includes(point);
 }
 
-/** Removes the mount's folder, the record and their folder; a folder with a mount is left alone. */
+/** Removes the mount's folder, the record and their folder; a folder with a mount is not touched. */
 export async function removeRecord(root: string, directory: string, target: string): Promise<void> {
   const path = `${directory}/${target}`;
   if (await isMounted(root, path)) {
@@ -95,7 +95,8 @@ const ignoring = (code: string) => (error: unknown) => {
   return null;
 };
 
-// ---- what agents before this one left -------------------------------------------------------------------------------
+// ---- leftovers of earlier agents
+// -------------------------------------------------------------------------------------
 
 const VOLUMES = 'volumes/kubernetes.io~csi';
 const DEVICES = 'plugins/kubernetes.io/csi';
@@ -161,7 +162,7 @@ const isOf = (data: VolumeData, driver: string, name: string): boolean =>
     .update(data['volumeHandle'] ?? '')
     .digest('hex') === name;
 
-/** Folders only, in the order of their names. */
+/** Folders only, sorted by name. */
 const namesIn = (folder: string) => entriesIn(folder, (entry) => entry.isDirectory());
 const linksIn = (folder: string) => entriesIn(folder, (entry) => entry.isSymbolicLink());
 

@@ -1,9 +1,9 @@
 /**
- * `csi.*`: asks the drivers, and keeps the record of what they did.
+ * `csi.*`: calls the drivers, and records their volumes.
  *
- * Decides: what is mounted already is not asked for again; what a driver surely did not do leaves no record.
- * Invariants: the record is on disk before the driver is called, so that whatever becomes of this process, the
- * next one takes the volume away; secrets and tokens are opened here, and are in no error.
+ * Decides: an existing mount is not requested again; a definitely failed call leaves no record.
+ * Invariants: the record is on disk before the driver is called, so that the next process can always remove the volume;
+ * secrets and tokens are opened here, and never part of an error.
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
@@ -27,17 +27,17 @@ import { unmountAll } from '../volume/tear-down.ts';
 import { shareTree } from '../volume/tree.ts';
 import { isMounted, makeTarget, readRecord, removeRecord, writeRecord } from './record.ts';
 
-/** Upstream's limit of a call to a CSI driver. */
+/** Upstream's timeout of a call to a CSI driver. */
 const TIMEOUT_MS = 120_000;
 const SERVICE = 'csi.v1.Node';
-/** As gRPC reports a socket without a listener. */
+/** gRPC's error for a socket without a listener. */
 const GONE = { name: 'RuntimeError', code: 'UNAVAILABLE', retriable: true };
 
 /**
- * One call of a CSI driver's node service, with the text of gRPC in Go for each of its failures.
+ * One call of a CSI driver's node service, with Go's gRPC text for each failure.
  *
- * Invariant: a driver whose socket has no listener costs no wait: as upstream, the call fails at once and its volume
- * is tried again later.
+ * Invariant: a socket without a listener costs no wait: as upstream, the call fails at once and the volume is retried
+ * later.
  */
 export async function callDriver<Reply>(
   endpoint: string | null,
@@ -56,7 +56,7 @@ const STAGING_TARGET = 'globalmount';
 const TOKENS = 'csi.storage.k8s.io/serviceAccount.tokens';
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
-/** After these codes it is unknown whether the driver did, or will still do, what was requested. */
+/** After these codes it is unknown whether the driver did, or will still do, the request. */
 const UNCERTAIN: ReadonlySet<string | undefined> = new Set([
   'CANCELLED',
   'DEADLINE_EXCEEDED',
@@ -160,11 +160,11 @@ export async function unpublish(
   return null;
 }
 
-/** A step that surely did not happen leaves no record; one that may have happened leaves one. */
+/** A definitely failed step leaves no record; one that may have succeeded leaves one. */
 const cleaningUp = (root: string, directory: string, target: string, work: () => Promise<void>): Promise<void> =>
   unlessDone(work, () => removeRecord(root, directory, target));
 
-/** Undoes what surely failed. */
+/** Undoes a definitely failed step. */
 export async function unlessDone(work: () => Promise<void>, undo: () => Promise<void>): Promise<void> {
   try {
     await work();
@@ -175,7 +175,7 @@ export async function unlessDone(work: () => Promise<void>, undo: () => Promise<
   }
 }
 
-/** Opens the secrets of a request for as long as `ask` needs them; what the driver says of them is not handed on. */
+/** Opens the secrets of a request during `ask`; the driver's quotes of them are removed. */
 async function discreetly(
   { secrets }: { readonly secrets: Readonly<Record<string, Content>> },
   more: readonly SecretHandle[],
@@ -197,7 +197,7 @@ const handlesOf = (content: Content): SecretHandle[] => {
   return isSecretHandle(value) ? [value] : [];
 };
 
-/** The API of drivers has texts only, as Go makes one of bytes. */
+/** Drivers accept only text, converted as Go converts bytes. */
 function textOf(content: Content, vault: Vault): string {
   const value = valueOf(content);
   const opened = isSecretHandle(value) ? vault.open(value) : value;

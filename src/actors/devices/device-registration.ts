@@ -1,9 +1,9 @@
 /**
  * `devices.serveRegistration`: the socket where device plugins register, as the kubelet serves it.
  *
- * Decides: only what {@link registrationProblem} says. A registration is confirmed once the plugin has answered a call
- * at its own socket. Sockets that lie beside the one of registration at the start are of plugins of an earlier start:
- * their removal is how these plugins notice that they must register again. Upstream: plugin/v1beta1/server.go.
+ * Decides by {@link registrationProblem}. A registration is confirmed once the plugin has answered a call at its own
+ * socket. Other sockets found at the start belong to plugins of an earlier start: removing them tells these plugins to
+ * register again. Upstream: plugin/v1beta1/server.go.
  */
 
 import { chmod, mkdir, readdir, rm } from 'node:fs/promises';
@@ -23,7 +23,7 @@ import { bindSocket } from '../grpc-socket.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
 import { TokenBucket } from '../token-bucket.ts';
 
-/** How long a plugin may take to say how it wants to be asked. */
+/** How long a plugin may take to return its options. */
 const OPTIONS_TIMEOUT_MS = 10_000;
 
 /** The messages between device plugins and the node: proto/deviceplugin. */
@@ -52,7 +52,7 @@ interface OptionsReply {
   readonly get_preferred_allocation_available: boolean;
 }
 
-/** Asked at the socket of a plugin that is not followed yet. */
+/** Called at the socket of a plugin that is not followed yet. */
 export function optionsAt(endpoint: string, signal: AbortSignal): Promise<DevicePluginOptions> {
   return connected(endpoint, signal, async (client) => {
     const method = methodOf<object, OptionsReply>(DEVICE_PLUGIN, 'GetDevicePluginOptions');
@@ -61,11 +61,11 @@ export function optionsAt(endpoint: string, signal: AbortSignal): Promise<Device
   });
 }
 
-/** Registrations that are heard at once, as when all plugins of a node start, and then in a second. */
+/** Registrations accepted at once, as when all plugins of a node start, and then per second. */
 const [REGISTRATIONS_BURST, REGISTRATIONS_PER_SECOND] = [32, 2];
-/** Those that wait for that, or for their plugin's answer; a plugin that is refused comes again. */
+/** Registrations that wait for the rate limit, or for their plugin's answer; a rejected plugin tries again. */
 const UNDER_WAY_MAX = 64;
-/** A registration is a few names. */
+/** A registration contains a few names. */
 const REQUEST_MAX_BYTES = 16 * 1024;
 
 const FOLDER_MODE = 0o750;
@@ -117,7 +117,7 @@ const service = (): grpc.ServiceDefinition =>
 
 type Done = grpc.sendUnaryData<object>;
 
-/** A plugin that registers without end waits, and in the end is refused; the lists of others are heard meanwhile. */
+/** A plugin that registers endlessly is delayed, and finally rejected; the lists of others are still processed. */
 function register(call: Call, folder: string): grpc.handleUnaryCall<RegisterRequest, object> {
   const bucket = new TokenBucket(REGISTRATIONS_PER_SECOND, REGISTRATIONS_BURST);
   let underWay = 0;

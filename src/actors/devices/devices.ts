@@ -1,8 +1,8 @@
 /**
  * Ports for `devices.*`: the calls to device plugins, each over the connection on which its devices are followed.
  *
- * Invariant: a plugin is known by its resource while its stream is open, and for five minutes after: its containers
- * begin again without it, unless it wants to be asked before each start.
+ * Invariant: a plugin is known by its resource while its stream is open, and for five minutes after: its containers can
+ * restart without it, unless it requires a call before each start.
  * Upstream: pkg/kubelet/cm/devicemanager/endpoint.go and plugin/v1beta1/client.go.
  */
 
@@ -27,27 +27,27 @@ import { type AllocateReply, DEVICE_PLUGIN, optionsAt, serveRegistration } from 
 
 type Operations = typeof deviceOperations;
 
-/** Upstream waits for ever; a plugin that does not answer by then costs its pod, and no more. */
+/** Upstream waits forever; here a plugin that does not answer only fails its pod. */
 const ALLOCATE_TIMEOUT_MS = 120_000;
-/** Upstream's. */
+/** Upstream's timeout. */
 const PRE_START_TIMEOUT_MS = 30_000;
-/** A node with thousands of devices fits; a plugin that sends more would fill the journal. */
+/** Fits a node with thousands of devices; a plugin that sends more would fill the journal. */
 const LIST_MAX_BYTES = 1_024 * 1_024;
-/** Each device of a list costs the turn that takes the list some microseconds. */
+/** Each listed device costs the turn some microseconds. */
 const DEVICES_MAX = 8_192;
-/** Of all resources: the whole of them is in each report of the node. */
+/** Of all resources together: each report of the node contains them all. */
 const ALL_DEVICES_MAX = 32_768;
-/** Lists of one plugin that are taken at once, as when its devices fail one by one, and then in a second. */
+/** Lists of one plugin accepted at once, as when its devices fail one by one, and then per second. */
 const [LISTS_BURST, LISTS_PER_SECOND] = [20, 2];
 
-/** Upstream's: by then the plugin has registered again, or has been removed. */
+/** Upstream's: by then the plugin has registered again, or was removed. */
 const STOP_GRACE_MS = 300_000;
 
 interface Connection extends DevicePlugin {
   readonly client: grpc.Client;
   /** Devices in its last list. */
   count: number;
-  /** The time when the plugin's stream ended. */
+  /** When the plugin's stream ended. */
   endedAtMs?: number;
 }
 
@@ -98,7 +98,7 @@ async function listAndWatch(
   return null;
 }
 
-/** A plugin that sends lists without end is slowed down by its own stream: no list waits here in a queue. */
+/** A plugin that sends lists endlessly is slowed down by its own stream: no list is queued here. */
 async function followed(
   connection: Connection,
   connections: Connections,
@@ -239,8 +239,8 @@ async function preStart(connections: Connections, resource: string, ids: readonl
 }
 
 /**
- * `devices.writeCheckpoint`: the kubelet's file of the devices that each container has. The answers of plugins are kept
- * in it in the bytes of the protocol.
+ * `devices.writeCheckpoint`: the kubelet's file of each container's devices. It stores the plugins' responses as
+ * protobuf bytes.
  */
 const writeDeviceCheckpoint: Port<(typeof deviceOperations)['devices.writeCheckpoint']> = async ({
   id,
@@ -255,10 +255,10 @@ function withBytes({ response, ...entry }: DeviceEntry) {
   return { ...entry, bytes: [...bytes], base64: bytes.toString('base64') };
 }
 
-/** Seven bits of a length a byte, and whether there are more. */
+/** The continuation bit of a varint's bytes. */
 const MORE = 0x80;
 
-/** As the only one of an answer it stands behind the number of its field and its length. */
+/** A container's response is preceded by its field number and length. */
 function encoded({ envs, mounts, devices, annotations, cdiDevices }: DeviceResponse): Buffer {
   const { responseSerialize } = methodOf<object, AllocateReply>(DEVICE_PLUGIN, 'Allocate');
   const reply = responseSerialize({

@@ -1,8 +1,8 @@
 /**
- * `dra.follow`: whether a resource driver listens, and how its devices are.
+ * `dra.follow`: the connection to a resource driver, and the health of its devices.
  *
  * Invariants: the health of a device that was not reported again in time is unknown; only changes are emitted; a driver
- * that reports without end is slowed by its own stream.
+ * that reports endlessly is slowed down by its own stream.
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, pkg/kubelet/cm/dra/healthinfo.go. KEP 4680.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,21 +13,21 @@ import type { DeviceReport, DraItem, DraPlugin, draOperations } from '../../mach
 import { methodOf, withClient } from '../plugins/connection.ts';
 import { TokenBucket } from '../token-bucket.ts';
 
-/** Upstream's pause before a stream of reports is opened again. */
+/** Upstream's pause before a stream of reports is reopened. */
 const REOPEN_MS = 5_000;
-/** A driver that does not report health may learn it with its next version. */
+/** A driver without health reports may support them in its next version. */
 const UNIMPLEMENTED_MS = 60_000;
-/** Upstream's, where a driver names no other. */
+/** Upstream's validity if a driver names no other. */
 const REPORT_VALID_MS = 30_000;
-/** Longer ones are not needed: a device that is reported once a day is known. */
+/** The maximum validity: a device that is reported once a day is known. */
 const REPORT_VALID_MAX_MS = 86_400_000;
 const SECOND_MS = 1_000;
 const REPORT_MAX_BYTES = 1_024 * 1_024;
-/** Each device of a report costs the turn that takes it some microseconds. */
+/** Each reported device costs the turn some microseconds. */
 const DEVICES_MAX = 8_192;
-/** Of a message, as upstream's status has it. */
+/** Of a message, as in upstream's status. */
 const MESSAGE_MAX = 1_024;
-/** Reports that are taken at once, as when devices fail one by one, and then in a second. */
+/** Reports accepted at once, as when devices fail one by one, and then per second. */
 const [REPORTS_BURST, REPORTS_PER_SECOND] = [20, 2];
 
 type Call = PortCall<DraPlugin, DraItem>;
@@ -52,7 +52,7 @@ const aborted = (signal: AbortSignal): Promise<void> =>
     else signal.addEventListener('abort', () => resolve(), { once: true });
   });
 
-/** Asks for a connection whenever there is none: a driver that restarts is noticed. */
+/** Requests a connection whenever there is none, so that a restarted driver is noticed. */
 async function followConnection(client: grpc.Client, call: Call): Promise<void> {
   const { signal } = call;
   const channel = client.getChannel();
@@ -87,7 +87,7 @@ async function followHealth(client: grpc.Client, call: Call): Promise<void> {
   }
 }
 
-/** Takes the reports of one stream. False: the driver has none to make. */
+/** Reads the reports of one stream. False: the driver does not report health. */
 async function reports(client: grpc.Client, signal: AbortSignal, known: KnownHealth): Promise<boolean> {
   const method = methodOf<object, HealthReply>('v1alpha1.DRAResourceHealth', 'NodeWatchResources');
   const stream = client.makeServerStreamRequest(method.path, method.requestSerialize, method.responseDeserialize, {});
@@ -109,7 +109,7 @@ async function reports(client: grpc.Client, signal: AbortSignal, known: KnownHea
   }
 }
 
-/** What a driver has reported and what of it still holds. */
+/** The reported health of a driver's devices, while it is valid. */
 class KnownHealth {
   private readonly call: Call;
   private readonly devices = new Map<string, DeviceReport & { readonly untilMs: number }>();
@@ -137,7 +137,7 @@ class KnownHealth {
     this.emit();
   }
 
-  /** Nothing is known any more. */
+  /** All health becomes unknown. */
   close(): void {
     this.devices.clear();
     this.emit();

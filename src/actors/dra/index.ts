@@ -1,7 +1,7 @@
 /**
- * Ports for `dra.*`: the calls to resource drivers. What is followed of them is in `follow.ts`.
+ * Ports for `dra.*`: the calls to resource drivers. The streams are in `follow.ts`.
  *
- * Invariant: an answer counts only for claims that were asked for, and each of these needs one.
+ * Invariant: an answer counts only for requested claims, and each of these needs one.
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin.go and pkg/kubelet/cm/dra/manager.go.
  */
 import { OperationError } from '../../kernel/json.ts';
@@ -11,9 +11,9 @@ import type { ClaimDevice, DraCall, DraPrepared, draOperations } from '../../mac
 import { called, methodOf } from '../plugins/connection.ts';
 import { followDriver } from './follow.ts';
 
-/** Upstream's limit of a call to a driver. */
+/** Upstream's timeout of a call to a driver. */
 const TIMEOUT_MS = 45_000;
-/** Claims with thousands of devices fit; a driver that sends more would fill the journal. */
+/** Fits claims with thousands of devices; a driver that sends more would fill the journal. */
 const REPLY_MAX_BYTES = 1_024 * 1_024;
 const PACKAGE = 'k8s.io.kubelet.pkg.apis.dra';
 
@@ -21,7 +21,7 @@ type Method = 'NodePrepareResources' | 'NodeUnprepareResources';
 
 interface Answer {
   readonly error: string;
-  /** Of a preparation. */
+  /** Only of a preparation. */
   readonly devices?: readonly {
     readonly request_names: readonly string[];
     readonly pool_name: string;
@@ -62,7 +62,7 @@ const deviceOf = (device: NonNullable<Answer['devices']>[number]): ClaimDevice =
   cdi: device.cdi_device_ids,
 });
 
-/** What a driver answered for each claim of a call, or upstream's error. */
+/** A driver's answer for each claim of a call, or upstream's error. */
 async function answersOf(
   { endpoint, service, claims }: DraCall,
   name: Method,

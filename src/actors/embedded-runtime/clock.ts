@@ -1,8 +1,8 @@
 /**
- * Time as CRI wants it: nanoseconds since 1970.
+ * CRI timestamps: nanoseconds since 1970.
  *
- * Invariant: two readings in one process are never equal and never go back, so creation order survives sorting by time
- * even when the system clock is coarse or was set back.
+ * Invariant: readings in one process strictly increase, so sorting by time preserves creation order even if the system
+ * clock is coarse or was set back.
  */
 import { steadyNow } from '../../kernel/clock.ts';
 
@@ -17,7 +17,7 @@ export function nowNanos(): bigint {
   return last;
 }
 
-/** RFC 3339 in UTC with nine digits, as the lines of a CRI log carry it. */
+/** RFC 3339 in UTC with nine digits, as in the lines of a CRI log. */
 export function rfc3339Nano(nanos: bigint): string {
   const seconds = new Date(Number(nanos / NANOS_PER_MILLI)).toISOString().slice(0, 19);
   return `${seconds}.${String(nanos % NANOS_PER_SECOND).padStart(9, '0')}Z`;

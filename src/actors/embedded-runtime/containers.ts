@@ -1,7 +1,7 @@
 /**
  * The life of a container: created, running, exited, removed.
  *
- * Decides what each RPC does in each state, in containerd's words. Invariants: a container starts at most once; it is
+ * Implements each RPC in each state, with containerd's error texts. Invariants: a container starts at most once; it is
  * removed only when nothing of it runs; a stop signal is sent once, however often the caller asks.
  */
 import { join } from 'node:path';
@@ -26,10 +26,10 @@ import type { Container, Store } from './store/store.ts';
 
 /** Milliseconds for Node to start and the process to be executed; a busy machine needs a second or two. */
 const START_TIMEOUT_MS = 20_000;
-/** Milliseconds for a killed process to be gone; longer only when the kernel itself is stuck. */
+/** Milliseconds for a killed process to end; longer only if the kernel is stuck. */
 const KILL_TIMEOUT_MS = 10_000;
 const REOPEN_TIMEOUT_MS = 5_000;
-/** Containers on one node, dead ones included: far above what a node agent keeps, and each costs a folder. */
+/** Containers on one node, including dead ones: far above what a node agent keeps, and each costs a folder. */
 const MAX_CONTAINERS = 5_000;
 
 export interface ContainerHooks {

@@ -1,9 +1,9 @@
 /**
  * The embedded runtime: a CRI v1 server inside this process that runs containers as plain host processes.
  *
- * Owns its root folder: one runtime serves a root at a time. Invariant: containers do not depend on it. `close`, a
- * crash and `kill -9` leave them running, and the next start on the same root finds them, with what happened
- * meanwhile. Under systemd that needs `KillMode=process`.
+ * Owns its root folder: one runtime serves a root at a time. Invariant: containers do not depend on it. They survive
+ * `close`, a crash and `kill -9`, and the next start on the same root finds them, with all changes in between. Under
+ * systemd that needs `KillMode=process`.
  */
 import { chmodSync, mkdirSync, rmSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
@@ -26,7 +26,7 @@ import { Store } from './store/store.ts';
 import { StreamServer } from './streaming/stream-server.ts';
 
 export interface EmbeddedRuntimeOptions {
-  /** Absolute path of the unix socket, in a folder that only the owner can enter (made when it is missing). */
+  /** Absolute path of the unix socket, in a folder that only the owner can enter (created if missing). */
   readonly socket: string;
   /** Absolute path of the folder that keeps sandboxes and containers. */
   readonly rootDir: string;
@@ -38,9 +38,12 @@ export interface EmbeddedRuntimeOptions {
 export type RuntimeLog = (level: 'info' | 'warn', text: string, fields?: Readonly<Record<string, unknown>>) => void;
 
 export interface EmbeddedRuntime {
-  /** `unix:///…`, as `--container-runtime-endpoint` wants it. */
+  /** `unix:///…`, for `--container-runtime-endpoint`. */
   readonly endpoint: string;
-  /** Stops serving. Containers go on, unless they are to stop, too: then with a short grace. */
+  /**
+   * Stops serving. Containers keep running unless `stopContainers` is set; then they are stopped with a short grace
+   * period.
+   */
   close(options?: { readonly stopContainers: boolean }): Promise<void>;
 }
 
@@ -60,7 +63,7 @@ export async function startEmbeddedRuntime(options: EmbeddedRuntimeOptions): Pro
   const { socket, rootDir: root, faultsFile, log = () => {} } = options;
   for (const path of [socket, root]) if (!isAbsolute(path)) throw new Error(`${path} must be an absolute path`);
   mkdirSync(root, { recursive: true });
-  // The folder holds the environments of containers, and perhaps the socket.
+  // The folder holds the environments of containers, and possibly the socket.
   chmodSync(root, 0o700);
   const release = lockRoot(root);
   try {
@@ -136,7 +139,7 @@ async function stopAll({ store, containers }: Parts): Promise<void> {
   await Promise.all([...store.containers.values()].map((one) => containers.stop(one, CLOSE_GRACE_SECONDS)));
 }
 
-/** A second runtime on one root would start containers twice. Returns how to give the root back. */
+/** A second runtime on one root would start containers twice. Returns a function that releases the root. */
 function lockRoot(root: string): () => void {
   const file = join(root, 'runtime.json');
   const holder = readJson(file, isProcessIdentity);

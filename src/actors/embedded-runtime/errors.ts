@@ -1,4 +1,4 @@
-/** Errors of the embedded runtime: a gRPC code and a text in containerd's words, so that callers see one dialect. */
+/** Errors of the embedded runtime: gRPC codes and texts as containerd's. */
 import { status } from '@grpc/grpc-js';
 
 export class CriError extends Error {

@@ -1,15 +1,15 @@
 /**
  * The stream of container events, to all subscribers.
  *
- * Invariant: a listener that does not read cannot make the runtime grow: beyond the limit its stream ends with an error
- * and it must list again.
+ * Invariant: a listener that does not read uses bounded memory: beyond the limit its stream ends with an error and it
+ * must list again.
  */
 import { type ServerWritableStream, status } from '@grpc/grpc-js';
 import type { ContainerEventResponse } from '../../machines/model/api/cri.ts';
 
 export type EventStream = ServerWritableStream<unknown, ContainerEventResponse>;
 
-/** Events that wait for one slow listener: what containerd keeps. */
+/** Events queued for one slow listener; containerd's limit. */
 const MAX_WAITING = 1000;
 /** Listeners: the node agent, and a few observers. */
 const MAX_LISTENERS = 64;
@@ -25,7 +25,7 @@ export class Events {
     this.#streams.add(stream);
     stream.once('cancelled', () => this.#streams.delete(stream));
     stream.once('error', () => this.#streams.delete(stream));
-    // Headers now, so that the listener knows that it is connected before the first event.
+    // Sends the headers now, so that the listener knows that it is connected before the first event.
     stream.sendMetadata(stream.metadata.clone());
   }
 

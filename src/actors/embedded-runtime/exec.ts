@@ -1,8 +1,8 @@
 /**
- * ExecSync and Exec: one more process beside a running container, with its environment, directory and user.
+ * ExecSync and Exec: an additional process in a running container, with its environment, directory and user.
  *
- * Invariants: an answer always fits into one message; the process ends with its deadline, with its caller and with the
- * container (it carries the container's marker); nothing waits forever for a pipe that an unrelated process holds.
+ * Invariants: a response always fits into one message; the process ends with its deadline, its caller or the container
+ * (it carries the container's marker); nothing waits forever for a pipe that an unrelated process holds.
  */
 
 import { type ChildProcess, type ChildProcessByStdio, spawn } from 'node:child_process';
@@ -23,13 +23,13 @@ import type { ProcessSpec } from './store/records.ts';
 import type { Container } from './store/store.ts';
 import type { CommandStreams } from './streaming/command-streams.ts';
 
-/** Bytes of both streams together: what a node agent accepts in one message, less the envelope. */
+/** Bytes of both streams together: a node agent's message limit minus the envelope. */
 const MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 1024;
-/** Processes at once: probes of a full node; beyond it something is wrong. */
+/** Concurrent processes: the probes of a full node; more indicate a fault. */
 const MAX_RUNNING = 256;
-/** Milliseconds that output may still come after the process ended. */
+/** Milliseconds that output may still arrive after the process ended. */
 const DRAIN_MS = 1_000;
-/** Milliseconds that a command may go on without its client. */
+/** Milliseconds that a command may run without its client. */
 const ABANDONED_MS = 2_000;
 /** The longest that a timer of Node can wait, in milliseconds. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -49,7 +49,7 @@ export async function execSync({ container, command, timeoutSeconds, signal }: E
   return await counted(() => execute(container, command, timeoutSeconds, signal));
 }
 
-/** @throws CriError when there is nothing to run, or nothing to run it in */
+/** @throws CriError if there is nothing to run, or no running container */
 export function checkExec(container: Container, command: readonly string[]): void {
   if (command.length === 0 || command[0] === '') throw invalid('failed to exec in container: no command specified');
   if (command.some((argument) => argument.includes('\0'))) throw invalid('failed to exec in container: zero byte');
@@ -69,8 +69,8 @@ async function counted<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Runs a command with a client at its streams. Resolves with its exit code once the client has all of its output.
- * Rejects when it cannot be executed, and when the client went away: then it is killed.
+ * Runs a command connected to a client's streams. Resolves with its exit code once the client has all output. Rejects
+ * if it cannot be executed, or if the client disconnected, after which it is killed.
  */
 export async function execStreams(
   container: Container,
@@ -95,7 +95,7 @@ async function conducted(spec: ProcessSpec, terminal: Terminal | null, streams: 
   const { child, stdin, stdout, stderr, resize } = started(spec, terminal, streams.stdin !== null);
   streams.sizes.follow(resize);
   if (stdin && streams.stdin) follow(streams.stdin, stdin, terminal === null);
-  // A process that was left behind may hold the pipes longer; a caller need not wait for it.
+  // An orphaned child process may hold the pipes longer; a caller need not wait for it.
   const copied = Promise.all([copy(stdout, streams.stdout), stderr && copy(stderr, streams.stderr)]);
   try {
     const code = await exitOf(child, file, 0, streams.gone);
@@ -108,7 +108,7 @@ async function conducted(spec: ProcessSpec, terminal: Terminal | null, streams: 
   }
 }
 
-/** A command that has lost its client has lost its streams, too; it may notice and clean up before it is killed. */
+/** A command that lost its client lost its streams as well; it may notice and clean up before it is killed. */
 async function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null || !child.pid) return;
   const exited = once(child, 'exit');
@@ -124,13 +124,13 @@ function started(spec: ProcessSpec, terminal: Terminal | null, stdin: boolean): 
   }
 }
 
-/** Input that comes when the process reads no more is dropped: it must not keep the client from being read. */
+/** Input that arrives after the process stopped reading is dropped, so that the client is still read. */
 function follow(client: Readable, stdin: Writable, doesEnd: boolean): void {
   client.pipe(stdin, { end: doesEnd });
   stdin.once('close', () => client.resume());
 }
 
-/** Resolves when all there was has been handed on. */
+/** Resolves when everything has been copied. */
 async function copy(from: Readable, to: Writable | null): Promise<void> {
   if (to) from.pipe(to, { end: false });
   else from.resume();
@@ -163,8 +163,8 @@ async function execute(container: Container, command: readonly string[], timeout
 }
 
 /**
- * Rejects when it cannot be executed, when its time is over and when the caller went away. The signals live longer than
- * the call: nothing of it stays with them.
+ * Rejects if it cannot be executed, at its deadline, and if the caller disconnected. The signals outlive the call: all
+ * listeners are removed.
  */
 async function exitOf(child: ChildProcess, file: string, seconds: number, signal: AbortSignal): Promise<number> {
   let timer: NodeJS.Timeout | undefined;
@@ -194,7 +194,7 @@ function explain(file: string, thrown: unknown): string {
   return `failed to exec in container: failed to start exec: exec: "${file}": ${why}`;
 }
 
-/** Keeps what fits and reads on past the limit, so that the process never blocks on a full pipe. */
+/** Keeps output up to the limit and reads on past it, so that the process never blocks on a full pipe. */
 function collect(child: Child) {
   const chunks: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
   let room = MAX_OUTPUT_BYTES;

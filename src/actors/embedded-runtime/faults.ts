@@ -1,12 +1,12 @@
 /**
- * Injected faults: a file says which calls are slow, fail, or are done and then fail (the reply is lost).
+ * Injected faults: a file defines which calls are slow, fail, or succeed and then fail (the reply is lost).
  *
  *     { "<Method>": [{ "delayMs": 100, "error": { "code": "UNAVAILABLE", "message": "…" },
  *                      "times": 2, "afterSuccess": true }] }
  *
  * The first entry that still has `times` left applies (without `times`: always). With `afterSuccess` delay and error
- * come after the work. Invariants: the file is read again when it changed, and counting starts anew; a file that cannot
- * be understood changes nothing, and is reported.
+ * come after the work. Invariants: the file is read again when it changed, and counters are reset; an invalid file
+ * changes nothing, and is reported.
  */
 
 import { readFileSync, statSync } from 'node:fs';
@@ -38,7 +38,7 @@ export class Faults {
     this.#report = report;
   }
 
-  /** The fault of the next call of this method, used up by asking. */
+  /** The fault of the next call of this method; consumes one use. */
   next(method: string): Fault | undefined {
     this.#refresh();
     const entry = this.#entries.get(method)?.find(({ timesLeft }) => timesLeft > 0);

@@ -1,8 +1,8 @@
 /**
  * The gRPC server of the embedded runtime on its private unix socket, and the place where faults are injected.
  *
- * Owns the socket. Invariants: only the folder's owner can reach it (0700, socket 0600); a socket that another process
- * serves is never taken over; an error of one call never ends the process.
+ * Owns the socket. Invariants: only the folder's owner has access (0700, socket 0600); a socket served by another
+ * process is never taken over; an error of one call never ends the process.
  */
 
 import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';
@@ -17,9 +17,9 @@ import type { EventStream, Events } from './events.ts';
 import type { Faults } from './faults.ts';
 import type { Methods } from './service.ts';
 
-/** Bytes of one message: what the Go kubelet and containerd use. */
+/** Bytes of one message: the limit of the Go kubelet and containerd. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
-/** Bytes of a unix socket's path (sun_path, less the final zero). */
+/** Bytes of a unix socket's path (sun_path without the final zero). */
 const MAX_SOCKET_PATH = 107;
 const OTHERS = 0o077;
 

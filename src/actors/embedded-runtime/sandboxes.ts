@@ -1,7 +1,7 @@
 /**
- * The life of a sandbox: ready, not ready, removed. It has no process: it is the name that containers share.
+ * The life of a sandbox: ready, not ready, removed. It has no process: containers only share its name.
  *
- * Invariants: one living sandbox per name, uid, namespace and attempt; a sandbox that is not ready has no running
+ * Invariants: one existing sandbox per name, uid, namespace and attempt; a sandbox that is not ready has no running
  * container; removing it removes its containers.
  */
 import { status } from '@grpc/grpc-js';
@@ -12,7 +12,7 @@ import { CriError, invalid, unimplemented, wrongState } from './errors.ts';
 import { RECORD_VERSION, type SandboxRecord } from './store/records.ts';
 import type { Store } from './store/store.ts';
 
-/** Sandboxes on one node, stopped ones included: far above what a node agent keeps. */
+/** Sandboxes on one node, including stopped ones: far above what a node agent keeps. */
 const MAX_SANDBOXES = 2_000;
 
 export type SandboxChange = 'created' | 'started' | 'stopped' | 'deleted';
@@ -34,7 +34,7 @@ export class Sandboxes {
       throw wrongState(`failed to get sandbox runtime: no runtime for "${runtimeHandler}" is configured`);
     }
     const namespaces = config.linux?.security_context?.namespace_options ?? {};
-    // Without user namespaces the containers would run as root of the machine, so such a sandbox is refused.
+    // Without user namespaces the containers would run as root of the machine, so such a sandbox is rejected.
     if (namespaces.userns_options?.mode === 'POD') {
       throw unimplemented('user namespaces are not supported: containers run as plain host processes');
     }
@@ -61,10 +61,10 @@ export class Sandboxes {
     return record.id;
   }
 
-  /** Kills what still runs: a caller who wants grace stops the containers first. */
+  /** Kills running containers: a caller that wants a grace period stops them first. */
   async stop(record: SandboxRecord): Promise<void> {
     if (record.ready) {
-      // First of all, so that nothing new can start in it.
+      // Saved first, so that nothing new can start in it.
       this.#store.saveSandbox({ ...record, ready: false });
     }
     await Promise.all(this.#store.containersOf(record.id).map((container) => this.#containers.stop(container, 0)));

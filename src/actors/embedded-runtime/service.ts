@@ -1,7 +1,7 @@
 /**
- * The RPCs of CRI v1 on top of the runtime: what comes in is checked here, what goes out is projected here.
+ * The RPCs of CRI v1 on top of the runtime: validates requests, and converts records to responses.
  *
- * Decides nothing about lives of containers. What is not possible without isolation answers UNIMPLEMENTED with the
+ * Decides nothing about the life cycle of containers. Requests that need isolation fail with UNIMPLEMENTED and the
  * reason.
  */
 import packageJson from '../../../package.json' with { type: 'json' };
@@ -29,10 +29,10 @@ export interface Parts {
   readonly streams: StreamServer;
 }
 
-/** Every unary method by name. `signal` is aborted when the caller is gone or the runtime closes. */
+/** Every unary method by name. `signal` is aborted when the caller disconnects or the runtime closes. */
 export type Methods = Readonly<Record<string, Answerer['answer']>>;
 
-/** As a method, so that each answer may name the one request type that the contract decodes for it. */
+/** Declared as a method, so that each implementation may declare the request type that the contract decodes for it. */
 interface Answerer {
   answer(request: unknown, signal: AbortSignal): unknown;
 }
@@ -64,7 +64,7 @@ function nodeMethods({ root }: Parts): Methods {
   };
 }
 
-/** Each checks first, as containerd does, and names the place where its client finds the stream. */
+/** Each checks first, as containerd does, and returns the URL of the stream. */
 function streamMethods({ store, streams }: Parts): Methods {
   return {
     Exec: async ({ container_id = '', cmd = [], ...request }: cri.ExecRequest): Promise<cri.ExecResponse> => {

@@ -1,8 +1,8 @@
 /**
- * What containers use, counted over their processes in /proc.
+ * Resource usage of containers, summed over their processes in /proc.
  *
- * Invariant: the CPU counter of a container never goes back while it runs, even when one of its processes is gone
- * without having been waited for.
+ * Invariant: the CPU counter of a container never decreases while it runs, even if one of its processes ended without
+ * being reaped.
  */
 import { statfs } from 'node:fs/promises';
 import type {
@@ -34,7 +34,7 @@ interface Usage {
 
 export class Stats {
   readonly #root: string;
-  /** The latest reading of each container: the rate of the next one is against it. */
+  /** The latest reading of each container, from which the next rate is computed. */
   readonly #latest = new Map<string, Usage>();
 
   constructor(root: string) {

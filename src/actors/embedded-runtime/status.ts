@@ -1,4 +1,4 @@
-/** What CRI says about sandboxes, containers and the runtime: pure projections of the records. */
+/** CRI statuses of sandboxes, containers and the runtime, derived from the records. Pure. */
 import { networkInterfaces } from 'node:os';
 import type {
   ContainerState,
@@ -77,8 +77,8 @@ export function listedSandbox(record: SandboxRecord): PodSandbox {
 }
 
 /**
- * A pod that asked for the host's network has no address of its own, as CRI wants it; any other one shares the host's,
- * and says so.
+ * A pod on the host network has no address of its own, as CRI requires; any other pod shares the host's, and reports
+ * it.
  */
 export function sandboxStatus(record: SandboxRecord): PodSandboxStatus {
   const ip = record.ready && record.namespaces.network !== 'NODE' ? hostAddress() : '';
@@ -89,7 +89,7 @@ export function sandboxStatus(record: SandboxRecord): PodSandboxStatus {
   };
 }
 
-/** The first IPv4 address that others can reach, or the loopback address. */
+/** The first IPv4 address that is reachable by others, or the loopback address. */
 function hostAddress(): string {
   const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   return addresses.find(({ family, internal }) => family === 'IPv4' && !internal)?.address ?? '127.0.0.1';
@@ -105,7 +105,7 @@ export function runtimeStatus(verbose: boolean, root: string): StatusResponse {
   };
 }
 
-/** Every wanted label is there with the same value. */
+/** Whether every wanted label has the same value. */
 export function hasLabels(
   labels: Readonly<Record<string, string>>,
   selector: Readonly<Record<string, string>> | undefined,

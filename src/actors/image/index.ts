@@ -1,5 +1,5 @@
 /**
- * The ports of `images.*`: credentials for pulls, and the records of who pulled what.
+ * The ports of `images.*`: credentials for pulls, and records of pulls.
  *
  * Invariant: a password, a token and a hash of them leave this folder as handles only.
  */
@@ -30,13 +30,13 @@ import type { ServiceAccounts } from './service-accounts.ts';
 
 export interface CredentialOptions {
   readonly vault: Vault;
-  /** Hears why a plugin gave nothing; the pull is tried without it. */
+  /** Receives why a plugin provided nothing; the pull is tried without it. */
   readonly warn?: (message: string) => void;
   readonly workingDirectory?: string;
   readonly environment?: NodeJS.ProcessEnv;
-  /** Milliseconds; for the life of cached answers. */
+  /** Milliseconds; for the lifetime of cached answers. */
   readonly now?: () => number;
-  /** Absent on a node that runs alone. */
+  /** Absent on a standalone node. */
   readonly accounts?: ServiceAccounts;
   readonly onRun?: OnPluginRun;
 }
@@ -78,7 +78,7 @@ async function readyProviders(config: string, binDir: string, tokens: boolean): 
   return providers;
 }
 
-/** Go's LookPath gives no path where it finds nothing: hence the two blanks. */
+/** Go's LookPath returns no path if it finds nothing: hence the two blanks. */
 function requireExecutable(path: string): void {
   try {
     accessSync(path, constants.X_OK);
@@ -98,7 +98,7 @@ const DECODERS: Readonly<Record<string, readonly [key: string, decode: (text: st
   'kubernetes.io/dockercfg': ['.dockercfg', dockercfg],
 };
 
-/** A pod may name hundreds of secrets, each with thousands of registries: decisions have their turn between them. */
+/** A pod may name hundreds of secrets with thousands of registries each: the event loop runs in between. */
 async function secretRing(secrets: readonly ConfigObject[], vault: Vault): Promise<Keyring<Source>> {
   const ring = new Keyring<Source>();
   for (const [at, { namespace, name, uid = '', type = '', data }] of secrets.entries()) {
@@ -135,7 +135,7 @@ interface Lookup {
   readonly signal: AbortSignal;
 }
 
-/** A plugin that fails gives nothing, and says why; the others are asked all the same. */
+/** A failed plugin is logged and skipped. */
 async function pluginRing(
   plugins: readonly Plugin[],
   { repository, pod, signal }: Lookup,

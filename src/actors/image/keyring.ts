@@ -1,5 +1,5 @@
 /**
- * Which logins fit a repository, most specific first. Pure.
+ * Finds the logins for a repository, most specific first. Pure.
  *
  * Invariant: the order is upstream's, because each is tried until a registry accepts one.
  */
@@ -15,17 +15,17 @@ const MAX_CONFIG_BYTES = 1_048_576;
 const LOGINS_MAX = 10_000;
 
 /**
- * The docker configuration of a node and of pull secrets: which login belongs to which registry.
+ * The docker configuration of a node and of pull secrets: logins by registry.
  *
- * Decides where the node's own file is searched for, in upstream's order; the first that can be decoded is used.
- * Invariant: no error quotes what a file holds.
+ * The node's own file is searched in upstream's order; the first valid one is used.
+ * Invariant: no error quotes the content of a file.
  */
 export interface Login {
   readonly username: string;
   readonly password: string;
 }
 
-/** By registry: a host, or a host with the beginning of a path. */
+/** By registry: a host, or a host with a path prefix. */
 export type Logins = Readonly<Record<string, Login>>;
 
 /** `config.json` and `.dockerconfigjson`: logins are below `auths`. */
@@ -35,7 +35,7 @@ export function dockerConfigJson(text: string): Logins {
   return loginsOf(value['auths'] ?? {});
 }
 
-/** `.dockercfg`: nothing but logins. */
+/** `.dockercfg`: only logins. */
 export const dockercfg = (text: string): Logins => loginsOf(parsed(text));
 
 /** The parser's own message quotes the text. */
@@ -76,7 +76,7 @@ interface Place {
   readonly home: string;
 }
 
-/** The logins of the node itself; none where no file can be read. */
+/** The logins of the node itself; none if no file can be read. */
 export async function nodeLogins(place: Place): Promise<Logins> {
   for (const [path, decode] of candidates(place)) {
     const text = await readable(path);
@@ -84,7 +84,7 @@ export async function nodeLogins(place: Place): Promise<Logins> {
     try {
       return decode(text);
     } catch {
-      // The next file may be readable; upstream, too, goes on without a message.
+      // The next file may be readable; upstream also continues without a message.
     }
   }
   return {};
@@ -116,17 +116,17 @@ async function readable(path: string): Promise<string | null> {
 
 const DEFAULT_REGISTRY = 'index.docker.io';
 
-/** A login and who brought it. */
+/** A login and its source. */
 export interface Held<Source> {
   readonly login: Login;
   readonly source: Source;
 }
 
 export class Keyring<Source> {
-  /** By registry, without scheme and without the version of its API. */
+  /** By registry, without scheme and API version. */
   readonly #held = new Map<string, Held<Source>[]>();
 
-  /** A registry that is no URL is left out, as docker does. */
+  /** An invalid registry URL is skipped, as docker does. */
   add(logins: Logins, source: Source): void {
     for (const [registry, login] of Object.entries(logins)) {
       const key = keyOf(registry);
@@ -150,7 +150,7 @@ function keyOf(registry: string): string | null {
   return path === '/' ? parsed.value.host : `${parsed.value.host}${path}`;
 }
 
-/** Without a dot or a port the first part of a name is no registry. */
+/** A first part of a name without dot or port is no registry. */
 function isDefaultRegistry(repository: string): boolean {
   const [first = '', ...rest] = repository.split('/');
   if (first === '') return false;

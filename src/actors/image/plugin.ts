@@ -1,11 +1,11 @@
 /**
- * A credential provider plugin: a program that is given the name of an image and answers with logins.
+ * A credential provider plugin: a program that returns the logins for an image name.
  *
- * Protocol: `CredentialProviderRequest` on stdin, `CredentialProviderResponse` on stdout, in the version that the
- * configuration names; with the token and annotations of the pod's service account where the configuration wants them.
- * Owns the cache of its answers, by image, registry, or for everything, as the answer says.
- * Invariants: an answer for one service account is never given to another; one image is asked for once at a time; an
- * answer of more than {@link MAX_ANSWER_BYTES} or after {@link DEADLINE_MS} is none; no error quotes an answer.
+ * Protocol: `CredentialProviderRequest` on stdin, `CredentialProviderResponse` on stdout, in the configured version;
+ * with the token and annotations of the pod's service account if configured. Owns the cache of its answers, by image,
+ * registry, or global, as the answer specifies.
+ * Invariants: an answer for one service account is never used for another; one call at a time per image; an answer of
+ * more than {@link MAX_ANSWER_BYTES} or after {@link DEADLINE_MS} is an error; no error quotes an answer.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -32,13 +32,13 @@ import type { Provider, TokenAttributes } from './provider-config.ts';
 import { matches } from './registry-url.ts';
 import type { ServiceAccounts } from './service-accounts.ts';
 
-/** Upstream's: time enough for a plugin that tries a failed request again. */
+/** Upstream's: time for a plugin to retry a failed request. */
 const DEADLINE_MS = 60_000;
-/** A login has at most a few KiB, and a plugin has a few registries. */
+/** A login has at most a few KiB, and a plugin a few registries. */
 const MAX_ANSWER_BYTES = 1_048_576;
-/** How much of a failing plugin's error output goes into the log. */
+/** Bytes of a failed plugin's stderr in the log. */
 const MAX_COMPLAINT_BYTES = 1_024;
-/** Answers that are kept; a node has a few hundred images. */
+/** Cached answers; a node has a few hundred images. */
 const MAX_CACHED = 10_000;
 const GLOBAL_SCOPE = 'global';
 
@@ -63,7 +63,7 @@ interface Cached {
   readonly expiresAtMs: number;
 }
 
-/** On whose behalf a plugin is asked; `null`: of the node. */
+/** The service account on whose behalf a plugin is called; `null` for the node. */
 interface Principal {
   readonly account: SourceCoordinates;
   readonly token: string;
@@ -72,7 +72,7 @@ interface Principal {
 
 export interface PluginAnswer {
   readonly logins: Logins;
-  /** The service account that they are for; `null`: they are the node's. */
+  /** The service account of the logins; `null` for the node. */
   readonly account: SourceCoordinates | null;
 }
 
@@ -86,7 +86,7 @@ interface PluginOptions {
   readonly onRun?: OnPluginRun;
 }
 
-/** Hears of each run of a plugin when it has ended. */
+/** Receives each run of a plugin at its end. */
 export type OnPluginRun = (run: {
   readonly plugin: string;
   readonly durationMs: number;
@@ -114,12 +114,12 @@ export class Plugin {
     return this.#provider.name;
   }
 
-  /** Whether the plugin is asked on behalf of service accounts. */
+  /** Whether the plugin is called on behalf of service accounts. */
   get usesAccounts(): boolean {
     return this.#provider.tokenAttributes !== undefined;
   }
 
-  /** Logins for this image; none where the plugin is not for it. Rejects with upstream's text. */
+  /** Logins for this image; none if the plugin does not handle it. Rejects with upstream's text. */
   async logins(image: string, pod: PullingPod | null, signal: AbortSignal): Promise<PluginAnswer> {
     const { matchImages, tokenAttributes } = this.#provider;
     if (!matchImages.some((pattern) => matches(pattern, image))) return NOTHING;
@@ -131,7 +131,7 @@ export class Plugin {
     return principal === null ? NOTHING : await this.#answer(image, principal);
   }
 
-  /** `null`: the service account lacks an annotation by which it would opt in. */
+  /** `null`: the service account lacks an annotation required to opt in. */
   async #principal(
     attributes: TokenAttributes,
     pod: PullingPod,
@@ -171,7 +171,7 @@ export class Plugin {
     return { logins: answer.logins, account };
   }
 
-  /** The principal that an answer belongs to: part of the key under which it is kept. */
+  /** The principal of an answer, part of its cache key. */
   #ownerOf(principal: Principal | null): string {
     if (principal === null) return '';
     const { account, token, annotations } = principal;
@@ -180,7 +180,7 @@ export class Plugin {
     return JSON.stringify([namespace, name, uid, annotations, isOfToken ? hashOf(token) : '']);
   }
 
-  /** A token is good for one pod; kept for its service account it would go to others. */
+  /** Rejects an echoed token: it belongs to one pod, and caching it for the service account would give it to others. */
   #refuseEcho(image: string, { logins }: Answer, principal: Principal | null): void {
     if (principal === null || this.#provider.tokenAttributes?.cacheType === 'Token') return;
     if (!Object.values(logins).some(({ password }) => password === principal.token)) return;
@@ -278,7 +278,7 @@ function killAll({ pid }: ChildProcess): void {
   try {
     process.kill(-pid, 'SIGKILL');
   } catch {
-    // The process has ended meanwhile.
+    // The process has ended in the meantime.
   }
 }
 
@@ -295,7 +295,7 @@ class Limited {
     this.#limit = limit;
   }
 
-  /** False when this is more than the limit. */
+  /** False if this exceeds the limit. */
   take(chunk: Buffer): boolean {
     const room = this.#limit - this.#bytes;
     this.#bytes += chunk.length;
@@ -341,7 +341,7 @@ function documentOf(text: string): JsonObject {
     const value: Json = JSON.parse(text);
     if (isObject(value)) return value;
   } catch {
-    // The parser's own message quotes the answer.
+    // The parser's own message would quote the answer.
   }
   throw new Error(UNDECODABLE);
 }

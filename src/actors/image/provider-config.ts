@@ -1,8 +1,8 @@
 /**
- * `CredentialProviderConfig`: which plugins there are, for which images, and how they are run.
+ * `CredentialProviderConfig`: the plugins, their images, and how they are run.
  *
- * Decides what is a valid configuration, in upstream's words. Invariant: what it says of the environment of a plugin
- * (which may be a secret) never leaves this process.
+ * Validates the configuration, with upstream's errors. Invariant: the environment of a plugin (which may contain
+ * secrets) never leaves this process.
  */
 import { readdir, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
@@ -39,7 +39,7 @@ export interface Provider {
   readonly name: string;
   readonly apiVersion: string;
   readonly matchImages: readonly string[];
-  /** As Go prints it. */
+  /** As printed by Go. */
   readonly defaultCacheDuration: string;
   readonly args: readonly string[];
   readonly env: readonly { readonly name: string; readonly value: string }[];
@@ -83,8 +83,8 @@ const providerType = struct('v1.CredentialProvider', [
 const configType = struct('v1.CredentialProviderConfig', [plain('providers', listOf(providerType))]);
 
 /**
- * All providers of a file, or of the files of a folder in the order of their names. `tokens`: they may be given tokens
- * of service accounts. Throws upstream's text.
+ * All providers of a file, or of the files of a folder in the order of their names. `tokens`: they may use tokens of
+ * service accounts. Throws upstream's text.
  */
 export async function readProviders(path: string, tokens: boolean): Promise<readonly Provider[]> {
   const documents = await Promise.all((await filesOf(path)).map(readDocument));

@@ -1,9 +1,9 @@
 /**
- * Who has shown the right to an image: files below `image_manager` of the root directory, in upstream's format, so that
- * either agent may go on where the other left.
+ * Records of the credentials accepted for images: files below `image_manager` of the root directory, in upstream's
+ * format, so that either agent can continue the other's records.
  *
- * Invariants: a file is the old one or the new one, never a part; changes of one record come one after another; a hash
- * of a credential is on disk for the owner alone and leaves this file as a handle.
+ * Invariants: files are replaced atomically; changes of one record are serialized; a credential's hash on disk is
+ * readable by the owner only, and leaves this module as a handle.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
@@ -104,7 +104,7 @@ async function prune(path: string, untilMs: number): Promise<void> {
 
 // ---- merging --------------------------------------------------------------------------------------------------------
 
-/** Returns `before` itself when there is nothing new. */
+/** Returns `before` itself if nothing is new. */
 function merged(
   before: StoredRecord | null,
   imageRef: string,
@@ -183,7 +183,7 @@ const pulled = (root: string, imageRef: string): string => join(root, PULLED, fi
 /** As Go prints a metav1.Time: without fractions of a second. */
 const goTime = (ms: number): string => `${new Date(ms).toISOString().slice(0, -'.000Z'.length)}Z`;
 
-/** How many records of either kind there are below the root directory. */
+/** The number of records of each kind below the root directory. */
 export async function recordCounts(root: string): Promise<{ readonly pulling: number; readonly pulled: number }> {
   const [begun, done] = await Promise.all([recordFiles(join(root, PULLING)), recordFiles(join(root, PULLED))]);
   return { pulling: begun.length, pulled: done.length };
@@ -195,7 +195,7 @@ async function recordFiles(folder: string): Promise<string[]> {
   return entries.filter((each) => each.isFile() && isRecord(each.name)).map(({ name }) => join(folder, name));
 }
 
-/** `null`: no such file. Fails on one that cannot be decoded: then the right to the image is shown again. */
+/** `null`: no such file. Fails for an invalid one: then a credential has to be presented again. */
 async function readRecord(path: string, imageRef: string): Promise<StoredRecord | null> {
   const value = await readJson(path);
   if (value === null) return null;
@@ -231,7 +231,7 @@ async function write(path: string, value: object): Promise<void> {
   await rename(draft, path);
 }
 
-/** Work on one name in the order in which it came. */
+/** Serializes work on one name. */
 class Queue {
   readonly #last = new Map<string, Promise<unknown>>();
 

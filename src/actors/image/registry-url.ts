@@ -1,8 +1,8 @@
 /**
- * Registries as credentials name them: a host, perhaps with a port and the beginning of a path, without a scheme.
+ * Registries as named by credentials: a host, optionally with port and path prefix, without a scheme.
  *
- * Owns the matching rules: as many labels in the host, each by a glob (`*.example.com`); the same port; the path is a
- * prefix. Pure; the refusals are Go's.
+ * Matching: the same number of host labels, each by a glob (`*.example.com`); the same port; the path is a prefix.
+ * Pure; errors are Go's.
  */
 import type { Parsed } from '../../machines/model/values/go-text.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
@@ -30,13 +30,13 @@ export function parseRegistryUrl(text: string): Parsed<RegistryUrl> {
   return { value: { host: decodeURIComponent(host), path: decodeURIComponent(path) } };
 }
 
-/** Three characters, or fewer at the end, where a percent sign is not followed by two hexadecimal digits. */
+/** Three characters, or fewer at the end, if a percent sign is not followed by two hexadecimal digits. */
 function invalidEscape(text: string): string | null {
   const at = /%(?![0-9a-fA-F]{2})/.exec(text)?.index;
   return at === undefined ? null : text.slice(at, at + 3);
 }
 
-/** Whether the registry that a credential names is that of the image. */
+/** Whether a credential's registry is that of the image. */
 export function matches(pattern: string, image: string): boolean {
   const [wanted, found] = [parseRegistryUrl(pattern), parseRegistryUrl(image)];
   if (wanted.error !== undefined || found.error !== undefined) return false;
@@ -54,13 +54,13 @@ function splitHost(host: string): { labels: readonly string[]; port: string } {
   return { labels: name.split('.'), port };
 }
 
-/** Go's `filepath.Match` for one label; a pattern that is none matches nothing. */
+/** Go's `filepath.Match` for one label; an invalid pattern matches nothing. */
 function globMatches(pattern: string, label: string): boolean {
   const parts = partsOf(pattern);
   if (parts === null) return false;
   const characters = Array.from(label);
   let [part, at] = [0, 0];
-  // Where to go on after the last star: what an earlier one could still take makes no difference.
+  // Backtracking to the last star suffices: what an earlier one takes makes no difference.
   let star: { readonly part: number; at: number } | null = null;
   while (at < characters.length) {
     const wanted = parts[part];
@@ -73,10 +73,10 @@ function globMatches(pattern: string, label: string): boolean {
 }
 
 const STAR = Symbol('*');
-/** What one character has to be. */
+/** A predicate of one character. */
 type One = (character: string) => boolean;
 
-/** `null`: the pattern is none. */
+/** `null` for an invalid pattern. */
 function partsOf(pattern: string): readonly (typeof STAR | One)[] | null {
   const parts: (typeof STAR | One)[] = [];
   const rest = Array.from(pattern).values();
@@ -99,7 +99,7 @@ function literalIn(first: string, rest: Characters): One | null {
   return wanted === undefined ? null : (found) => found === wanted;
 }
 
-/** Characters and ranges up to the bracket that closes them; one at least. */
+/** Characters and ranges up to the closing bracket; at least one. */
 function setIn(rest: Characters): One | null {
   let character = next(rest);
   const isNegated = character === '^';

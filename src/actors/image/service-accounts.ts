@@ -1,9 +1,9 @@
 /**
- * What credential provider plugins may learn of a pod's service account: its annotations, and a token for the plugin's
+ * The data of a pod's service account for credential provider plugins: its annotations, and a token for the plugin's
  * audience that is bound to the pod.
  *
- * Invariants: a token that is good is not asked for again; it is renewed when most of its life has passed, and used as
- * long as it is good when a new one cannot be had; it leaves this folder towards a plugin only.
+ * Invariants: a valid token is cached; it is renewed after most of its lifetime, and used while valid if renewal fails;
+ * only plugins receive it.
  */
 import type { Json } from '../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../kernel/json.ts';
@@ -13,7 +13,7 @@ import type { KubeTarget } from '../../machines/model/operations/kube.ts';
 
 type Place = Omit<KubeTarget, 'client'>;
 
-/** Requests to the API server that leave no trace in the journal. */
+/** Requests to the API server that are not recorded in the journal. */
 export interface KubeRequests {
   readonly read: (target: Place, signal: AbortSignal) => Promise<Json>;
   readonly review: (target: Place, body: Json, signal: AbortSignal) => Promise<Json>;
@@ -30,10 +30,10 @@ interface Token {
   readonly expiresAtMs: number;
 }
 
-/** As for the tokens of volumes: 80 % of its life, at the latest a day. */
+/** As for the tokens of volumes: 80 % of the lifetime, at most a day. */
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
-/** One for each pod and plugin; a node has some hundred pods. */
+/** One per pod and plugin; a node has a few hundred pods. */
 const MAX_TOKENS = 2_000;
 
 export class ServiceAccounts {
@@ -41,7 +41,7 @@ export class ServiceAccounts {
   readonly #now: () => number;
   readonly #tokens = new Map<string, Token>();
 
-  /** `now` is wall clock: lives of tokens are. */
+  /** `now` is wall clock time, as are lifetimes of tokens. */
   constructor(kube: KubeRequests, now: () => number = Date.now) {
     this.#kube = kube;
     this.#now = now;
@@ -88,7 +88,7 @@ const refreshAtMs = ({ issuedAtMs, expiresAtMs }: Token): number =>
 const placeOf = (namespace: string, name: string) =>
   ({ apiVersion: 'v1', resource: 'serviceaccounts', namespace, name }) as const;
 
-/** For as long as the API server likes: an hour. */
+/** With the API server's default lifetime: an hour. */
 const tokenRequest = ({ name, uid }: PullingPod, accountUid: string, audience: string): Json => ({
   kind: 'TokenRequest',
   apiVersion: 'authentication.k8s.io/v1',

@@ -1,8 +1,8 @@
 /**
- * Requests to the API server under a client's limits: addresses, bodies, retries that the server demands.
+ * Requests to the API server under a client's rate limits: addresses, bodies, retries requested by the server.
  *
- * Invariants: a request waits for its turn before each try, also before a repeated one; only a request that the server
- * refused with Retry-After is repeated here, everything else is the machine's decision.
+ * Invariants: a request waits for the rate limit before each attempt, including retries; only a request rejected with
+ * Retry-After is retried here, everything else is the machine's decision.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
@@ -13,33 +13,33 @@ import type { TokenBucket } from '../token-bucket.ts';
 import { refusal, requestError } from './errors.ts';
 import type { Transport, TransportAnswer, TransportRequest } from './transport.ts';
 
-/** As client-go: then the server's `Retry-After` becomes an error. */
+/** As client-go: after that the server's `Retry-After` becomes an error. */
 const RETRIES_MAX = 10;
-/** A longer one goes to the machine, which decides; a server that wants a node silent for minutes must be seen. */
+/** A longer delay is left to the machine: a server that wants a node silent for minutes must be visible. */
 const RETRY_AFTER_MAX_MS = 30_000;
-/** Limit of an answer that is not a watch. The largest list page of the largest objects stays far below. */
+/** Size limit of a response that is not a watch. The largest list page of the largest objects is far smaller. */
 const ANSWER_MAX_BYTES = 256 * 1_048_576;
-/** Upstream waits for ever and relies on pings; HTTP/1.1 has none. */
+/** Upstream waits forever and relies on pings, which HTTP/1.1 lacks. */
 const HEADERS_TIMEOUT_MS = 60_000;
 
 interface ClientOptions {
   readonly transport: Transport;
   readonly userAgent: string;
   readonly limit: TokenBucket | null;
-  /** Limit of the whole request; 0: none. */
+  /** Timeout of the whole request; 0 for none. */
   readonly timeoutMs: number;
   readonly onRequest?: OnRequest;
 }
 
-/** One exchange, as the metrics count it. */
+/** Parts of one exchange, for metrics. */
 type Exchanged =
-  /** A request waited for its turn under the client's limit. */
+  /** A request waited for the client's rate limit. */
   | { readonly kind: 'waited'; readonly durationMs: number }
-  /** `code` is the status of the answer or `<error>`, `bytes` the body's. */
+  /** `code` is the status of the response or `<error>`, `bytes` the body's. */
   | { readonly kind: 'sent'; readonly code: string; readonly durationMs: number; readonly bytes: number }
-  /** The body of an answer was read; never of a watch. */
+  /** The body of a response was read; never of a watch. */
   | { readonly kind: 'read'; readonly bytes: number };
-/** `host` has its port, `path` no query. */
+/** `host` includes its port, `path` excludes the query. */
 export type RequestSeen = {
   readonly method: TransportRequest['method'];
   readonly host: string;
@@ -63,7 +63,7 @@ export class KubeClient {
     this.options = options;
   }
 
-  /** The body of a successful answer as text. */
+  /** The body of a successful response as text. */
   async call(request: ClientRequest): Promise<string> {
     const { answer, signal, url } = await this.exchange(request);
     try {
@@ -75,7 +75,7 @@ export class KubeClient {
     }
   }
 
-  /** A successful answer whose body is read while it arrives, without a time limit. */
+  /** A successful response whose body is read as a stream, without a timeout. */
   async open(request: ClientRequest): Promise<TransportAnswer> {
     return (await this.exchange(request, { isStream: true })).answer;
   }
@@ -164,7 +164,7 @@ async function bodyOf({ body }: TransportAnswer): Promise<Buffer> {
   return bytes.take();
 }
 
-/** Path of an object, or of its collection when `name` is absent. */
+/** Path of an object, or of its collection without `name`. */
 export function pathOf({ apiVersion, resource, namespace, name, subresource }: KubeTarget): string {
   const parts = [
     ...(apiVersion.includes('/') ? ['apis', ...apiVersion.split('/')] : ['api', apiVersion]),

@@ -1,9 +1,9 @@
 /**
- * Who this node is for the API server at this moment: certificates and tokens change on disk while the node runs.
+ * The current identity of this node for the API server: certificates and tokens change on disk while the node runs.
  *
- * Owns: what was read last, and when. Invariant: what `current` answers is at most {@link REREAD_MS} older than the
- * files, and fresh after `expire`; only while they cannot be read, or the key is not that of the certificate, it is
- * their last output.
+ * Owns: the credentials last read, and the time. Invariant: the result of `current` is at most {@link REREAD_MS} older
+ * than the files, and fresh after `expire`; while the files cannot be read, or key and certificate do not match, the
+ * last valid credentials are used.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { isIP } from 'node:net';
 import { checkServerIdentity } from 'node:tls';
 import type { Kubeconfig, Pem } from './kubeconfig.ts';
 
-/** Often enough for a rotated token, seldom enough not to matter. client-go rereads tokens each minute, less 10 s. */
+/** Often enough for a rotated token. client-go rereads tokens each minute, less 10 s. */
 const REREAD_MS = 10_000;
 
 export interface Credentials {
@@ -24,13 +24,13 @@ export interface Credentials {
     readonly rejectUnauthorized?: boolean;
   };
   readonly headers: Readonly<Record<string, string>>;
-  /** Differs when an earlier connection has other certificates than one of now. */
+  /** Differs if an earlier connection uses other certificates than a new one would. */
   readonly identity: string;
-  /** PEM of the certificate that an exec plugin gave; `null`: it gave none, or there is none. */
+  /** PEM of an exec plugin's certificate; `null` without one. */
   readonly pluginCertificate: string | null;
 }
 
-/** Options that exec plugins and auth providers fill in. */
+/** Options set by exec plugins and auth providers. */
 interface PluginOptions {
   cert?: string;
   key?: string;
@@ -38,7 +38,7 @@ interface PluginOptions {
 }
 type PluginUser = (options: PluginOptions) => Promise<void>;
 
-/** TLS cannot request a certificate for an address: the address is only compared with the certificate. */
+/** TLS cannot request a certificate for an address: it is only compared with the certificate. */
 const nameToCheck = (name: string): Pick<Credentials['tls'], 'servername' | 'checkServerIdentity'> =>
   isIP(name) === 0 ? { servername: name } : { checkServerIdentity: (_host, cert) => checkServerIdentity(name, cert) };
 
@@ -49,13 +49,13 @@ export class CredentialSource {
   private read: Credentials | undefined;
   private readAtMs = -Infinity;
 
-  /** `certificateFile` has certificate and key in one; while it does not exist, the kubeconfig's own are used. */
+  /** `certificateFile` contains certificate and key; while it does not exist, the kubeconfig's own are used. */
   constructor(config: Kubeconfig, certificateFile: string | null) {
     this.config = config;
     this.certificateFile = certificateFile;
   }
 
-  /** The server did not accept them, or they are known to have changed. */
+  /** The server rejected the credentials, or they are known to have changed. */
   expire(): void {
     this.readAtMs = -Infinity;
     this.plugin = undefined;
@@ -68,7 +68,7 @@ export class CredentialSource {
       this.readAtMs = performance.now();
       return this.read;
     } catch (error) {
-      // While files are being replaced one may be missing or newer; the credentials read before may still be valid.
+      // While files are being replaced one may be missing or newer; the last credentials may still be valid.
       if (this.read) return this.read;
       throw error;
     }
@@ -120,7 +120,7 @@ export class CredentialSource {
   }
 }
 
-/** The deep module: the package's index would load the types of the whole API besides. */
+/** Imports the deep module: the package's index would load the types of the whole API as well. */
 async function loadPluginUser(path: string): Promise<PluginUser> {
   const { KubeConfig } = await import('@kubernetes/client-node/dist/config.js');
   const config = new KubeConfig();

@@ -1,14 +1,14 @@
 /**
- * What an API server says, held to the shape that every machine relies on, as Go's typed decoder holds it.
+ * Validates objects of the API server against the shape that machines rely on, as Go's typed decoder does.
  *
  * Invariants: an object is a map that has `metadata`, whose names and versions are text and whose labels and
- * annotations are maps of text; `spec`, `status` and `data` are maps where they are there; nothing is nested deeper
- * than {@link NESTING_MAX}, which recursion can bear. Anything else is an error that names the field.
+ * annotations are maps of text; `spec`, `status` and `data`, if present, are maps; nesting is at most {@link
+ * NESTING_MAX}, which recursion can handle. Anything else is an error that names the field.
  */
 import { isObject, type Json, type JsonObject, OperationError } from '../../kernel/json.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
 
-/** Objects of the API have a dozen levels, those of custom fields some more. */
+/** API objects have a dozen levels, custom fields a few more. */
 const NESTING_MAX = 200;
 
 type Check = (value: Json, at: string) => void;
@@ -61,7 +61,7 @@ const OF_METADATA: Readonly<Record<string, Check>> = {
   finalizers: listOf(text),
   ownerReferences: listOf(map),
 };
-/** Each key of a ConfigMap or Secret is a file of each volume that has it, and a value of the journal. */
+/** Each key of a ConfigMap or Secret becomes a file of each volume that uses it, and a value in the journal. */
 const KEYS_MAX = 10_000;
 
 const data: Check = (value, at) => {
@@ -70,7 +70,7 @@ const data: Check = (value, at) => {
 };
 const OF_OBJECT: Readonly<Record<string, Check>> = { spec: map, status: map, data, binaryData: data };
 
-/** A field that is null is none, as in Go. */
+/** A null field counts as absent, as in Go. */
 function checkFields(fields: JsonObject, checks: Readonly<Record<string, Check>>, at: string): void {
   for (const [name, check] of Object.entries(checks)) {
     const value = Object.hasOwn(fields, name) ? fields[name] : undefined;
@@ -122,9 +122,9 @@ export function decodedList(value: Json | undefined): DecodedList {
 const LONG_NUMBER = /[[:,]\s*-?\d{16,}/;
 
 /**
- * JSON of the API server, exact: integers beyond 2^53 become their decimal text, as everywhere in this process.
+ * Parses JSON of the API server exactly: integers beyond 2^53 become their decimal text, as everywhere in this process.
  *
- * Reading each number's source costs five times a plain parse, so it is done only where a long number is.
+ * Reading each number's source costs five times a plain parse, so it is only done for texts with a long number.
  */
 export function parseExactly(text: string): Json {
   if (!LONG_NUMBER.test(text)) return JSON.parse(text);

@@ -1,10 +1,10 @@
-/** What goes wrong between a request and its answer: Go's words for it, and a code that machines can test. */
+/** Errors between a request and its response: Go's texts, and codes for machines. */
 import { isIP } from 'node:net';
 import { memberOf, OperationError } from '../../kernel/json.ts';
 import { codeOf } from '../../kernel/thrown.ts';
 import { dialText, exchangeText, hostPort } from '../go-errors.ts';
 
-/** Codes of undici that have a name in every system. */
+/** Codes of undici that correspond to an errno. */
 const CODES: Readonly<Record<string, string>> = {
   UND_ERR_CONNECT_TIMEOUT: 'ETIMEDOUT',
   UND_ERR_HEADERS_TIMEOUT: 'ETIMEDOUT',
@@ -32,7 +32,7 @@ const VERBS: Readonly<Record<string, string>> = {
   DELETE: 'Delete',
 };
 
-/** `Get "https://…": dial tcp 10.0.0.1:6443: connect: connection refused`, as net/http says it. */
+/** `Get "https://…": dial tcp 10.0.0.1:6443: connect: connection refused`, net/http's text. */
 export function requestError({ method, url }: Request, thrown: unknown): OperationError {
   if (thrown instanceof OperationError) return thrown;
   const error = thrown instanceof Error ? thrown : new Error(String(thrown));
@@ -61,7 +61,7 @@ function textOf(error: Error, code: string, { hostname, port }: URL): string {
   return exchangeText(address, error);
 }
 
-/** OpenSSL's verdicts in Go's words. */
+/** Go's texts for OpenSSL's errors. */
 function certificateText(code: string, error: Error): string | undefined {
   switch (code) {
     case 'CERT_HAS_EXPIRED':
@@ -79,12 +79,12 @@ function certificateText(code: string, error: Error): string | undefined {
   }
 }
 
-/** More names than these are counted, not listed. */
+/** More names are counted, not listed. */
 const LISTED_NAMES = 100;
 
 const stringOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 
-/** Why the certificate is not this server's: as crypto/x509's HostnameError. */
+/** Why the certificate is not this server's: the text of crypto/x509's HostnameError. */
 function hostnameText(error: Error): string {
   const refused = error.cause ?? error;
   const names = memberOf(memberOf(refused, 'cert'), 'subjectaltname');
@@ -101,7 +101,7 @@ function hostnameText(error: Error): string {
   return `certificate is valid for ${entries.map((entry) => entry.slice(wanted.length)).join(', ')}, not ${name}`;
 }
 
-/** Statuses after which the same request may succeed later. A conflict is none: it needs another request. */
+/** Statuses after which the same request may succeed later. Not a conflict, which needs another request. */
 const RETRIABLE = new Set([408, 425, 429, 500, 502, 503, 504]);
 
 interface StatusObject {
@@ -126,7 +126,7 @@ const REASONS: Readonly<Record<number, string>> = {
   504: 'Timeout',
 };
 
-/** The server's refusal. `body` is a Status, or the text of a proxy on the way. */
+/** A rejection by the server. `body` is a Status, or the text of a proxy. */
 export function refusal(status: number, body: string, retryAfter: string | undefined): OperationError {
   const answer = statusOf(body);
   const reason = answer?.reason || (REASONS[status] ?? `HTTP${status}`);

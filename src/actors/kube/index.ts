@@ -1,8 +1,8 @@
 /**
- * The way to the API server: the clients of one node, and the operations of machines on them.
+ * The API server's clients of one node, and the operations of machines on them.
  *
- * Invariants: before `kube.connect` succeeded every other operation fails with a clear text; what leaves towards the
- * machines has no secret in it, what leaves towards the server has the values again.
+ * Invariants: before `kube.connect` succeeded every other operation fails with a clear text; objects for machines
+ * contain handles instead of secrets, and objects for the server their values.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Vault } from '../../kernel/journal/index.ts';
@@ -31,8 +31,8 @@ type KubePorts = Ports<typeof kubeOperations>;
 export interface KubeConnection {
   readonly ports: KubePorts;
   /**
-   * Creates an object on behalf of another port and answers what the server made of it: reviews of who asks the node
-   * for what are no facts of the journal. Nothing is sealed.
+   * Creates an object on behalf of another port and returns the server's result: reviews of clients are not recorded in
+   * the journal. Nothing is sealed.
    */
   readonly review: (target: Omit<KubeTarget, 'client'>, body: Json, signal: AbortSignal) => Promise<Json>;
   /** Reads an object on behalf of another port; nothing is sealed here either. */
@@ -40,7 +40,7 @@ export interface KubeConnection {
   close(): Promise<void>;
 }
 
-/** Longer than the requested watch: the server may be slow to end it. */
+/** Added to the requested duration of a watch: the server may be slow to end it. */
 const WATCH_GRACE_MS = 30_000;
 const SECOND_MS = 1_000;
 
@@ -49,9 +49,9 @@ type Clients = Readonly<Partial<Record<ClientName, KubeClient>>>;
 export interface KubeOptions {
   /** Holds the values of secrets. */
   readonly vault: Vault;
-  /** Hears of each exchange with the server. */
+  /** Receives each exchange with the server. */
   readonly onRequest?: OnRequest;
-  /** Hears of the connections on which they go. */
+  /** Receives events of the underlying connections. */
   readonly onTransport?: OnTransport;
 }
 
@@ -129,7 +129,7 @@ class Connection {
   private async connect(settings: KubeSettings): Promise<{ server: string }> {
     const config = loadKubeconfig(settings.kubeconfig, { mayLackCertificate: settings.isBootstrapping });
     await this.transports.get(settings.role)?.closeConnections();
-    // The HTTP library costs 25 MB, which a standalone node does not pay.
+    // The HTTP library uses 25 MB, which a standalone node saves.
     const { Transport } = await import('./transport.ts');
     const transport = new Transport(config, settings.certificateFile, this.onTransport);
     this.transports.set(settings.role, transport);
@@ -211,7 +211,7 @@ type WatchItem = {
   readonly object: KubeObject;
 };
 
-/** As client-go waits before it lists again: a server that always says so is not asked without pause. */
+/** client-go's wait before it lists again: limits requests to a server that always reports expiry. */
 const EXPIRED_MIN_MS = 800;
 
 async function expired(resourceVersion: string, beganMs: number, signal: AbortSignal) {
@@ -220,17 +220,17 @@ async function expired(resourceVersion: string, beganMs: number, signal: AbortSi
   return { reason: 'expired' as const, resourceVersion };
 }
 
-/** Of a change that cannot be read. */
+/** Codes of an unreadable change. */
 const UNREADABLE: ReadonlySet<string> = new Set(['MALFORMED', 'TooLarge']);
 
 /**
- * A change that cannot be read would be the first of every watch from the same version: it is passed over by a new
- * list, as by client-go, which has the object as it is by now, or has it no more.
+ * An unreadable change would be the first of every watch from the same version: it is skipped by a new list, as by
+ * client-go, which returns the current object or none.
  */
 const unreadable = (error: unknown): OperationError =>
   new OperationError(messageOf(error), { name: 'DecodeError', code: 'Expired', retriable: true });
 
-/** An object is created in its collection; a name then belongs to the body, unless a subresource is meant. */
+/** An object is created in its collection; its name is then in the body, unless a subresource is addressed. */
 function pathFor(target: KubeTarget, method: string): string {
   if ((method !== 'POST' && method !== 'LIST') || target.subresource !== undefined) return pathOf(target);
   const { name: _name, ...collection } = target;
@@ -249,7 +249,7 @@ function clientsOf(settings: KubeSettings, transport: Transport, onRequest: OnRe
   };
 }
 
-/** An answer with status 200 that is not whole JSON may be requested again. */
+/** A response with status 200 but incomplete JSON may be retried. */
 function complete(text: string): Json {
   try {
     return parseExactly(text);

@@ -1,5 +1,5 @@
 /**
- * A kubeconfig, read and checked as client-go does it, with client-go's texts for what is wrong.
+ * Reads and validates a kubeconfig, with client-go's errors.
  *
  * The common credentials (certificates, tokens, passwords) are read here. Exec plugins and auth providers are left to
  * @kubernetes/client-node, which costs half a second and 60 MB to load and is loaded only for them.
@@ -11,7 +11,7 @@ import { isObject, type Json, type JsonObject, OperationError, toPlainError } fr
 import { trimRight } from '../../machines/model/values/go-text.ts';
 import { decodeYaml } from '../host/configuration/configuration.ts';
 
-/** A PEM that is in a file or in the kubeconfig itself. */
+/** PEM in a file or in the kubeconfig itself. */
 export type Pem = { readonly file: string } | { readonly data: Buffer };
 
 interface KubeUser {
@@ -28,7 +28,7 @@ interface KubeUser {
 
 export interface Kubeconfig {
   readonly path: string;
-  /** Without a slash at the end. */
+  /** Without a trailing slash. */
   readonly server: string;
   readonly ca: Pem | undefined;
   readonly insecure: boolean;
@@ -46,8 +46,8 @@ const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Throws an OperationError whose message is what client-go says. `mayLackCertificate`: the files of the client
- * certificate need not be there yet.
+ * Throws an OperationError with client-go's message. `mayLackCertificate`: the files of the client certificate may not
+ * exist yet.
  */
 export function loadKubeconfig(path: string, { mayLackCertificate = false } = {}): Kubeconfig {
   const document = readDocument(path);

@@ -1,7 +1,6 @@
 /**
- * What of an answer the machines must not see: values of Secrets and issued tokens become handles, and go out as values
- * again; so do the values that people wrote into a pod. Managed fields are left out: who wrote which field is of no use
- * to a node, and long.
+ * Replaces what machines must not see: values of Secrets, issued tokens and literal values of pods become handles, and
+ * are restored for requests. Managed fields are dropped: a node does not use them, and they are long.
  */
 import type { Vault } from '../../kernel/journal/index.ts';
 import type { Json } from '../../kernel/json.ts';
@@ -9,12 +8,12 @@ import { isObject, type JsonObject } from '../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
 import { sealedPod } from '../pod-values.ts';
 
-/** kubectl keeps the whole object there, with its values. */
+/** kubectl stores the whole object there, including values. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 export const isPod = ({ apiVersion, resource }: KubeTarget): boolean => apiVersion === 'v1' && resource === 'pods';
 
-/** The object as machines get it. */
+/** The object for machines. */
 export function sealed(target: KubeTarget, object: Json, vault: Vault): KubeObject {
   const plain = withoutManagedFields(object as JsonObject);
   if (target.subresource === 'token') return withSealedToken(plain, vault) as KubeObject;
@@ -45,7 +44,7 @@ function withSealedData(object: JsonObject, vault: Vault): JsonObject {
   return { ...rest, metadata: withoutLastApplied(metadata), data: Object.fromEntries(contents) as unknown as Json };
 }
 
-/** Text where the bytes are text: only that can become a variable. */
+/** Text if the bytes are text: only text can become a variable. */
 function sealedContent(encoded: string, vault: Vault) {
   const bytes = Buffer.from(encoded, 'base64');
   const text = bytes.toString('utf8');

@@ -1,9 +1,9 @@
 /**
  * The connections to one API server, shared by all clients of one identity.
  *
- * HTTP/2 where the server has it: a connection carries a hundred watches. Decides: when connections are closed (rotated
- * certificates, `closeConnections`, no sign of life from the server: {@link endLostConnections}). Invariant: a request
- * that was refused as unauthorized is sent once more with credentials that were read again.
+ * HTTP/2 if the server supports it: a connection carries a hundred watches. Connections are closed after a rotation of
+ * certificates, by `closeConnections`, and when the server is silent ({@link endLostConnections}). Invariant: an
+ * unauthorized request is repeated once with freshly read credentials.
  */
 import { subscribe } from 'node:diagnostics_channel';
 import { type ClientHttp2Session, type ClientHttp2Stream, constants } from 'node:http2';
@@ -14,9 +14,9 @@ import { requestError } from './errors.ts';
 import type { Kubeconfig } from './kubeconfig.ts';
 
 const CONNECT_TIMEOUT_MS = 30_000;
-/** The system's keep-alive finds a connection without HTTP/2 that died in silence. */
+/** TCP keep-alive detects a dead connection without HTTP/2. */
 const TCP_KEEP_ALIVE_MS = 30_000;
-/** Idle connections are closed before load balancers in between forget them. */
+/** Idle connections are closed before intermediate load balancers drop them. */
 const KEEP_ALIVE_MS = 90_000;
 const UNAUTHORIZED = 401;
 
@@ -27,7 +27,7 @@ export interface TransportRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly signal: AbortSignal;
-  /** Until the headers of the answer are there; 0: for ever. */
+  /** Until the headers of the response; 0 for no limit. */
   readonly headersTimeoutMs: number;
 }
 
@@ -38,9 +38,9 @@ endLostConnections();
 
 /** Events in the life of the connections of one identity. */
 type TransportSeen =
-  /** New ones with the credentials of now; `pluginCertificate` is PEM, `null` where no exec plugin gave it. */
+  /** New ones with the current credentials; `pluginCertificate` is PEM, `null` without one of an exec plugin. */
   | { readonly kind: 'opened'; readonly pluginCertificate: string | null }
-  /** Given up: for new ones, or with the client. */
+  /** Replaced by new ones, or closed with the client. */
   | { readonly kind: 'closed' };
 export type OnTransport = (seen: TransportSeen) => void;
 
@@ -58,7 +58,7 @@ export class Transport {
     this.credentials = new CredentialSource(config, certificateFile);
   }
 
-  /** Rejects with what Go's client would say; refusals of the server are answers. */
+  /** Rejects with the text of Go's client; rejections by the server are responses. */
   async request(request: TransportRequest): Promise<TransportAnswer> {
     const answer = await this.sendOnce(request);
     if (answer.statusCode !== UNAUTHORIZED) return answer;
@@ -67,7 +67,7 @@ export class Transport {
     return await this.sendOnce(request);
   }
 
-  /** Breaks every connection; the next request opens a new one. */
+  /** Closes every connection; the next request opens a new one. */
   async closeConnections(): Promise<void> {
     const agent = this.agent;
     this.agent = undefined;
@@ -96,7 +96,7 @@ export class Transport {
 
   private dispatcherFor({ tls, identity, pluginCertificate }: Credentials): Dispatcher {
     if (this.agent?.identity === identity) return this.agent.dispatcher;
-    // Requests that are under way end on the old connections; new ones go out with the new certificate.
+    // Requests in progress end on the old connections; new ones use the new certificate.
     if (this.agent) this.seen({ kind: 'closed' });
     void this.agent?.dispatcher.close();
     this.seen({ kind: 'opened', pluginCertificate });
@@ -112,11 +112,11 @@ export class Transport {
 }
 
 /**
- * How an HTTP/2 connection that died in silence is found: it is pinged, and ended when no answer comes in time.
+ * Detects a dead HTTP/2 connection: it is pinged, and ended without an answer in time.
  *
- * A connection may carry nothing but watches, on which an hour without a word is no sign of anything. The HTTP library
- * sends pings, but does not miss their answers. Only connections with TLS are tested: those of gRPC are sockets of this
- * machine, and its servers close a connection that is pinged too often.
+ * A connection may carry only watches, which can be silent for an hour. The HTTP library sends pings, but ignores
+ * missing answers. Only connections with TLS are checked: those of gRPC are local sockets, and its servers close a
+ * connection that is pinged too often.
  */
 const SECOND_MS = 1_000;
 /** Go's names and defaults. */
@@ -125,7 +125,7 @@ const PING = { name: 'HTTP2_PING_TIMEOUT_SECONDS', seconds: 15 };
 
 const tested = new WeakSet<ClientHttp2Session>();
 
-/** Every connection of this process is watched from its first stream on. */
+/** Watches every connection of this process from its first stream on. */
 function endLostConnections(): void {
   subscribe('http2.client.stream.created', (message) => {
     const { session } = (message as { readonly stream: ClientHttp2Stream }).stream;
@@ -152,19 +152,19 @@ function ping(session: ClientHttp2Session): void {
   session.ping(() => clearTimeout(limit));
 }
 
-/** A setting that is no number counts as absent. */
+/** A setting that is not a number counts as absent. */
 function millisecondsOf({ name, seconds }: { readonly name: string; readonly seconds: number }): number {
   const setting = process.env[name] ?? '';
   return (/^\d+$/.test(setting) ? Number(setting) : seconds) * SECOND_MS;
 }
 
 /**
- * Makes an abandoned request leave a shared HTTP/2 connection as cancelled, as Go's client does.
+ * Cancels the stream of an abandoned request on a shared HTTP/2 connection, as Go's client does.
  *
- * The HTTP library closes its stream without a code, as if all was well, and destroys it at once. Node holds such a
- * reset back until the body has left; destroyed before that, it is never sent, and the next write on the connection
- * never ends: the process hangs, and takes gigabytes. With a code the stream is reset at once. Holds for every stream
- * that this process opens as a client; a close with a code of its own is left as it is.
+ * The HTTP library closes its stream without an error code and destroys it at once. Node delays such a reset until the
+ * body is sent; if destroyed before that, it is never sent, and the next write on the connection never ends: the
+ * process hangs, and uses gigabytes. With a code the stream is reset at once. Applies to every client stream of this
+ * process; a close with its own code is unchanged.
  */
 function cancelStreamsGivenUp(): void {
   subscribe('http2.client.stream.created', (message) => {

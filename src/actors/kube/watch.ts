@@ -1,8 +1,8 @@
 /**
- * One watch: a line of JSON for each change, bookmarks in between.
+ * Reads one watch: a line of JSON for each change, with bookmarks in between.
  *
- * Decides: when the watch is over. Invariants: a line that is not complete was never said; the version that is answered
- * is the newest that was seen whole, so that nothing is lost between this watch and the next.
+ * Decides: when the watch ends. Invariants: an incomplete line is ignored; the returned version is the newest of a
+ * complete line, so that nothing is lost between this watch and the next.
  */
 import { setImmediate } from 'node:timers/promises';
 import { isObject, type Json, memberOf, OperationError } from '../../kernel/json.ts';
@@ -13,7 +13,7 @@ import { decodedObject, parseExactly } from './decode.ts';
 import { refusal } from './errors.ts';
 import type { TransportAnswer } from './transport.ts';
 
-/** One object with its event; etcd holds no object larger than 1.5 MiB, and JSON may escape it up to sixfold. */
+/** One object with its event; etcd's limit is 1.5 MiB, and JSON may escape it up to sixfold. */
 const LINE_MAX_BYTES = 16 * 1_048_576;
 const GONE = 410;
 const NEWLINE = 0x0a;
@@ -32,7 +32,7 @@ interface WatchLine {
   readonly object: KubeObject;
 }
 
-/** Reads until the server, the network or the reader ends it. Throws what the server says of itself. */
+/** Reads until the server, the network or the reader ends it. Throws the server's own errors. */
 export async function readWatch(
   answer: TransportAnswer,
   from: string,
@@ -42,13 +42,13 @@ export async function readWatch(
   for await (const text of lines(answer)) {
     const line = parsed(text);
     if (line === undefined) {
-      // The next watch from here would begin with the same line.
+      // The next watch from this version would begin with the same line.
       if (resourceVersion === from) throw new OperationError('a change is no JSON', { code: 'MALFORMED' });
       break;
     }
     if (line.type === 'ERROR') return ended(line.object, resourceVersion);
     if (line.type !== 'BOOKMARK') onChange(line.type, line.object);
-    // Changes that come faster than they are taken in wait with the server, and keep nothing else waiting.
+    // Changes that arrive faster than they are handled wait in the server, and block nothing else.
     await setImmediate();
     resourceVersion = line.object.metadata.resourceVersion ?? resourceVersion;
   }
@@ -73,7 +73,7 @@ function parsed(text: string): WatchLine | undefined {
   return known && { type: known, object: decodedObject(object, 'watch.object') };
 }
 
-/** Whole lines; what breaks off in the middle is dropped. A connection that breaks ends the watch, nothing more. */
+/** Complete lines; an incomplete rest is dropped. A broken connection only ends the watch. */
 async function* lines({ body }: TransportAnswer): AsyncGenerator<string> {
   const line = new GrowingBytes();
   for await (const chunk of chunks(body)) {
@@ -90,13 +90,13 @@ async function* lines({ body }: TransportAnswer): AsyncGenerator<string> {
   }
 }
 
-/** Yields chunks until the server, the network, or the reader ends the stream, which is never left open. */
+/** Yields chunks until the server, the network, or the reader ends the stream, which is always closed. */
 async function* chunks(body: TransportAnswer['body']): AsyncGenerator<Buffer> {
   body.on('error', () => undefined);
   try {
     yield* chunksOf(body);
   } catch {
-    // The connection broke: the changes that came whole were reported.
+    // The connection broke: all complete changes were reported.
   } finally {
     body.destroy();
   }

@@ -1,10 +1,9 @@
 /**
- * What people read while the daemon runs: the journal's `log` records, printed by pino after their turn is committed.
+ * The daemon's log output: the journal's `log` records, printed by pino after their turn is committed.
  *
- * Two forms, as the kubelet has them: klog's text (`I1121 03:04:04.341809   14920 kubelet] "Started kubelet"
- * key="value"`) and one JSON object a line (`ts`, `caller`, `msg`, and `v` where it is no error; `level` and `pid` are
- * this product's). Lines go to stderr, or are split by `splitStream`, those of a turn in one piece. Nothing is held
- * back: there is nothing to flush.
+ * The kubelet's two formats: klog's text (`I1121 03:04:04.341809   14920 kubelet] "Started kubelet" key="value"`) and
+ * one JSON object a line (`ts`, `caller`, `msg`, and `v` unless it is an error; `level` and `pid` are Statelet's).
+ * Lines go to stderr, or are split by `splitStream`, those of a turn in one write. Nothing is buffered.
  */
 import { type DestinationStream, pino } from 'pino';
 import type { Port } from '../../kernel/operation.ts';
@@ -12,7 +11,7 @@ import type { KernelRecord, LogLevel } from '../../kernel/records.ts';
 import type { hostOperations, LogForm } from '../../machines/model/operations/host.ts';
 
 interface LoggerOptions extends LogForm {
-  /** Where lines go. */
+  /** The outputs. */
   readonly streams?: Streams;
 }
 
@@ -28,12 +27,12 @@ const OF_THE_PROCESS: Streams = {
 
 const LETTERS: Readonly<Record<string, string>> = { debug: 'I', info: 'I', warn: 'W', error: 'E', fatal: 'F' };
 
-/** How Go's runtime begins its last words, which klog never sees. */
+/** Go's runtime prints this prefix before it crashes, bypassing klog. */
 const PANIC = 'panic: ';
 
 const two = (value: number): string => String(value).padStart(2, '0');
 
-/** klog's header: severity, month and day, local time with microseconds, process, and here the actor that spoke. */
+/** klog's header: severity, month and day, local time with microseconds, process, and here the actor. */
 function klogHeader(level: string, timeMs: number, pid: number, source: string): string {
   const at = new Date(timeMs);
   const day = `${two(at.getMonth() + 1)}${two(at.getDate())}`;
@@ -43,7 +42,7 @@ function klogHeader(level: string, timeMs: number, pid: number, source: string):
 
 /**
  * klog's text of a structured line: strings in quotes, other values as JSON; a value with line breaks in its own block.
- * A field `klog` holds a line that upstream's rules have formatted already.
+ * A field `klog` holds a line already formatted by upstream's rules.
  */
 function klogText(text: string, fields: Readonly<Record<string, unknown>>): string {
   if (typeof fields['klog'] === 'string') return fields['klog'];
@@ -76,17 +75,17 @@ function klogStream(write: (line: string) => void): DestinationStream {
   };
 }
 
-/** From this verbosity on, lines for debugging are printed. */
+/** Debug lines are printed from this verbosity on. */
 const DEBUG_VERBOSITY = 4;
 
 const levelOf = (verbosity: number): LogLevel => (verbosity >= DEBUG_VERBOSITY ? 'debug' : 'info');
 
 export interface RecordPrinter {
-  /** The observer to be given to the kernel as (part of) `onTurn`. */
+  /** The observer for (a part of) the kernel's `onTurn`. */
   (records: readonly KernelRecord[]): void;
-  /** How lines are printed from now on. */
+  /** Changes the format of lines. */
   set(form: LogForm): void;
-  /** How much is printed from now on. */
+  /** Changes the verbosity. */
   setVerbosity(verbosity: number): void;
 }
 
@@ -145,10 +144,10 @@ function loggersOf({ verbosity, format, splitStream }: LogForm, pending: Record<
   return { errors, others: splitStream ? open(out) : errors };
 }
 
-/** The last two steps of an address say enough: `pods/pod-1f3a`, `kubelet`. */
+/** The last two parts of an address are sufficient: `pods/pod-1f3a`, `kubelet`. */
 const shortName = (address: string): string => address.split('/').slice(-2).join('/');
 
-/** One line outside the journal: of the embedded runtime, which is a runtime and not part of the node agent. */
+/** Prints a line outside the journal: of the embedded runtime, which is not part of the node agent. */
 export function printLine(
   level: LogLevel,
   actor: string,

@@ -1,9 +1,8 @@
 /**
- * logind over the system's bus: how long it waits, when the machine shuts down, and the lock that delays it.
+ * logind over the system bus: its maximum delay, shutdowns of the machine, and the inhibitor lock.
  *
- * The lock is a descriptor that logind hands out, which Node cannot receive; systemd's own `systemd-inhibit` holds it
- * as long as its child runs, and the child as long as our end of its input is open. So the lock ends with this process,
- * however it ends.
+ * The lock is a descriptor, which Node cannot receive over D-Bus; `systemd-inhibit` holds it as long as its child runs,
+ * and the child runs as long as our end of its input is open. So the lock ends with this process, however it ends.
  * Source: org.freedesktop.login1(5), systemd-inhibit(1), logind.conf(5).
  */
 import { spawn } from 'node:child_process';
@@ -28,9 +27,9 @@ const US_PER_MS = 1_000n;
 const NEVER = '0001-01-01T00:00:00Z';
 
 export interface LogindOptions {
-  /** The address of the system's bus, as D-Bus writes it. */
+  /** The address of the system bus, in D-Bus notation. */
   readonly address?: string;
-  /** logind's folder for parts of its configuration. */
+  /** logind's drop-in folder. */
   readonly configuration?: string;
 }
 
@@ -67,7 +66,7 @@ export function logindPorts(options: LogindOptions = {}): LogindPorts {
 
 interface Bus {
   call(message: Message): Promise<unknown>;
-  /** Hears every message; rejects when the bus breaks. */
+  /** Receives every message; rejects when the bus connection breaks. */
   listen(match: string, heard: (message: Message) => void, signal: AbortSignal): Promise<void>;
   close(): void;
 }
@@ -100,7 +99,7 @@ async function withBus<Result>(address: string, use: (bus: Bus) => Promise<Resul
   }
 }
 
-/** The other side's refusal, with its name for it. */
+/** The peer's error, with its name. */
 function refusal(what: string, error: unknown): unknown {
   if (!(error instanceof DBusError)) return error;
   return new OperationError(`${what}: ${error.message}`, { code: busErrorName(error), retriable: true });
@@ -124,7 +123,7 @@ async function inhibitDelay(address: string): Promise<number> {
   }
 }
 
-/** A variant, in whatever form the library hands it out. */
+/** A variant, in any form that the library returns. */
 function unwrapped(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if ('value' in value) return unwrapped(value.value);
@@ -169,7 +168,7 @@ const LOCK = [
   '--who=kubelet',
   '--why=Kubelet needs time to handle node shutdown',
   '--mode=delay',
-  // Prints its input: an answer shows that it runs, and so that the lock is held. It ends with its input.
+  // Echoes its input: an answer shows that it runs, so the lock is held. It ends with its input.
   'cat',
 ];
 

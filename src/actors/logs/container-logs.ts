@@ -1,10 +1,10 @@
 /**
  * Logs of containers on disk: links to them, rotation, removal.
  *
- * Decides: when a log is too large and which of its older parts go. A log is moved aside whole, so that a reader of
- * it can finish; it is compressed when the next one is moved. Invariants: names are resolved below the folder of logs
- * and never through a link (`below-root.ts`); at any moment there are at most `maxFiles` parts; what was cut off
- * half-way is cleared away by the next rotation.
+ * Decides: when a log is too large and which older parts are removed. A log is renamed, so that a reader can finish; it
+ * is compressed when the next one is rotated. Invariants: names are resolved below the folder of logs and never through
+ * a link (`below-root.ts`); there are never more than `maxFiles` parts; leftovers of an interrupted rotation are
+ * removed by the next one.
  */
 import { createReadStream, createWriteStream, existsSync, readlinkSync } from 'node:fs';
 import { lstat, mkdir, open, readdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises';
@@ -23,12 +23,12 @@ type Keeping = Parameters<LogPorts['logs.keep']>[0];
 
 const COMPRESSED = '.gz';
 const UNFINISHED = '.tmp';
-/** Names of links are cut, some characters later than this. */
+/** The prefix of a link's name is truncated here. */
 const LINK_PREFIX_MAX = 240;
-/** Between two words about a log that stays missing. */
+/** The longest interval between two reports of a missing log. */
 const MISSING_MAX_MS = 300_000;
 
-/** Rotations that run at once, over all logs of the node. */
+/** Concurrent rotations of all logs of the node. */
 let rotations: { readonly workers: number; readonly run: LimitFunction } | undefined;
 
 function limited(workers: number): LimitFunction {
@@ -112,7 +112,7 @@ async function link({ path, link }: KeptLog): Promise<true> {
   return true;
 }
 
-/** `null`: there is none. Read by its name, without opening it, because every period of every container asks for it. */
+/** `null` if there is none. Uses `stat` without opening the file, because every period of every container does this. */
 async function sizeOf(path: string): Promise<number | null> {
   const found = await lstat(path).catch(() => null);
   if (!found) return null;
@@ -138,7 +138,7 @@ function rotate(log: KeptLog, signal: AbortSignal, now: () => Date): Promise<str
   });
 }
 
-/** Parts of the log that count, oldest first; what a rotation that was cut off has left is removed. */
+/** Parts of the log, oldest first; leftovers of an interrupted rotation are removed. */
 async function clearedParts(place: Place, name: string): Promise<readonly string[]> {
   const parts = await partsOf(place, name);
   const isStale = (part: string) => part.endsWith(UNFINISHED) || parts.includes(`${part}${COMPRESSED}`);
@@ -167,14 +167,14 @@ async function compress(place: Place, part: string, signal: AbortSignal): Promis
 
 const two = (value: number): string => String(value).padStart(2, '0');
 
-/** Local time as Go's layout `20060102-150405` prints it: it sorts by age. */
+/** Local time in Go's layout `20060102-150405`, which sorts by age. */
 const timestamp = (at: Date): string =>
   `${at.getFullYear()}${two(at.getMonth() + 1)}${two(at.getDate())}-` +
   `${two(at.getHours())}${two(at.getMinutes())}${two(at.getSeconds())}`;
 
 // ---- places ---------------------------------------------------------------------------------------------------------
 
-/** Does something in the folder of a log; `null` when there is no such folder. */
+/** Works in the folder of a log; `null` if there is no such folder. */
 async function within<T>(root: string, path: string, work: (place: Place) => Promise<T>): Promise<T | null> {
   const place = openParent(root, path);
   if (!place) return null;
@@ -210,7 +210,10 @@ async function unlinkInto(links: string, folder: string, onlyDangling: boolean):
   }
 }
 
-/** Read here: a thread for each of some thousand links took a tenth of a second from the pods of a node that starts. */
+/**
+ * Read synchronously: a thread for each of some thousand links delayed the pods of a starting node by a tenth of a
+ * second.
+ */
 function targetOf(link: string): string {
   try {
     return readlinkSync(link);
@@ -219,13 +222,13 @@ function targetOf(link: string): string {
   }
 }
 
-/** How the links to the logs of one pod begin. */
+/** The common prefix of the links to the logs of one pod. */
 function linkPrefix(folder: string): string {
   const [namespace = '', name = ''] = basename(folder).split('_');
   return `${name}_${namespace}_`.slice(0, LINK_PREFIX_MAX);
 }
 
-/** Folders are named `<namespace>_<name>_<uid>`; neither of the three holds an underscore. */
+/** Folders are named `<namespace>_<name>_<uid>`; none of the three contains an underscore. */
 async function podFolders(root: string): Promise<PodLogs[]> {
   const entries = await readdir(root, { withFileTypes: true }).catch(ignoreMissing);
   return entries.flatMap((entry) => {

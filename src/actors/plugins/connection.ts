@@ -1,7 +1,7 @@
 /**
  * Calls to a plugin of the node, over gRPC at its own socket.
  *
- * Invariants: one connection for each use, closed with its end; every call ends: by answer, deadline or abort.
+ * Invariants: one connection per use, closed at its end; every call ends by answer, deadline or abort.
  */
 import { channel } from 'node:diagnostics_channel';
 import { constants as system } from 'node:os';
@@ -11,9 +11,9 @@ import { OperationError } from '../../kernel/json.ts';
 import { Contract } from '../contract.ts';
 import { goCodeName, toOperationError } from '../cri/client.ts';
 
-/** Upstream's limit. */
+/** Upstream's timeout. */
 const DIAL_TIMEOUT_MS = 10_000;
-/** The answers hold a few names; a plugin that sends more would fill the journal. */
+/** Replies contain a few names; a plugin that sends more would fill the journal. */
 const REPLY_MAX_BYTES = 64 * 1024;
 
 const CHANNEL_OPTIONS: grpc.ChannelOptions = {
@@ -22,22 +22,22 @@ const CHANNEL_OPTIONS: grpc.ChannelOptions = {
   'grpc.enable_channelz': 0,
   'grpc.enable_http_proxy': 0,
   'grpc.service_config_disable_resolution': 1,
-  /** Behind one path there may be another plugin now. */
+  /** The same path may belong to another plugin now. */
   'grpc.use_local_subchannel_pool': 1,
 };
 
-/** A call of a plugin that has ended. */
+/** A finished call of a plugin. */
 export interface PluginCall {
   /** `/csi.v1.Node/NodePublishVolume` */
   readonly method: string;
   /** `unix://` and its path. */
   readonly target: string;
-  /** As Go spells it: `OK`, `NotFound`. */
+  /** As spelled by Go: `OK`, `NotFound`. */
   readonly code: string;
   readonly durationMs: number;
 }
 
-/** Metrics subscribe here, so that no port has to hand anything through. Messages are {@link PluginCall}. */
+/** Metrics subscribe here, so that ports need no callbacks. Messages are {@link PluginCall}. */
 export const pluginCalls = channel('statelet:plugin-call');
 
 const contract = new Contract([
@@ -54,7 +54,7 @@ export function methodOf<Request, Reply>(service: string, name: string): grpc.Me
   return contract.method<Request, Reply>(service, name)!;
 }
 
-/** Opens a connection to a socket for as long as `use` needs it, and waits until a server listens there. */
+/** Opens a connection to a socket during `use`, and waits until a server listens there. */
 export const connected = <Answer>(
   socket: string,
   signal: AbortSignal,
@@ -97,9 +97,9 @@ interface CallOptions {
 }
 
 /**
- * One call over a connection of its own, with the text of gRPC in Go for each of its failures.
+ * One call over its own connection, with Go's gRPC text for each failure.
  *
- * Invariant: a plugin whose socket has no listener costs no wait: as upstream, the call fails at once.
+ * Invariant: a socket without a listener costs no wait: as upstream, the call fails at once.
  */
 export async function called<Request, Reply>(
   socket: string,

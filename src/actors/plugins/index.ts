@@ -1,4 +1,4 @@
-/** Ports for `plugins.*`, `devices.*` and `dra.*`: the folder where plugins register, and the calls to them. */
+/** Ports for `plugins.*`, `devices.*` and `dra.*`: the plugin registration folder, and the calls to plugins. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
@@ -23,13 +23,13 @@ export const pluginPorts = (): Ports<typeof pluginOperations & typeof deviceOper
   'plugins.followNodeInfo': followNodeInfo,
 });
 
-/** Upstream's limits of the handshake. */
+/** Upstream's timeouts of the handshake. */
 const GET_INFO_TIMEOUT_MS = 1_000;
 const NOTIFY_TIMEOUT_MS = 5_000;
 
 const REGISTRATION = 'pluginregistration.Registration';
 
-/** The same error with a sentence before it that says what was attempted. */
+/** The same error, prefixed with the attempted action. */
 function within(what: string, thrown: unknown): OperationError {
   const { message, code, retriable } = toPlainError(thrown);
   return new OperationError(`RegisterPlugin error -- ${what}, err: ${message}`, {
@@ -46,8 +46,8 @@ interface InfoReply {
 }
 
 /**
- * What plugins of the node are asked, over gRPC at their own sockets: the handshake of registration, and what a CSI
- * driver calls this node.
+ * Calls to plugins of the node over gRPC at their own sockets: the registration handshake, and a CSI driver's
+ * information about this node.
  *
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_client.go.
  */
@@ -99,7 +99,7 @@ const followNodeInfo: Port<(typeof pluginOperations)['plugins.followNodeInfo']> 
       (info) => ({ info, error: '' }),
       (error: unknown) => ({ info: null, error: messageOf(error) }),
     );
-  // The driver was asked when it registered.
+  // The driver was already asked at its registration.
   await sleep(periodMs, undefined, { signal }).catch(() => {});
   return await watchChanges({
     ask,

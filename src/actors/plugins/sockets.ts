@@ -1,12 +1,12 @@
 /**
- * `plugins.watch`: follows the sockets below `plugins_registry` and emits the set of them when it changed.
+ * `plugins.watch`: follows the sockets below `plugins_registry` and emits their set when it changed.
  *
- * inotify is only a hint, folder by folder; the tree is scanned again after each, once more when it has
- * been quiet for a second, and at least every {@link PERIOD_MS}. Names that begin with a dot are ignored, and no
- * symbolic link is followed out of the folder.
+ * inotify is only a hint, folder by folder; the tree is scanned after each hint, once more after a quiet second, and at
+ * least every {@link PERIOD_MS}. Names that begin with a dot are ignored, and no symbolic link is followed out of the
+ * folder.
  *
- * Invariants: one scan at a time; what is emitted is always the complete set, and never twice the same; nothing is
- * emitted after the abort. Upstream: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go.
+ * Invariants: one scan at a time; each emitted set is complete and differs from the previous one; nothing is emitted
+ * after the abort. Upstream: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go.
  */
 import type { Dirent } from 'node:fs';
 import { lstat, opendir } from 'node:fs/promises';
@@ -18,19 +18,19 @@ import { Hints } from '../host/hints.ts';
 import { PathWatch } from '../host/path-watch.ts';
 import { TokenBucket } from '../token-bucket.ts';
 
-/** Safety net for the hint that was dropped. */
+/** In case a hint was dropped. */
 const PERIOD_MS = 30_000;
-/** From a hint to the scan: the other events of one plugin's start arrive meanwhile. */
+/** From a hint to the scan: the other events of a plugin's start arrive in the meantime. */
 const SOON_MS = 10;
-/** Folders below each other; a plugin is at most a folder or two deep. */
+/** Nesting of folders; a plugin is at most a folder or two deep. */
 const DEPTH_MAX = 8;
-/** Each holds an inotify watch, of which a user has some thousands. */
+/** Each has an inotify watch, of which a user has a few thousand. */
 const FOLDERS_MAX = 128;
 /** Far above the plugins of any node; each is an actor. */
 const SOCKETS_MAX = 256;
-/** Of one folder: more of them hide only each other. */
+/** Per folder: further entries are ignored. */
 const ENTRIES_MAX = 4_096;
-/** Sets that are told at once, as when plugins start one by one, and then in a second: each costs a turn. */
+/** Sets published at once, as when plugins start one by one, and then per second: each costs a turn. */
 const [CHANGES_BURST, CHANGES_PER_SECOND] = [20, 2];
 
 type Operation = (typeof pluginOperations)['plugins.watch'];
@@ -44,7 +44,7 @@ export const watchPlugins: Port<Operation> = async (call) => {
 interface Scan {
   readonly sockets: PluginSocket[];
   readonly folders: string[];
-  /** One sentence for each limit, however much is beyond it: each is a line of the log. */
+  /** One sentence per limit, however much exceeds it: each is a log line. */
   readonly errors: Set<string>;
 }
 
@@ -75,7 +75,7 @@ class SocketFollower {
     for (const watch of this.#watches.values()) watch.close();
   }
 
-  /** Hangs a watch on each folder; true when one is new. */
+  /** Watches each folder; true if one is new. */
   async #watch(folders: readonly string[]): Promise<boolean> {
     const wanted = new Set(folders);
     let isNew = false;
@@ -93,7 +93,7 @@ class SocketFollower {
     return isNew;
   }
 
-  /** Rejects when the abort came first. */
+  /** Rejects if the abort came first. */
   async #say({ sockets, errors: noted }: Scan): Promise<void> {
     const errors = [...noted];
     const report = JSON.stringify([sockets, errors]);
@@ -105,7 +105,7 @@ class SocketFollower {
   }
 }
 
-/** Every folder and socket below `root`; what cannot be read is an error, what vanished meanwhile is not. */
+/** Every folder and socket below `root`; unreadable entries are errors, removed ones are not. */
 async function scan(root: string): Promise<Scan> {
   const found: Scan = { sockets: [], folders: [root], errors: new Set() };
   await descend(root, 0, found);
@@ -124,7 +124,7 @@ async function descend(folder: string, depth: number, found: Scan): Promise<void
   }
 }
 
-/** In the order of their names. */
+/** Sorted by name. */
 async function entriesOf(folder: string, { errors }: Scan): Promise<readonly Dirent[]> {
   const entries: Dirent[] = [];
   let seen = 0;

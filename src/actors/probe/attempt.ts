@@ -4,19 +4,19 @@ import { OperationError } from '../../kernel/json.ts';
 import { dialText, hostPort } from '../go-errors.ts';
 
 export interface Attempt {
-  /** `errored`: it could not be made, or its answer could not be read; it counts for no verdict. */
+  /** `errored`: the attempt was not possible, or its answer was unreadable; it does not count towards a verdict. */
   readonly result: 'success' | 'warning' | 'failure' | 'errored';
   readonly output: string;
 }
 
-/** How much of an answer is read and reported; the rest is left. */
+/** How much of an answer is read and reported. */
 export const OUTPUT_MAX_BYTES = 10 * 1024;
 
 export const success = (output: string): Attempt => ({ result: 'success', output });
 export const failure = (output: string): Attempt => ({ result: 'failure', output });
 export const errored = (output: string): Attempt => ({ result: 'errored', output });
 
-/** Makes one attempt within its time. Never rejects but for faults of this program. */
+/** Makes one attempt within its timeout. Rejects only for faults of this program. */
 export interface AttemptOptions {
   readonly timeoutSeconds: number;
   readonly signal: AbortSignal;
@@ -25,7 +25,7 @@ export interface AttemptOptions {
 export interface ExecProbe {
   readonly containerId: string;
   readonly command: readonly string[];
-  /** The command as reports quote it. */
+  /** The command as quoted in reports. */
   readonly shown: readonly string[];
 }
 
@@ -38,8 +38,7 @@ export type ExecSync = (
 /**
  * An exec probe: a command in the container through the runtime; exit code 0 is success.
  *
- * Invariant: a command that takes too long or prints for ever costs a bounded time and a bounded output: the runtime
- * ends it, and what it printed is cut.
+ * Invariant: time and output of a command are bounded: the runtime ends it, and its output is truncated.
  */
 export async function probeExec(
   execSync: ExecSync,
@@ -57,7 +56,7 @@ export async function probeExec(
   }
 }
 
-/** A character that the limit cuts through is left out. */
+/** A character cut by the limit is left out. */
 function cut(text: string): string {
   const bytes = Buffer.from(text);
   if (bytes.length <= OUTPUT_MAX_BYTES) return text;
@@ -67,7 +66,7 @@ function cut(text: string): string {
     .replace(/\uFFFD$/, '');
 }
 
-/** A TCP probe: who accepts a connection is well. Nothing is sent. */
+/** A TCP probe: an accepted connection is a success. Nothing is sent. */
 export function probeTcp(host: string, port: number, { timeoutSeconds, signal }: AttemptOptions): Promise<Attempt> {
   const address = hostPort(host, port);
   return new Promise((resolve) => {

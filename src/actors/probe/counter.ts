@@ -1,17 +1,17 @@
 /**
- * The counter of a probe: what the results of its attempts, one after the other, come to.
+ * The counter of a probe: derives verdicts from consecutive results of attempts.
  *
- * Decides: when a verdict is reached, and which attempts people should read about. Pure; the watch feeds it.
+ * Decides: when a verdict is reached, and which attempts are reported. Pure; the watch feeds it.
  * Invariants:
  *   C1 a verdict is reported when it changes, never again.
- *   C2 an attempt that errored counts for nothing: the results around it are in a row.
- *   C3 each attempt that is not a plain success is reported, so that people can count them, but at most
- *      {@link REPORTS_BURST} at once, then one every {@link REPORT_REFILL_MS}.
+ *   C2 an errored attempt is ignored: the results around it are consecutive.
+ *   C3 each attempt that is not a plain success is reported, but at most {@link REPORTS_BURST} at once, then one every
+ *      {@link REPORT_REFILL_MS}.
  */
 import type { ProbeJudged, ProbeReport, ProbeWatch, Verdict } from '../../machines/model/operations/probe.ts';
 import type { Attempt } from './attempt.ts';
 
-/** As the Go kubelet's filter of events: what comes faster would be dropped there. */
+/** As the Go kubelet's event filter, which would drop faster events. */
 export const REPORTS_BURST = 25;
 export const REPORT_REFILL_MS = 300_000;
 

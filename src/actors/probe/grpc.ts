@@ -1,7 +1,7 @@
 /**
  * A gRPC probe: the standard health service (`grpc.health.v1`) must say SERVING.
  *
- * Invariant: each attempt has a channel of its own, without TLS, proxy, retries or service configuration.
+ * Invariant: each attempt has its own channel, without TLS, proxy, retries or service configuration.
  */
 import * as grpc from '@grpc/grpc-js';
 import { Contract } from '../contract.ts';
@@ -15,7 +15,7 @@ const CHANNEL_OPTIONS: grpc.ChannelOptions = {
   'grpc.enable_channelz': 0,
   'grpc.enable_http_proxy': 0,
   'grpc.service_config_disable_resolution': 1,
-  /** Each attempt connects anew, so that it reaches the process that listens now. */
+  /** Each attempt opens a new connection, so that it reaches the process that listens now. */
   'grpc.use_local_subchannel_pool': 1,
 };
 

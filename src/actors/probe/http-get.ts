@@ -1,9 +1,9 @@
 /**
- * One GET as the node agent makes it: no proxy, no connection kept, no certificate checked, and nothing that a hostile
- * or broken server does costs more than the time and the bytes that were set for it.
+ * One GET of the node agent: no proxy, no keep-alive, no certificate check; a hostile or broken server costs at most
+ * the configured time and bytes.
  *
- * Invariants: the time covers name, connection, headers, redirects and body; of the body at most
- * {@link OUTPUT_MAX_BYTES} are read; redirects are followed on the same host only, at most {@link REDIRECTS_MAX}.
+ * Invariants: the timeout covers name resolution, connection, headers, redirects and body; of the body at most {@link
+ * OUTPUT_MAX_BYTES} are read; redirects are followed on the same host only, at most {@link REDIRECTS_MAX}.
  */
 import * as http from 'node:http';
 import * as https from 'node:https';
@@ -14,8 +14,8 @@ import { OUTPUT_MAX_BYTES } from './attempt.ts';
 const REDIRECTS_MAX = 10;
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 /**
- * As Go's client reads an answer: bare line feeds, headers over several lines, a length beside chunks; this many bytes
- * of headers. A container that answers so is healthy.
+ * As lenient as Go's client: bare line feeds, folded headers, a length beside chunks, and headers of this size. A
+ * container that answers so is healthy.
  */
 const LENIENT = { insecureHTTPParser: true, maxHeaderSize: 10 << 20 } as const;
 const AGENTS = {
@@ -27,16 +27,16 @@ export interface GetOptions {
   readonly url: string;
   readonly headers: readonly Header[];
   readonly userAgent: string;
-  /** `null`: no limit. */
+  /** `null` for no timeout. */
   readonly timeoutMs: number | null;
-  /** Whether a redirect to another host is followed; if not, it is the answer. */
+  /** Whether a redirect to another host is followed; otherwise it is the answer. */
   readonly followsElsewhere: boolean;
   readonly signal: AbortSignal;
 }
 
 export type Answer =
   | { readonly status: number; readonly body: string }
-  /** No answer; `text` says why. `plain`: the server does not speak TLS. */
+  /** No answer; `text` is the reason. `plain`: the server does not speak TLS. */
   | { readonly failed: 'exchange' | 'body'; readonly text: string; readonly plain: boolean };
 
 type Step = Answer | { readonly location: string };
@@ -106,7 +106,7 @@ function get(
         request.destroy();
         return resolve({ location });
       }
-      // Bytes behind a whole answer are not part of it.
+      // Bytes after a complete response are not part of it.
       const failBody = (error: Error): void => {
         if (!response.complete) resolve(failed('body', url, isLate() ? LATE_BODY : bodyText(error)));
       };
@@ -123,7 +123,7 @@ function get(
 const LATE_HEADERS = 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)';
 const LATE_BODY = 'context deadline exceeded (Client.Timeout or context cancellation while reading body)';
 
-/** The URL of the next request; `null` when the response is the answer. */
+/** The URL of the next request; `null` if the response is final. */
 function redirectOf({ statusCode = 0, headers }: http.IncomingMessage, url: URL, elsewhere: boolean): string | null {
   const { location } = headers;
   if (!REDIRECTS.has(statusCode) || location === undefined || location === '') return null;
@@ -151,7 +151,7 @@ function addressOf({ protocol, hostname, port }: URL): string {
   return hostPort(host, Number(port) || (protocol === 'https:' ? 443 : 80));
 }
 
-/** User agent and `Accept` unless the header is set; a header that is set empty is not sent. */
+/** User agent and `Accept`, unless set; an empty header is not sent. */
 function headersOf({ headers, userAgent }: GetOptions): http.OutgoingHttpHeaders {
   const result: Record<string, string[]> = {};
   for (const { name, value } of headers) (result[name.toLowerCase()] ??= []).push(value);

@@ -1,7 +1,7 @@
 /**
- * The operations `probe.*`: probing again and again, and HTTP hooks.
+ * The operations `probe.*`: periodic probes, and HTTP hooks.
  *
- * Decides: nothing about containers; when to try next, and through {@link tally} what to say.
+ * Decides: nothing about containers; only the time of the next attempt, and reports through {@link tally}.
  * Invariants: attempts of one probe never overlap, and start a period apart or later; none is emitted after an abort.
  */
 import { randomBytes } from 'node:crypto';
@@ -29,7 +29,7 @@ import { httpGet } from './http-get.ts';
 
 const PROBE_AGENT = 'kube-probe/1.36';
 const HOOK_AGENT = 'kube-lifecycle/1.36';
-/** An attempt that could not be made is made again so often before it counts as errored. */
+/** An impossible attempt is repeated this often before it counts as errored. */
 const ATTEMPTS_MAX = 3;
 const STATUS_OK = 200;
 const STATUS_REDIRECT = 300;
@@ -45,7 +45,7 @@ interface Asks {
   readonly vault: Vault;
 }
 
-/** Called for every attempt: the kernel's request that it belongs to, its result, and how long it took. */
+/** Called for every attempt: the kernel's request that it belongs to, its result, and its duration. */
 export type OnAttempt = (request: number, result: Attempt['result'], durationMs: number) => void;
 
 /** Exec probes go through the runtime. */
@@ -101,13 +101,13 @@ function attemptOnce({ execSync, vault }: Asks, handler: ProbeHandler, options: 
 
 type ExecHandler = Extract<ProbeHandler, { kind: 'exec' }>;
 
-/** The words that people wrote, as errors of a container quote its command; values of variables stay handles. */
+/** The literal words, as an error of a container quotes its command; values of variables stay handles. */
 function shownOf({ command, words = [] }: ExecHandler, vault: Vault): readonly string[] {
   const values = new Values(words, vault);
   return command.map((word) => values.put(word));
 }
 
-/** The command is sent with the values; its output, or its error, is reported without those of variables. */
+/** The command is sent with the values; its output or error is reported without those of variables. */
 const opening =
   (execSync: ExecSync, { secrets = [], words = [] }: ExecHandler, vault: Vault): ExecSync =>
   async (input, signal) => {
@@ -136,7 +136,7 @@ async function probeHttp({ url, headers }: HttpHandler, { timeoutSeconds, signal
   return { result: 'warning', output: `Probe terminated redirects, Response body: ${body}` };
 }
 
-/** Any answer will do; only when there is none the hook has failed. */
+/** Any response is a success; the hook fails only without one. */
 const httpHook =
   (vault: Vault): Port<(typeof probeOperations)['probe.httpHook']> =>
   async ({ input, signal }) => {

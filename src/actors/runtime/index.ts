@@ -1,6 +1,6 @@
 /**
- * The way to the container runtime: finds the socket, starts the embedded runtime where it is wanted, and holds the one
- * CRI connection through which every `cri.*` goes.
+ * The connection to the container runtime: finds the socket, starts the embedded runtime if requested, and holds the
+ * CRI connection of every `cri.*`.
  *
  * Invariants: before `runtime.connect` succeeded every `cri.*` fails with a clear text; connecting again replaces the
  * connection.
@@ -27,11 +27,11 @@ export interface RuntimeConnection {
   readonly ports: RuntimePorts;
   /** See {@link CriPorts.call}; fails with a clear text before the runtime is connected. */
   readonly call: RuntimeClient['call'];
-  /** Ends the connection; an embedded runtime ends its containers too when `stopContainers` is true. */
+  /** Closes the connection; an embedded runtime stops its containers too if `stopContainers` is set. */
   close(options: { stopContainers: boolean }): Promise<void>;
 }
 
-/** Other protocols are refused with upstream's texts. */
+/** Other protocols are errors with upstream's texts. */
 function socketPath(endpoint: string): string {
   const { error, ...parsed } = { path: '', ...parseEndpoint(endpoint) };
   if (error === undefined) return parsed.path;
@@ -97,7 +97,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntim
   };
 }
 
-/** A socket that this user may use; one behind a closed door is as good as none. */
+/** A socket that this user may use; one without permission counts as missing. */
 function isUsableSocket(path: string): boolean {
   try {
     accessSync(path, constants.R_OK | constants.W_OK);
@@ -107,7 +107,7 @@ function isUsableSocket(path: string): boolean {
   }
 }
 
-/** Without a path there is no socket: what follows `unix://` up to a slash is a host. */
+/** Without a path there is no socket: the text between `unix://` and the next slash is a host. */
 const missingAddress = (endpoint: string): OperationError =>
   new OperationError(
     `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ` +
@@ -115,7 +115,7 @@ const missingAddress = (endpoint: string): OperationError =>
     { code: 'INVALID_ARGUMENT' },
   );
 
-/** Why a call failed, in the words of Go's gRPC library. */
+/** Why a call failed, with the text of Go's gRPC library. */
 function rpcText(message: string, code: string | undefined): string {
   if (code === 'DEADLINE_EXCEEDED') return 'rpc error: code = DeadlineExceeded desc = context deadline exceeded';
   const [, errno = '', path = ''] = /\bconnect (E[A-Z]+) (\/\S+?)\.?(?:\s|$)/.exec(message) ?? [];

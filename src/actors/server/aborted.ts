@@ -1,4 +1,4 @@
-/** Resolves when the machine that asked has lost interest: at once when it has already, or after the time. */
+/** Resolves when the machine cancels the operation: at once if it already has, or after the timeout. */
 export function aborted(signal: AbortSignal, withinMs?: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = withinMs === undefined ? undefined : setTimeout(resolve, withinMs);

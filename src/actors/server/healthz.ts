@@ -1,8 +1,8 @@
 /**
- * `server.healthz`: reports to the service manager and its probes whether the agent is alive, on a port of its own.
+ * `server.healthz`: reports on its own port whether the agent is alive, for service managers and probes.
  *
- * Decides: nothing but /healthz and its checks answer here, to any method, with upstream's texts. A port that cannot be
- * had is reported once for each reason and tried again every {@link RETRY_MS}; it never ends the node.
+ * Decides: only /healthz and its checks are served, for any method, with upstream's texts. A port that cannot be opened
+ * is reported once per reason and retried every {@link RETRY_MS}; it never ends the node.
  */
 import type { Port } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
@@ -13,13 +13,13 @@ import { ApiServer } from './http/api-server.ts';
 import type { Checks } from './node-pods.ts';
 import { Listener } from './tls/listener.ts';
 
-/** Between two tries to listen: the Go kubelet's. */
+/** Between two attempts to listen, as the Go kubelet. */
 const RETRY_MS = 5_000;
 
 type Call = Parameters<Port<(typeof hostOperations)['server.healthz']>>[0];
 type Item = Parameters<Call['emit']>[0];
 
-/** Every kubelet has the check `ping`; `checks` are further ones, or this one read elsewhere. */
+/** Every kubelet has the check `ping`; `checks` adds others, or overrides this one. */
 export async function healthzPort(call: Pick<Call, 'input' | 'signal' | 'emit'>, checks: Checks = {}): Promise<null> {
   const { input, signal } = call;
   const api = await new ApiServer({

@@ -1,6 +1,6 @@
 /**
- * Which endpoints a port of the node has: the kubelet's port, the same without debugging handlers, and the read-only
- * port. One table, so that no endpoint is where it does not belong.
+ * The endpoints of each port of the node: the kubelet's port, the same without debugging handlers, and the read-only
+ * port. One table, so that no endpoint is exposed on the wrong port.
  */
 import type { ApiSettings } from '../../machines/model/operations/server.ts';
 import { millisecondsOf } from '../../machines/model/values/time.ts';
@@ -22,7 +22,7 @@ import type { ApiView } from './node-pods.ts';
 import { type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
 import { type ExecSync, runEndpoints } from './streaming/run.ts';
 
-/** Sources that the endpoints read and calls that they make. */
+/** Sources and calls used by the endpoints. */
 export interface ApiDependencies {
   readonly view: ApiView;
   readonly metrics: NodeMetrics;
@@ -41,11 +41,11 @@ export interface ApiDependencies {
 
 export interface Api {
   readonly endpoints: readonly Endpoint[];
-  /** Paths that exist only with a last slash here. */
+  /** Paths that exist only with a trailing slash. */
   readonly slashed: ReadonlySet<string>;
 }
 
-/** Everything below these is refused where debugging handlers are off. */
+/** Everything below these is rejected if debugging handlers are disabled. */
 const DEBUG_PREFIXES = [
   '/run',
   '/exec',

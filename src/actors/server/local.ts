@@ -12,7 +12,7 @@ import { type ApiDependencies, kubeletApi } from './kubelet-api.ts';
 /** The kernel's limit on the path of a socket. */
 const PATH_MAX_BYTES = 107;
 const OWNER_ONLY = 0o600;
-/** The mode that starting gives the folder, which it may be making at the same time. */
+/** The mode that the start gives the folder, which it may be creating at the same time. */
 const FOLDER_MODE = 0o750;
 
 export async function serveLocal(

@@ -1,4 +1,4 @@
-/** The pods of this node and other facts that endpoints read: copies, taken between two turns of the kernel. */
+/** The pods of this node and other facts for endpoints: copies, taken between two turns of the kernel. */
 import type { KubeletConfiguration } from '../../machines/configuration/index.ts';
 import type { ContainerStatus } from '../../machines/model/api/cri.ts';
 import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/model/api/pod.ts';
@@ -18,23 +18,23 @@ export interface NodePod {
   readonly pod: Pod | null;
   readonly status: PodStatus | null;
   readonly runtime: PodRuntimeStatus | null;
-  /** How far the pod's end has come; absent: the pod is to run. */
+  /** The progress of the pod's end; absent: the pod is not ending. */
   readonly ending?: PodEnding;
   /** Names of the volumes that are set up. */
   readonly mounted: readonly string[];
-  /** By container, the CPUs that it has exclusively: `1-2,5`. Absent: none. */
+  /** By container, its exclusive CPUs: `1-2,5`. Absent for none. */
   readonly exclusiveCpus?: ExclusiveCpus;
-  /** What drivers prepared of the pod's ResourceClaims. */
+  /** Prepared devices of the pod's ResourceClaims. */
   readonly prepared?: PreparedClaims;
-  /** By volume that is set up and lies on this machine, its claim and its path. Absent: none. */
+  /** By volume that is set up and on this machine, its claim and its path. Absent for none. */
   readonly claims?: ClaimPlaces;
 }
 
-/** A pod that its source has: upstream serves and lists no other. */
+/** A pod that its source still has: upstream serves and lists no other. */
 export type WantedPod = NodePod & { readonly pod: Pod };
 
 export interface PodEnding {
-  /** The pod's source does not have it any more. */
+  /** The pod's source no longer has it. */
   readonly isOrphan: boolean;
   /** The pod's containers have stopped for good. */
   readonly isStopped: boolean;
@@ -42,7 +42,7 @@ export interface PodEnding {
 
 export const isWanted = (known: NodePod): known is WantedPod => known.pod !== null && known.ending?.isOrphan !== true;
 
-/** The wanted pod of this name; the later one while two have it. */
+/** The wanted pod of this name; the later one while there are two. */
 export const podNamed = (pods: readonly NodePod[], namespace: string, name: string): WantedPod | undefined =>
   pods.filter(isWanted).findLast((known) => known.name === name && known.namespace === namespace);
 
@@ -52,16 +52,16 @@ export const containerSpec = ({ spec }: Pod, name: string): Container | Ephemera
     (container) => container.name === name,
   );
 
-/** At once where the kernel is, later over a thread. */
+/** Immediate on the kernel's thread, asynchronous on others. */
 type Awaitable<Value> = Value | Promise<Value>;
 
-/** By name of a check, why it fails, or `null` while all is well. */
+/** By name of a check, why it fails, or `null`. */
 export type Checks = Readonly<Record<string, () => Awaitable<string | null>>>;
 
 /** The view of the node's pods that endpoints read. */
 export interface ApiView {
   pods(): Awaitable<readonly NodePod[]>;
-  /** The configuration in force. Only after starting has read it. */
+  /** The current configuration. Only after the start has read it. */
   configuration(): Awaitable<KubeletConfiguration>;
   readonly checks: Checks;
 }
@@ -75,9 +75,9 @@ export async function podOf(
   return podNamed(await view.pods(), namespace, name) ?? text(404, 'pod does not exist');
 }
 
-/** Decides which pod and container a command or a stream is for, with upstream's refusals. Shared by all of them. */
+/** The pod and container of a command or stream, with upstream's errors. */
 export const isAnswer = (value: object): value is Answer => 'status' in value && typeof value.status === 'number';
 
-/** The instance of a container that runs. */
+/** The running instance of a container. */
 export const runningContainer = ({ runtime }: NodePod, name: string): ContainerStatus | undefined =>
   runtime?.containers.find(({ metadata, state }) => metadata?.name === name && state === 'CONTAINER_RUNNING');

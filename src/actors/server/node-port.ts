@@ -1,8 +1,8 @@
 /**
  * `server.serve`: the kubelet's port and the read-only one.
  *
- * Owns: the listeners while they are wanted. A request never becomes an input of the kernel: it reads what the machines
- * have come to (`NodeView`), asks the runtime or the machine directly, and is counted.
+ * Owns: the listeners while they are wanted. A request never becomes an input of the kernel: it reads the state of the
+ * machines (`NodeView`), asks the runtime or the host directly, and is counted.
  */
 
 import { OperationError } from '../../kernel/json.ts';
@@ -20,7 +20,7 @@ import { Listener } from './tls/listener.ts';
 import { factsOf, loadMaterial, type Material, type MaterialFiles, watchMaterial } from './tls/material.ts';
 
 export interface ServerOptions extends ApiDependencies {
-  /** Creates reviews at the API server. */
+  /** Creates reviews in the API server. */
   readonly create: Create;
   /** Reports problems that no machine handles: an endpoint that threw. */
   readonly warn: (sentence: string) => void;

@@ -56,39 +56,39 @@ export interface NodeServerOptions {
   readonly argv: readonly string[];
   /** `v1.36.2`. */
   readonly version: string;
-  /** As the node reports it: `v1.36.2+statelet.0.2.0`. */
+  /** As reported by the node: `v1.36.2+statelet.0.2.0`. */
   readonly nodeVersion: string;
   readonly journalDir: string;
-  /** A pod as it was written, with the values that the machines know by handles. */
+  /** A pod as written, with the values that machines know by handles. */
   readonly openedPod: (pod: Pod) => Pod;
   readonly setVerbosity: (level: number) => void;
   readonly warn: (sentence: string) => void;
-  /** Records for the page of the visualizer. */
+  /** Records for the visualizer's page. */
   readonly feed: KernelFeed;
-  /** The program of the thread that serves. */
+  /** The program of the server thread. */
   readonly thread: Pick<ServerThreadOptions, 'entry' | 'isBundled'>;
 }
 
 export interface NodeServer {
   readonly ports: Ports<typeof serverOperations & Pick<typeof hostOperations, 'server.healthz'>>;
-  /** Starts the thread of the servers before it is needed. */
+  /** Starts the server thread before it is needed. */
   readonly start: () => void;
   readonly close: () => Promise<void>;
-  /** The page of the visualizer, which is not served yet. */
+  /** The visualizer's page, not served yet. */
   readonly page: (input: PageInput) => ServedPage;
   /** For the kernel's option `onTurn`. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
-  /** Gets each call of the runtime and each inspection of its pods. */
+  /** Receives each call of the runtime and each inspection of its pods. */
   readonly onRuntime: OnRuntime;
-  /** Hears of each run of a credential plugin. */
+  /** Receives each run of a credential plugin. */
   readonly onCredentialPlugin: OnPluginRun;
-  /** Hears of each volume that was measured. */
+  /** Receives each measured volume. */
   readonly onVolume: OnVolume;
-  /** Hears of each attempt of a probe. */
+  /** Receives each attempt of a probe. */
   readonly onAttempt: OnAttempt;
-  /** Hears of each exchange with the API server. */
+  /** Receives each exchange with the API server. */
   readonly onRequest: OnRequest;
-  /** Hears of the connections on which they go. */
+  /** Receives events of the underlying connections. */
   readonly onTransport: OnTransport;
 }
 
@@ -105,7 +105,7 @@ async function statsByPod(drivers: DriverStats, view: KernelView): Promise<Recor
   return byPod;
 }
 
-/** Where the machine's own logs are. */
+/** The machine's log folder. */
 const LOG_DIRECTORY = '/var/log';
 
 const measurementsOf = (stats: StatsReader, drivers: DriverStats, view: KernelView): Measurements => ({
@@ -135,7 +135,7 @@ interface Known {
   readonly measurements: Measurements;
 }
 
-/** The answers to the questions of the servers' thread. */
+/** The answers to requests of the server thread. */
 function answersOf(
   { call, review, setVerbosity, warn, feed, journalDir }: NodeServerOptions,
   { view, metrics, measurements }: Known,
@@ -208,7 +208,7 @@ const NO_TEXT = { version: '', raw: '' };
 const NOTHING: ReadonlySet<string> = new Set(['taints', 'reservedMemory', 'vmodule']);
 const isEmpty = (value: Json | undefined): boolean => Array.isArray(value) && value.length === 0;
 
-/** The value of every flag of this process as `/flagz` writes it, by name: as given, or the flag's own default. */
+/** The value of every flag of this process in the format of `/flagz`, by name: as given, or the flag's own default. */
 export function flagValues(argv: readonly string[]): Readonly<Record<string, string>> {
   const line = parseCommandLine(argv, NO_TEXT);
   const given = line.kind === 'run' ? line.given : {};
@@ -224,7 +224,7 @@ export function flagValues(argv: readonly string[]): Readonly<Record<string, str
 const at = (value: Json | undefined, path: string): Json | undefined =>
   path.split('.').reduce<Json | undefined>((part, key) => (isObject(part) ? part[key] : undefined), value);
 
-/** As Go's flags print themselves: lists in brackets, maps as pairs. */
+/** In the format of Go's flags: lists in brackets, maps as pairs. */
 function written(value: Json | undefined): string {
   if (value === undefined || value === null) return '';
   if (Array.isArray(value)) return `[${value.map(written).join(',')}]`;

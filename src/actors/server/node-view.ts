@@ -1,8 +1,8 @@
 /**
- * What the node's API may say of the node: a read model of the kernel, read at each request.
+ * The read model of the kernel for the node's API, read at each request.
  *
- * Owns nothing but the kernel that it reads, and when its sync loop last went round. Hears `onTurn`. Requests read
- * between turns, so that they see the state at a turn's end; none becomes an input, and none keeps a turn waiting.
+ * Owns the time of the sync loop's last round. Hears `onTurn`. Requests read between turns, so they see the state at a
+ * turn's end; none becomes an input or delays a turn.
  */
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
@@ -26,14 +26,14 @@ import type { PodSource } from './thread/known-pods.ts';
 
 export interface NodeView {
   nodeName(): string;
-  /** The configuration in force. Only after starting has read it. */
+  /** The current configuration. Only after the start has read it. */
   configuration(): KubeletConfiguration;
   runtime(): RuntimeFacts | null;
-  /** `null` until starting has found it out. */
+  /** `null` until the start has determined it. */
   cgroupVersion(): 1 | 2 | null;
-  /** `null` until starting has found it out. */
+  /** `null` until the start has determined it. */
   machine(): MachineInfo | null;
-  /** By signal, how many pods this incarnation of the agent evicted. */
+  /** By signal, the number of pods evicted by this incarnation of the agent. */
   evictions(): Readonly<Record<string, number>>;
   pods(): readonly NodePod[];
   /** The node's root directory; `null` before it is known. */
@@ -41,9 +41,9 @@ export interface NodeView {
   /** The contexts of the active actors whose address is the prefix and one more id. */
   // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows the machines there
   contexts<Context>(prefix: string): readonly Context[];
-  /** CPUs that containers may have for themselves; empty where nothing keeps them apart. */
+  /** CPUs that containers may have exclusively; empty if the node does not separate them. */
   allocatableCpus(): readonly number[];
-  /** By name of a check, why it fails, or `null` while all is well. */
+  /** By name of a check, why it fails, or `null`. */
   readonly checks: Readonly<Record<string, () => string | null>>;
 }
 
@@ -55,7 +55,7 @@ const SYNC_LOOP = `${kubeletMachine.id}/syncLoop`;
 const EVICTION = `${kubeletMachine.id}/eviction`;
 const CONTAINER_MANAGER = `${kubeletMachine.id}/containerManager`;
 
-/** The groups in the context of the container manager. */
+/** The cgroups in the context of the container manager. */
 interface SystemGroups {
   readonly kubeletGroup?: string;
   readonly runtimeCgroups?: string;
@@ -74,7 +74,7 @@ export class KernelView implements NodeView {
 
   /**
    * @param nowMs a clock that never goes back; only checks of age use it
-   * @param opened a pod as it was written: clients of the node read it so
+   * @param opened a pod as written, for clients of the node
    */
   constructor(nowMs?: () => number, opened: OpenPod = (pod) => pod) {
     this.opened = opened;
@@ -129,14 +129,14 @@ export class KernelView implements NodeView {
     return this.contextOf<EvictionContext>(EVICTION)?.evictions ?? {};
   }
 
-  /** Where this node's use is measured. Available once the settings are known. */
+  /** The places for measuring this node's usage. Available once the settings are known. */
   statsPlace(): StatsPlace {
     const { settings } = this.root;
     if (!settings) throw new Error('the node has not started yet: ask again in a moment');
     return statsPlace(settings, this.systemCgroups());
   }
 
-  /** The agent's own cgroup also where no setting names one; the root cgroup is never reported as one of them. */
+  /** Includes the agent's own cgroup even if no setting names one; the root cgroup is never reported as one of them. */
   private systemCgroups(): StatsPlace['systemCgroups'] {
     const groups = this.contextOf<SystemGroups>(CONTAINER_MANAGER) ?? {};
     const { kubeletGroup = '', runtimeCgroups = '', systemCgroups = '' } = groups;
@@ -144,7 +144,7 @@ export class KernelView implements NodeView {
     return { kubelet: own(kubeletGroup), runtime: own(runtimeCgroups), misc: own(systemCgroups) };
   }
 
-  /** The volumes of CSI drivers that containers use. */
+  /** The CSI volumes used by containers. */
   driverVolumes(): readonly StatsVolume[] {
     return this.contexts<MountContext>(DRIVER_MOUNTS).flatMap((mount) => {
       const { pod, volume, driver, isUsable } = mount;
@@ -157,7 +157,7 @@ export class KernelView implements NodeView {
     });
   }
 
-  /** By pod, the volumes of claims that lie on this machine. */
+  /** By pod, the claims' volumes on this machine. */
   claims(): Readonly<Record<string, ClaimPlaces>> {
     return Object.fromEntries(this.pods().flatMap(({ uid, claims }) => (claims === undefined ? [] : [[uid, claims]])));
   }
@@ -190,9 +190,7 @@ export class KernelView implements NodeView {
     return known.pod === null ? known : { ...known, pod: this.opened(known.pod) };
   }
 
-  /**
-   * The pods before their values are opened: the value of a pod is the same object while its context has not changed.
-   */
+  /** The pods before their values are opened: a pod keeps its identity while its context is unchanged. */
   podSources(): readonly PodSource[] {
     return this.contexts<PodContext>(PODS).map((context) => ({
       uid: context.uid,
@@ -224,7 +222,7 @@ function claimsOf({ pod, name, volumes }: PodContext): { readonly claims?: Claim
   return claims.length === 0 ? {} : { claims: Object.fromEntries(claims) };
 }
 
-/** Upstream's: shorter periods of synchronizing do not make the check stricter. */
+/** Upstream's: shorter sync periods do not make the check stricter. */
 const AGE_MIN_MS = 5 * 60_000;
 
 interface LoopSnapshot {
@@ -233,10 +231,10 @@ interface LoopSnapshot {
 }
 
 /**
- * The health check `syncloop`: whether the loop that carries what is wanted to the pods still goes round.
+ * The health check `syncloop`: whether the sync loop is still running.
  *
- * Owns: when it last did. A turn of the kernel with the loop there and the runtime up is one round; the loop's own
- * housekeeping makes one each minute on a node where nothing happens. While the runtime is down rounds are skipped.
+ * Owns: the time of the last round. A turn of the kernel while the loop exists and the runtime is up counts as a round;
+ * on an idle node the loop's housekeeping causes one each minute. While the runtime is down rounds are skipped.
  * Upstream: pkg/kubelet, SyncLoopHealthCheck and syncLoopMonitor.
  */
 export class SyncLoopCheck {
@@ -248,7 +246,7 @@ export class SyncLoopCheck {
     this.nowMs = nowMs;
   }
 
-  /** After each turn, with the loop's snapshot; `undefined` while there is no loop. */
+  /** Called after each turn, with the loop's snapshot; `undefined` while there is no loop. */
   turned(loop: LoopSnapshot | undefined): void {
     if (loop?.status === 'active' && loop.context.runtimeUp) this.enteredMs = this.nowMs();
   }

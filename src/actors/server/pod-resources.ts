@@ -1,9 +1,8 @@
 /**
- * `server.serveLocal` for pod resources: which resources of the machine each container was given, for agents that
- * monitor devices.
+ * `server.serveLocal` for pod resources: the machine's resources of each container, for agents that monitor devices.
  *
- * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. CPUs and memory are of single containers under the static
- * policies of their managers, devices under those of their plugins. Upstream: pkg/kubelet/apis/podresources.
+ * Owns a gRPC server on `<root>/pod-resources/kubelet.sock`. CPUs and memory are reported under the static policies of
+ * their managers, devices under their plugins. Upstream: pkg/kubelet/apis/podresources.
  */
 
 import { chmod, mkdir, rm } from 'node:fs/promises';
@@ -30,12 +29,12 @@ import type { NodeView } from './node-view.ts';
 
 /** The versions of the API, all on one socket. */
 type Version = 'v1' | 'v1alpha1';
-/** Upstream's limit of all callers together. */
+/** Upstream's rate limit of all callers together. */
 const QPS = 100;
 const BURST = 10;
 const LIMITED = { code: grpc.status.RESOURCE_EXHAUSTED, details: 'rejected by rate limit' };
 const OWNER_ONLY = 0o600;
-/** The mode that starting gives the folder, which it may be making at the same time. */
+/** The mode that the start gives the folder, which it may be creating at the same time. */
 const FOLDER_MODE = 0o750;
 
 interface PodResourcesOptions {
@@ -110,7 +109,7 @@ function methods(
   };
 }
 
-/** The methods of v1alpha1, which knows devices of containers alone, and lists pods that have ended too. */
+/** The methods of v1alpha1, which lists only devices of containers, and ended pods as well. */
 function olderMethods({ view, seen }: PodResourcesOptions, limit: TokenBucket): grpc.UntypedServiceImplementation {
   const inView = ({ uid, name, namespace, pod }: NodePod): object => ({
     name,
@@ -128,7 +127,7 @@ function olderMethods({ view, seen }: PodResourcesOptions, limit: TokenBucket): 
   return { List: list };
 }
 
-/** Pods that have ended hold nothing. */
+/** Ended pods hold nothing. */
 const isActive = ({ status }: NodePod): boolean => status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
 
 function resourcesOf(
@@ -145,7 +144,7 @@ function resourcesOf(
   return { name, namespace, containers };
 }
 
-/** What drivers prepared for a container: absent where that is nothing. */
+/** Prepared claims of a container; absent if there are none. */
 function dynamicResources(
   pod: NodePod['pod'],
   container: Container,
@@ -174,7 +173,7 @@ function cpuIds(list: string): readonly number[] {
 
 const ALLOCATION = 'kubelet/allocation';
 
-/** What is read of the allocation manager's context. */
+/** The used part of the allocation manager's context. */
 interface Books {
   readonly settings: NodeSettings;
   readonly grants: Readonly<Record<string, Holding>>;
@@ -215,7 +214,7 @@ const memoryOf = ({ type, size, numaAffinity }: MemoryBlock): GivenMemory => ({
   topology: topologyOf(numaAffinity),
 });
 
-/** One entry a device, as upstream lists them. */
+/** One entry per device, as upstream. */
 function devicesOf(holding: Holding, container: string): readonly GivenDevice[] {
   return Object.entries(holding.devices?.[container] ?? {}).flatMap(([resource, { nodes }]) => {
     const byDevice = new Map<string, number[]>();
@@ -229,7 +228,7 @@ function devicesOf(holding: Holding, container: string): readonly GivenDevice[] 
   });
 }
 
-/** The resources that a container of a pod has. */
+/** The resources of a container of a pod. */
 function givenTo(view: View, uid: string, container: string): Given {
   const holding = booksOf(view)?.grants[uid] ?? {};
   return { devices: devicesOf(holding, container), memory: (holding.memory?.[container] ?? []).map(memoryOf) };

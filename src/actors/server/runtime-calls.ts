@@ -1,10 +1,10 @@
-/** The calls of the node's API to the container runtime, over the connection that the machines use. */
+/** Calls of the node's API to the container runtime, over the machines' connection. */
 import type { RuntimeClient } from '../cri/client.ts';
 import type { CheckpointContainer } from './endpoints/checkpoint.ts';
 import type { StreamUrls } from './streaming/endpoints.ts';
 import type { ExecSync } from './streaming/run.ts';
 
-/** A client does not wait longer; upstream's runtimeRequestTimeout by default. */
+/** Clients do not wait longer; upstream's default of runtimeRequestTimeout. */
 const CHECKPOINT_TIMEOUT_MS = 120_000;
 const MS_PER_SECOND = 1_000;
 
@@ -12,7 +12,7 @@ const decoded = (base64: string): Buffer => Buffer.from(base64, 'base64');
 
 export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync; checkpoint: CheckpointContainer } {
   return {
-    // Without a time limit: the command ends with its client.
+    // Without a timeout: the command ends with its client.
     execSync: async ({ containerId, command }, signal) => {
       const request = { container_id: containerId, cmd: command, timeout: '0' };
       const { exit_code: exitCode, stdout, stderr } = await call('ExecSync', request, { timeoutMs: null, signal });
@@ -26,10 +26,10 @@ export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync;
   };
 }
 
-/** A runtime answers the request for a URL at once or is stuck. */
+/** A runtime returns a URL at once or is stuck. */
 const URL_TIMEOUT_MS = 30_000;
 
-/** Where streams can be had: the runtime's Exec, Attach and PortForward. */
+/** URLs of streams, from the runtime's Exec, Attach and PortForward. */
 export function runtimeStreamUrls(call: RuntimeClient['call']): StreamUrls {
   const limits = () => ({ timeoutMs: URL_TIMEOUT_MS, signal: AbortSignal.timeout(URL_TIMEOUT_MS) });
   return {

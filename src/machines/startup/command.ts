@@ -1,8 +1,8 @@
 /**
- * The command: from the arguments to a configuration, as `NewKubeletCommand` does before anything is touched.
+ * The command: from the arguments to a configuration, as in `NewKubeletCommand`, before anything is touched.
  *
- * Steps: S006 to S031. The work is the config loader's; the supervisor waits for its answer, checks whether its
- * self-signed certificate exists with its key, and logs its version.
+ * Steps: S006 to S031. The supervisor waits for the config loader's answer, checks whether its self-signed certificate
+ * exists with its key, and logs its version.
  */
 import { assign, enqueueActions, line } from '../../kernel/xstate.ts';
 import { toMasked } from '../configuration/index.ts';
@@ -10,10 +10,10 @@ import { tlsPairError } from '../model/configuration/tls-options.ts';
 import type { LoadedConfiguration } from './configuration/config-loader.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
-/** Upstream's verbosity from which the whole configuration is logged. */
+/** Upstream's verbosity for logging the whole configuration. */
 const DUMP_VERBOSITY = 5;
 
-/** True when the kubelet's own cgroup is not below the one that is reserved for it; upstream only warns. */
+/** Whether the kubelet's own cgroup is outside the one reserved for it; upstream only warns. */
 function isOutsideReserved(kubeletCgroups: string, kubeReservedCgroup: string): boolean {
   return kubeletCgroups !== '' && kubeReservedCgroup !== '' && !kubeletCgroups.startsWith(kubeReservedCgroup);
 }

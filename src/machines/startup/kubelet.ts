@@ -1,16 +1,16 @@
 /**
  * The supervisor: `run()` -> `RunKubelet` -> `createAndInitKubelet` -> `startKubelet` -> `Run`, as one chart.
  *
- * Decides: what starts next, what a failed step means, when a crashed subsystem starts again, when the node ends.
- * Owns: flags, configuration, the node's identity, the facts that the steps of starting found, and the subsystems.
+ * Decides: what starts next, the consequence of a failed step, when a crashed subsystem restarts, when the node ends.
+ * Owns: flags, configuration, the node's identity, the facts established by the steps of starting, and the subsystems.
  * Hears: the answer of each step's subsystem; `signal.received` and `agent.faulted` from the process;
  *   `lockFile.contended`, `certificate.failed`, `certificate.lost`, `oomWatcher.failed` and `server.failed`, which end
  *   the node; `configReload.applied`, `resolver.changed`.
  * Asks: the operations of the small steps (host name, folders, limits, `host.notify`); all others belong to subsystems.
  * Invariants:
- *   S1 the phases run in the order of the documents; none hides behind a boolean, and each says what it waits for.
- *   S2 a step that upstream only logs never ends the node; a step that upstream calls fatal always does, with its
- *      words.
+ *   S1 the phases run in the order of the documents; each is a state, not a boolean, and names what it waits for.
+ *   S2 a step whose failure upstream only logs never ends the node; a step that is fatal upstream always does, with
+ *      upstream's text.
  *   S3 the end of the node ends no pod: containers belong to the runtime.
  *   S4 a crash of one subsystem never stops another.
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
@@ -51,7 +51,7 @@ const published = ({ context }: { context: EstablishedContext }) => ({
   ...(context.input.runOnce ? { receiver: 'syncLoop' } : {}),
 });
 
-/** The input of each subsystem; other facts it asks for itself. */
+/** The input of each subsystem; it requests other facts itself. */
 const subsystems = {
   logging: subsystem('logging', ({ context }) => logForm(context.config.logging)),
   watchdog: subsystem('watchdog', ({ context }) => ({
@@ -158,13 +158,13 @@ const subsystems = {
   })),
 };
 
-/** Settings are sent to the pods where they are: only their actors know the node's decisions about them. */
+/** Settings are sent to the pods: only their actors know the node's decisions about them. */
 const sendPods = kubeletSetup.enqueueActions(({ context, enqueue }) => {
   const changed: NodeChanged = { type: 'node.changed', settings: context.settings };
   enqueue.sendTo(to('pods'), changed);
 });
 
-/** Other subsystems that read a changed field start anew with it, as after a crash; no container is touched. */
+/** Other subsystems that read a changed field restart with it, as after a crash; no container is touched. */
 const takeConfiguration = kubeletSetup.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'configReload.applied') return;
   const { config, readers } = event;
@@ -242,7 +242,7 @@ const nothingEstablished = (input: KubeletInput): KubeletContext => ({
 
 export const kubeletMachine = kubeletSetup.createMachine({
   id: 'kubelet',
-  // The phases run in order (S1): none reads a fact before the step that finds it.
+  // The phases run in order (S1): none reads a fact before the step that establishes it.
   context: ({ input }) => nothingEstablished(input) as EstablishedContext,
   initial: 'alive',
   states: {

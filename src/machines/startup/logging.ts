@@ -1,12 +1,12 @@
 /**
  * Logging: the format and verbosity of printed log lines.
  *
- * Decides: nothing; it applies `logging` of the configuration in force, with the flags over it.
- * Owns: nothing. The journal has every line, whatever is printed.
+ * Decides: nothing; it applies `logging` of the current configuration, overridden by flags.
+ * Owns: nothing. The journal has every line, printed or not.
  * Hears: only the answers of its operations.
- * Asks: `host.setLogVerbosity`. Starts again when the configuration changes.
+ * Asks: `host.setLogVerbosity`. Restarts when the configuration changes.
  * Invariants:
- *   I1 a setting that fails never keeps the node from starting.
+ *   I1 a failed setting never keeps the node from starting.
  * Seeds: S025.
  */
 import { errorOf, line, pick, setup, typed } from '../../kernel/xstate.ts';

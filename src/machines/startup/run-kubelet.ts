@@ -1,8 +1,8 @@
 /**
  * `RunKubelet`: the node's own addresses and limits, then the kubelet object and all of its subsystems.
  *
- * Steps: S115 to S208. Subsystems are created in the order of `NewMainKubelet`; they address each other by name, so
- * that none holds another.
+ * Steps: S115 to S208. Subsystems are created in the order of `NewMainKubelet`; they address each other by name,
+ * without references.
  */
 import { assign, enqueueActions, errorOf, line, raise, to } from '../../kernel/xstate.ts';
 import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../model/reasons/reasons.ts';
@@ -151,7 +151,7 @@ export const runKubelet = kubeletSetup.createStateConfig({
         },
         parts: {
           meta: { steps: 'S142-S205' },
-          // An eventless transition would be taken before the raised events: the event Starting before the
+          // An eventless transition would be taken before the raised events, so the event Starting would precede the
           // subsystems.
           entry: [
             enqueueActions(({ context, enqueue }) => {

@@ -1,7 +1,7 @@
 /**
  * Run once: the pods of one listing of the manifests, each until it is ready or has ended.
  *
- * Takes the place of the sync loop, under its name, in a node that was started by `statelet run-once`.
+ * Replaces the sync loop, under its name, in a node started by `statelet run-once`.
  *
  * Decides: the result of each pod, and when all have one.
  * Owns: the pods of the first complete list of manifests, and the verdict on each.
@@ -10,8 +10,8 @@
  *   instead of to `pods`; it forwards messages about the pods of the first list.
  * Sends the supervisor: `runOnce.finished`, once.
  * Invariants:
- *   O1 a pod that is not in the first list is not run. O2 a pod that is in no manifest is neither touched nor ended.
- *   O3 it ends: with a verdict on every pod, or when upstream's retries would be over.
+ *   O1 a pod that is not in the first list is not run. O2 other pods are neither touched nor ended.
+ *   O3 it ends with a verdict on every pod, or when upstream's retries would be over.
  * Seeds: S112, S131. Upstream, until 1.23: pkg/kubelet/runonce.go.
  */
 
@@ -30,16 +30,16 @@ import type { ContainerResult, PodResult, RunOnceFinished } from './context/type
 
 /** Upstream's number of syncs of a pod after the first. */
 export const RUN_ONCE_RETRIES = 10;
-/** Upstream's wait before the second sync; each later one is twice as long. */
+/** Upstream's wait before the second sync; it doubles with each later one. */
 const RETRY_DELAY_MS = 1_000;
 /** The largest number: more would be a wait of weeks. */
 export const RUN_ONCE_RETRIES_MAX = 20;
-/** Upstream's wait for the first list where no source is configured, so that none can come. */
+/** Upstream's wait for the first list if no source is configured, so that none can arrive. */
 const NO_SOURCE_MS = 1_000;
-/** The wait where a source is configured: a busy disk may take long. */
+/** The wait with a configured source: a busy disk may take long. */
 const SOURCE_MS = 30_000;
 
-/** How long all of upstream's syncs together would wait, in milliseconds. */
+/** The total waiting time of all of upstream's syncs, in milliseconds. */
 export const deadlineOf = (retries: number): number => RETRY_DELAY_MS * (2 ** retries - 1);
 
 export interface RunOnceInput {
@@ -68,7 +68,7 @@ type Event =
   | PodsMessage
   | StatusMessage;
 
-/** The result of a pod with this status; `null`: it is not decided yet. */
+/** The result of a pod with this status; `null` while undecided. */
 export function verdictOf(restartPolicy: string, status: PodStatus): 'Ready' | 'Succeeded' | 'Failed' | null {
   if (status.phase === 'Succeeded' || status.phase === 'Failed') return status.phase;
   const isReady = status.conditions?.some(({ type, status: value }) => type === 'Ready' && value === 'True') ?? false;
@@ -86,7 +86,7 @@ const containersOf = (status: PodStatus | null): ContainerResult[] =>
     }),
   );
 
-/** A pod as upstream writes it in a sentence. */
+/** Upstream's notation of a pod in a sentence. */
 const formatPod = ({ name, namespace, uid }: PodRef): string => `${name}_${namespace}(${uid})`;
 
 const failedOf = (results: readonly PodResult[]): PodResult[] =>
@@ -94,7 +94,7 @@ const failedOf = (results: readonly PodResult[]): PodResult[] =>
 
 const resultsOf = ({ pods }: Context): PodResult[] => Object.values(pods).flatMap(({ result }) => result ?? []);
 
-/** Why a pod failed: the message of its status, or the container that failed. */
+/** Why a pod failed: the message of its status, or the failed container. */
 function failureOf(status: PodStatus): string {
   if (status.message) return `${status.reason ? `${status.reason}: ` : ''}${status.message}`;
   const failed = containersOf(status).filter(({ exitCode }) => exitCode !== null && exitCode !== 0);
@@ -143,7 +143,7 @@ const begin = enqueueActions((args) => {
   enqueue.assign({ sinceMs: now(args) });
   enqueue(line('info', ['Processing manifest with pods', { numPods }]));
   enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' });
-  // Pods that came before a crash of this actor publish no change by themselves.
+  // Pods from before a crash of this actor publish no change by themselves.
   enqueue.sendTo(to('pods'), { type: 'status.wanted' });
 });
 

@@ -1,7 +1,7 @@
 /**
  * `run()`: the steps before a kubelet object exists, in upstream's order.
  *
- * Steps: S040 to S106. Each phase asks the subsystem that owns it and waits for its answer by name.
+ * Steps: S040 to S106. Each phase starts the subsystem that owns it and waits for its answer.
  */
 import { assign, enqueueActions, errorOf, line, raise } from '../../kernel/xstate.ts';
 import { reservedCPULines } from '../configuration/validation/resource-managers.ts';
@@ -13,7 +13,7 @@ import { clientBuilderInput } from './subsystem-inputs.ts';
 
 const clientCAFile = ({ config }: EstablishedContext): string => config.authentication.x509.clientCAFile ?? '';
 
-/** Upstream's warning of a gate that changes nothing on this machine. */
+/** Upstream's warning about a gate without effect on this machine. */
 const MEMORY_QOS = 'Warning: MemoryQoS feature only works with cgroups v2 on Linux, but enabled with cgroups v1';
 const lacksMemoryQoS = ({ config, cgroups }: EstablishedContext): boolean =>
   cgroups.version === 1 && gatesOf(config)('MemoryQoS');

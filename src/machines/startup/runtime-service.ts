@@ -1,5 +1,5 @@
 /**
- * Runtime service: the connection to the container runtime, from the first call to the last.
+ * Runtime service: the connection to the container runtime.
  *
  * Decides: which runtime is used (the configured endpoint, or the embedded one when there is no socket and none was
  *   configured), and whether the runtime is up.
@@ -9,9 +9,9 @@
  *   `runtime.watchStatus`.
  * Sends: the supervisor `runtimeService.ready` or `runtimeService.failed`; `runtimeState` every change of condition.
  * Invariants:
- *   R1 the embedded runtime is used only where no endpoint was named and no socket exists.
- *   R2 what the runtime says of its cgroup driver wins over the configuration; three failures to say it end the start.
- *   R3 a runtime that goes away later never ends the node.
+ *   R1 the embedded runtime is used only if no endpoint is configured and no socket exists.
+ *   R2 the runtime's cgroup driver overrides the configuration; three failures to report it end the start.
+ *   R3 losing the runtime later never ends the node.
  * Seeds: S106, S236. Upstream: PreInitRuntimeService, getCgroupDriverFromCRI, updateRuntimeUp.
  */
 import { assign, errorOf, line, pick, sendParent, sendTo, setup, to, typed } from '../../kernel/xstate.ts';
@@ -23,7 +23,7 @@ import type { RuntimeFacts } from './context/types.ts';
 export interface RuntimeServiceInput {
   readonly endpoint: string;
   readonly imageEndpoint: string;
-  /** True when the endpoint came from a flag or a file, not from the defaults. */
+  /** Whether the endpoint came from a flag or a file, not from the defaults. */
   readonly endpointNamed: boolean;
   readonly requestTimeoutMs: number;
   readonly rootDir: string;
@@ -36,12 +36,12 @@ interface RuntimeServiceContext extends RuntimeServiceInput {
 type RuntimeServiceEvent =
   | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
   | { readonly type: 'runtime.statusFailed'; readonly message: string }
-  /** `runtimeState` starts anew and needs the status. */
+  /** `runtimeState` restarted and needs the status. */
   | { readonly type: 'runtime.statusWanted' };
 
 /** How often upstream reads the runtime's status. */
 const STATUS_PERIOD_MS = 5_000;
-/** Upstream's wait between tries of RuntimeConfig, and how many. */
+/** Upstream's wait between attempts of RuntimeConfig, and their number. */
 const RUNTIME_CONFIG_RETRY_MS = 2_000;
 
 const failure = (message: string) => ({ type: 'runtimeService.failed', message }) as const;
@@ -152,7 +152,7 @@ export const runtimeServiceMachine = setup({
             facts: ({ context, event }) => ({ ...context.facts, handlers: abilitiesOf(event.output.handlers) }),
           }),
         },
-        // A capability without an answer counts as missing; the watch reports why.
+        // An unavailable property counts as missing; the watch reports why.
         onError: 'connected',
       },
     },
@@ -185,7 +185,7 @@ export const runtimeServiceMachine = setup({
         pausing: { after: { [STATUS_PERIOD_MS]: 'watching' } },
       },
     },
-    /** A start ends here; a service that crashed later tries again. */
+    /** A start ends here; a service that crashed later retries. */
     failed: { after: { [STATUS_PERIOD_MS]: 'connecting' } },
   },
 });
@@ -201,7 +201,7 @@ const abilitiesOf = (handlers: readonly RuntimeHandler[]): RuntimeFacts['handler
     ]),
   );
 
-/** One try of RuntimeConfig. A runtime without it answers `null`, and the configuration's driver stays. */
+/** One attempt of RuntimeConfig. A runtime without it answers `null`, and the configured driver stays. */
 function runtimeConfigAttempt(otherwise: 'waitingForSecond' | 'waitingForThird' | '#runtimeService.failed') {
   return {
     id: 'runtimeConfig',

@@ -1,4 +1,4 @@
-/** The settings of the node's two ports and its sockets: a projection of the configuration. Pure. */
+/** The settings of the node's two ports and its sockets, derived from the configuration. Pure. */
 
 import type { ServerInput } from '../charts/node/server.ts';
 import { type KubeletConfiguration, millisecondsOf } from '../configuration/index.ts';
@@ -73,7 +73,7 @@ export function apiPort(context: EstablishedContext): ServerInput {
   };
 }
 
-/** The socket of the whole API, for people on the node. */
+/** The socket of the whole API, for users on the node. */
 export const localSocket = (context: EstablishedContext): LocalSocket => ({
   path: `${context.settings.rootDir}/${LOCAL_SOCKET}`,
   service: 'api',

@@ -1,5 +1,5 @@
 /**
- * The vocabulary of the supervisor: its actors, its operations, how a phase fails. The chart itself is in
+ * Types and helpers of the supervisor: actors, operations, and failing phases. The chart is in
  * `src/machines/startup/kubelet.ts` and the files of this folder, one for each step of the documents.
  */
 import {
@@ -109,7 +109,7 @@ export const SUBSYSTEMS = {
 };
 type SubsystemName = keyof typeof SUBSYSTEMS;
 
-/** The meta data of a phase, for the visualizer and for `statelet why startup`. */
+/** The metadata of a phase, for the visualizer and for `statelet why startup`. */
 export interface PhaseMeta {
   /** Rows of the seed documents that this phase implements. */
   readonly steps?: string;
@@ -129,7 +129,7 @@ export const kubeletSetup = setup({
     clientBuilder: clientBuilderMachine,
     auth: authMachine,
     cadvisor: cadvisorMachine,
-    // Their types together exceed the compiler's limit; `subsystems` of kubelet.ts gives each its input.
+    // Their combined types exceed the compiler's limit; `subsystems` of kubelet.ts types each input.
     ...(SUBSYSTEMS as Record<SubsystemName, AnyStateMachine>),
     ...pick(
       operations,
@@ -167,7 +167,7 @@ export function messageOf(event: Failing): string {
   return outputOf<{ message?: string } | undefined>(event)?.message ?? 'unknown error';
 }
 
-/** The transition of a phase that cannot go on: upstream's message, exit code 1, and the phase's own name. */
+/** The transition of a failed phase: upstream's message, exit code 1, and the phase's name. */
 export const failing = (phase: string) => ({
   target: '#kubelet.failed' as const,
   actions: assign<EstablishedContext, Failing, undefined, KubeletEvent, never>(({ event }) => ({
@@ -178,7 +178,7 @@ export const failing = (phase: string) => ({
 /** The exit code of a Go program that panics. */
 const PANIC_EXIT_CODE = 2;
 
-/** A part of the process failed that cannot be restored: the node ends, and the service manager starts it anew. */
+/** A part of the process failed and cannot be restored: the node ends, and the service manager restarts it. */
 export const faulted = {
   target: '#kubelet.failed' as const,
   actions: assign<EstablishedContext, AgentFault, undefined, KubeletEvent, never>(({ event: { error, stack } }) => {
@@ -188,7 +188,7 @@ export const faulted = {
   }),
 };
 
-/** A port of the API that cannot be opened ends the node, in upstream's words. */
+/** A port of the API that cannot be opened ends the node, with upstream's text. */
 export const notServing = {
   target: '#kubelet.failed' as const,
   actions: assign<
@@ -202,6 +202,6 @@ export const notServing = {
   })),
 };
 
-/** A phase that only warns: upstream logs the error and goes on. */
+/** A phase that only warns: upstream logs the error and continues. */
 export const warning = (text: string) =>
   line<EstablishedContext, Failing, undefined, KubeletEvent>('error', ({ event }) => [text, { err: messageOf(event) }]);

@@ -1,8 +1,8 @@
 /**
- * `startKubelet` and `Kubelet.Run`: from here two sequences run at once, as upstream's two goroutines.
+ * `startKubelet` and `Kubelet.Run`: from here two sequences run in parallel, as upstream's two goroutines.
  *
- * `kubeletRun` brings the node to synchronising pods; `serving` is the rest of `run()`: healthz, READY=1, and then the
- * wait for the end. A node that runs its pods once has some of these phases as well (`run-once-phases.ts`).
+ * `kubeletRun` leads to synchronising pods; `serving` is the rest of `run()`: healthz, READY=1, and waiting for the
+ * end. A node that runs its pods once has some of these phases as well (`run-once-phases.ts`).
  * Steps: S209 to S244, S110 to S114.
  */
 import { enqueueActions, errorOf, line, raise, sendTo, to } from '../../kernel/xstate.ts';
@@ -15,8 +15,8 @@ import { failing, kubeletSetup, warning } from './setup.ts';
 // ---- phases also of a node that runs its pods once ------------------------------------------------------------------
 
 /**
- * The folders of the node, with upstream's modes and names. The embedded runtime has no mount namespaces: no folder is
- * made shared for it.
+ * The folders of the node, with upstream's modes and names. The embedded runtime has no mount namespaces, so no folder
+ * is made shared for it.
  */
 export function dataDirectories({ settings, config, runtime }: EstablishedContext): readonly NodeFolder[] {
   const { rootDir, podLogsDir } = settings;
@@ -49,7 +49,7 @@ export const containerLogs = (next: string) =>
 
 const startContainerManager = kubeletSetup.sendTo(to('containerManager'), { type: 'containerManager.start' });
 
-/** The container manager gets the message again after it crashed. */
+/** The container manager gets the message again after a crash. */
 export const startContainerManagerAgain = { 'containerManager.created': { actions: startContainerManager } } as const;
 
 export const CONTAINER_MANAGER_PHASE = {
@@ -57,7 +57,7 @@ export const CONTAINER_MANAGER_PHASE = {
   entry: startContainerManager,
 } as const;
 
-// ---- phases of a node that goes on ----------------------------------------------------------------------------------
+// ---- phases of a node that keeps running ----------------------------------------------------------------------------
 
 const startServers = kubeletSetup.enqueueActions(({ context, enqueue }) => {
   const { enableServer, readOnlyPort } = context.config;
@@ -69,16 +69,16 @@ const startServers = kubeletSetup.enqueueActions(({ context, enqueue }) => {
 
 const servesHealthz = ({ context }: { context: EstablishedContext }) => context.config.healthzPort > 0;
 
-/** The end of the node also ends the event recorder: how long it has for its last event. */
+/** The end of the node also ends the event recorder: the time for its last event. */
 const LAST_EVENT_MS = 20;
 
-/** The embedded runtime has no pod network: no packet of its pods passes through a table. */
+/** The embedded runtime has no pod network: iptables has no packets of its pods. */
 const usesIptables = ({ config, runtime }: EstablishedContext): boolean =>
   config.makeIPTablesUtilChains && !runtime.embedded;
 
 const isInCluster = ({ clients }: EstablishedContext): boolean => clients.mode === 'cluster';
 
-/** The subsystems that show the node to the cluster, in upstream's order: status, then lease. */
+/** The subsystems that represent the node in the cluster, in upstream's order: status, then lease. */
 const NODE_PARTS = ['nodeStatus', 'lease', 'csiNode', 'csiVolumes', 'podCIDR'] as const;
 
 const kubeletRun = kubeletSetup.createStateConfig({

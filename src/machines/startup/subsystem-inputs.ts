@@ -1,6 +1,6 @@
 /**
- * The inputs of subsystems that are more than fields of the configuration: derived from flags, configuration, machine
- * and runtime. Each function needs a context in which starting has come to that subsystem.
+ * Inputs of subsystems that are more than fields of the configuration, derived from flags, configuration, machine and
+ * runtime. Each function needs a context in which the start has reached that subsystem.
  */
 
 import type { CSIVolumesInput } from '../charts/csi/csi-volumes-setup.ts';
@@ -21,7 +21,7 @@ import type { ClientBuilderInput } from './clients/client-builder.ts';
 import { declaredFeatures, gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext, NodeIdentity } from './context/types.ts';
 
-/** The facts of the Node object that stay, and how often its status is sent. */
+/** The fixed facts of the Node object, and the period of sending its status. */
 export function nodeStatusInput(context: EstablishedContext): NodeStatusInput {
   const { config, resources } = context;
   return {
@@ -83,7 +83,7 @@ type VolumeSettings = Pick<KubeletConfiguration, 'featureGates' | 'volumeStatsAg
 
 const KERNEL_LOG = '/dev/kmsg';
 
-/** A node may do without the log in a user namespace, where it cannot be read, and with the embedded runtime. */
+/** The log is optional in a user namespace, where it cannot be read, and with the embedded runtime. */
 export function oomWatcherInput({ node, input, runtime, config }: EstablishedContext): OomWatcherInput {
   return {
     nodeName: node.nodeName,
@@ -93,14 +93,14 @@ export function oomWatcherInput({ node, input, runtime, config }: EstablishedCon
   };
 }
 
-/** With the gate, CSI drivers are asked for the health of volumes as often as for how full they are. */
+/** With the gate, CSI drivers are asked for the health of volumes as often as for their usage. */
 export function volumeHealthInput(configuration: VolumeSettings): Pick<CSIVolumesInput, 'healthPeriodMs'> {
   const periodMs = millisecondsOf(configuration.volumeStatsAggPeriod);
   const isOn = isEnabled(decideFeatures(configuration.featureGates).changed, 'CSIVolumeHealth');
   return isOn && periodMs > 0 ? { healthPeriodMs: periodMs } : {};
 }
 
-/** How the node connects to the API server, and how many requests it sends. */
+/** How the node connects to the API server, with its rate limits. */
 export function clientBuilderInput({ flags, config, node, input }: EstablishedContext): ClientBuilderInput {
   const { kubeconfig, bootstrapKubeconfig, certDir } = flags;
   const { rotateCertificates, kubeAPIQPS, kubeAPIBurst, eventRecordQPS, eventBurst } = config;
@@ -120,7 +120,7 @@ export function clientBuilderInput({ flags, config, node, input }: EstablishedCo
   };
 }
 
-/** Standalone, no address of the node is reported: the certificate on disk serves, and none is requested. */
+/** In standalone mode no address of the node is reported: the certificate on disk is used, and none is requested. */
 export function servingCertificateInput({ flags, config, node }: EstablishedContext): CertificateManagerInput {
   return {
     purpose: 'serving',

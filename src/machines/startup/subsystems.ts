@@ -1,8 +1,8 @@
 /**
- * The region of one subsystem in the supervisor's chart: absent, running, or crashed and waiting to be started again.
+ * The region of one subsystem in the supervisor's chart: absent, running, or crashed and waiting for its restart.
  *
  * A subsystem begins when its phase of starting raises `create.<id>`. When it crashes, its children are already stopped
- * (`src/kernel/atomic.ts`); it starts again from its input after a back-off and observes everything anew. When its
+ * (`src/kernel/atomic.ts`); it restarts from its input after a back-off and observes everything again. When its
  * configuration changes (`reload.<id>`), the same happens at once.
  * Invariant: a crash of one subsystem never stops another.
  */
@@ -10,7 +10,7 @@ import { assign, errorOf, line } from '../../kernel/xstate.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../model/values/back-off.ts';
 import type { EstablishedContext, KubeletEvent } from './context/types.ts';
 
-/** The id of a subsystem is free again only after the step that stopped it. */
+/** The id of a subsystem is free only after the step that stopped it. */
 const RENEW_MS = 1;
 
 export const restartDelay = (crashes: number): number => pauseMs(RESPAWN_BACK_OFF, Math.max(0, crashes - 1));
@@ -28,7 +28,7 @@ const logCrash = (id: string) =>
     { subsystem: id, err: errorOf(event).message, restartInMs: restartDelay(context.crashes[id] ?? 1) },
   ]);
 
-/** State of the region of subsystem `id`; other actors find it by `systemId`, which is its id unless given. */
+/** State of the region of subsystem `id`; other actors find it by `systemId`, which defaults to the id. */
 export function subsystem<Id extends string>(
   id: Id,
   input: (args: { context: EstablishedContext }) => unknown,

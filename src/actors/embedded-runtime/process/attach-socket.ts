@@ -1,9 +1,9 @@
 /**
- * How the runtime reaches the streams of a running container: a socket in the container's folder, held by its shim.
+ * Connects the runtime to the streams of a running container: a socket in the container's folder, served by its shim.
  *
- * A message is a byte that names the channel, the length of its data, and the data. Invariants: output goes to those
- * who are attached now, from now on; one who reads too slowly is cut off, because a container never waits for a
- * client; input of several clients reaches the container in the order in which it came.
+ * A message is a byte that names the channel, the length of its data, and the data. Invariants: clients receive output
+ * from the moment they attach; one that reads too slowly is disconnected, because a container never waits for a client;
+ * input of several clients reaches the container in order of arrival.
  */
 import { closeSync, constants, openSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
@@ -14,16 +14,16 @@ import type { TerminalSize } from './terminal.ts';
 const SOCKET = 'attach.sock';
 const HEAD_BYTES = 5;
 const SIZE_BYTES = 4;
-/** Largest message: twice what a client's largest may bring; output comes in the pieces that pipes give. */
+/** Largest message: twice the largest of a client; output has the sizes of pipe reads. */
 const MESSAGE_MAX_BYTES = 8 * 1024 * 1024;
-/** Output that may wait for one client that reads slowly. */
+/** Output buffered for one slow client. */
 const BEHIND_MAX_BYTES = 1024 * 1024;
 /** Clients at once: users who watch one container. */
 const CLIENTS_MAX = 64;
-/** How long the last output may take to reach the clients when the container has ended. */
+/** How long the last output may take to reach the clients after the container has ended. */
 const LINGER_MS = 2_000;
 
-/** `end`: the container has ended, and this was all of its output. */
+/** `end`: the container has ended, and all of its output was sent. */
 const CHANNELS = ['stdin', 'stdout', 'stderr', 'resize', 'end'] as const;
 type Channel = (typeof CHANNELS)[number];
 
@@ -34,7 +34,7 @@ function message(channel: Channel, data: Buffer): Buffer {
   return Buffer.concat([head, data]);
 }
 
-/** Reports each message of a connection; a forbidden one ends it. */
+/** Reports each message of a connection; an invalid one ends it. */
 function listen(socket: Socket, heard: (channel: Channel, data: Buffer) => void): void {
   let buffered = Buffer.alloc(0);
   socket.on('error', () => socket.destroy());
@@ -69,7 +69,7 @@ function messageOf(bytes: Buffer<ArrayBuffer>): Message | 'none' | 'broken' {
 
 export interface Attachable {
   readonly stdin: Writable | null;
-  /** The container's input closes when the first client has ended its own. */
+  /** The container's input closes when the first client has closed its own. */
   readonly stdinOnce: boolean;
   readonly resize: (size: TerminalSize) => void;
 }
@@ -78,11 +78,11 @@ export class AttachServer {
   private readonly server: Server;
   private readonly clients = new Set<Socket>();
 
-  /** @param directory the container's; a path that is too long for a socket is no matter */
+  /** @param directory the container's; a path too long for a socket is allowed */
   constructor(directory: string, container: Attachable) {
     this.server = createServer((socket) => this.joined(socket, container));
     this.server.maxConnections = CLIENTS_MAX;
-    // Without the socket a container runs as well; an attach fails with that reason.
+    // A container runs without the socket as well; an attach then fails with that reason.
     this.server.on('error', () => {});
     const before = process.cwd();
     process.chdir(directory);
@@ -98,7 +98,7 @@ export class AttachServer {
     }
   }
 
-  /** Resolves when the clients have read the last output, or had their time. */
+  /** Resolves when the clients have read the last output, or after a timeout. */
   async close(): Promise<void> {
     const clients = [...this.clients];
     const heard = clients.map((client) => new Promise((resolve) => client.once('close', resolve)));
@@ -130,7 +130,7 @@ export class AttachServer {
 
 export interface Attachment {
   readonly socket: Socket;
-  /** False when the container takes no more for now: wait for `drain` of the socket. */
+  /** False if the container accepts no more for now: wait for `drain` of the socket. */
   input(data: Buffer): boolean;
   endInput(): void;
   readonly resize: (size: TerminalSize) => void;
@@ -138,13 +138,13 @@ export interface Attachment {
 
 export interface AttachListener {
   output(channel: 'stdout' | 'stderr', data: Buffer): void;
-  /** The container has ended; without this word before the socket's end the client was cut off. */
+  /** The container has ended; if the socket closes without this call, the client was disconnected. */
   ended(): void;
 }
 
-/** Rejects when the container has no shim that listens. */
+/** Rejects if the container has no listening shim. */
 export async function attachTo(directory: string, listener: AttachListener): Promise<Attachment> {
-  // The way through the descriptor is short, however long the folder's own path is.
+  // The path through the descriptor is short, however long the folder's own path is.
   const fd = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY);
   const socket = connect(`/proc/self/fd/${fd}/${SOCKET}`);
   try {

@@ -1,15 +1,14 @@
 /**
  * The log of one container in CRI format: `<RFC 3339 time> <stream> <F|P> <line>`.
  *
- * Decides how bytes become lines. Invariants: a line longer than the limit is cut into `P` pieces that end with an
- * `F`; what a stream leaves without a newline at its end is a `P`; a full disk never blocks the container, its lines
- * are lost.
+ * Splits bytes into lines. Invariants: a line longer than the limit is split into `P` pieces followed by an `F`; an
+ * unterminated rest at the end of a stream is a `P`; a full disk never blocks the container, its lines are lost.
  */
 import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { nowNanos, rfc3339Nano } from '../clock.ts';
 
-/** Bytes of one piece: what containerd cuts at (`max_container_log_line_size`), so readers need no larger buffer. */
+/** Bytes of one piece: containerd's `max_container_log_line_size`, so readers need no larger buffer. */
 const MAX_LINE_BYTES = 16 * 1024;
 
 const NEWLINE = 10;
@@ -27,7 +26,7 @@ export class LineSplitter {
     this.#stream = stream;
   }
 
-  /** The entries that these bytes complete; the unfinished rest is kept. */
+  /** The entries completed by these bytes; the unfinished rest is kept. */
   push(bytes: Buffer): Buffer {
     const all = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes]);
     const entries: Buffer[] = [];
@@ -42,7 +41,7 @@ export class LineSplitter {
     return Buffer.concat(entries);
   }
 
-  /** At the end of the stream a rest without a line feed is a partial line. */
+  /** At the end of the stream an unterminated rest is a partial line. */
   end(): Buffer {
     const rest = this.#rest;
     this.#rest = Buffer.alloc(0);
@@ -62,7 +61,7 @@ export class LineSplitter {
   }
 }
 
-/** The file; without a path every line is dropped, as CRI says. */
+/** The log file; without a path every line is dropped, as CRI specifies. */
 export class LogFile {
   readonly #path: string;
   #fd: number | undefined;
@@ -72,7 +71,7 @@ export class LogFile {
     this.reopen();
   }
 
-  /** After a rotation: go on in a new file of the same name. Keeps the old one when the new one cannot be opened. */
+  /** After a rotation: continues in a new file of the same name. Keeps the old one if the new one cannot be opened. */
   reopen(): void {
     if (this.#path === '') return;
     mkdirSync(dirname(this.#path), { recursive: true, mode: DIRECTORY_MODE });
@@ -86,7 +85,7 @@ export class LogFile {
     try {
       for (let written = 0; written < entries.length; ) written += writeSync(this.#fd, entries, written);
     } catch {
-      // The failure has no receiver: the container must go on, and the next write may find room again.
+      // The error is ignored: the container must go on, and the next write may find space again.
     }
   }
 }

@@ -1,9 +1,9 @@
 /**
- * What /proc says about processes: who is alive, who belongs to a container, what they use.
+ * Reads /proc: which processes are alive, belong to a container, and what they use.
  *
- * Invariant: a process is identified by its number AND the moment it started, because numbers are used again. The
- * processes of a container are those of its session and those that inherited its marker in their environment; the
- * second catches what has made itself a session of its own.
+ * Invariant: a process is identified by its pid AND its start time, because pids are reused. The processes of a
+ * container are those of its session and those that inherited its marker in their environment, which includes processes
+ * that created their own session.
  */
 
 import { readdirSync, readFileSync } from 'node:fs';
@@ -27,7 +27,7 @@ export interface ProcessStat {
   readonly session: number;
   readonly minorFaults: number;
   readonly majorFaults: number;
-  /** CPU time of the process and of its children that were waited for. */
+  /** CPU time of the process and of its reaped children. */
   readonly cpuTicks: number;
   readonly startTicks: string;
 }
@@ -35,7 +35,7 @@ export interface ProcessStat {
 function readStat(pid: number): ProcessStat | undefined {
   const text = readProc(`/proc/${pid}/stat`);
   if (text === undefined) return undefined;
-  // The command name stands in parentheses and may itself hold spaces and parentheses.
+  // The command name is in parentheses and may itself contain spaces and parentheses.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   const field = (number: number): number => Number(fields[number - 3]);
   return {
@@ -55,13 +55,13 @@ export function identify(pid: number): ProcessIdentity | undefined {
   return stat && { pid, startTime: `${bootId()}:${stat.startTicks}` };
 }
 
-/** True while this very process runs; a zombie does not. */
+/** Whether this very process still runs; a zombie does not. */
 export function isAlive(identity: ProcessIdentity): boolean {
   const stat = readStat(identity.pid);
   return stat !== undefined && isRunning(stat) && identity.startTime === `${bootId()}:${stat.startTicks}`;
 }
 
-/** The running processes of a container. `session` only when its leader is known to be (or to just have been) ours. */
+/** The running processes of a container. `session` only if its leader is, or has just been, ours. */
 export function membersOf(containerId: string, session: number | undefined): readonly ProcessStat[] {
   const members: ProcessStat[] = [];
   for (const name of readdirSync('/proc')) {
@@ -72,7 +72,7 @@ export function membersOf(containerId: string, session: number | undefined): rea
   return members;
 }
 
-/** Kills every process of a container, also those born meanwhile. Ends when none is left or the rounds are used up. */
+/** Kills every process of a container, including new ones. Ends when none is left or after the last round. */
 export async function killMembers(containerId: string, session: number | undefined): Promise<void> {
   for (let round = 0; round < KILL_ROUNDS; round++) {
     const members = membersOf(containerId, session);
@@ -91,7 +91,7 @@ function killIfAllowed(pid: number): void {
   }
 }
 
-/** A killed process needs a moment to go; one that forks faster than this is given up after a second. */
+/** A killed process needs a moment to end; one that forks faster is given up after a second. */
 const KILL_ROUNDS = 100;
 const KILL_ROUND_MS = 10;
 
@@ -104,7 +104,7 @@ export function sendSignal(pid: number, signal: NodeJS.Signals | number): void {
   }
 }
 
-/** Resident memory in bytes: all of it, and the anonymous part. */
+/** Resident memory in bytes: total, and the anonymous part. */
 export function readMemory(pid: number): { readonly resident: number; readonly anonymous: number } {
   const status = readProc(`/proc/${pid}/status`) ?? '';
   const kibibytes = (key: string): number => Number(new RegExp(`^${key}:\\s+(\\d+) kB`, 'm').exec(status)?.[1] ?? 0);
@@ -126,7 +126,7 @@ function bootId(): string {
   return knownBootId;
 }
 
-/** `undefined` when the process went away or belongs to another user. */
+/** `undefined` if the process ended or belongs to another user. */
 function readProc(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
@@ -135,11 +135,11 @@ function readProc(path: string): string | undefined {
   }
 }
 
-/** The C library keeps 32 and 33 for its threads. */
+/** The C library reserves 32 and 33 for its threads. */
 const FIRST_REALTIME = 34;
 const LAST_REALTIME = 64;
 
-/** The kernel's number of a signal by CRI's name (`SIGRTMINPLUS3`); `undefined`: this machine has no such signal. */
+/** The signal number of CRI's name (`SIGRTMINPLUS3`); `undefined` if this machine lacks the signal. */
 export function signalNumber(signal: Signal): number | undefined {
   if (signal === 'RUNTIME_DEFAULT') return constants.signals.SIGTERM;
   if (signal === 'SIGCLD') return constants.signals.SIGCHLD;

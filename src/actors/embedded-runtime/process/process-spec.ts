@@ -1,8 +1,8 @@
 /**
- * What to execute for a container, and what of its configuration a plain host process cannot have.
+ * The process of a container, and the settings that a plain host process cannot honour.
  *
- * Decides command, environment, directory and user. Invariant: nothing is dropped silently; every field that was asked
- * for and is not honoured is in the list of `ignored`.
+ * Determines command, environment, directory and user. Invariant: nothing is dropped silently; every requested but
+ * unsupported field is listed in `ignored`.
  */
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -60,7 +60,7 @@ function terminalOf({ stdin = false, stdin_once: stdinOnce = false, tty = false 
   return stdin || tty ? { terminal: { stdin, stdinOnce: stdinOnce && !tty, tty } } : {};
 }
 
-/** A zero byte ends a string for the kernel: what follows would be lost. */
+/** A zero byte ends a string for the kernel: the rest would be lost. */
 function checkNul(strings: readonly string[]): void {
   const bad = strings.find((one) => one.includes('\0'));
   if (bad !== undefined) throw invalid(`${JSON.stringify(bad)} holds a zero byte: not possible in a process`);
@@ -112,7 +112,7 @@ function ignoredFields(config: ContainerConfig): string[] {
   return Object.keys(asked).filter((name) => isSet(asked[name]));
 }
 
-/** Zero and absent are the same to a receiver of proto3. */
+/** Zero and absent are equal in proto3. */
 function isSet(value: unknown): boolean {
   if (Array.isArray(value)) return value.length > 0;
   if (typeof value === 'object' && value !== null) return Object.values(value).some(isSet);

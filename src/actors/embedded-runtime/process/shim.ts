@@ -1,12 +1,11 @@
 /**
- * The shim: one small process for each container, so that containers do not depend on the life of the daemon.
+ * The shim: one small process for each container, so that containers survive the daemon.
  *
- * Owns the container's pipes or its terminal, its log, the socket of those who attach, and the knowledge of how it
- * ended. Started by the runtime as `node shim.ts <container directory>`; exchanges with it only what `records.ts`
- * names.
- * Invariants: it starts the process only after it won the claim, so no container starts twice; `exit.json` is the last
- * thing it writes, after the log is complete and no process of the container is left.
- * Signals: SIGUSR2 reopens the log; the polite ones are ignored, because the shim ends when its container does.
+ * Owns the container's pipes or its terminal, its log, the attach socket, and its exit status. Started by the runtime
+ * as `node shim.ts <container directory>`; they exchange only the files of `records.ts`.
+ * Invariants: it starts the process only after it won the claim, so no container starts twice; `exit.json` is written
+ * last, after the log is complete and no process of the container is left.
+ * Signals: SIGUSR2 reopens the log; terminating ones are ignored, because the shim ends with its container.
  */
 
 import { statSync } from 'node:fs';
@@ -33,7 +32,7 @@ import { identify, killMembers } from './proc.ts';
 import { spawnProcess } from './spawn-process.ts';
 import type { Terminal } from './terminal.ts';
 
-/** Milliseconds that output may still come after the last process is gone (a pipe held by an unrelated process). */
+/** Milliseconds that output may still arrive after the last process ended (a pipe held by an unrelated process). */
 const DRAIN_MS = 2_000;
 
 const files = containerFiles(process.argv[2] ?? '.');
@@ -82,7 +81,7 @@ function run(record: ContainerRecord, log: LogFile, terminal: Terminal | null): 
       await attached.close();
     });
   });
-  // The next shim then needs neither to strip the types nor to compile.
+  // Lets the next shim start without stripping types and compiling.
   flushCompileCache();
 }
 
@@ -131,7 +130,7 @@ function exitCodeOf(code: number | null, signal: NodeJS.Signals | null): number 
   return signal === null ? (code ?? 0) : 128 + constants.signals[signal];
 }
 
-/** Why the process could not be started, in runc's words where it has them. */
+/** Why the process could not be started, with runc's text if it has one. */
 function explain(thrown: unknown, spec: ProcessSpec): string {
   const file = spec.command[0] ?? '';
   const spawning = thrown instanceof Error && 'syscall' in thrown && String(thrown.syscall).startsWith('spawn');

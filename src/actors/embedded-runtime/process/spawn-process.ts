@@ -10,7 +10,7 @@ import type { Readable, Writable } from 'node:stream';
 import type { ProcessSpec } from '../store/records.ts';
 import type { Terminal, TerminalSize } from './terminal.ts';
 
-/** A process and its streams. With a terminal there is one stream of output, and input goes to it too. */
+/** A process and its streams. With a terminal there is one output stream, which also takes the input. */
 export interface Spawned {
   readonly child: ChildProcess;
   readonly stdin: Writable | null;
@@ -20,10 +20,10 @@ export interface Spawned {
 }
 
 const TERMINAL_TYPE = 'xterm';
-/** Starts the rest of its arguments with the terminal that is its first one; see `terminal.ts`. */
+/** Runs the remaining arguments with the terminal named by the first one; see `terminal.ts`. */
 const TAKE_TERMINAL = 'exec <>"$0" >&0 2>&1; exec "$@"';
 
-/** Throws or emits `error` on the child when it cannot be executed; both as Node's `spawn` says it. */
+/** Throws or emits `error` on the child if it cannot be executed, like Node's `spawn`. */
 export function spawnProcess(spec: ProcessSpec, stdin: boolean, terminal: Terminal | null): Spawned {
   const { command, env, cwd, uid, gid } = spec;
   const common = {
@@ -44,12 +44,12 @@ export function spawnProcess(spec: ProcessSpec, stdin: boolean, terminal: Termin
   }
   const [file = '', ...args] = command;
   const child = spawn(file, args, { ...common, env: { ...env }, stdio: [stdin ? 'pipe' : 'ignore', 'pipe', 'pipe'] });
-  // A process may end or close its input while something is on its way to it.
+  // A process may end or close its input while data is in transit.
   child.stdin?.on('error', () => {});
   return { child, stdin: child.stdin, stdout: child.stdout!, stderr: child.stderr, resize: () => {} };
 }
 
-/** The shell in between would find out too late to report it. */
+/** Checked here because the shell in between would find out too late to report it. */
 function mustBeExecutable(file: string, { env, cwd }: ProcessSpec): void {
   const directories = file.includes('/') ? ['.'] : (env['PATH'] ?? '').split(':');
   const found = directories.some((directory) => isExecutable(resolve(cwd, directory, file)));

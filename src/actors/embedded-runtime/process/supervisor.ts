@@ -1,9 +1,9 @@
 /**
- * Watches the shims: learns from their files that a container runs or ended, also after a restart of the agent.
+ * Watches the files of the shims to learn that a container runs or ended, also after a restart of the agent.
  *
- * Owns the watches and the one poll timer. Invariants: a container's exit is reported once; a shim that is gone
- * without `exit.json` means exit code 255 and reason `Unknown`, after everything of that container was killed (no
- * reader of its output is left). Files wake it at once, the poll finds what a lost notification hid.
+ * Owns the watches and the one poll timer. Invariants: a container's exit is reported once; a shim that disappeared
+ * without `exit.json` means exit code 255 and reason `Unknown`, after the container's processes were killed (their
+ * output has no reader any more). File notifications wake it at once; the poll makes up for lost ones.
  */
 
 import { spawn } from 'node:child_process';
@@ -25,26 +25,23 @@ import {
 import type { Container } from '../store/store.ts';
 import { identify, isAlive, killMembers } from './proc.ts';
 
-/** Milliseconds between two inspections of every running container: the safety net under the file notifications. */
+/** Milliseconds between two inspections of every running container, in case a notification is lost. */
 const POLL_MS = 1_000;
 /** The longest that a timer of Node can wait, in milliseconds. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** The shim stands beside this file, as source or as bundled script. */
 const SHIM = join(import.meta.dirname, `shim${extname(import.meta.filename)}`);
-/** A shim holds a few lines of log; its heap stays small for the sake of nodes with many containers. */
+/** A shim holds a few log lines; its heap is small for nodes with many containers. */
 const SHIM_FLAGS = ['--max-old-space-size=32', '--max-semi-space-size=1'];
 
 export interface SupervisorHooks {
   readonly changed: (container: Container, change: 'started' | 'stopped') => void;
-  /** Called for a step that failed and is tried again at the next inspection. */
+  /** Called for a failed step, which is retried at the next inspection. */
   readonly failed: (text: string, container: Container) => void;
 }
 
-/**
- * Reads the files in the reverse order in which a shim writes them: whatever came before a file that is seen is seen,
- * too.
- */
+/** Reads the files in the reverse order of writing: if a file is there, all earlier ones are. */
 function read({ files, process: known }: Container) {
   const shim = readJson(files.shim, isProcessIdentity);
   const gone = shim !== undefined && !isAlive(shim);
@@ -73,7 +70,7 @@ export class Supervisor {
     this.#watched.clear();
   }
 
-  /** Takes over a container of an earlier runtime. What happened meanwhile is no news and is not reported. */
+  /** Takes over a container of an earlier runtime. Changes in the meantime are not reported. */
   async adopt(container: Container): Promise<void> {
     const { shim, gone, exit, process: leader } = read(container);
     container.exit = exit;
@@ -92,7 +89,7 @@ export class Supervisor {
     else this.#watch(container);
   }
 
-  /** Starts the shim, which starts the process. The outcome is seen by `until`. */
+  /** Starts the shim, which starts the process. `until` waits for the outcome. */
   launch(container: Container): void {
     this.#watch(container);
     const errors = openSync(container.files.shimErrors, 'a', 0o600);
@@ -121,7 +118,7 @@ export class Supervisor {
     }
   }
 
-  /** Gives up a start that gave no sign: a shim that has not claimed yet never will, another one is killed. */
+  /** Abandons a start without a sign of life: a shim that has not claimed yet never will, another one is killed. */
   abandonStart(container: Container, why: string): void {
     if (container.exit) return;
     if (claim(container.files.shim, identify(process.pid))) {
@@ -133,7 +130,7 @@ export class Supervisor {
     this.#loseSoon(container);
   }
 
-  /** True when the condition came true in time. Rejects when the caller went away. */
+  /** Whether the condition became true in time. Rejects if the caller disconnected. */
   until(container: Container, condition: () => boolean, timeoutMs: number, signal?: AbortSignal): Promise<boolean> {
     if (condition()) return Promise.resolve(true);
     return new Promise((resolve, reject) => {
@@ -167,13 +164,13 @@ export class Supervisor {
       watcher = watch(container.directory, { persistent: false }, () => this.#inspect(container));
       watcher.on('error', () => watcher?.close());
     } catch {
-      // Out of inotify watches: the poll alone must do.
+      // No inotify watches left: polling must suffice.
     }
     this.#watched.set(container, watcher);
     this.#inspect(container);
   }
 
-  /** Called by watches and timers: an error that it threw would end the whole process. */
+  /** Called by watches and timers: an error thrown here would end the process. */
   #inspect(container: Container): void {
     try {
       this.#examine(container);

@@ -1,14 +1,14 @@
 /**
- * Small JSON files that two processes share: the runtime and the shims it started.
+ * Small JSON files shared by the runtime and the shims it started.
  *
- * Invariants: a reader sees a whole file or none; a claim has exactly one winner. Nothing is synced to disk, because no
- * container survives what would lose a written file (the end of the machine).
+ * Invariants: a reader sees a complete file or none; a claim has exactly one winner. Nothing is synced to disk, because
+ * no container survives a crash of the machine.
  */
 
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { codeOf } from '../../../kernel/thrown.ts';
 
-/** State names commands and environments: for the owner's eyes only. */
+/** Records contain commands and environments: readable by the owner only. */
 const FILE_MODE = 0o600;
 
 export function writeJson(path: string, value: unknown): void {
@@ -17,7 +17,7 @@ export function writeJson(path: string, value: unknown): void {
   renameSync(temporary, path);
 }
 
-/** `undefined` when there is no such file, or its content is not the expected one. */
+/** `undefined` if there is no such file, or its content is not as expected. */
 export function readJson<T>(path: string, isExpected: (value: unknown) => value is T): T | undefined {
   try {
     const value: unknown = JSON.parse(readFileSync(path, 'utf8'));
@@ -28,7 +28,7 @@ export function readJson<T>(path: string, isExpected: (value: unknown) => value 
   }
 }
 
-/** Creates the file with this content; false when it exists already. */
+/** Creates the file with this content; false if it exists already. */
 export function claim(path: string, value: unknown): boolean {
   const temporary = `${path}.${process.pid}.tmp`;
   writeFileSync(temporary, JSON.stringify(value), { mode: FILE_MODE });

@@ -1,9 +1,9 @@
 /**
- * The images of a runtime without a registry: names for one and the same thing, the host's root filesystem.
+ * The images of a runtime without a registry: all are names of the host's root filesystem.
  *
- * Owns the list of pulled references (`images.json`). Invariants: the built-in image is always there and cannot be
- * removed; only names below `statelet.local/` can be pulled, and busybox, for which the host's own tools stand in so
- * that the same example runs here and on a real runtime; everything else fails with the way out.
+ * Owns the list of pulled references (`images.json`). Invariants: the built-in image always exists and cannot be
+ * removed; only names below `statelet.local/` can be pulled, and busybox, whose tools are replaced by the host's so
+ * that the same example runs on a real runtime; all others fail with advice.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -13,11 +13,11 @@ import { CriError, invalid, notFound } from '../errors.ts';
 import { readJson, writeJson } from './files.ts';
 
 export const BUILT_IN_IMAGE = 'statelet.local/host:latest';
-/** The program that runs when neither command nor arguments are given. */
+/** The program that runs without command and arguments. */
 export const ENTRYPOINT: readonly string[] = ['/bin/sh'];
 
 const PULLABLE = /^(statelet\.local\/|(docker\.io\/library\/)?busybox(:|$))/;
-/** References kept: all of them name one filesystem. */
+/** Stored references; all of them name one filesystem. */
 const MAX_IMAGES = 1000;
 /** Bytes; the longest name that the distribution specification allows. */
 const MAX_REFERENCE_LENGTH = 255;
@@ -48,7 +48,7 @@ export class Images {
     );
   }
 
-  /** The id of the image. */
+  /** Returns the id of the image. */
   pull(reference: string): string {
     if (reference.length > MAX_REFERENCE_LENGTH || !REFERENCE.test(reference)) {
       throw invalid(`failed to parse image reference "${reference}": invalid reference format`);
@@ -70,7 +70,7 @@ export class Images {
     return describe(added).id;
   }
 
-  /** An image that does not exist is removed already. */
+  /** Removing a missing image succeeds. */
   remove(reference: string): void {
     const found = this.find(reference)?.repo_tags[0];
     if (found === undefined) return;
@@ -106,7 +106,7 @@ function describe(reference: string): Image {
   };
 }
 
-/** `name` is `name:latest`. */
+/** `name` becomes `name:latest`. */
 function normalize(reference: string): string {
   const last = reference.slice(reference.lastIndexOf('/') + 1);
   return last.includes(':') || last.includes('@') ? reference : `${reference}:latest`;

@@ -1,5 +1,5 @@
 /**
- * What the runtime remembers on disk, so that its next start finds every container again.
+ * The runtime's records on disk, from which its next start finds every container again.
  *
  *     <root>/runtime.json                     who serves this root now
  *     <root>/images.json                      references that were pulled
@@ -11,7 +11,7 @@
  *     <root>/containers/<id>/log.json         LogRecord         written by the shim: answers to "reopen the log"
  *     <root>/containers/<id>/attach.sock                        held by the shim: the way to the container's streams
  *
- * Invariant: the state of a container follows from which of these files exist; nothing else is state.
+ * Invariant: the state of a container is determined by which of these files exist.
  */
 import { join } from 'node:path';
 import type {
@@ -23,13 +23,13 @@ import type {
 } from '../../../machines/model/api/cri.ts';
 import type { ProcessIdentity } from '../process/proc.ts';
 
-/** Raised when a record's meaning changes; a record of another version is not adopted. */
+/** Raised when a record's meaning changes; records of other versions are not adopted. */
 export const RECORD_VERSION = 1;
 
 interface NamedRecord {
   readonly version: typeof RECORD_VERSION;
   readonly id: string;
-  /** Reserved name: two living objects never share one. */
+  /** Reserved name: two existing objects never share one. */
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
@@ -52,14 +52,14 @@ export interface ContainerRecord extends NamedRecord {
   readonly imageId: string;
   readonly mounts: readonly Mount[];
   readonly stopSignal: Signal;
-  /** Absolute; empty: output is dropped. */
+  /** Absolute; empty if output is dropped. */
   readonly logPath: string;
   readonly process: ProcessSpec;
-  /** Absent: it has none of them, its input is empty. */
+  /** Absent: no terminal and no input. */
   readonly terminal?: TerminalSpec;
-  /** The settings that the container asked for and does not get, in words. */
+  /** The requested settings that the container does not get, as text. */
   readonly ignored: readonly string[];
-  /** Set before the shim is started: from here on a process may exist. */
+  /** Set before the shim is started: from then on a process may exist. */
   readonly startRequested: boolean;
 }
 
@@ -67,7 +67,7 @@ export interface ProcessSpec {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string;
-  /** Absent: the ids of the runtime. */
+  /** Absent for the ids of the runtime. */
   readonly uid?: number;
   readonly gid?: number;
 }
@@ -88,7 +88,7 @@ export interface ExitRecord {
   readonly exitCode: number;
   readonly reason: ExitReason;
   readonly message: string;
-  /** `0` when it never ran. */
+  /** `0` if it never ran. */
   readonly startedAt: string;
   readonly finishedAt: string;
 }

@@ -1,8 +1,8 @@
 /**
  * The sandboxes and containers of the runtime, in memory and on disk.
  *
- * Owns ids and names. Invariants: what is in memory is on disk first; a name belongs to one id; a prefix of an id
- * finds its object only while it is the only one with that prefix.
+ * Owns ids and names. Invariants: records are written to disk before memory; a name belongs to one id; a prefix of an
+ * id finds an object only if it is unique.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
@@ -19,12 +19,12 @@ import {
   type SandboxRecord,
 } from './records.ts';
 
-/** For the owner alone: records hold environments. */
+/** For the owner only: records contain environments. */
 const DIRECTORY_MODE = 0o700;
-/** Tries while the last process of a killed container still writes. */
+/** Attempts while the last process of a killed container still writes. */
 const DELETION_RETRIES = 5;
 
-/** One container as the running runtime knows it. */
+/** A container in the running runtime. */
 export class Container {
   record: ContainerRecord;
   readonly directory: string;
@@ -34,7 +34,7 @@ export class Container {
   starting = false;
   removing = false;
   stopSignalSent = false;
-  /** The shim ended without reporting, and the processes that it left are being killed. */
+  /** The shim ended without reporting, and its remaining processes are being killed. */
   losing = false;
   /** Called after each reading of the files. */
   readonly listeners = new Set<() => void>();
@@ -76,7 +76,7 @@ export class Store {
     }
   }
 
-  /** Finds again what an earlier runtime left. Returns the ids of containers whose record cannot be used. */
+  /** Loads the records of an earlier runtime. Returns the ids of containers with unusable records. */
   load(): readonly string[] {
     for (const file of readdirSync(this.#sandboxRoot)) {
       const record = file.endsWith('.json') ? readJson(join(this.#sandboxRoot, file), isSandboxRecord) : undefined;

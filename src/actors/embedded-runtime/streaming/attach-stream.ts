@@ -1,7 +1,7 @@
 /**
- * Attach: a client at the streams of a container's own process, from now until one of the two ends.
+ * Attach: connects a client to the streams of a container's own process, until one of them ends.
  *
- * Decides, as containerd: a client whose input has ended leaves, unless the container's input ends with it.
+ * As in containerd, a client whose input has ended is detached, unless the container's input ends with it.
  */
 
 import { wrongState } from '../errors.ts';
@@ -10,13 +10,16 @@ import { stateOf } from '../status.ts';
 import type { Container } from '../store/store.ts';
 import type { CommandStreams } from './command-streams.ts';
 
-/** @throws CriError when nothing runs that could be attached to */
+/** @throws CriError if no process runs */
 export function checkAttach(container: Container): void {
   if (!container.running)
     throw wrongState(`failed to attach to container: container is in ${stateOf(container)} state`);
 }
 
-/** Resolves when the attachment is over. Rejects when there is no way to the container, and for one who is cut off. */
+/**
+ * Resolves at the end of the attachment. Rejects if the container is unreachable, and for a client that was
+ * disconnected.
+ */
 export async function attachStreams(container: Container, streams: CommandStreams): Promise<void> {
   checkAttach(container);
   let isWhole = false;

@@ -1,15 +1,15 @@
 /**
- * The streams of one command between a client and a process, whichever protocol the client speaks.
+ * The streams of one command between a client and a process, for all protocols of clients.
  *
- * Decides: how the streams of `v4.channel.k8s.io` are distinguished, over SPDY by the header `streamtype`, over
- * WebSocket by the first byte of a message. Invariant: the status is sent last, and once.
+ * Decides: the streams of `v4.channel.k8s.io` are distinguished over SPDY by the header `streamtype`, over WebSocket by
+ * the first byte of a message. Invariant: the status is sent last, and once.
  */
 import { type Duplex, PassThrough, type Readable, Writable } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { SpdyServer, type SpdyServerStream } from '../../spdy/server.ts';
 import type { TerminalSize } from '../process/terminal.ts';
 
-/** Which streams a client asked the runtime for. */
+/** The streams that a client requested. */
 export interface StreamsAsked {
   readonly stdin: boolean;
   readonly stdout: boolean;
@@ -21,15 +21,15 @@ export interface CommandStreams {
   readonly stdin: Readable | null;
   readonly stdout: Writable | null;
   readonly stderr: Writable | null;
-  /** The sizes that the client's terminal takes. */
+  /** The sizes of the client's terminal. */
   readonly sizes: Sizes;
-  /** Says how it ended, after all output, and lets the client go. */
+  /** Sends the status after all output, and closes the connection. */
   end(status: object): void;
-  /** Aborted when the client is gone. */
+  /** Aborted when the client disconnects. */
   readonly gone: AbortSignal;
 }
 
-/** The size of a terminal, which may be known before there is a terminal. */
+/** The size of a terminal, which may be known before the terminal exists. */
 class Sizes {
   private last: TerminalSize | undefined;
   private listener: ((size: TerminalSize) => void) | undefined;
@@ -39,7 +39,7 @@ class Sizes {
     this.listener?.(size);
   }
 
-  /** Hears the last one at once, and each later one. */
+  /** Receives the current size at once, and each later one. */
   follow(listener: (size: TerminalSize) => void): void {
     this.listener = listener;
     if (this.last) listener(this.last);
@@ -48,15 +48,15 @@ class Sizes {
 
 export const COMMAND_PROTOCOL = 'v4.channel.k8s.io';
 
-/** Upstream's limit for a client that upgraded to open the streams that it requested. */
+/** Upstream's limit for an upgraded client to open its streams. */
 const OPENING_LIMIT_MS = 30_000;
 /** A size is a few digits. */
 const SIZE_MAX_BYTES = 1_024;
 const CHANNELS = ['stdin', 'stdout', 'stderr', 'error', 'resize'] as const;
 
 /**
- * Resolves when the client has opened its streams. Rejects when the client disconnected or took too long, and closes
- * the connection.
+ * Resolves when the client has opened its streams. Rejects, and closes the connection, if the client disconnected or
+ * took too long.
  */
 export function spdyStreams(socket: Duplex, head: Buffer, asked: StreamsAsked): Promise<CommandStreams> {
   const wanted = new Set<string>(['error']);
@@ -98,7 +98,7 @@ function overSpdy(session: SpdyServer, found: ReadonlyMap<string, SpdyServerStre
   return streams;
 }
 
-/** A connection whose handshake is done. */
+/** A connection after its handshake. */
 export function webSocketStreams(client: WebSocket, asked: StreamsAsked): CommandStreams {
   const gone = new AbortController();
   const stdin = asked.stdin ? new PassThrough() : null;
@@ -129,18 +129,18 @@ export function webSocketStreams(client: WebSocket, asked: StreamsAsked): Comman
     stdin?.destroy();
     gone.abort();
   });
-  // Upstream's first word: an empty frame shows the client that the streams are there.
+  // As upstream: an empty first frame tells the client that the streams are open.
   send('stdout', Buffer.alloc(0));
   return streams;
 }
 
 async function outputEnded({ stdout, stderr }: CommandStreams): Promise<void> {
-  // A stream that was destroyed ends too: its callback gets the error.
+  // A destroyed stream ends too: its callback gets the error.
   const streams = [stdout, stderr].filter((stream) => stream !== null);
   await Promise.all(streams.map((stream) => new Promise<void>((ended) => stream.end(() => ended()))));
 }
 
-/** A size as `{"Width": 80, "Height": 24}`; other messages are ignored, as upstream does. */
+/** A size as `{"Width": 80, "Height": 24}`; other messages are ignored, as upstream. */
 function resized(chunk: Buffer, streams: CommandStreams): void {
   if (chunk.length > SIZE_MAX_BYTES) return;
   for (const line of chunk.toString('latin1').split('\n')) {
@@ -161,11 +161,11 @@ function sizeOf(line: string): TerminalSize | null {
 const isCount = (value: unknown): value is number =>
   Number.isInteger(value) && Number(value) > 0 && Number(value) < 65_536;
 
-// ---- how it ended ---------------------------------------------------------------------------------------------------
+// ---- status ---------------------------------------------------------------------------------------------------------
 
 export const SUCCESS = { metadata: {}, status: 'Success' };
 
-/** @param command as its client gave it */
+/** @param command as given by its client */
 export const exitStatus = (command: readonly string[], code: number): object =>
   code === 0
     ? SUCCESS
@@ -177,7 +177,7 @@ export const exitStatus = (command: readonly string[], code: number): object =>
         details: { causes: [{ reason: 'ExitCode', message: String(code) }] },
       };
 
-/** The status of a command that could not be run, or a container that could not be attached to. */
+/** The status of a command that could not run, or of a failed attach. */
 export const failureStatus = (why: string): object => ({
   metadata: {},
   status: 'Failure',

@@ -1,8 +1,8 @@
 /**
- * PortForward: connections to ports of a pod, which are those of the host here, many of them over one connection.
+ * PortForward: many connections to ports of a pod, here the host's, over one client connection.
  *
- * Decides: a request of the client is two streams with the same `requestid`, one for data and one for what went wrong.
- * Invariants: a connection ends with its two streams, and the other way round; what has only one of them is dropped.
+ * Decides: a request of the client consists of two streams with the same `requestid`, for data and for errors.
+ * Invariants: a connection ends with its two streams, and the reverse; a request with only one stream is dropped.
  */
 
 import { connect, type Socket } from 'node:net';
@@ -12,7 +12,7 @@ import { SpdyServer, type SpdyServerStream } from '../../spdy/server.ts';
 
 export const PORT_PROTOCOL = 'portforward.k8s.io';
 
-/** Upstream's: how long the second stream of a request may take to come. */
+/** Upstream's: how long the second stream of a request may take. */
 const PAIRING_LIMIT_MS = 30_000;
 
 interface Pair {
@@ -63,7 +63,7 @@ async function forward(port: number, data: SpdyServerStream, error: SpdyServerSt
   }
 }
 
-/** Over either family, as upstream tries them. Rejects with both refusals in one text. */
+/** Over either family, as upstream. Rejects with both errors in one text. */
 async function connected(port: number): Promise<Socket> {
   const refusals: string[] = [];
   for (const host of ['127.0.0.1', '::1']) {
@@ -90,7 +90,7 @@ const opened = (port: number, host: string): Promise<Socket> =>
     socket.once('error', reject);
   });
 
-/** Passes on the end of each side; when one side breaks off without an end, the other is destroyed. */
+/** Forwards the end of each side; if one side breaks without an end, the other is destroyed. */
 function join(socket: Socket, stream: SpdyServerStream): void {
   socket.on('error', () => socket.destroy());
   socket.pipe(stream);

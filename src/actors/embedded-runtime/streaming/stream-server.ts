@@ -1,11 +1,11 @@
 /**
- * The streaming server of the embedded runtime: where exec, attach and port forward happen once CRI named the place.
+ * The streaming server of the embedded runtime, which serves exec, attach and port forward at the URLs returned by CRI.
  *
- * Owns: a listener on a loopback port, opened with the first stream that is requested, and the tickets to it.
- * Decides which client may connect: one with a ticket, once, soon. Invariants:
+ * Owns: a listener on a loopback port, opened with the first requested stream, and its tickets. A client needs an
+ *   unused ticket that has not expired. Invariants:
  *   M1 a ticket is a number that cannot be guessed, for one use within {@link TICKET_MS}; there are never more than
  *   {@link TICKETS_MAX}.
- *   M2 a stream that fails costs itself: its client gets the reason where the protocol has a place for it.
+ *   M2 a failed stream affects only itself: its client gets the reason if the protocol can carry it.
  * Protocols: `v4.channel.k8s.io` over SPDY and over WebSocket, `portforward.k8s.io` over SPDY.
  */
 
@@ -27,20 +27,20 @@ import {
 } from './command-streams.ts';
 import { forwardPorts, PORT_PROTOCOL } from './forward-ports.ts';
 
-/** Upstream's: how long a place stays open for its client. */
+/** Upstream's: how long a URL is valid for its client. */
 const TICKET_MS = 60_000;
-/** Upstream's: requests that wait for their clients. */
+/** Upstream's limit of unused URLs. */
 const TICKETS_MAX = 1_000;
 const TICKET_BYTES = 16;
 /** Largest message of a WebSocket; kubectl sends up to 32 KiB. */
 const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
 
-/** The work that begins once the client is connected. */
+/** The work after the client has connected. */
 export type Stream =
   | {
       readonly kind: 'exec' | 'attach';
       readonly asked: StreamsAsked;
-      /** Runs to its end. Resolves with the status that the client gets. */
+      /** Resolves at its end, with the status for the client. */
       readonly conduct: (streams: CommandStreams) => Promise<object>;
     }
   | { readonly kind: 'portforward'; readonly sandboxId: string };
@@ -55,7 +55,7 @@ export class StreamServer {
   private readonly sockets = new Set<Duplex>();
   private server: Promise<Server> | undefined;
 
-  /** The URL where a client finds this stream. @throws CriError when too many are waited for */
+  /** The URL of this stream for a client. @throws CriError if too many URLs are unused */
   async place(stream: Stream): Promise<string> {
     if (this.tickets.size >= TICKETS_MAX) {
       throw new CriError(status.RESOURCE_EXHAUSTED, 'maximum number of in-flight requests exceeded');
@@ -89,7 +89,7 @@ export class StreamServer {
     server.on('upgrade', (request, socket, head) => void this.upgraded(request, socket, head));
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
-    // Streams keep the process, the place where they begin does not.
+    // Streams keep the process alive, the listener does not.
     return server.unref();
   }
 
@@ -112,7 +112,7 @@ export class StreamServer {
       if (request.headers.upgrade?.toLowerCase() === 'websocket') await overWebSocket(stream, request, socket, head);
       else await overSpdy(stream, request, socket, head);
     } catch {
-      // The client is gone, or broke the protocol: no answer can reach it.
+      // The client disconnected, or violated the protocol: no answer can reach it.
       socket.destroy();
     }
   }

@@ -1,8 +1,8 @@
 /**
- * Decides who a client is: by client certificate, by bearer token, or anonymous.
+ * Authenticates a client: by client certificate, by bearer token, or as anonymous.
  *
- * Order and outcomes are upstream's: a certificate that verifies wins over any token; a token counts when there is no
- * such certificate; a client whose credential was refused is refused, and only one without any is anonymous.
+ * Order and outcomes are upstream's: a verified certificate takes precedence over any token; a token counts without
+ * such a certificate; a client with a rejected credential is rejected, and only one without any is anonymous.
  */
 
 import { createHash, type X509Certificate } from 'node:crypto';
@@ -12,7 +12,7 @@ import { messageOf } from '../../../kernel/thrown.ts';
 import type { User } from '../http/endpoint.ts';
 
 /**
- * The user of a token by TokenReview; `null`: the token belongs to no user. A rejection means that the review failed.
+ * The user of a token by TokenReview; `null` if the token belongs to no user. A rejection means that the review failed.
  */
 export type ReviewToken = (token: string) => Promise<User | null>;
 
@@ -20,11 +20,11 @@ export interface AuthenticationOptions {
   readonly anonymous: boolean;
   /** Certificates of clients are accepted. */
   readonly clientCertificates: boolean;
-  /** Whether this certificate counts now: its authority may have changed since the handshake. */
+  /** Whether this certificate is valid now: its authority may have changed since the handshake. */
   readonly isTrusted: (socket: TLSSocket) => boolean;
   /** `null`: tokens are ignored. */
   readonly reviewToken: ReviewToken | null;
-  /** Hears until when a certificate is good that a client showed, also of one that does not count. */
+  /** Receives the expiry of each presented certificate, valid or not. */
   readonly onCertificate: (notAfterMs: number) => void;
 }
 
@@ -47,7 +47,7 @@ export async function authenticate(request: IncomingMessage, options: Authentica
   return { refused: refusals.join(', ') || 'no credentials' };
 }
 
-/** A token may be that of the anonymous user: then it authenticates no more than no token. */
+/** A token may be that of the anonymous user, which authenticates no more than no token. */
 const authenticated = (user: User): User =>
   user.name === ANONYMOUS.name || user.groups.includes(AUTHENTICATED)
     ? user
@@ -89,7 +89,9 @@ function bearerToken({ headers }: IncomingMessage): string | null {
   return scheme.toLowerCase() === 'bearer' && token !== '' ? token : null;
 }
 
-/** The token in the protocols of a WebSocket, where a browser cannot set the header. Throws for a malformed one. */
+/**
+ * The token in the subprotocols of a WebSocket, for browsers, which cannot set the header. Throws for a malformed one.
+ */
 function protocolToken({ headers }: IncomingMessage): string | null {
   if (headers.upgrade?.toLowerCase() !== 'websocket') return null;
   const offered = (headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim());
@@ -99,7 +101,7 @@ function protocolToken({ headers }: IncomingMessage): string | null {
   if (encoded === undefined) return null;
   if (further.length > 0) throw new Error('multiple base64.bearer.authorization tokens specified');
   if (!/^[\w-]*$/.test(encoded)) throw new Error('invalid base64.bearer.authorization token encoding');
-  // The token may not be the only protocol: it would come back to the client.
+  // The token must not be the only subprotocol, because it would be returned to the client.
   if (offered.length < 2) throw new Error('missing additional subprotocol');
   return Buffer.from(encoded, 'base64url').toString('utf8') || null;
 }

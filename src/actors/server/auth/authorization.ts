@@ -1,4 +1,4 @@
-/** Decides what a user may do: the verb of a method, the rights of an endpoint, and upstream's text of a refusal. */
+/** Authorizes users: the verb of a method, the rights of an endpoint, and upstream's text of a denial. */
 import { type Answer, text } from '../http/answer.ts';
 import type { Subresource, User } from '../http/endpoint.ts';
 
@@ -22,10 +22,10 @@ const VERBS: Readonly<Record<string, string>> = {
   DELETE: 'delete',
 };
 
-/** Methods that Kubernetes has no verb for have the empty one: rights of a named verb never cover it. */
+/** Methods without a Kubernetes verb have the empty one: rights to a named verb never cover it. */
 const verbOf = (method: string): string => VERBS[method] ?? '';
 
-/** `null` allows the request. One of the listed rights is enough; the more specific is checked first. */
+/** `null` allows the request. One of the listed rights is sufficient; the more specific is checked first. */
 export async function authorize(
   user: User,
   method: string,

@@ -1,8 +1,8 @@
 /**
- * Answers that hold for a while: bounded, and requested once for all that wait for it.
+ * A bounded cache of answers with expiry; concurrent lookups share one request.
  *
- * Invariants: an answer is never given past its time; a failure is not kept; keys are hashes, so that no credential
- * lies about in memory.
+ * Invariants: an expired answer is never returned; failures are not cached; keys are hashes, so that no credential
+ * stays in memory.
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import { keepNewest } from '../../../kernel/keep-newest.ts';
@@ -15,13 +15,13 @@ export interface CacheOptions<Value> {
   readonly seen?: CacheSeen;
 }
 
-/** Hears what the cache does; `by` is 1 when something begins and -1 when it has ended. */
+/** Receives the cache's activity; `by` is 1 at a start and -1 at an end. */
 export interface CacheSeen {
-  /** A question got its answer, or the error of the request. */
+  /** A lookup got its answer, or the error of the request. */
   answered(status: 'hit' | 'miss', durationMs: number): void;
-  /** A lookup waits for a request under way. */
+  /** A lookup waits for a request in progress. */
   waits(by: 1 | -1): void;
-  /** A request goes out, for all lookups of the same key. */
+  /** A request is sent, for all lookups of the same key. */
   fetches(by: 1 | -1): void;
   fetched(status: 'ok' | 'error'): void;
 }

@@ -1,8 +1,8 @@
 /**
- * Questions to the API server about credentials and rights, and how long their answers hold.
+ * TokenReviews and SubjectAccessReviews of the API server, with caching of their answers.
  *
- * Owns: the caches, upstream's in time and size. A request never waits longer for an answer than
- * {@link REVIEW_TIMEOUT_MS}.
+ * Owns: the caches, upstream's in time and size. A request never waits for an answer longer than {@link
+ * REVIEW_TIMEOUT_MS}.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Json } from '../../../kernel/json.ts';
@@ -13,7 +13,7 @@ import type { ReviewToken } from './authentication.ts';
 import type { Authorize } from './authorization.ts';
 import { AnswerCache, type CacheSeen } from './cache.ts';
 
-/** Creates an object at the API server and resolves with the server's answer; ends when the signal does. */
+/** Creates an object in the API server and resolves with the server's answer; ends with the signal. */
 export type Create = (request: KubeTarget & { readonly body: Json }, signal: AbortSignal) => Promise<KubeObject>;
 
 /** Upstream's: a client does not wait longer. */
@@ -21,7 +21,7 @@ const REVIEW_TIMEOUT_MS = 10_000;
 /** Upstream's sizes: a node has few clients. */
 const TOKENS_MAX = 4_096;
 const RIGHTS_MAX = 8_192;
-/** Upstream's tries of a webhook that cannot be reached, and the first wait between them. */
+/** Upstream's attempts to reach a webhook, and the first wait between them. */
 const TRIES = 5;
 const FIRST_RETRY_MS = 500;
 const RETRY_FACTOR = 1.5;
@@ -43,7 +43,7 @@ interface TokenReviewStatus {
   };
 }
 
-/** Requests a TokenReview. A refusal of a token is cached as long as its user; a failed request is not cached. */
+/** Requests a TokenReview. A rejected token is cached as long as a user; a failed request is not cached. */
 export function tokenReviewer(create: Create, ttls: Pick<Ttls, 'tokenMs'>, seen?: CacheSeen): ReviewToken {
   const cache = new AnswerCache<User | null>({
     ttlMs: () => ttls.tokenMs,

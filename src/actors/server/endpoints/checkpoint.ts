@@ -1,4 +1,6 @@
-/** `/checkpoint/<namespace>/<pod>/<container>`: a snapshot of a running container, made by the runtime as a file. */
+/**
+ * `/checkpoint/<namespace>/<pod>/<container>`: a checkpoint of a running container, written to a file by the runtime.
+ */
 
 import { join } from 'node:path';
 import { messageOf } from '../../../kernel/thrown.ts';
@@ -44,7 +46,7 @@ async function checkpointed(request: ApiRequest, { view, rootDir, checkpoint }: 
   const found = podNamed(await view.pods(), namespace, pod);
   if (!found) return text(404, 'pod does not exist');
   if (!containerSpec(found.pod, container)) return text(404, `container ${container} does not exist`);
-  // Of several values upstream takes the last one.
+  // Upstream takes the last of several values.
   const timeout = parseDecimal(request.query.get('timeout')?.at(-1) ?? '0');
   if (timeout.error !== undefined) return text(404, 'cannot parse value of timeout parameter');
   const failed = (why: string) => text(500, `checkpointing of ${namespace}/${pod}/${container} failed (${why})`);

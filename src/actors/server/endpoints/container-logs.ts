@@ -1,4 +1,4 @@
-/** `/containerLogs/<namespace>/<pod>/<container>`: the log of a container, up to now or as it grows. */
+/** `/containerLogs/<namespace>/<pod>/<container>`: the log of a container, up to now or followed. */
 import { Readable } from 'node:stream';
 import { codeOf, messageOf } from '../../../kernel/thrown.ts';
 import type { ContainerStatus as PodContainerStatus, PodStatus } from '../../../machines/model/api/pod.ts';
@@ -92,7 +92,7 @@ function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'un
   };
 }
 
-/** The parameter also has an older name, in which `all` means no limit. */
+/** The parameter has an older name as well, in which `all` means no limit. */
 function tailLines(query: ReadonlyMap<string, readonly string[]>): string | undefined {
   const older = query.get('tail')?.[0] || undefined;
   if (older === undefined) return query.get('tailLines')?.[0];
@@ -106,7 +106,7 @@ function integer(value: string | undefined): bigint | null | 'bad' {
   return parsed > INT64_MAX || parsed < -INT64_MAX - 1n ? 'bad' : parsed;
 }
 
-/** Only two words are false. */
+/** Only two values are false. */
 const isTrue = (value: string | undefined): boolean => value !== undefined && !/^(false|0)$/i.test(value);
 
 // ---- the container --------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ const statusOf = (status: PodStatus | null, name: string): PodContainerStatus | 
 
 type Instance = { readonly containerId: string } | { readonly refusal: string };
 
-/** The instance whose log is meant, by its id as the status has it: `containerd://<id>`. */
+/** The instance whose log is requested, by its id in the status: `containerd://<id>`. */
 function instanceOf({ name: podName, status }: NodePod, container: string, previous: boolean): Instance {
   const where = `container ${quote(container)} in pod ${quote(podName)}`;
   const found = statusOf(status, container);

@@ -1,9 +1,9 @@
 /**
- * `/debug/pprof/*` and `/debug/flags/v`: what this process does, in the forms of V8's inspector, and how much it says.
+ * `/debug/pprof/*` and `/debug/flags/v`: profiles of this process in V8's formats, and the log verbosity.
  *
- * The names are those that Kubernetes' people know: `profile` is a CPU profile, `heap` a snapshot of the heap, `allocs`
- * a sampled allocation profile, `trace` V8's trace events, `goroutine` what the event loop waits for. All open in
- * Chrome's developer tools. Profiles of locks and threads have no meaning in one thread and do not exist.
+ * The names are Go's: `profile` is a CPU profile, `heap` a heap snapshot, `allocs` a sampled allocation profile,
+ * `trace` V8's trace events, `goroutine` the resources that the event loop waits for. All open in Chrome's developer
+ * tools. Profiles of locks and threads are meaningless in one thread and not supported.
  */
 import type { IncomingMessage } from 'node:http';
 import { parseUnsigned31 } from '../../../machines/model/values/go-text.ts';
@@ -13,7 +13,7 @@ import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import type { Insight, ProfileKind } from '../http/inspector.ts';
 
 const DEFAULT_SECONDS = 30;
-/** Upstream's: no answer of its server takes longer. */
+/** Upstream's limit for a response of its server. */
 const WRITE_TIMEOUT_SECONDS = 4 * 60 * 60;
 /** A level has few digits. */
 const LEVEL_MAX_BYTES = 64;

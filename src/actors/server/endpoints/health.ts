@@ -1,4 +1,4 @@
-/** `/healthz` and its checks, as Kubernetes' health checks read. Why one fails is in its own answer alone. */
+/** `/healthz` and its checks for Kubernetes' health checks. The reason of a failure is only in its own response. */
 import { quote } from '../../../machines/model/values/go-text.ts';
 import { type Answer, refusal, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint, Subresource } from '../http/endpoint.ts';

@@ -11,11 +11,11 @@ import { type Family, toProtobuf, toText } from '../metrics/family.ts';
 import type { NodeMetrics } from '../metrics/node-metrics.ts';
 
 const compressed = promisify(gzip);
-/** When this process began: scrapers detect a restart by it. */
+/** Start of this process: scrapers detect a restart by it. */
 const STARTED = String(Math.floor((Date.now() - process.uptime() * 1_000) / 1_000));
 const TEXT = 'text/plain; version=0.0.4; charset=utf-8';
 const PROTOBUF = 'application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited';
-/** How names may be written that old scrapers do not read. Here there are none, so that each is as good as another. */
+/** Escapings of metric names for old scrapers. No name here needs one, so all are equivalent. */
 const ESCAPINGS = new Set(['allow-utf-8', 'underscores', 'dots', 'values']);
 
 export function metricsEndpoints(metrics: NodeMetrics): Endpoint[] {
@@ -45,7 +45,7 @@ async function written({ raw }: ApiRequest, families: readonly Family[]): Promis
   return { status: 200, headers: { ...headers, 'content-encoding': 'gzip' }, body: await compressed(body) };
 }
 
-/** The first format that the client accepts and that can be given, and the escaping that was named last until then. */
+/** The first acceptable format that is supported, and the last escaping named before it. */
 function formOf(accept: string): { readonly isProtobuf: boolean; readonly escaping: string } {
   let escaping = 'underscores';
   for (const { type, subtype, parameters } of mediaRanges(accept)) {
@@ -60,12 +60,12 @@ function formOf(accept: string): { readonly isProtobuf: boolean; readonly escapi
   return { isProtobuf: false, escaping };
 }
 
-/** Measures the node now. Rejects when the node has no source of statistics. */
+/** Measures the node now. Rejects if the node has no source of statistics. */
 export interface NodeStats {
   summary(options: { readonly onlyCpuAndMemory: boolean }): Promise<Summary>;
 }
 
-/** `/stats/summary`: what the node, its pods and their containers use, measured at each request. */
+/** `/stats/summary`: usage of the node, its pods and their containers, measured at each request. */
 export function statsEndpoints(stats: NodeStats): Endpoint[] {
   const nowhere = (path: string): Endpoint => ({ path, methods: 'any', subresources: ['stats'], answer: pageNotFound });
   return [

@@ -1,8 +1,8 @@
 /**
- * `/logs/`: the files below the machine's folder of logs, as a file server, and the logs of services by query.
+ * `/logs/`: a file server for the machine's log folder, and queries of service logs.
  *
- * Invariant: what a link leads to is served only when it lies below the folder of logs or that of pods' logs; upstream
- * follows links anywhere, and a pod that mounts the folder could so read any file of the machine.
+ * Invariant: the target of a link is served only if it is below the log folder or that of pods' logs; upstream follows
+ * any link, so a pod that mounts the folder could read any file of the machine.
  */
 import type { Dirent } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';
@@ -16,14 +16,14 @@ import { serviceLogs } from '../logs/journal-query.ts';
 import { nodeLogQuery } from '../logs/node-log-query.ts';
 import { type OpenedPlace, openBelow } from '../logs/open-below.ts';
 
-/** Names in one listing: no reader needs more. */
+/** Names in one listing; no reader needs more. */
 const LISTING_MAX = 100_000;
 const MS_PER_SECOND = 1_000;
 
 export interface NodeLogOptions {
   /** `/var/log`, absolute. */
   readonly directory: string;
-  /** Where links may lead to, too. */
+  /** Another allowed target of links. */
   readonly podLogsDir: string;
   /** `enableSystemLogQuery` and its gate. */
   readonly isQueryEnabled: boolean;
@@ -65,7 +65,7 @@ async function file(request: ApiRequest, path: string, options: NodeLogOptions):
   });
 }
 
-/** The answer with the place open until its body has been read. */
+/** The response, with the file kept open until its body has been read. */
 async function closing({ handle }: OpenedPlace, answer: () => Promise<Answer>): Promise<Answer> {
   const result = await answer().catch(async (error: unknown) => {
     await handle.close();
@@ -76,7 +76,7 @@ async function closing({ handle }: OpenedPlace, answer: () => Promise<Answer>): 
   return result;
 }
 
-/** Serves the folder's `index.html`, where it has one. */
+/** Serves the folder's `index.html`, if it has one. */
 async function folder(request: ApiRequest, { path, info }: OpenedPlace, roots: readonly string[]): Promise<Answer> {
   const index = await openBelow(join(path, 'index.html'), roots);
   if (index !== null) return await closing(index, () => content(request, index));
@@ -102,7 +102,7 @@ function listing(entries: readonly Dirent[], changed: Date): Answer {
   };
 }
 
-/** A name escaped as Go escapes a path; one that could be taken for a scheme is marked as a name. */
+/** A name escaped as a path by Go; one that looks like a scheme is marked as a name. */
 function linkTo(name: string): string {
   const escaped = encodeURIComponent(name)
     .replaceAll(/%(24|26|2B|2C|2F|3A|3B|3D|40)/g, decodeURIComponent)
@@ -111,10 +111,10 @@ function linkTo(name: string): string {
   return first.includes(':') ? `./${escaped}` : escaped;
 }
 
-/** More ranges than a client needs to continue a download. */
+/** More ranges than a client needs to resume a download. */
 const RANGES_MAX = 64;
 
-/** Whether the header asks for one range or several by byte; an empty range among several counts nothing. */
+/** Whether the header requests one or several byte ranges; an empty range among several is ignored. */
 function isByteRanges(header: string): boolean {
   const [unit, ranges, ...more] = header.split('=');
   if (unit !== 'bytes' || ranges === undefined || more.length > 0) return false;
@@ -153,14 +153,14 @@ function unsatisfiable(range: string): Answer {
   return { ...refused, headers: { ...refused.headers, 'content-range': range } };
 }
 
-/** The type by the name, else by the content; only text names its character set. */
+/** The type by file name, else by content; only text has a charset. */
 async function typeOf(name: string, known: string | null, path: string): Promise<string> {
   if (name.endsWith('.log')) return 'text/x-log; charset=utf-8';
   if (known === null || known === 'application/octet-stream') return await sniffedType(path);
   return known.startsWith('text/') ? `${known}; charset=utf-8` : known;
 }
 
-/** As many bytes as Go reads. */
+/** The number of bytes that Go reads. */
 const SNIFFED_BYTES = 512;
 
 const SIGNATURES: readonly (readonly [bytes: string, type: string])[] = [
@@ -174,12 +174,12 @@ const SIGNATURES: readonly (readonly [bytes: string, type: string])[] = [
 const HTML =
   /^[\t\n\f\r ]*<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|!--)[ >]/i;
 const XML = /^[\t\n\f\r ]*<\?xml/;
-/** Bytes that no text has: control characters but those of layout, and the escape. */
+/** Bytes that text never contains: control characters other than white space and escape. */
 const isBinary = (byte: number): boolean =>
   byte < SPACE && !(byte >= TAB && byte <= CARRIAGE_RETURN && byte !== VERTICAL_TAB) && byte !== ESCAPE;
 const [TAB, VERTICAL_TAB, CARRIAGE_RETURN, ESCAPE, SPACE] = [0x09, 0x0b, 0x0d, 0x1b, 0x20];
 
-/** The content type of a file without a known extension, by its first bytes: as Go's `DetectContentType` has it. */
+/** The content type of a file without a known extension, by its first bytes, as Go's `DetectContentType`. */
 async function sniffedType(path: string): Promise<string> {
   const handle = await open(path);
   try {

@@ -1,20 +1,20 @@
-/** `/pods`, `/runningpods/`, `/configz`: what this node is to run, what it runs, and how it is configured. */
+/** `/pods`, `/runningpods/`, `/configz`: the wanted pods of this node, the running ones, and its configuration. */
 import { toServed } from '../../../machines/configuration/fields/versioned.ts';
 import { json } from '../http/answer.ts';
 import type { Endpoint } from '../http/endpoint.ts';
 import { type ApiView, isWanted, type NodePod } from '../node-pods.ts';
 
-/** A list as upstream's codec writes it: an empty list is `null`, and a line feed ends it. */
+/** A list as encoded by upstream: an empty one is `null`, and a line feed follows. */
 const listOf = (items: readonly object[]): string =>
   `${JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata: {}, items: items.length === 0 ? null : items })}\n`;
 
-/** Every pod that this node is to run, with its status as this node sees it: none that its source has no more. */
+/** Every wanted pod with its status on this node, without pods that its source has removed. */
 const wanted = (pods: readonly NodePod[]): object[] =>
   pods
     .filter(isWanted)
     .map(({ pod: { metadata, spec, status: own }, status }) => ({ metadata, spec, status: status ?? own ?? {} }));
 
-/** Every pod of which something runs, as the runtime knows it. */
+/** Every running pod, as the runtime knows it. */
 const running = (pods: readonly NodePod[]): object[] =>
   pods.flatMap(({ name, namespace, uid, runtime }) => {
     const containers = (runtime?.containers ?? [])

@@ -1,7 +1,4 @@
-/**
- * `/flagz` and `/statusz`: with which flags this process runs, and how long it has; for people, and versioned for
- * programs.
- */
+/** `/flagz` and `/statusz`: the flags and the uptime of this process, as text and in versioned formats. */
 import { stringify } from 'yaml';
 import { parseBool } from '../../../machines/model/values/go-text.ts';
 import { covers, firstHeader, mediaRanges } from '../http/accept.ts';
@@ -83,12 +80,12 @@ type Parameters = Readonly<Record<string, string>>;
 
 const JSON_FORM: Form = ['application', 'json'];
 const TEXT_FORM: Form = ['text', 'plain'];
-/** In upstream's order: the first form that a range of the header covers is taken. */
+/** In upstream's order: the first format covered by a range of the header is used. */
 const FORMS: readonly Form[] = [JSON_FORM, ['application', 'yaml'], TEXT_FORM];
 
 const isNamed = (parameters: Parameters): boolean => ['as', 'g', 'v'].some((name) => name in parameters);
 
-/** The first form that the client takes and that `allows` gives with the range's parameters. */
+/** The first format that the client accepts and that `allows` permits with the range's parameters. */
 function chosen(accept: string, allows: (form: Form, parameters: Parameters) => boolean) {
   for (const range of mediaRanges(accept)) {
     const { parameters } = range;
@@ -136,7 +133,7 @@ function unacceptable(request: ApiRequest, accept: string): Answer {
   return { status: 406, headers: { 'content-type': type }, body: encoded(type, value, isPretty) };
 }
 
-/** Browsers and requests by hand get JSON with line breaks, as from upstream. */
+/** Browsers and manual requests get JSON with line breaks, as upstream. */
 function isForPeople(request: ApiRequest): boolean {
   const asked = first(request, 'pretty') ?? '';
   const isAsked = parseBool(asked);
@@ -153,7 +150,7 @@ function encoded(type: string, value: object, isPretty: boolean): string {
   return isPretty ? JSON.stringify(value, null, 2) : `${JSON.stringify(value)}\n`;
 }
 
-/** Broken as upstream's library of YAML breaks a long line: at the first space past the 80th column, not before. */
+/** Folded like upstream's YAML library folds a long line: at the first space after the 80th column. */
 function folded(line: string, indent: string): string {
   const [, head, rest] = /^(.{81,}?) (\S.*)$/.exec(line) ?? [];
   return head === undefined ? line : `${head}\n${folded(`${indent}${rest}`, indent)}`;

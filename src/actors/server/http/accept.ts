@@ -1,6 +1,6 @@
 /**
- * Decides which of its forms a resource is answered in: the readings of `Accept` and `Accept-Encoding` that upstream's
- * libraries have, each at its own endpoints. Pure.
+ * Content negotiation: the interpretations of `Accept` and `Accept-Encoding` by upstream's libraries, each for its own
+ * endpoints. Pure.
  */
 import type { IncomingMessage } from 'node:http';
 
@@ -18,8 +18,8 @@ export function firstHeader({ rawHeaders }: IncomingMessage, name: string): stri
 }
 
 /**
- * The ranges of an `Accept` header, the most wanted first, and of equal ones the most precise. Malformed ranges are
- * left out.
+ * The ranges of an `Accept` header, the most wanted first, and the most specific of equal ones. Malformed ranges are
+ * skipped.
  */
 export function mediaRanges(header: string): MediaRange[] {
   return header
@@ -44,7 +44,9 @@ export const covers = (range: MediaRange, type: string, subtype: string): boolea
   (range.type === type && (range.subtype === subtype || range.subtype === '*')) ||
   (range.type === '*' && range.subtype === '*');
 
-/** The inner router's own reading: whole names only, whatever their quality. Without a header everything is taken. */
+/**
+ * The inner router's own parsing: whole names only, whatever their quality. Without a header everything is accepted.
+ */
 export function takesOneOf(header: string, produced: readonly string[]): boolean {
   if (header === '') return true;
   return header.split(',').some((text) => {
@@ -62,7 +64,7 @@ function withoutSpaces(text: string): string {
   return text.slice(start, end);
 }
 
-/** For metrics: `gzip` only when the client prefers it to plain text. */
+/** For metrics: `gzip` only if the client prefers it to plain text. */
 export function prefersGzip(header: string): boolean {
   const wanted = header.split(',').map((text) => {
     const [coding = '', quality] = text.split(';');

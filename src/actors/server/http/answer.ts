@@ -1,4 +1,4 @@
-/** What an endpoint answers, and the forms that recur. Upstream's texts are byte for byte. */
+/** Responses of endpoints, and common forms of them. Upstream's texts are byte for byte. */
 import { STATUS_CODES } from 'node:http';
 import { Readable } from 'node:stream';
 
@@ -8,13 +8,13 @@ export interface Answer {
   readonly body: string | Buffer | Readable;
 }
 
-/** The connection is no longer HTTP: the endpoint that answered this has it. */
+/** The connection is no longer HTTP: the endpoint owns it. */
 export const TAKEN: Answer = { status: 101, headers: {}, body: '' };
 
 /** Upstream's HTTP library sends a length only for a body that fits into its first buffer. */
 export const MEASURED_BYTES = 2_048;
 
-/** A body that ends within the first buffer as that buffer; a longer one as a stream from its beginning. */
+/** A body within the first buffer as a buffer; a longer one as a stream from its start. */
 export async function measured(body: Readable): Promise<Buffer | Readable> {
   const rest: AsyncIterator<Buffer | string> = body[Symbol.asyncIterator]();
   const chunks: Buffer[] = [];
@@ -35,14 +35,14 @@ async function* continued(chunks: readonly Buffer[], rest: AsyncIterator<Buffer 
 
 const TEXT = 'text/plain; charset=utf-8';
 
-/** A short answer of the kubelet itself. */
+/** A short response of the kubelet itself. */
 export const text = (status: number, body: string | Buffer): Answer => ({
   status,
   headers: { 'content-type': TEXT },
   body,
 });
 
-/** As Go's `http.Error`: text that no browser may interpret as anything else. */
+/** As Go's `http.Error`: text that browsers must not interpret otherwise. */
 export const refusal = (status: number, body: string): Answer => ({
   status,
   headers: { 'content-type': TEXT, 'x-content-type-options': 'nosniff' },
@@ -70,7 +70,7 @@ export const methodNotAllowed = (allowed: readonly string[]): Answer => ({
 export const notAcceptable = (produced: readonly string[]): Answer =>
   text(406, `406: Not Acceptable\n\nAvailable representations: ${produced.join(', ')}`);
 
-/** A body only for methods that read, as Go's `http.Redirect` has it. */
+/** A body only for GET and HEAD, as Go's `http.Redirect`. */
 export function redirect(method: string, location: string, status: 307 | 301 = 307): Answer {
   const reads = method === 'GET' || method === 'HEAD';
   return {

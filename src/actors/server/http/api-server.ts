@@ -1,12 +1,12 @@
 /**
- * One HTTP server of the node: routing, rights and the limits that hold for every client.
+ * One HTTP server of the node: routing, authorization and limits.
  *
  * Owns: a fastify instance and the connections to it. A socket, TLS or not, is given to it by {@link ApiServer.accept}.
  * Invariants:
  *   A1 paths that are not served and paths that must be cleaned are answered before authentication, as
  *   upstream does; everything else is answered only to those who may have it.
- *   A2 a request costs at most its limits: headers, body, time, connections; a body without a reader is not read.
- *   A3 an endpoint that fails costs its request, never the server.
+ *   A2 every request is limited: headers, body, time, connections; a body that no endpoint reads is not read.
+ *   A3 a failed endpoint affects only its request, never the server.
  */
 import { createServer, type IncomingMessage, type Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -29,40 +29,40 @@ import { closeSoon, inTurn, noteAnswering, whenAnswered } from './in-order.ts';
 import { answerMalformed, isAnswerable, knownMethod, sentMethod } from './malformed.ts';
 import { queryOf, type Target, targetOf } from './target.ts';
 
-/** Upstream's: its HTTP library takes a header of 1 MiB and a little more. */
+/** Upstream's: its HTTP library accepts headers of slightly more than 1 MiB. */
 export const HEADER_MAX_BYTES = 1024 * 1024 + 4096;
 export interface RequestLimits {
-  /** From the first byte to the last of a request's head. */
+  /** From the first byte to the last of a request's headers. */
   readonly headMs: number;
-  /** A whole request with its body: no endpoint takes more than a few bytes. */
+  /** A whole request with its body: no endpoint reads more than a few bytes. */
   readonly requestMs: number;
-  /** How late a request that is too slow is noticed. */
+  /** The interval of detecting slow requests. */
   readonly checkEveryMs: number;
 }
 
 const LIMITS: RequestLimits = { headMs: 30_000, requestMs: 60_000, checkEveryMs: 10_000 };
-/** Upstream's: an idle connection is closed. */
+/** Upstream's timeout of idle connections. */
 const IDLE_TIMEOUT_MS = 90_000;
-/** Upstream matches any length that the header's limit lets through. */
+/** Upstream matches any length within the header limit. */
 const SEGMENT_MAX_CHARS = HEADER_MAX_BYTES;
-/** Paths below which a client may leave HTTP; an upgrade to anything else is ignored. */
+/** Paths at which a client may upgrade; an upgrade of other paths is ignored. */
 const STREAMED = /^\/+(exec|attach|portForward)\b/;
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
-/** Whether a request may use an endpoint: `null` allows it, an answer refuses it. */
+/** Whether a request may use an endpoint: `null` allows it, a response denies it. */
 export type Gate = (request: IncomingMessage, endpoint: Endpoint) => Promise<Answer | null>;
 
 export interface ApiServerOptions {
   readonly endpoints: readonly Endpoint[];
   readonly gate: Gate;
-  /** Paths that exist only with a last slash: without it they are redirected. */
+  /** Paths that exist only with a trailing slash: without it they are redirected. */
   readonly slashed?: ReadonlySet<string>;
-  /** Sees each request with its decoded path, whether anything is there or not. */
+  /** Receives each request with its decoded path, served or not. */
   readonly onRequest?: (method: string, path: string) => void;
-  /** Sees each request with the same words when its answer, or the stream that it got, has ended. */
+  /** Receives each request again when its response, or its stream, has ended. */
   readonly onAnswered?: (method: string, path: string, durationMs: number) => void;
   readonly limits?: RequestLimits;
-  /** Hears of an endpoint that threw. */
+  /** Receives errors thrown by endpoints. */
   readonly onFailure?: (path: string, error: unknown) => void;
 }
 
@@ -81,7 +81,7 @@ export class ApiServer {
     this.slashed = options.slashed ?? new Set();
   }
 
-  /** Ready to take connections. */
+  /** Prepares to accept connections. */
   async open(): Promise<this> {
     const { fastify } = await import('fastify');
     this.app = fastify<Server>({
@@ -105,20 +105,20 @@ export class ApiServer {
     this.server.emit('connection', socket);
   }
 
-  /** Ends every connection, whatever is under way. */
+  /** Ends every connection and its requests. */
   async close(): Promise<void> {
     this.server.closeAllConnections();
-    // Ends its watch; that it does not listen is no news.
+    // Ends its timers; that it does not listen is expected.
     this.server.close(() => {});
     await this.app.close();
   }
 
   private httpServer(handle: (request: IncomingMessage, response: ServerResponse) => void): Server {
     this.dispatch = (request, response) => {
-      // A refused request, too, holds its connection until it is answered.
+      // A rejected request also occupies its connection until it is answered.
       if (!isAnswerable(request)) return noteAnswering(request.socket, response);
       inTurn(request.socket, response, () => {
-        // `OPTIONS *` asks about the server as a whole: upstream answers before any routing.
+        // `OPTIONS *` addresses the whole server: upstream answers before any routing.
         if (request.method === 'OPTIONS' && request.url === '*') response.setHeader('content-length', 0).end();
         else {
           request.method = knownMethod(request);
@@ -141,7 +141,7 @@ export class ApiServer {
       (request, response) => this.dispatch(request, response),
     );
     this.server.on('upgrade', (request, socket, head) => this.upgraded(request, socket, head));
-    // To upstream CONNECT is a method like any other.
+    // Upstream treats CONNECT like any other method.
     this.server.on('connect', (request, socket) => this.detached(request, socket));
     this.server.on('checkExpectation', ({ socket }, response) => {
       noteAnswering(socket, response);
@@ -149,7 +149,7 @@ export class ApiServer {
     });
     // `100 Continue` is sent only by endpoints that read the body.
     this.server.on('checkContinue', (request, response) => this.dispatch(request, response));
-    // The inner HTTP server never listens itself; this event starts its watch over slow requests.
+    // The inner HTTP server never listens itself; this event starts its detection of slow requests.
     this.server.emit('listening');
     return this.server;
   }
@@ -165,7 +165,7 @@ export class ApiServer {
     });
   }
 
-  /** The last request of a connection that the server has detached: it is answered when its turn has come. */
+  /** The last request of a connection that the server has detached: answered in its turn. */
   private detached(
     request: IncomingMessage,
     socket: Duplex,
@@ -244,7 +244,7 @@ export class ApiServer {
     const method = sentMethod(raw);
     const target = this.targets.get(raw);
     const path = target && target.kind !== 'malformed' ? target.path : '';
-    // Upstream does not say that a connection stays open: HTTP/1.1 has it so.
+    // Upstream does not announce keep-alive, which is the default of HTTP/1.1.
     if (reply.raw.shouldKeepAlive && raw.httpVersion === '1.1') reply.raw.removeHeader('connection');
     onRequest?.(method, path);
     const ended = () => onAnswered?.(method, path, reply.elapsedTime);
@@ -252,7 +252,7 @@ export class ApiServer {
     reply.raw.once('close', ended);
   }
 
-  /** A stream is under way for as long as its connection. */
+  /** A stream is in progress as long as its connection. */
   private taken({ raw }: FastifyRequest, reply: FastifyReply): FastifyReply {
     const ended = this.ends.get(raw)!;
     if (raw.socket.destroyed) ended();
@@ -285,7 +285,7 @@ function responseTo(request: IncomingMessage, socket: Duplex): ServerResponse {
   return response;
 }
 
-/** The head goes at once: what follows may take its time. */
+/** The headers are sent at once: the body may take long. */
 function streamed(body: Readable, reply: FastifyReply): FastifyReply {
   reply.send(body);
   reply.raw.flushHeaders();
@@ -293,11 +293,10 @@ function streamed(body: Readable, reply: FastifyReply): FastifyReply {
 }
 
 /**
- * Without this header an answer goes in chunks, to clients of HTTP/1.0 until the connection ends, to HEAD as a mere
- * head.
+ * Without this header a response is chunked; to HTTP/1.0 it ends with the connection, to HEAD it is only the headers.
  */
 const LENGTH = ['content-length'];
-/** A successful answer to CONNECT has no headers of framing (RFC 9110 9.3.6). */
+/** A successful answer to CONNECT has no framing headers (RFC 9110 9.3.6). */
 const FRAME = ['connection', 'content-length', 'transfer-encoding'];
 
 /** Sends the body without headers that Node or fastify would add. */
@@ -315,7 +314,7 @@ function headOnly(body: Readable, reply: FastifyReply): FastifyReply {
   return reply.send();
 }
 
-/** An unread body is not read afterwards either: the connection ends with the answer. */
+/** An unread body is not drained: the connection ends with the response. */
 function endAfter(request: IncomingMessage, reply: FastifyReply): void {
   const { socket } = request;
   reply.header('connection', 'close');

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Answer } from './answer.ts';
 
-/** Part of a node that a user may have rights on; `proxy` covers all paths without a part of their own. */
+/** A subresource of nodes in authorization; `proxy` covers all paths without their own. */
 export type Subresource =
   | 'healthz'
   | 'pods'
@@ -15,7 +15,7 @@ export type Subresource =
   | 'statusz'
   | 'proxy';
 
-/** The user, as the authenticator found. */
+/** The authenticated user. */
 export interface User {
   readonly name: string;
   readonly uid?: string;
@@ -24,7 +24,7 @@ export interface User {
 }
 
 export interface Upgrade {
-  /** The connection, and what the client sent on it after the request. Once. */
+  /** The connection, and the bytes after the request. Once. */
   take(): { readonly socket: Duplex; readonly head: Buffer };
 }
 
@@ -32,26 +32,26 @@ export interface ApiRequest {
   readonly method: string;
   /** Decoded. */
   readonly path: string;
-  /** Parts of the path by name, decoded. */
+  /** Path parameters by name, decoded. */
   readonly parameters: Readonly<Record<string, string>>;
   readonly query: ReadonlyMap<string, readonly string[]>;
-  /** The query as it was sent, with its question mark; empty without a query. */
+  /** The raw query including its question mark; empty without a query. */
   readonly search: string;
   readonly raw: IncomingMessage;
-  /** The way out of HTTP, when the client asked for one. Who takes it answers {@link import('./answer.ts').TAKEN}. */
+  /** The upgrade that the client requested. An endpoint that takes it returns {@link import('./answer.ts').TAKEN}. */
   readonly upgrade: Upgrade | null;
-  /** Aborted when the client is gone. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
 }
 
 export interface Endpoint {
   /** `:name` stands for one segment, `*` at the end for the rest. */
   readonly path: string;
-  /** `any`: the outer router passes every method on. */
+  /** `any`: the outer router accepts every method. */
   readonly methods: readonly string[] | 'any';
-  /** The types that the inner router answers in; empty: only clients that accept any type. Absent: no check. */
+  /** The content types that the inner router checks; empty: only clients that accept any type. Absent: no check. */
   readonly produces?: readonly string[];
-  /** Rights of which one is enough; tried in this order. */
+  /** Rights of which one is sufficient; tried in this order. */
   readonly subresources: readonly Subresource[];
   readonly answer: (request: ApiRequest) => Answer | Promise<Answer>;
 }

@@ -1,28 +1,29 @@
 /**
- * Takes the requests of one connection one after the other, as upstream does, and keeps their answers in order where
- * Node's HTTP server no longer does: a request that takes the connection out of HTTP, and bytes that are no HTTP, may
- * come while earlier requests have no answer.
+ * Serializes the requests of one connection, as upstream does, and keeps their answers in order where Node's HTTP
+ * server does not: an upgrade request, or malformed bytes, may arrive while earlier requests are unanswered.
  */
 import type { ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 
-/** Requests that came before their turn. No client of a node sends one; each costs memory until its turn. */
+/** Pipelined requests in the queue. No client of a node pipelines; each costs memory until its turn. */
 const AHEAD_MAX = 100;
 
 const latest = new WeakMap<Duplex, ServerResponse>();
 const ahead = new WeakMap<Duplex, number>();
 
-/** Notes the answer to the latest request of a connection. */
+/** Records the response to the latest request of a connection. */
 export function noteAnswering(socket: Duplex, response: ServerResponse): void {
   latest.set(socket, response);
 }
 
-/** Whether an answer is on its way. Only its event `close` comes after the server has taken it off the connection. */
+/**
+ * Whether a response is in progress. Only its event `close` comes after the server has detached it from the connection.
+ */
 export const isAnswering = (socket: Duplex): boolean => latest.get(socket)?.closed === false;
 
 /**
- * Calls `then` when the answers to all requests noted so far have left the connection; at once without any. Never calls
- * it when the connection ends before: earlier answers may close it.
+ * Calls `then` when the responses to all recorded requests have been sent; at once if there are none. Never calls it if
+ * the connection ends before: earlier responses may close it.
  */
 export function whenAnswered(socket: Duplex, then: () => void): void {
   if (!isAnswering(socket)) return then();
@@ -32,8 +33,8 @@ export function whenAnswered(socket: Duplex, then: () => void): void {
 }
 
 /**
- * Calls `then` when the requests before this one have their answers: a client has one request under way on each of its
- * connections, however many it sends at once. One that sends too many ahead loses the connection.
+ * Calls `then` when earlier requests are answered: a client has one request in progress per connection, however many it
+ * sends at once. One that pipelines too many loses the connection.
  */
 export function inTurn(socket: Duplex, response: ServerResponse, then: () => void): void {
   const isLater = isAnswering(socket);
@@ -47,10 +48,10 @@ export function inTurn(socket: Duplex, response: ServerResponse, then: () => voi
   noteAnswering(socket, response);
 }
 
-/** How long a client may go on sending, into nothing, so that it can read why it was refused. Upstream's. */
+/** How long a rejected client may go on sending, so that it can read the reason. Upstream's. */
 const LINGER_MS = 500;
 
-/** Closes a connection after its pending bytes were written, whether the client closes it, too, or goes on sending. */
+/** Closes a connection after its pending bytes were written, even if the client keeps sending. */
 export function closeSoon(socket: Duplex): void {
   if (socket.destroyed) return;
   socket.end();

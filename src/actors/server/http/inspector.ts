@@ -1,7 +1,4 @@
-/**
- * What this thread does and holds, by V8's inspector. One profile of a kind at a time: a second one would end the
- * first.
- */
+/** Profiles of this thread by V8's inspector. One profile of a kind at a time: a second one would end the first. */
 import type { InspectorNotification } from 'node:inspector';
 import { Session } from 'node:inspector/promises';
 import type { Readable } from 'node:stream';
@@ -9,14 +6,14 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { getHeapSnapshot } from 'node:v8';
 import type { QuestionAnswers } from '../thread/questions.ts';
 
-/** The profiler is taken: the client may come again. */
+/** The profiler is in use: the client may retry. */
 class ProfilerBusy extends Error {
   constructor() {
     super('Could not enable CPU profiling: cpu profiling already in use');
   }
 }
 
-/** The kinds of profile that are being taken now. */
+/** The kinds of profile in progress. */
 const busy = new Set<string>();
 
 async function measured<T>(what: string, measure: (session: Session) => Promise<T>): Promise<T> {
@@ -32,7 +29,7 @@ async function measured<T>(what: string, measure: (session: Session) => Promise<
   }
 }
 
-/** Ends early when the client is gone. */
+/** Ends early when the client disconnects. */
 const during = (seconds: number, signal: AbortSignal): Promise<unknown> =>
   pause(seconds * 1_000, undefined, { signal }).catch(() => {});
 
@@ -55,7 +52,7 @@ const allocations = (seconds: number, signal: AbortSignal): Promise<string> =>
     return JSON.stringify(profile);
   });
 
-/** Events of Node in the form of Chrome's tracing, without V8's: to begin those while it compiles crashes it. */
+/** Events of Node in Chrome's tracing format, without V8's: starting those while it compiles crashes V8. */
 const traceEvents = (seconds: number, signal: AbortSignal): Promise<string> =>
   measured('trace', async (session) => {
     const events: unknown[] = [];
@@ -70,11 +67,11 @@ const traceEvents = (seconds: number, signal: AbortSignal): Promise<string> =>
     return JSON.stringify({ traceEvents: events });
   });
 
-/** Facts about the program for users, requested of the thread that decides. */
+/** Facts about the program for users, requested from the main thread. */
 export interface Insight {
-  /** The command line, and what memory and event loop hold. */
+  /** The command line, memory usage and resources of the event loop. */
   facts(): Facts | Promise<Facts>;
-  /** Measures for so many seconds, or until the signal. */
+  /** Measures for this many seconds, or until the signal. */
   profile(kind: ProfileKind, seconds: number, signal: AbortSignal): Promise<string>;
   /** A `.heapsnapshot`. */
   heap(): Readable;
@@ -100,9 +97,7 @@ export const ownInsight: Insight = {
   heap: () => getHeapSnapshot(),
 };
 
-/**
- * Profiles of the program, made by the thread that decides: users want its profile, not that of the servers' thread.
- */
+/** Profiles of the program, taken by the main thread: users want its profile, not that of the server thread. */
 export const insightAnswers: Pick<QuestionAnswers, 'facts' | 'profile' | 'heap'> = {
   facts: () => ownInsight.facts(),
   profile: ({ kind, seconds }, { signal }) => ownInsight.profile(kind, seconds, signal),

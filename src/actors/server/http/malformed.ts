@@ -1,7 +1,7 @@
 /**
- * Requests that Node's parser refuses, or that upstream refuses before any routing: upstream's bytes for each.
+ * Requests rejected by Node's parser, or by upstream before any routing, with upstream's response bytes.
  *
- * A method that Node does not know is no fault upstream: such a request is built from its head and goes the common way.
+ * A method unknown to Node is valid upstream: such a request is rebuilt from its headers and handled normally.
  */
 import { IncomingMessage, METHODS, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -24,9 +24,9 @@ const head = (status: string) =>
   `HTTP/1.1 ${status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n`;
 
 const BAD_REQUEST = '400 Bad Request';
-/** Bytes of a host's name, as Go's library has them. */
+/** Bytes allowed in a host name by Go's library. */
 const HOST = /^[A-Za-z0-9!$%&'()*+,\-.:;=[\]_~]*$/;
-/** A fault that only upstream's last check of headers finds: a name with spaces in it. */
+/** A fault found only by upstream's last check of headers: a name with spaces. */
 const SPACED_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-][!#$%&'*+.^_`|~0-9A-Za-z -]*:/;
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:/;
 
@@ -38,7 +38,7 @@ function end(socket: Socket, status: string, body = status): void {
   closeSoon(socket);
 }
 
-/** The first line of an HTTP/2 client is, to upstream, a request for the target `*`. */
+/** To upstream, the first line of an HTTP/2 client is a request for the target `*`. */
 const HTTP2_PREFACE = 'PRI * HTTP/2.0\r\n\r\n';
 
 function refuseHttp2(socket: Socket): void {
@@ -50,10 +50,10 @@ function refuseHttp2(socket: Socket): void {
 /** A body in an unsupported coding; upstream does not repeat its name. */
 const refuseCoding = (socket: Socket): void => end(socket, '501 Not Implemented', 'Unsupported transfer encoding');
 
-/** Connections on which a request was refused: nothing after it is read. */
+/** Connections with a rejected request: nothing after it is read. */
 const refused = new WeakSet<Socket>();
 
-/** False when the request was refused here: it names no host, or two, or its target or body cannot be read. */
+/** False if the request was rejected here: it has no host, or two, or an invalid target or body. */
 export function isAnswerable(request: IncomingMessage): boolean {
   const { socket, headersDistinct } = request;
   if (refused.has(socket)) return false;
@@ -76,13 +76,13 @@ function refusalOf({ httpVersion, httpVersionMajor, rawHeaders, url = '' }: Inco
   return /%(?![0-9a-f]{2})/i.test(path) ? BAD_REQUEST : null;
 }
 
-/** The packet is a buffer, whatever a library's types say. */
+/** The packet is a buffer, whatever the library's types say. */
 type ParserError = Error & { readonly code?: string; readonly rawPacket?: unknown };
 type Dispatch = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** For the event `clientError` of a server. */
 export function answerMalformed(error: ParserError, socket: Socket, dispatch: Dispatch): void {
-  // Upstream answers no client that is late: its next request would get what answered nothing.
+  // Upstream does not answer a slow client: its next request would get that response.
   const isOver = error.code === 'ECONNRESET' || error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
   if (isOver || !socket.writable) return void socket.destroy();
   if (isAnswering(socket)) return whenAnswered(socket, () => closeSoon(socket));
@@ -95,7 +95,7 @@ export function answerMalformed(error: ParserError, socket: Socket, dispatch: Di
   end(socket, isNameSpaced(packet) ? `${BAD_REQUEST}: invalid header name` : BAD_REQUEST);
 }
 
-/** Whether the first line of a head that is no header has spaces in its name, and nothing else that is wrong. */
+/** Whether the only fault of a malformed header is a space in its name. */
 function isNameSpaced(packet: string): boolean {
   const [head = ''] = packet.split('\r\n\r\n', 1);
   const [, ...lines] = head.split('\r\n');

@@ -1,9 +1,9 @@
 /**
- * Decides what a request's target means, as upstream's two routers do. Pure.
+ * Parses a request's target, as upstream's two routers do. Pure.
  *
- * The outer router sees the path as it was sent: it cleans it (`//`, `.` and `..` are answered by a redirect) and
- * matches segment by segment, so that an encoded slash never separates. Below some prefixes a second router works on
- * the decoded path, where an encoded slash does separate and slashes at the end count nothing.
+ * The outer router sees the path as sent: it cleans it (`//`, `.` and `..` lead to a redirect) and matches segment by
+ * segment, so that an encoded slash never separates. Below some prefixes a second router works on the decoded path,
+ * where an encoded slash separates and trailing slashes are ignored.
  */
 import { trimRight } from '../../../machines/model/values/go-text.ts';
 
@@ -28,7 +28,7 @@ export type Target =
       readonly kind: 'resource';
       /** Decoded, as sent: `/logs/apt/`. */
       readonly path: string;
-      /** For the router: each segment encoded once, without a last slash where that counts nothing. */
+      /** For the router: each segment encoded once, without a trailing slash if it is ignored. */
       readonly route: string;
       /** After the `?`, as sent. */
       readonly query: string;
@@ -36,7 +36,7 @@ export type Target =
 
 const MALFORMED: Target = { kind: 'malformed' };
 
-/** `slashed`: paths that exist only with a last slash: without it they are redirected. */
+/** `slashed`: paths that exist only with a trailing slash: without it they are redirected. */
 export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()): Target {
   const origin = originForm(url);
   if (origin === null) return MALFORMED;
@@ -51,7 +51,7 @@ export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()):
   return { kind: 'resource', path, route: routeOf(escaped, path), query };
 }
 
-/** A target in absolute form names the host once more; any other form is no target. */
+/** A target in absolute form repeats the host; any other form is invalid. */
 function originForm(url: string): string | null {
   if (url.startsWith('/')) return url;
   const absolute = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*(?<rest>[/?].*)?$/i.exec(url);
@@ -60,7 +60,7 @@ function originForm(url: string): string | null {
   return rest.startsWith('/') ? rest : `/${rest}`;
 }
 
-/** `null` when an escape is not one. Bytes that are not UTF-8 become U+FFFD. */
+/** `null` for an invalid escape. Bytes that are not UTF-8 become U+FFFD. */
 function decoded(escaped: string): string | null {
   if (/%(?![0-9a-f]{2})/i.test(escaped)) return null;
   const bytes = Buffer.from(
@@ -70,7 +70,7 @@ function decoded(escaped: string): string | null {
   return bytes.toString('utf8');
 }
 
-/** Go's path.Clean with the last slash kept. */
+/** Go's path.Clean, keeping a trailing slash. */
 function clean(path: string): string {
   const kept: string[] = [];
   for (const segment of path.split('/')) {
@@ -90,7 +90,7 @@ function routeOf(escaped: string, path: string): string {
 }
 
 /**
- * The parameters of a query as Go reads them: a pair with a semicolon or a bad escape is dropped, `+` is a space, the
+ * The parameters of a query as Go parses them: a pair with a semicolon or a bad escape is dropped, `+` is a space, the
  * first value counts.
  */
 export function queryOf(text: string): ReadonlyMap<string, readonly string[]> {

@@ -1,22 +1,20 @@
-/** Decides which bytes of a container's log a client gets: upstream's filters in upstream's order. */
+/** Selects the bytes of a container's log for a client: upstream's filters in upstream's order. */
 import { type Follow, linesOf, openLog, tailOffset } from './log-file.ts';
 
-/**
- * One line of a container's log as the CRI has it: `<RFC 3339 with nanoseconds> <stdout|stderr> <P|F> <content>`. Pure.
- */
+/** One line of a container's log in CRI format: `<RFC 3339 with nanoseconds> <stdout|stderr> <P|F> <content>`. Pure. */
 type LogStream = 'stdout' | 'stderr';
 
 export interface CriLine {
   /** As written by the runtime. */
   readonly time: string;
   readonly stream: LogStream;
-  /** The content with its line break, unless the line goes on. */
+  /** The content with its line break, unless the line is partial. */
   readonly content: Buffer;
 }
 
 const SPACE = 0x20;
 
-/** Takes a line with or without its break; `null` when it is not in this form. */
+/** Parses a line with or without its break; `null` if it is not in this format. */
 export function parseCriLine(line: Buffer): CriLine | null {
   const first = line.indexOf(SPACE);
   const second = line.indexOf(SPACE, first + 1);
@@ -34,7 +32,7 @@ export function parseCriLine(line: Buffer): CriLine | null {
 const NANOSECONDS = 1_000_000n;
 const RFC3339 = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)$/;
 
-/** Nanoseconds since the epoch, or `null` when the text is no RFC 3339 time. */
+/** Nanoseconds since the epoch, or `null` if the text is no RFC 3339 time. */
 export function nanoseconds(text: string): bigint | null {
   const [, date, time, fraction = '', zone] = RFC3339.exec(text) ?? [];
   if (date === undefined) return null;
@@ -43,21 +41,21 @@ export function nanoseconds(text: string): bigint | null {
   return BigInt(milliseconds) * NANOSECONDS + BigInt(fraction.slice(0, 9).padEnd(9, '0'));
 }
 
-/** JavaScript takes the thirtieth of February for a day of March; Go does not. */
+/** JavaScript turns February 30 into a day of March; Go rejects it. */
 function isDay(date: string): boolean {
   return new Date(`${date}T00:00:00Z`).toISOString().startsWith(date);
 }
 
-/** The same time with nine digits of fraction, as a client sees it. */
+/** The same time with nine digits of fraction, for clients. */
 export function fixedTime(text: string): string {
   const [, date, time, fraction = '', zone] = RFC3339.exec(text) ?? [];
   return `${date}T${time}.${fraction.slice(0, 9).padEnd(9, '0')}${zone}`;
 }
 
 export interface LogOptions {
-  /** Nanoseconds since the epoch: nothing older. */
+  /** Nanoseconds since the epoch: older lines are skipped. */
   readonly since: bigint | null;
-  /** The last lines as in the file: a long line counts once for each of its pieces. */
+  /** The last lines of the file: a long line counts once for each of its pieces. */
   readonly tail: number | null;
   readonly limitBytes: number | null;
   readonly timestamps: boolean;
@@ -66,7 +64,7 @@ export interface LogOptions {
 
 const LINE_BREAK = 0x0a;
 
-/** Ends when the log ends, the limit is reached, or its last reader left. */
+/** Ends when the log ends, the limit is reached, or its last reader disconnected. */
 export async function* containerLog(path: string, options: LogOptions, follow?: Follow): AsyncGenerator<Buffer> {
   const handle = await openLog(path);
   const from = options.tail === null ? 0 : await tailOffset(handle, options.tail);

@@ -1,7 +1,7 @@
 /**
- * The logs of the machine's services: from the journal of systemd, or from files of their names.
+ * The logs of the machine's services: from systemd's journal, or from files with their names.
  *
- * Invariants: no shell is ever run; everything ends within {@link QUERY_TIMEOUT_MS}.
+ * Invariants: no shell is ever run; every query ends within {@link QUERY_TIMEOUT_MS}.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createReadStream } from 'node:fs';
@@ -16,7 +16,7 @@ import { nanoseconds } from './container-log.ts';
 import type { NodeLogQuery } from './node-log-query.ts';
 import { type OpenedPlace, openBelow } from './open-below.ts';
 
-/** Upstream's: both tries of a query together. */
+/** Upstream's: both attempts of a query together. */
 const QUERY_TIMEOUT_MS = 30_000;
 
 export async function serviceLogs(request: ApiRequest, query: NodeLogQuery, directory: string): Promise<Answer> {
@@ -59,14 +59,14 @@ async function* contentOf({ path, handle }: OpenedPlace, signal: AbortSignal): A
   try {
     yield* chunksOf(createReadStream(path, { signal }));
   } catch (error) {
-    // Past its time, and without its client, an answer ends where it is.
+    // After the timeout, or without its client, a response ends where it is.
     if (!signal.aborted) throw error;
   } finally {
     await handle.close();
   }
 }
 
-/** `name`, `name.log` or `name/name.log`, the first that is a file of the folder itself. */
+/** The first regular file in the folder among `name`, `name.log` and `name/name.log`. */
 async function logFileOf(name: string, directory: string): Promise<OpenedPlace | null> {
   for (const candidate of [name, `${name}.log`, join(name, `${name}.log`)]) {
     const place = await openBelow(join(directory, candidate), [directory]);
@@ -108,9 +108,7 @@ type Child = ChildProcessByStdio<null, Readable, Readable>;
 const journalctl = (argv: readonly string[], signal: AbortSignal): Child =>
   spawn('journalctl', argv, { stdio: ['ignore', 'pipe', 'pipe'], signal });
 
-/**
- * The output of the program as it comes; empty when the program cannot be started, and cut off when it takes too long.
- */
+/** The output of the program as it arrives; empty if the program cannot be started, and truncated at the timeout. */
 async function* output(child: Child, heard: readonly Readable[]): AsyncGenerator<Buffer> {
   const printed = new PassThrough();
   child.once('error', () => {}).once('close', () => printed.end());

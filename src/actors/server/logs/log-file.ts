@@ -1,8 +1,8 @@
 /**
- * Reads one container's log, forwards from a line near its end, over rotation, for as long as it is wanted.
+ * Reads one container's log forwards from a line near its end, across rotations, until cancelled.
  *
- * Owns: the open file. Invariants: at most one chunk and one line are in memory, and a line is at most
- * {@link LINE_MAX_BYTES}; a link is not followed; a file that is replaced is read to its end first.
+ * Owns: the open file. Invariants: at most one chunk and one line are in memory, and a line is at most {@link
+ * LINE_MAX_BYTES}; links are not followed; a replaced file is read to its end first.
  */
 import { constants, type FSWatcher, watch } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
@@ -10,17 +10,17 @@ import { dirname } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
 const CHUNK_BYTES = 64 * 1024;
-/** Runtimes split lines at 16 KiB; a longer one is not of a runtime's making and is given in pieces. */
+/** Runtimes split lines at 16 KiB; a longer one was not written by a runtime and is returned in pieces. */
 export const LINE_MAX_BYTES = 1024 * 1024;
-/** Where notifications of the file system are lost, this is how late a line comes. */
+/** The delay of a line if file system notifications are lost. */
 const POLL_MS = 1_000;
-/** A rotated file is not there until the runtime opens it anew. */
+/** After a rotation the file is missing until the runtime reopens it. */
 const ROTATION_MS = 100;
 const LINE_BREAK = 0x0a;
 
 export interface Follow {
   readonly signal: AbortSignal;
-  /** Output that is written after this became false is not waited for. */
+  /** Output written after this became false is not awaited. */
   isRunning(): boolean | Promise<boolean>;
 }
 
@@ -51,7 +51,7 @@ export async function tailOffset(handle: FileHandle, lines: number): Promise<num
   return 0;
 }
 
-/** Lines with their breaks; the last one may have none. Without `follow` it ends where the file ends. */
+/** Lines with their breaks; the last one may have none. Without `follow` it ends at the end of the file. */
 export async function* linesOf(
   path: string,
   from: number,
@@ -77,7 +77,7 @@ export async function* linesOf(
         [handle, position, newer] = [newer, 0, null];
         continue;
       }
-      // This file was written to until the new one was there: its end is searched for once more.
+      // This file was written until the new one existed: its end is read once more.
       newer = changes ? await replacement(path, handle) : null;
       if (newer) continue;
       if (!follow || !changes || follow.signal.aborted || !wasRunning) break;
@@ -108,7 +108,7 @@ function split(rest: Buffer, chunk: Buffer): { whole: Buffer[]; rest: Buffer } {
   return { whole: [...whole, text], rest: Buffer.alloc(0) };
 }
 
-/** The file that has the log's name now, when that is another one. */
+/** The file that now has the log's name, if it is another one. */
 async function replacement(path: string, handle: FileHandle): Promise<FileHandle | null> {
   const [now, then] = await Promise.all([stat(path).catch(() => null), handle.stat()]);
   if (now && now.ino === then.ino && now.dev === then.dev) return null;
@@ -117,7 +117,7 @@ async function replacement(path: string, handle: FileHandle): Promise<FileHandle
   return null;
 }
 
-/** Resolves when something below the folder changed since it last resolved, or after a while. */
+/** Resolves when something below the folder changed since it last resolved, or after a timeout. */
 function changesBelow(directory: string, signal: AbortSignal) {
   let wake: () => void = () => {};
   let changed = false;
@@ -129,7 +129,7 @@ function changesBelow(directory: string, signal: AbortSignal) {
   try {
     watcher = watch(directory, notify).on('error', () => {});
   } catch {
-    // Without notifications the file is read from time to time.
+    // Without notifications the file is polled.
   }
   signal.addEventListener('abort', notify, { once: true });
   return {

@@ -1,6 +1,6 @@
 /**
- * Decides what a query of the machine's logs asks for, and upstream's refusals: of what cannot be read (400) and
- * of what makes no sense (406), all at once. Pure, but for the check of the requested file.
+ * Parses queries of the machine's logs, with upstream's errors: invalid syntax (400) and invalid combinations (406),
+ * all at once. Pure, except for the check of the requested file.
  */
 import { realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
@@ -28,7 +28,7 @@ export interface NodeLogQuery {
 
 type Parameters = ReadonlyMap<string, readonly string[]>;
 
-/** @param directory of the machine's logs; files outside it are refused */
+/** @param directory of the machine's logs; files outside it are rejected */
 export async function nodeLogQuery(
   parameters: Parameters,
   directory: string,
@@ -120,14 +120,14 @@ function optionProblems({ sinceTime, untilTime, boot, tailLines, pattern }: Node
   return problems;
 }
 
-/** The time as Go writes it again: without zeros at the end of its fraction, and UTC by its letter. */
+/** The time as formatted by Go: without trailing zeros in its fraction, and `Z` for UTC. */
 function goTime(text: string): string {
   const [, time = '', fraction = '', zone = ''] = /^(.*?)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)$/.exec(text) ?? [];
   const kept = trimRight(fraction, '0');
   return `${time}${kept === '' ? '' : `.${kept}`}${zone.replace(/^[+-]00:00$/, 'Z')}`;
 }
 
-/** `(?i)` and names of groups are written otherwise here. */
+/** `(?i)` and named groups have another syntax here. */
 const asWrittenHere = (pattern: string): string =>
   pattern
     .replaceAll(/\(\?[imsU]+(?:-[imsU]+)?\)/g, '')
@@ -145,10 +145,10 @@ const REASONS: readonly Reason[] = [
   [/\\ at end of pattern/, () => 'trailing backslash at end of expression: ``'],
 ];
 
-/** A longer pattern is not written by hand; the engine that compiles it takes time for each character. */
+/** No hand-written pattern is longer; the engine takes time to compile each character. */
 const PATTERN_MAX_CHARS = 4_096;
 
-/** Why a pattern is no regular expression, as Go's library says it; `null`: it is one. Journald does the matching. */
+/** Go's error why a pattern is no regular expression; `null` if it is valid. Journald does the matching. */
 export function patternProblem(pattern: string): string | null {
   if (pattern.length > PATTERN_MAX_CHARS) return 'expression too large';
   try {
@@ -161,7 +161,7 @@ export function patternProblem(pattern: string): string | null {
   }
 }
 
-/** The text from the first bracket after the last one that closes. */
+/** The text from the first unclosed bracket on. */
 function openClass(pattern: string): string {
   const open = pattern.indexOf('[', pattern.lastIndexOf(']') + 1);
   return open < 0 ? pattern : pattern.slice(open);

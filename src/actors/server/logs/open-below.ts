@@ -1,29 +1,29 @@
 /**
- * Opens what lies below given folders, and nothing else.
+ * Opens files below given folders only.
  *
- * Invariant: what is served is what was checked. A name may lead elsewhere from one moment to the next when a pod
- * writes into the folder, so that the file is opened first, as a mere place that nothing can be read from, and then
- * asked where it lies. Neither a FIFO nor a device is ever opened for reading.
+ * Invariant: the served file is the checked one. A pod that writes into the folder may redirect a name at any moment,
+ * so the file is first opened with O_PATH, which does not allow reading, and then its location is checked. FIFOs and
+ * devices are never opened for reading.
  */
 import type { Stats } from 'node:fs';
 import { type FileHandle, open, readlink, realpath } from 'node:fs/promises';
 import { sep } from 'node:path';
 
-/** Linux' O_PATH, which Node.js does not name. */
+/** Linux' O_PATH, which Node.js does not export. */
 const PLACE_ONLY = 0o10000000;
 
 export interface OpenedPlace {
-  /** Leads to the opened file for as long as `handle` is open, whatever becomes of its name. */
+  /** Leads to the opened file while `handle` is open, even if it is renamed. */
   readonly path: string;
-  /** The path of the file when it was opened, without links. */
+  /** The path of the file at the time of opening, without links. */
   readonly realPath: string;
   readonly info: Stats;
   readonly handle: FileHandle;
 }
 
 /**
- * The file or folder that `path` leads to, or `null` when it is outside of the `roots`. The caller closes its `handle`.
- * Links among the roots themselves are followed.
+ * The file or folder at `path`, or `null` if it is outside of the `roots`. The caller closes its `handle`. Links among
+ * the roots themselves are followed.
  */
 export async function openBelow(path: string, roots: readonly string[]): Promise<OpenedPlace | null> {
   if (path.includes('\0')) return null;

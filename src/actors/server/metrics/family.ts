@@ -1,19 +1,19 @@
-/** One metric family with its samples, and how families are written: Prometheus' text, or its delimited messages. */
+/** One metric family with its samples, and its serialization: Prometheus' text, or its delimited messages. */
 
 export type FamilyType = 'counter' | 'gauge' | 'histogram' | 'summary';
 
 export interface Sample {
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
-  /** `_bucket`, `_sum`, `_count`; without one it is the family's own. */
+  /** `_bucket`, `_sum`, `_count`; absent for the family's own. */
   readonly suffix?: string;
-  /** Milliseconds since the epoch, of numbers that were measured before they were asked for. */
+  /** Milliseconds since the epoch, for values measured before the request. */
   readonly timestampMs?: number;
 }
 
 export interface Family {
   readonly name: string;
-  /** As upstream's, with its stability in front: `[ALPHA] …`. */
+  /** Upstream's text, with its stability as prefix: `[ALPHA] …`. */
   readonly help: string;
   readonly type: FamilyType;
   readonly samples: readonly Sample[];
@@ -28,7 +28,7 @@ export const gaugeOf = (name: string, help: string, samples: readonly Sample[]):
 
 export const one = (value: number, labels: Sample['labels'] = {}): Sample => ({ labels, value });
 
-/** Families without samples say nothing, as upstream's. */
+/** Families without samples are omitted, as by upstream. */
 export function toText(families: readonly Family[]): string {
   return inOrder(families)
     .map(({ name, help, type, samples }) => {
@@ -47,7 +47,7 @@ const inOrder = (families: readonly Family[]): Family[] =>
     .toSorted((one, other) => (one.name < other.name ? -1 : Number(one.name > other.name)));
 
 const escapeHelp = (text: string): string => text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
-/** Nearly every label is plain, and there are a hundred thousand of them at once. */
+/** Nearly every label is plain, and a scrape may have a hundred thousand. */
 const IS_SPECIAL = /[\\\n"]/;
 const escapeLabel = (text: string): string => (IS_SPECIAL.test(text) ? escapeHelp(text).replaceAll('"', '\\"') : text);
 
@@ -57,7 +57,7 @@ function labelText(labels: Sample['labels']): string {
   return pairs === '' ? '' : `{${pairs}}`;
 }
 
-/** In the order of Go's encoder: by name, the bound of a bucket or of a quantile at the end. */
+/** In the order of Go's encoder: by name, with the bound of a bucket or quantile last. */
 function namesOf(labels: Sample['labels']): string[] {
   const names = Object.keys(labels);
   let before: string | undefined;
@@ -72,7 +72,7 @@ const isBound = (name: string): boolean => name === 'le' || name === 'quantile';
 const isAfter = (one: string, other: string): boolean => isBound(one) || (!isBound(other) && one > other);
 const byPlace = (one: string, other: string): number => (isAfter(one, other) ? 1 : -1);
 
-/** From here on, and below a ten thousandth, Go writes an exponent of two digits. */
+/** From this value on, and below a ten thousandth, Go writes an exponent of two digits. */
 const EXPONENT_FROM = 1e6;
 const EXPONENT_BELOW = 1e-4;
 

@@ -1,4 +1,4 @@
-/** Instruments of Prometheus' client, and their registry as families. `help` is upstream's text with its stability. */
+/** Instruments of Prometheus' client, and its registry as families. `help` is upstream's text with its stability. */
 import { Counter, Gauge, Histogram, type MetricValue, type Registry } from 'prom-client';
 import { type Family, numberText } from './family.ts';
 
@@ -38,7 +38,7 @@ export const sampledGauge = (registry: Registry, name: string, help: string, rea
     },
   });
 
-/** A registry of Prometheus' client as plain families. */
+/** The contents of a Prometheus client registry as plain families. */
 export async function familiesOf(registry: Registry): Promise<Family[]> {
   const metrics = await registry.getMetricsAsJSON();
   return metrics.map(({ name, help, type, values }) => ({

@@ -1,5 +1,5 @@
 /**
- * Every metric of this node by the endpoint that serves it: the recorder's counters, and gauges of what is so now.
+ * Every metric of this node by endpoint: the recorder's counters, and gauges of the current state.
  *
  * Invariant: nothing is measured unless metrics are scraped.
  */
@@ -31,7 +31,7 @@ import { type DriverVolume, volumeCounts } from './volumes/storage.ts';
 import { volumeStats } from './volumes/volume-stats.ts';
 
 export interface NodeMetrics {
-  /** `further`: families that are counted elsewhere in this process. */
+  /** `further`: families counted elsewhere in this process. */
   node(further?: readonly Family[]): Promise<readonly Family[]>;
   cadvisor(): Promise<readonly Family[]>;
   resource(): Promise<readonly Family[]>;
@@ -44,9 +44,9 @@ export interface Measurements {
   summary(options: { readonly onlyCpuAndMemory: boolean }): Promise<Summary>;
   cgroups(): Promise<readonly CgroupSample[]>;
   disks(): Promise<readonly DiskSample[]>;
-  /** The statistics of volumes that CSI drivers report. */
+  /** The statistics of volumes reported by CSI drivers. */
   driverVolumes(): Promise<readonly VolumeStats[]>;
-  /** How many books and drawers its CPUs are in. */
+  /** The numbers of books and drawers of its CPUs. */
   levels(): Readonly<Record<'books' | 'drawers', number>>;
 }
 
@@ -58,9 +58,9 @@ export interface MetricsOptions {
   readonly version: string;
 }
 
-/** How often the delay of the event loop is measured: the library's 10 ms would keep an idle node awake. */
+/** The sampling interval of the event loop's delay: the library's 10 ms would keep an idle node awake. */
 const LOOP_SAMPLE_MS = 5_000;
-/** Gauges that are named like counters; the same by type are `nodejs_active_handles` and so on. */
+/** Gauges named like counters; `nodejs_active_handles` and so on have the same by type. */
 const SUMS = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
 export function nodeMetrics({ view, recorder, measurements, version }: MetricsOptions): NodeMetrics {
@@ -110,7 +110,7 @@ function startTime(): Family {
 }
 
 /**
- * What `/metrics/slis` says: the result of each check now, and how often each result was seen.
+ * The content of `/metrics/slis`: the current result of each check, and the count of each result.
  *
  * Each evaluation of the checks counts, as upstream's own rounds do.
  */

@@ -1,16 +1,16 @@
-/** What the parts of the recorder share: how they get the kernel's records, and where pods and containers are. */
+/** Shared by the parts of the recorder: access to the kernel's records, and addresses of pods and containers. */
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { PodContext } from '../../../machines/charts/pods/pod/pod-policy.ts';
 import { contextOf, type NodeEffect, type NodeRecord } from '../../node-records.ts';
 
 export const MS_PER_SECOND = 1_000;
 export const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
-/** Upstream's, of the time that pods take to start. */
+/** Upstream's buckets of pod start durations. */
 export const POD_START_BUCKETS = [
   0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 ];
 
-/** An operation that a machine requested and that is not answered. */
+/** An unanswered operation of a machine. */
 export type UnderWay = Started<NodeEffect>;
 type Started<Effect> = Effect extends NodeEffect
   ? Pick<Effect, 'name' | 'input' | 'class'> & { readonly address: string; readonly sinceMs: number }
@@ -20,22 +20,22 @@ export interface Seen {
   readonly kernel: Kernel;
   /** The request that a `result` or `cancel` record ends. */
   readonly request: UnderWay | undefined;
-  /** How long the machines took for this turn. */
+  /** The time of the machines for this turn. */
   readonly turnMs: number;
 }
 
 export type RecordKind = NodeRecord['k'];
 
-/** A part of the metrics that is made of the records of turns, in their order; `end` closes each turn. */
+/** A part of the metrics, derived from the records of turns, in order; `end` closes each turn. */
 export interface Projection {
-  /** The kinds of records that it takes. */
+  /** The record kinds that it receives. */
   readonly hears: readonly RecordKind[];
   on(record: NodeRecord, seen: Seen): void;
 }
 
 const POD = 'kubelet/pods/pod-';
 
-/** The uid of the pod whose actor is at this address or above it; empty: there is none. */
+/** The uid of the pod whose actor is at this address or above it; empty without one. */
 export function podUidAt(address: string): string {
   if (!address.startsWith(POD)) return '';
   const end = address.indexOf('/', POD.length);

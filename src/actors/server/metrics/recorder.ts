@@ -1,9 +1,8 @@
 /**
- * Counters and histograms of the node as a projection of the kernel's records: what the machines decided and what came
- * of it, counted where it is written down and nowhere else.
+ * Counters and histograms of the node, derived from the kernel's records of decisions and results.
  *
- * Owns: the registry of Prometheus' client, and the requests under way. Hears: `onTurn`.
- * Invariant: every label has few values, all of them this program's own words.
+ * Owns: the registry of Prometheus' client, and the requests in progress. Hears: `onTurn`.
+ * Invariant: every label has few values, all defined by this program.
  */
 import { Registry } from 'prom-client';
 import type { Kernel } from '../../../kernel/kernel.ts';
@@ -39,7 +38,7 @@ import { StorageMetrics, VolumeLeftovers } from './volumes/storage.ts';
 const TURN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
 const CONTAINER_BUCKETS = [1, 2, 4, 8, 16];
 
-/** Upstream's names of the operations on control groups. */
+/** Upstream's names of the cgroup operations. */
 const CGROUP_OPERATIONS: Readonly<Record<string, string>> = {
   'cgroup.ensure': 'create',
   'cgroup.update': 'update',
@@ -59,10 +58,10 @@ export class Recorder {
   /** The registry that `/metrics/probes` serves. */
   readonly probeRegistry = this.#probes.registry;
   readonly #underWay = new Map<number, UnderWay>();
-  /** Instances of containers whose end was counted, by pod uid. */
+  /** Container instances whose end was counted, by pod uid. */
   readonly #ended = new Map<string, Set<string>>();
   #kernel: Kernel | undefined;
-  /** By pod uid, when it was first seen and is not running yet. */
+  /** By pod uid, when a pod that is not running yet was first observed. */
   readonly #starting = new Map<string, number>();
   readonly #counters = counters(this.registry);
   readonly #histograms = histograms(this.registry);

@@ -1,8 +1,8 @@
 /**
  * `/exec`, `/attach`, `/portForward`: streams between a client and a container, over the runtime's streaming server.
  *
- * Decides: who may not have a stream and why; which protocols this node speaks itself (`v5.channel.k8s.io`, the SPDY
- * tunnel) and which are the runtime's (everything else).
+ * Decides: which requests are rejected; which protocols this node handles itself (`v5.channel.k8s.io`, the SPDY tunnel)
+ * and which the runtime (all others).
  * Upstream: pkg/kubelet/server/server.go, proxyStream and the handlers of WebSockets.
  */
 
@@ -39,15 +39,15 @@ const METHODS = ['GET', 'POST'];
 const COMMAND_PROTOCOL = 'v5.channel.k8s.io';
 /** The protocol offered to the runtime's SPDY server for a command: its status then is JSON. */
 const RUNTIME_PROTOCOLS = ['v4.channel.k8s.io'];
-/** Upstream's: a runtime that has too many streams to be fetched has room when the oldest one's URL is forgotten. */
+/** Upstream's: a runtime with too many unused URLs has room again when the oldest one expires. */
 const URL_LIFETIME_SECONDS = '60';
 /** Largest message of a client; kubectl sends up to 32 KiB. */
 const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
 
 export interface StreamingOptions {
-  /** Called for each stream by WebSocket that this node serves itself, once the runtime has named the stream's URL. */
+  /** Called for each WebSocket stream that this node serves itself, once the runtime has returned the stream's URL. */
   readonly onWebSocket?: (kind: Kind) => void;
-  /** Milliseconds after which a silent stream ends; 0: never. */
+  /** Milliseconds after which a silent stream ends; 0 for never. */
   readonly idleMs?: () => number | Promise<number>;
 }
 
@@ -126,11 +126,11 @@ function refusalOfRuntime({ code, message }: OperationError): Answer {
 
 interface Instance {
   readonly id: string;
-  /** Whether the process has a terminal, which no client can change. Only for attaching. */
+  /** Whether the process has a terminal, which clients cannot change. Only for attach. */
   readonly tty?: boolean;
 }
 
-/** The container instance of a stream, or the error in the request before any call to the runtime. */
+/** The container instance of a stream, or the request's error before any call to the runtime. */
 async function targetOf(kind: Kind, view: ApiView, request: ApiRequest): Promise<Instance | Answer> {
   if (kind !== 'portForward' && !hasStream(request)) {
     return text(400, 'you must specify at least 1 of stdin, stdout, stderr');
@@ -176,7 +176,7 @@ function optionsOf(request: ApiRequest): StreamOptions {
   };
 }
 
-/** The ports in the query, where WebSockets without a tunnel have them, or why they are refused. */
+/** The ports in the query, used by WebSockets without a tunnel, or why they are invalid. */
 function portsOf({ raw, query }: ApiRequest): readonly number[] | string {
   const isReported = isWebSocket(raw) && wantsUpgrade(raw) && !protocolsOf(raw).includes(TUNNEL_PROTOCOL);
   return isReported ? parsePorts(query.get('port') ?? []) : [];
@@ -194,7 +194,7 @@ async function urlOf(
   return await urls.exec({ ...wanted, command: request.query.get('command') ?? [] });
 }
 
-// ---- what the client asks for ---------------------------------------------------------------------------------------
+// ---- the request ----------------------------------------------------------------------------------------------------
 
 /** Upstream reads only `Connection`. */
 const wantsUpgrade = ({ headers }: IncomingMessage): boolean => /\bupgrade\b/i.test(headers.connection ?? '');
@@ -203,7 +203,7 @@ const isWebSocket = ({ headers }: IncomingMessage): boolean => headers.upgrade?.
 const protocolsOf = (raw: IncomingMessage): readonly string[] =>
   isWebSocket(raw) ? (raw.headers['sec-websocket-protocol'] ?? '').split(',').map((protocol) => protocol.trim()) : [];
 
-/** Why a handshake that this node answers itself is refused, in the words of upstream's libraries. */
+/** The error of a handshake that this node handles itself, with the texts of upstream's libraries. */
 function handshakeRefusal(kind: Kind, offered: readonly string[], request: ApiRequest): Answer | null {
   const { raw, method } = request;
   if (!isWebSocket(raw)) return null;
@@ -220,14 +220,14 @@ function handshakeRefusal(kind: Kind, offered: readonly string[], request: ApiRe
   return isWellFormed(raw) ? null : untyped(400, 'mismatch challenge/response');
 }
 
-/** As upstream's library of WebSockets writes it, past HTTP's own server: without the type of its content. */
+/** As written by upstream's WebSocket library, bypassing the HTTP server: without a content type. */
 const untyped = (status: number, body: string): Answer => ({
   status,
   headers: { 'content-length': String(body.length) },
   body: Readable.from([Buffer.from(body)]),
 });
 
-/** Says which version of the protocol this node speaks (RFC 6455 4.4). */
+/** Announces the supported version of the protocol (RFC 6455 4.4). */
 const withVersion = (answer: Answer): Answer => ({
   ...answer,
   headers: { ...answer.headers, 'sec-websocket-version': '13' },
@@ -237,9 +237,9 @@ const withVersion = (answer: Answer): Answer => ({
 const isWellFormed = ({ headers }: IncomingMessage): boolean =>
   headers['sec-websocket-version'] === '13' && /^[+/0-9A-Za-z]{22}==$/.test(headers['sec-websocket-key'] ?? '');
 
-// ---- how it is served -----------------------------------------------------------------------------------------------
+// ---- the response ---------------------------------------------------------------------------------------------------
 
-/** The answer where the runtime did not upgrade: its own, but for a redirect. */
+/** The response if the runtime did not upgrade: its own, except for a redirect. */
 function passedOn(kind: Kind, { response }: Opened): Answer {
   const { statusCode = 500, headers } = response;
   if (kind === 'portForward' && statusCode === 200) {
@@ -258,7 +258,7 @@ function passedOn(kind: Kind, { response }: Opened): Answer {
 const present = (headers: IncomingMessage['headers']) =>
   Object.fromEntries(Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])));
 
-/** Node joins what came as several headers; clients read them one by one. */
+/** Node joins repeated headers; clients read them one by one. */
 function acceptedProtocols({ headersDistinct }: IncomingMessage): Record<string, string[]> {
   const name = 'x-accepted-stream-protocol-versions';
   const values = headersDistinct[name];
@@ -292,7 +292,7 @@ async function servePorts(url: string, request: ApiRequest): Promise<Answer> {
 
 type Client = Parameters<Parameters<WebSocketServer['handleUpgrade']>[3]>[0];
 
-/** Begins with the client; destroys the connection to the runtime when the client has left meanwhile. */
+/** Completes the client's upgrade; destroys the runtime's connection if the client disconnected in the meantime. */
 function acceptWebSocket(
   request: ApiRequest,
   protocol: string,
@@ -302,7 +302,7 @@ function acceptWebSocket(
   let hasBegun = false;
   const { socket, head }: { socket: Duplex; head: Buffer } = request.upgrade!.take();
   const server = new WebSocketServer({ noServer: true, maxPayload: MESSAGE_MAX_BYTES, perMessageDeflate: false });
-  // The name of the SPDY tunnel is no token, so the library would refuse to hear it and to say it.
+  // The name of the SPDY tunnel is no token, so the library would reject it.
   delete request.raw.headers['sec-websocket-protocol'];
   server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${protocol}`));
   server.handleUpgrade(request.raw, socket, head, (client) => {

@@ -4,9 +4,9 @@
  * Owns: one WebSocket and one SPDY connection. A message is a byte that names the channel, and its data.
  * Invariants:
  *   V1 the last message before the close is the status of the command, on channel 3, once.
- *   V2 a client that does not read stops the runtime from sending; a runtime that does not read stops the client.
- *   V3 whichever side goes, the other one goes.
- * Upstream: StreamTranslatorHandler. Judge: the recordings ws-exec, ws-exec-stdin, ws-attach.
+ *   V2 back-pressure works in both directions: a side that does not read stops the other from sending.
+ *   V3 when one side disconnects, the other is closed.
+ * Upstream: StreamTranslatorHandler. Checked against the recordings ws-exec, ws-exec-stdin, ws-attach.
  */
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
@@ -20,21 +20,21 @@ export interface StreamOptions {
 }
 
 interface Options extends StreamOptions {
-  /** The command attaches to a process that ran before, which may go on when the client's input has ended. */
+  /** The command attaches to an existing process, which may continue after the client's input has ended. */
   readonly attaches: boolean;
 }
 
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
-/** The most that waits for a client that does not read before the runtime is stopped. */
+/** Bytes buffered for a client that does not read before the runtime is stopped. */
 const CLIENT_BUFFER_BYTES = 256 * 1024;
 /** For a command whose end was not reported: it may have succeeded or not. */
 const UNTOLD = 'the runtime closed the connection before it said how the command ended';
 /**
- * After the input of a client that attaches has ended. The runtime stops sending it the process's output as soon as it
- * hears of that; and where it hears of it while it begins to attach, containerd never ends the stream.
+ * Delay before the end of an attached client's input is forwarded. The runtime then stops sending the process's output;
+ * and if it receives the end while it is still attaching, containerd never ends the stream.
  */
 const ATTACH_LINGER_MS = 100;
-/** Largest status that a runtime may send. */
+/** Largest status accepted from a runtime. */
 const STATUS_MAX_BYTES = 64 * 1024;
 
 interface Status {
@@ -87,7 +87,7 @@ export class RemoteCommand {
   private readonly attaches: boolean;
   private readonly received: Buffer[] = [];
   private receivedBytes = 0;
-  /** Streams that the runtime has not ended: output before the status. */
+  /** Streams that the runtime has not ended: output precedes the status. */
   private open = new Set<number>();
   private hasStatus = false;
 

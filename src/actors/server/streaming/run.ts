@@ -1,10 +1,10 @@
-/** `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: one command to its end, with everything it said. */
+/** `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: runs one command to its end and returns its output. */
 import { messageOf } from '../../../kernel/thrown.ts';
 import { type Answer, json, pageNotFound, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import { type ApiView, isAnswer, podOf, runningContainer } from '../node-pods.ts';
 
-/** Runs a command in a container and waits for its end. Rejects with the runtime's text when it cannot be started. */
+/** Runs a command in a container and waits for its end. Rejects with the runtime's text if it cannot be started. */
 export type ExecSync = (
   request: { readonly containerId: string; readonly command: readonly string[] },
   signal: AbortSignal,

@@ -1,8 +1,8 @@
 /**
- * Connects to the runtime's streaming server, and hands it an upgraded connection of a client, byte for byte.
+ * Connects to the runtime's streaming server, and tunnels a client's upgraded connection to it byte for byte.
  *
- * Invariants: U1 what proves the client's identity stays here. U2 whichever side ends, the other is ended, and a side
- * that does not read holds up only its own tunnel.
+ * Invariants: U1 the client's credentials are not forwarded. U2 when one side ends, the other is ended, and a side that
+ * does not read blocks only its own tunnel.
  */
 import { type IncomingMessage, type OutgoingHttpHeaders, request } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -11,7 +11,7 @@ import { quote } from '../../../machines/model/values/go-text.ts';
 import { exchangeText } from '../../go-errors.ts';
 import type { Upgrade } from '../http/endpoint.ts';
 
-/** The limit for the runtime to answer the upgrade; its own limit for a client to connect is of the same size. */
+/** Timeout of the runtime's upgrade response; the runtime's own limit for clients is similar. */
 const UPGRADE_TIMEOUT_MS = 30_000;
 
 /** A connection to the runtime's streaming server: the URL that it gave for one exec, attach or port forward. */
@@ -22,7 +22,7 @@ export type Opened =
 
 /**
  * Requests an upgrade at `url` with these headers.
- * @throws the error of the connection with Go's text: connection refused, or no answer in time
+ * @throws the connection error with Go's text: connection refused, or no answer in time
  */
 export function openRuntimeStream(url: string, method: string, headers: OutgoingHttpHeaders): Promise<Opened> {
   return new Promise((resolve, reject) => {
@@ -44,7 +44,7 @@ export function openRuntimeStream(url: string, method: string, headers: Outgoing
   });
 }
 
-/** Opens `url` as a SPDY client that speaks one of `protocols`. */
+/** Opens `url` as a SPDY client with one of `protocols`. */
 export const openSpdy = (url: string, protocols: readonly string[]): Promise<Opened> =>
   openRuntimeStream(url, 'POST', {
     Host: new URL(url).host,
@@ -55,19 +55,19 @@ export const openSpdy = (url: string, protocols: readonly string[]): Promise<Ope
   });
 
 const FORWARDED_FOR = 'X-Forwarded-For';
-/** Headers that are for this node, not for the runtime, or that it gets in another form. */
+/** Headers for this node, not for the runtime, or that it gets in another form. */
 const KEPT_HERE = new Set(['authorization', 'cookie', 'host', 'x-forwarded-for']);
 /** How long one side of a tunnel may leave bytes unread after the other has disconnected. */
 const LINGER_MS = 10_000;
-/** A browser cannot set Authorization, so a token may come as the name of a subprotocol. */
+/** Browsers cannot set Authorization, so a token may be passed as the name of a subprotocol. */
 const TOKEN_PROTOCOL = 'base64url.bearer.authorization.k8s.io.';
 
-/** Upstream's HTTP library, too, adds a name for a client that sends none. */
+/** Upstream's HTTP library also adds a name for a client without one. */
 const USER_AGENT = 'statelet';
 
 /**
- * Header pairs of a client as they go on, with the runtime's own name as host and, as upstream adds, the client's
- * address: runtimes say in their refusals how many headers came.
+ * The forwarded header pairs of a client, with the runtime's host and, as upstream adds, the client's address: runtimes
+ * report the number of headers in their errors.
  */
 export function forwardedHeaders({ rawHeaders, headers: known, socket }: IncomingMessage, url: string) {
   const headers: Record<string, string | string[]> = { Host: new URL(url).host };
@@ -90,22 +90,22 @@ const withoutToken = (value: string): string =>
     .filter((protocol) => !protocol.startsWith(TOKEN_PROTOCOL))
     .join(', ');
 
-/** The answer to an upgrade as it stood on the wire. */
+/** The raw headers of an upgrade response. */
 function rawHead({ statusCode, statusMessage, rawHeaders }: IncomingMessage): string {
   const lines = [`HTTP/1.1 ${statusCode} ${statusMessage}`];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) lines.push(`${rawHeaders[at]}: ${rawHeaders[at + 1]}`);
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
-/** Joins two connections. When one ends, the other still gets the bytes that were under way, and then ends, too. */
+/** Joins two connections. When one ends, the other still receives pending bytes, and then ends as well. */
 export function join(left: Duplex, right: Duplex): void {
   follow(left, right);
   follow(right, left);
 }
 
 /**
- * One write each round of the event loop, so that what a peer said before it closed is read before a write can fail:
- * Node gives up a connection with its first failed write, and what it had not read is gone.
+ * One write per round of the event loop, so that data sent by a peer before it closed is read before a write can fail:
+ * Node closes a connection at its first failed write, and unread data is lost.
  */
 function follow(from: Duplex, to: Duplex): void {
   let waiting: Buffer[] = [];
@@ -129,7 +129,7 @@ function follow(from: Duplex, to: Duplex): void {
     flush();
     if (!to.writableEnded) to.end();
   };
-  // Destroying the other side at once would reset it, and the bytes under way to it would be lost.
+  // Destroying the other side at once would reset it and lose pending bytes.
   const gone = (): void => {
     over();
     destroyIdle(to);
@@ -140,7 +140,7 @@ function follow(from: Duplex, to: Duplex): void {
   from.once('close', gone);
 }
 
-/** Ends the connection once its other end reads nothing more: a slow reader still gets the rest. */
+/** Ends the connection once its peer stops reading; a slow reader still receives the rest. */
 function destroyIdle(to: Duplex): void {
   if (to.closed) return;
   let leftBytes = to.writableLength;
@@ -152,8 +152,8 @@ function destroyIdle(to: Duplex): void {
 }
 
 /**
- * Connects the client to `url` and answers what the runtime answers. The connection is taken only then.
- * @returns the runtime's answer where it was no upgrade; the caller sends it on
+ * Connects the client to `url` and returns the runtime's response. The connection is taken only then.
+ * @returns the runtime's response if it was no upgrade; the caller sends it
  */
 export async function tunnel(url: string, request: IncomingMessage, upgrade: Upgrade): Promise<IncomingMessage | null> {
   const opened = await openRuntimeStream(url, request.method ?? 'GET', forwardedHeaders(request, url));
@@ -166,10 +166,10 @@ export async function tunnel(url: string, request: IncomingMessage, upgrade: Upg
   return null;
 }
 
-/** The protocol of port forwarding by WebSocket: a SPDY connection whose bytes travel in binary messages. */
+/** The protocol of port forwarding by WebSocket: a SPDY connection inside binary messages. */
 export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
 
-/** Ends the WebSocket at this node and hands its bytes to the runtime as they are. */
+/** Terminates the WebSocket at this node and forwards its bytes to the runtime unchanged. */
 export function forwardPorts(client: WebSocket, runtime: { readonly socket: Duplex; readonly head: Buffer }): void {
   const stream = createWebSocketStream(client);
   if (runtime.head.length > 0) stream.write(runtime.head);
@@ -179,8 +179,8 @@ export function forwardPorts(client: WebSocket, runtime: { readonly socket: Dupl
 const PORT_MAX = 65_535;
 
 /**
- * The ports in the values of `port`, for the protocols that carry them in the query: an API server joins several by
- * commas. Or upstream's word of what is wrong with them.
+ * The ports in the values of `port`, for protocols with ports in the query: an API server joins several by commas. Or
+ * upstream's error about them.
  */
 export function parsePorts(values: readonly string[]): readonly number[] | string {
   if (values.length === 0) return 'query parameter "port" is required';

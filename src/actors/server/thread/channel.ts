@@ -1,36 +1,36 @@
 /**
- * Questions and answers between two threads, over one pair of ports for messages. Both sides are alike.
+ * Requests and answers between two threads, over one pair of message ports. Both sides are symmetric.
  *
- * Invariants: C1 every question is answered once, with a value, an error, or {@link Channel.close}'s error. C2 a side
- * asks at most {@link QUESTIONS_MAX} questions at once. C3 of the items that an answering side sends along, at most
- * {@link ITEMS_MAX} are on their way: `emit` waits for the side that asked.
+ * Invariants: C1 every request is answered once, with a value, an error, or {@link Channel.close}'s error. C2 a side
+ * has at most {@link QUESTIONS_MAX} open requests. C3 of the items sent before an answer, at most {@link ITEMS_MAX} are
+ * in transit: `emit` waits for the requesting side.
  */
 import { OperationError, type PlainError, toPlainError } from '../../../kernel/json.ts';
 
-/** A port has this, and so has a worker. */
+/** The common interface of a port and a worker. */
 export interface MessageEnd {
   postMessage(message: unknown): void;
   on(event: 'message', listener: (message: unknown) => void): unknown;
 }
 
-/** Questions of one side without an answer: every connection of every port may have one. */
+/** Open requests of one side: every connection of every port may have one. */
 const QUESTIONS_MAX = 8_192;
-/** Enough that a side which sends does not wait for each item, few enough that 64 KiB each are not many. */
+/** Enough that a sender does not wait for each item, few enough that 64 KiB each are not many. */
 const ITEMS_MAX = 16;
 
 export interface HeardCall {
-  /** Aborted when the asking side cancels or has ended. */
+  /** Aborted when the requesting side cancels or has ended. */
   readonly signal: AbortSignal;
-  /** Sends something along before the answer; resolves when more may be sent. */
+  /** Sends an item before the answer; resolves when more may be sent. */
   readonly emit: (item: unknown) => Promise<void>;
 }
 
-/** The answers of one side, by the name of the question. */
+/** The answers of one side, by the name of the request. */
 export type Answers = Readonly<Record<string, (input: never, call: HeardCall) => unknown>>;
 
 export interface Asking {
   readonly signal?: AbortSignal | undefined;
-  /** Hears the items of the answer in their order. The other side is held up until it has dealt with them. */
+  /** Receives the items of the answer in order. The other side waits until they are handled. */
   readonly onItem?: (item: never) => unknown;
 }
 
@@ -82,7 +82,7 @@ export class Channel {
     end.on('message', (message) => this.#receive(message as Message));
   }
 
-  /** Rejects with the other side's error as an {@link OperationError}. The answer also comes after an abort. */
+  /** Rejects with the other side's error as an {@link OperationError}. The answer arrives even after an abort. */
   ask<Output>(name: string, input: unknown, { signal, onItem = () => {} }: Asking = {}): Promise<Output> {
     if (this.#closed) return Promise.reject(this.#closed);
     if (this.#asked.size >= QUESTIONS_MAX) {
@@ -106,7 +106,7 @@ export class Channel {
     });
   }
 
-  /** The other side is gone: no question is answered any more, in either direction. */
+  /** The other side is gone: no request is answered any more, in either direction. */
   close(why: Error): void {
     this.#closed = why;
     for (const { reject } of this.#asked.values()) reject(why);
@@ -114,7 +114,7 @@ export class Channel {
   }
 
   #send(message: Message): void {
-    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is of windows; this is a port
+    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- applies to windows; this is a port
     if (!this.#closed) this.#end.postMessage(message);
   }
 

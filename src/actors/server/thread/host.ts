@@ -1,10 +1,10 @@
 /**
- * The thread of the servers as the thread that decides sees it.
+ * The server thread, as managed by the main thread.
  *
- * Owns the worker: starts it, asks it whether it is alive, ends it, starts it anew at its {@link Pace}. Invariants:
- * H1 when it is lost, whatever it had open fails with the code {@link THREAD_LOST}, after its ports are free again; who
- * had it open asks anew. H2 it is lost when it throws, when its heap is full, and when it does not answer for
- * {@link CHECKS_MAX} checks. H3 nothing that it does or fails to do keeps a turn waiting.
+ * Owns the worker: starts it, checks its health, ends it, and restarts it at its {@link Pace}. Invariants: H1 when it
+ * is lost, its open services fail with the code {@link THREAD_LOST}, after its ports are free again; their owners open
+ * them again. H2 it is lost when it throws, when its heap is full, and when it does not answer for {@link CHECKS_MAX}
+ * checks. H3 it never delays a turn.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
@@ -15,13 +15,13 @@ import { Channel } from './channel.ts';
 import type { QuestionAnswers, ThreadFacts } from './questions.ts';
 import type { ServiceName } from './serve.ts';
 
-/** A thread that worked for so long was not lost by its start: it is started again at once. */
+/** A thread that ran this long was not lost by its start: it is restarted at once. */
 const SETTLED_MS = 10_000;
 const FIRST_MS = 50;
-/** A client that can end it at will costs the node one start each half second, and its ports are away no longer. */
+/** A client that can crash it at will costs the node one start per half second, and the ports are down no longer. */
 const LONGEST_MS = 500;
 
-/** Decides how soon a part that was lost is started again. Pure, but for the clock that it is given. */
+/** The back-off of restarting a lost thread. Pure, except for its clock. */
 export class Pace {
   readonly #now: () => number;
   #startedAt = 0;
@@ -36,7 +36,7 @@ export class Pace {
     this.#startedAt = this.#now();
   }
 
-  /** Milliseconds until it may be started: none for the first loss in a while, then ever more. */
+  /** Milliseconds until the restart: none for the first loss in a while, then increasing. */
   lost(): number {
     const isSettled = this.#now() - this.#startedAt >= SETTLED_MS;
     const pauseMs = isSettled ? 0 : this.#nextMs;
@@ -45,7 +45,7 @@ export class Pace {
   }
 }
 
-/** Between two checks whether the thread is alive. */
+/** Between two health checks of the thread. */
 const CHECK_MS = 1_000;
 /** Unanswered checks after which the thread is ended: on a loaded machine a healthy thread may be late. */
 const CHECKS_MAX = 5;
@@ -53,7 +53,7 @@ const CHECKS_MAX = 5;
 const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 16 };
 
 export interface ServerThreadOptions {
-  /** The program of the thread, and whether it takes the code from the bundle. */
+  /** The program of the thread, and whether it is bundled. */
   readonly entry: string;
   readonly isBundled: boolean;
   readonly facts: ThreadFacts;
@@ -128,7 +128,7 @@ export class ServerThread {
     return { worker, channel };
   }
 
-  /** Ends a thread that does not answer. A check that this thread is late for counts once all the same. */
+  /** Ends a thread that does not answer. A check delayed by this thread itself counts only once. */
   #watched(worker: Worker, channel: Channel, stuck: (why: string) => void): NodeJS.Timeout {
     let unanswered = 0;
     const answered = (): void => {

@@ -1,34 +1,34 @@
 /**
- * The pods of this node as two threads know them: only the pods that changed are copied between them.
+ * Synchronizes the node's pods between two threads: only changed pods are copied.
  *
- * Invariant: one answer has at most {@link PODS_MAX} pods, so that to copy them holds up the thread that decides for
+ * Invariant: one answer has at most {@link PODS_MAX} pods, so that copying blocks the main thread only for
  * milliseconds; the other thread asks until it has all.
  */
 import type { NodePod } from '../node-pods.ts';
 
-/** Pods of one answer: with their status some 10 KiB each. */
+/** Pods of one answer: about 10 KiB each with their status. */
 const PODS_MAX = 32;
-/** The copy is dropped when no request has needed it for so long. */
+/** The copy is dropped when no request has used it for this long. */
 const FORGET_MS = 60_000;
 
 export interface PodsAnswer {
-  /** Sent back with the next question. */
+  /** Sent back with the next request. */
   readonly version: number;
   readonly changed: readonly NodePod[];
-  /** Of all pods of the node, in their order. */
+  /** Of all pods of the node, in order. */
   readonly uids: readonly string[];
   /** More pods have changed than fit in one answer. */
   readonly isPart: boolean;
 }
 
-/** A pod, and a value that is another one when anything about the pod is. */
+/** A pod, with a value that changes identity whenever the pod changes. */
 export interface PodSource {
   readonly uid: string;
   readonly state: object;
   read(): NodePod;
 }
 
-/** The side that knows. */
+/** The providing side. */
 export class PodVersions {
   readonly #seen = new Map<string, { readonly state: object; readonly version: number }>();
   #version = 0;
@@ -45,7 +45,7 @@ export class PodVersions {
     return { version, changed: part.map(({ pod }) => pod.read()), uids, isPart };
   }
 
-  /** Each pod with the version in which it changed last. */
+  /** Each pod with the version of its last change. */
   #versions(pods: readonly PodSource[]): { readonly pod: PodSource; readonly version: number }[] {
     return pods.map((pod) => {
       const { uid, state } = pod;
@@ -61,7 +61,7 @@ export class PodVersions {
   }
 }
 
-/** The side that asks. One question at a time is under way; callers that come meanwhile share the next one. */
+/** The requesting side. One request at a time; later callers share the next one. */
 export class KnownPods {
   readonly #ask: (since: number) => Promise<PodsAnswer>;
   #pods = new Map<string, NodePod>();

@@ -1,5 +1,5 @@
 /**
- * The requests of the servers' thread to the thread that decides. One table: nothing else crosses.
+ * The requests of the server thread to the main thread. All communication is in this table.
  *
  * Values are copied, and may hold bytes and 64-bit integers.
  */
@@ -24,18 +24,18 @@ interface Question<Input, Output> {
 }
 
 interface Questions {
-  /** Pods that changed after the answer with this number; 0: all. */
+  /** Pods that changed after the answer with this number; 0 for all. */
   readonly pods: Question<{ readonly since: number }, PodsAnswer>;
   readonly configuration: Question<null, KubeletConfiguration>;
-  /** Why each check of the kernel's life fails, or `null`. */
+  /** Why each health check of the kernel fails, or `null`. */
   readonly checks: Question<null, Readonly<Record<string, string | null>>>;
-  /** Families of one endpoint; `further` are those that the thread counts itself. */
+  /** Families of one endpoint; `further` are those counted by the thread itself. */
   readonly metrics: Question<
     { readonly endpoint: keyof NodeMetrics; readonly further: readonly Family[] },
     readonly Family[]
   >;
   readonly summary: Question<{ readonly onlyCpuAndMemory: boolean }, Summary>;
-  /** Reviews a token or a right at the API server. */
+  /** Reviews a token or an access at the API server. */
   readonly review: Question<Omit<KubeTarget, 'client'> & { readonly body: Json }, KubeObject>;
   readonly exec: Question<Parameters<StreamUrls['exec']>[0], string>;
   readonly attach: Question<Parameters<StreamUrls['attach']>[0], string>;
@@ -47,7 +47,7 @@ interface Questions {
   readonly checkpoint: Question<Parameters<CheckpointContainer>[0], null>;
   readonly setVerbosity: Question<number, null>;
   readonly warn: Question<string, null>;
-  /** The methods of the feed that the visualizer's page shows. */
+  /** The methods of the visualizer's feed. */
   readonly tree: Question<null, Awaited<ReturnType<Feed['tree']>>>;
   readonly phases: Question<null, Awaited<ReturnType<Feed['phases']>>>;
   readonly podList: Question<null, Awaited<ReturnType<Feed['podList']>>>;
@@ -57,7 +57,7 @@ interface Questions {
   readonly follow: Question<Parameters<Feed['follow']>[0], unknown>;
   readonly facts: Question<null, Awaited<ReturnType<Insight['facts']>>>;
   readonly profile: Question<{ readonly kind: ProfileKind; readonly seconds: number }, string>;
-  /** The snapshot comes in pieces of text, as items. */
+  /** The snapshot is sent in pieces of text, as items. */
   readonly heap: Question<null, null>;
 }
 
@@ -79,11 +79,11 @@ export const asks =
   (name, input, asking) =>
     channel.ask(name, input, asking);
 
-/** The thread's input when it starts, which never changes. */
+/** The constant input of the thread. */
 export interface ThreadFacts {
   readonly flags: Readonly<Record<string, string>>;
   readonly program: Program;
   readonly logDirectory: string;
-  /** Names of the checks of the kernel's life. */
+  /** Names of the kernel's health checks. */
   readonly checks: readonly string[];
 }

@@ -1,4 +1,4 @@
-/** The node as the servers' thread sees it: every read and every call is a request to the thread that decides. */
+/** The node in the server thread: every read and call is a request to the main thread. */
 import { Readable } from 'node:stream';
 import { Registry } from 'prom-client';
 import type { Insight } from '../http/inspector.ts';
@@ -13,16 +13,16 @@ import { KnownPods } from './known-pods.ts';
 import type { Ask, ThreadFacts } from './questions.ts';
 
 const WAIT_MS = 200;
-/** Longer than any turn or start takes on a loaded machine; a prober that gives up earlier has its own limit. */
+/** Longer than any turn or start takes on a loaded machine; probers have their own timeouts. */
 const STALLED_MS = 10_000;
 
 type Problems = Readonly<Record<string, string | null>>;
 
 /**
- * Whether the thread that decides is alive, for health checks that are answered in another one.
+ * Whether the main thread is alive, for health checks answered in another thread.
  *
- * Invariants: L1 a check is answered within {@link WAIT_MS}, whatever the other thread does. L2 a thread that decides
- * may be busy for as long as {@link STALLED_MS} before it counts as stuck: its last answer holds until then.
+ * Invariants: L1 a check is answered within {@link WAIT_MS}, whatever the main thread does. L2 the main thread may be
+ * busy for {@link STALLED_MS} before it counts as stuck: its last answer is used until then.
  */
 export class Life {
   readonly #ask: () => Promise<Problems>;
@@ -54,12 +54,12 @@ export class Life {
       this.#problems = await this.#ask();
       this.#asking = undefined;
     } catch {
-      // Sending fails only when the channel has ended, and this thread ends with it.
+      // Sending fails only if the channel has ended, and this thread ends with it.
     }
   }
 }
 
-/** Resolves with the answer, or when the time for it is over. */
+/** Resolves with the answer, or at the timeout. */
 const within = (answer: Promise<unknown>): Promise<void> =>
   new Promise((resolve) => {
     const timer = setTimeout(resolve, WAIT_MS);
@@ -116,7 +116,7 @@ function remoteView(ask: Ask, names: readonly string[]): ApiView {
   };
 }
 
-/** However many want to know at once, one question is under way, for all of them. */
+/** Concurrent callers share one request. */
 function shared<Output>(ask: () => Promise<Output>): () => Promise<Output> {
   let underWay: Promise<Output> | undefined;
   return () => {

@@ -1,8 +1,8 @@
 /**
- * The thread of the servers: everything that reads what outsiders send runs here, and may fail here.
+ * The server thread: all code that reads external input runs here, and may fail here.
  *
- * Owns the ports and local sockets that the other thread opens, until it closes them or this thread ends. Keeps no
- * state that a new thread would miss, and no secret but the key of the serving certificate.
+ * Owns the ports and local sockets that the main thread opens, until it closes them or this thread ends. Keeps no state
+ * that a new thread would need, and no secret except the key of the serving certificate.
  */
 import type { JsonEvent } from '../../../kernel/json.ts';
 import type { LocalSocket, ServedPort } from '../../../machines/model/operations/server.ts';
@@ -17,7 +17,7 @@ import { Channel, type HeardCall, type MessageEnd } from './channel.ts';
 import { type Ask, asks, type ThreadFacts } from './questions.ts';
 import { remoteFeed, remoteNode } from './remote.ts';
 
-/** The arguments of a service, which serves until the signal. */
+/** The arguments of a service, which runs until the signal. */
 interface Service<Input> {
   readonly input: Input;
   readonly signal: AbortSignal;
@@ -41,7 +41,7 @@ async function servePage({ input, signal, emit }: Service<PageInput>, { ask }: P
   return null;
 }
 
-/** The services that the other thread can open, by name. */
+/** The services that the main thread can open, by name. */
 const SERVICES = {
   port: (call: Service<ServedPort>, { node }: Parts) => servePort(call, node),
   localSocket: (call: Service<LocalSocket>, { node }: Parts) => serveLocal(call, node),
@@ -52,7 +52,7 @@ const SERVICES = {
 
 export type ServiceName = keyof typeof SERVICES;
 
-/** Begins to answer at `end`. */
+/** Starts answering at `end`. */
 export function serve(end: MessageEnd, facts: ThreadFacts): void {
   const opens = Object.entries(SERVICES).map(([name, open]) => {
     const opened = (input: never, { signal, emit }: HeardCall) =>
@@ -62,6 +62,6 @@ export function serve(end: MessageEnd, facts: ThreadFacts): void {
   const channel: Channel = new Channel(end, { ...Object.fromEntries(opens), alive: () => null });
   const ask = asks(channel);
   const parts: Parts = { ask, node: remoteNode(ask, facts) };
-  // The first request needs this module; loading it now saves that request the time.
+  // Loaded ahead to speed up the first request.
   void import('fastify');
 }

@@ -1,17 +1,17 @@
 /**
- * Decides which connections a port keeps, so that no client takes it from the others.
+ * Limits the connections of a port, so that no client can monopolize it.
  *
- * Invariants: N1 a client has at most its share; N2 all have at most the port's; N3 room is made by closing the oldest
- * connection on which nothing is under way, of the client itself or of the one that has most. Only a newcomer for whom
- * there is no such connection is refused: a stream is never cut for another.
+ * Invariants: N1 a client has at most its share; N2 all have at most the port's limit; N3 room is made by closing the
+ * oldest idle connection, of the client itself or of the one with the most. A new connection is rejected only if there
+ * is no idle one: a stream is never cut for another.
  */
 import { isIPv6, type Socket } from 'node:net';
 
-/** Limit of one port: many times what an API server, a scraper and users need, and few enough for a small node. */
+/** Limit of one port: many times the needs of an API server, a scraper and users, and few enough for a small node. */
 const CONNECTIONS_MAX = 2_000;
-/** Limit of one client: an API server has one connection for each log and each command that is followed. */
+/** Limit of one client: an API server has one connection for each followed log and command. */
 export const CLIENT_CONNECTIONS_MAX = 1_000;
-/** An IPv6 client has all addresses that begin with the same four groups. */
+/** An IPv6 client can use all addresses with the same first four groups. */
 const IPV6_NETWORK_GROUPS = 4;
 
 export interface ConnectionLimits {
@@ -28,13 +28,13 @@ export class Connections {
   readonly #clients = new Map<string, Set<Socket>>();
   readonly #owners = new Map<Socket, string>();
 
-  /** @param isBusy whether something is under way on a connection: a request or a stream */
+  /** @param isBusy whether a request or stream is in progress on a connection */
   constructor(isBusy: (socket: Socket) => boolean, limits: ConnectionLimits = LIMITS) {
     this.#isBusy = isBusy;
     this.#limits = limits;
   }
 
-  /** Whether the connection may stay; until it closes, it counts. Others may be closed for it. */
+  /** Whether the connection may stay; it counts until it closes. Others may be closed for it. */
   admit(socket: Socket): boolean {
     const client = clientOf(socket.remoteAddress ?? '');
     const own = this.#clients.get(client) ?? new Set();
@@ -76,7 +76,7 @@ export class Connections {
   }
 }
 
-/** All addresses that one client can have without effort count as one. */
+/** Addresses that one client can easily use count as one. */
 export function clientOf(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;

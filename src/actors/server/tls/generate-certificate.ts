@@ -1,8 +1,8 @@
 /**
- * Makes a certificate and the authority that signs it. Apart from the files of `self-signed.ts`, because what makes
- * certificates takes 5 MiB and a fifth of a second to load, and a node makes its own only once.
+ * Creates a certificate and its authority. Separate from `self-signed.ts`, because the library takes 5 MiB and a fifth
+ * of a second to load, and a node needs it only once.
  */
-// oxlint-disable-next-line import/no-unassigned-import -- what follows needs it to be there
+// oxlint-disable-next-line import/no-unassigned-import -- the following import requires it
 import 'reflect-metadata';
 import { webcrypto } from 'node:crypto';
 import {
@@ -22,9 +22,9 @@ const ALGORITHM = {
   modulusLength: 2_048,
 };
 const LIFETIME_MS = 365 * 24 * 3_600_000;
-/** Clocks of clients may be behind ours. */
+/** Clocks of clients may be behind. */
 const BEFORE_MS = 3_600_000;
-/** A server's certificate for that name, followed by its authority's, and its key; all as PEM. Valid for a year. */
+/** A server certificate for this name, followed by its authority's, and its key; all as PEM. Valid for a year. */
 export async function generate(hostname: string): Promise<{ certificate: string; key: string }> {
   const { subtle } = webcrypto;
   const [authority, server] = await Promise.all([
@@ -69,7 +69,7 @@ export async function generate(hostname: string): Promise<{ certificate: string;
   return { certificate: `${leaf.toString('pem')}\n${root.toString('pem')}\n`, key };
 }
 
-/** Positive, and never the same twice. */
+/** Positive and unique. */
 const serial = (): string => `00${Buffer.from(webcrypto.getRandomValues(new Uint8Array(16))).toString('hex')}`;
 
 const escaped = (name: string): string => name.replace(/[",+<>;\\=]/g, '\\$&');

@@ -1,9 +1,10 @@
 /**
- * One listening socket: plain, or TLS with a certificate that may change while connections go on.
+ * One listening socket: plain, or TLS with a certificate that may change while connections are open.
  *
- * Owns: the socket, and for each connection which authorities vouched for its client. Invariants: a new certificate or
- * authority is for new handshakes and cuts nothing; a client whose authority is gone is not known by its certificate
- * any more, also on a connection from before; a client that speaks plain HTTP to a TLS port gets that error.
+ * Owns: the socket, and for each connection the authorities that verified its client. Invariants: a new certificate or
+ * authority applies to new handshakes and closes nothing; a client whose authority was removed is no longer
+ * authenticated by its certificate, even on an existing connection; a client that sends plain HTTP to a TLS port gets
+ * that error.
  */
 import { constants } from 'node:crypto';
 import { createServer, type Server as NetServer, type Socket } from 'node:net';
@@ -17,7 +18,7 @@ import { isAnswering } from '../http/in-order.ts';
 import { type ConnectionLimits, Connections } from './connections.ts';
 import { authoritiesOf, type Material } from './material.ts';
 
-/** OpenSSL's names of the suites in the configuration. Suites that no modern client needs are not offered at all. */
+/** OpenSSL's names of the configurable suites. Suites that no modern client needs are not offered. */
 const SUITES: Readonly<Record<string, string>> = {
   TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: 'ECDHE-ECDSA-AES128-GCM-SHA256',
   TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384: 'ECDHE-ECDSA-AES256-GCM-SHA384',
@@ -36,7 +37,7 @@ const SUITES: Readonly<Record<string, string>> = {
   TLS_RSA_WITH_AES_128_GCM_SHA256: 'AES128-GCM-SHA256',
   TLS_RSA_WITH_AES_256_GCM_SHA384: 'AES256-GCM-SHA384',
 };
-/** The suites of TLS 1.3, which no configuration chooses, as upstream. */
+/** The suites of TLS 1.3, which are not configurable, as upstream. */
 const TLS_1_3 = ['TLS_AES_128_GCM_SHA256', 'TLS_AES_256_GCM_SHA384', 'TLS_CHACHA20_POLY1305_SHA256'];
 const STRONG = [
   'ECDHE-ECDSA-AES128-GCM-SHA256',
@@ -47,13 +48,13 @@ const STRONG = [
   'ECDHE-RSA-CHACHA20-POLY1305',
 ];
 
-/** Decides what the server speaks: TLS versions, cipher suites and curves as the configuration has them. Pure. */
+/** The TLS versions, cipher suites and curves of the server, from the configuration. Pure. */
 export interface TlsOptions {
   /** `VersionTLS12`; empty for the default. */
   readonly minVersion: string;
   /** IANA names; empty for the default. */
   readonly cipherSuites: readonly string[];
-  /** Curves for the key exchange, the preferred first; absent: OpenSSL's. */
+  /** Curves for the key exchange, the preferred first; absent for OpenSSL's. */
   readonly curves?: readonly string[];
 }
 
@@ -63,7 +64,7 @@ interface Protocol {
   readonly ecdhCurve?: string;
 }
 
-/** Versions below 1.2 are not served, even if configured: upstream serves them then. */
+/** Versions below 1.2 are not served, even if configured, although upstream does. */
 export function protocolOf({ minVersion, cipherSuites, curves = [] }: TlsOptions): Protocol {
   const chosen = cipherSuites.flatMap((name) => SUITES[name] ?? []);
   const older = chosen.length > 0 ? chosen : STRONG;
@@ -74,7 +75,7 @@ export function protocolOf({ minVersion, cipherSuites, curves = [] }: TlsOptions
   };
 }
 
-/** From connecting to the end of the handshake, as upstream's: both sides may share a busy machine. */
+/** From the connection to the end of the handshake, as upstream: both sides may share a busy machine. */
 const HANDSHAKE_TIMEOUT_MS = 32_000;
 const TLS_HANDSHAKE = 0x16;
 const PLAIN_ANSWER = 'HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n';
@@ -84,20 +85,20 @@ export interface ListenerOptions {
   readonly port: number;
   readonly accept: (socket: Socket) => void;
   readonly limits?: ConnectionLimits | undefined;
-  /** `null`: plain. */
+  /** `null` for plain. */
   readonly tls: (TlsOptions & { readonly clientCertificates: boolean }) | null;
 }
 
 function common(options: TlsOptions) {
   const protocol = protocolOf(options);
-  // A resumed session would carry over what earlier authorities verified of a client.
+  // A resumed session would carry over a client's verification by earlier authorities.
   return { ...protocol, honorCipherOrder: true, secureOptions: constants.SSL_OP_NO_TICKET };
 }
 
 export class Listener {
   private readonly options: ListenerOptions;
   private readonly connections: Connections;
-  /** By the client's end of a connection, its TLS connection. */
+  /** By the client's address and port, its TLS connection. */
   private readonly spoken = new Map<string, Socket>();
   private readonly server: NetServer;
   private tls: TlsServer | undefined;
@@ -127,7 +128,7 @@ export class Listener {
     });
   }
 
-  /** For handshakes from now on. */
+  /** Uses new material for later handshakes. */
   use(material: Material): void {
     const { tls } = this.options;
     if (tls === null) return;
@@ -143,7 +144,7 @@ export class Listener {
   }
 
   private tlsServer(context: object, requestCert: boolean): TlsServer {
-    // Without a protocol of ALPN to choose, none is answered: HTTP/1.1 is all there is.
+    // Without ALPN protocols none is negotiated: only HTTP/1.1 is supported.
     const server = createTlsServer({
       ...context,
       requestCert,
@@ -166,7 +167,7 @@ export class Listener {
     if (!this.connections.admit(socket)) return void socket.destroy();
     if (!this.options.tls) return this.options.accept(socket);
     let isSilent = true;
-    // Bytes that came while this process itself was busy are still to be read.
+    // Bytes that arrived while this process was busy are still to be read.
     socket.setTimeout(HANDSHAKE_TIMEOUT_MS, () => setImmediate(() => isSilent && socket.destroy()));
     socket.once('data', (first: Buffer) => {
       isSilent = false;
@@ -180,7 +181,7 @@ export class Listener {
     });
   }
 
-  /** Whether the client's certificate counts now. */
+  /** Whether the client's certificate is valid now. */
   readonly isTrusted = (socket: TLSSocket): boolean => {
     if (!socket.authorized || !this.material?.ca) return false;
     const certificate = socket.getPeerX509Certificate();
@@ -202,7 +203,7 @@ export class Listener {
   }
 }
 
-/** Distinguishes the connections of a port. */
+/** Identifies a connection of a port. */
 const endOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;
 
 /** A fatal alert: there is no certificate yet. */

@@ -1,8 +1,8 @@
 /**
- * The certificate, its key and the authorities of clients, as files say them now.
+ * The certificate, its key and the authorities of clients, read from files.
  *
- * Owns: what the files last said. Invariants: a set that does not fit together is never used: the one before stays in
- * force, and the reason is reported once; without a certificate there are no handshakes, and nothing else stops.
+ * Owns: the last contents. Invariants: an inconsistent set is never used: the previous one stays, and the reason is
+ * reported once; without a certificate handshakes fail, and nothing else.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -12,19 +12,19 @@ import { createSecureContext } from 'node:tls';
 import { messageOf } from '../../../kernel/thrown.ts';
 import { PathWatch } from '../../host/path-watch.ts';
 
-/** Upstream's: a change that nothing hinted at is found after this. */
+/** Upstream's: a change without a hint is found after this time. */
 const PERIOD_MS = 60_000;
-/** A certificate and its key are two files: this long after a hint both are there. */
+/** A certificate and its key are two files: this long after a hint both are written. */
 const SETTLE_MS = 100;
 
 export interface MaterialFiles {
   readonly certFile: string;
   readonly keyFile: string;
-  /** Empty: no client is known by certificate. */
+  /** Empty: no client authenticates by certificate. */
   readonly clientCAFile: string;
   /** The certificate and its key are read only once. */
   readonly isFixed?: boolean;
-  /** So do the authorities. */
+  /** The authorities are read only once. */
   readonly isClientCAFixed?: boolean;
 }
 
@@ -35,7 +35,7 @@ export interface Material {
   readonly ca: Buffer | null;
 }
 
-/** The facts about a certificate that may be shown. */
+/** The public facts about a certificate. */
 export interface CertificateFacts {
   readonly subject: string;
   readonly fingerprint: string;
@@ -43,7 +43,7 @@ export interface CertificateFacts {
   readonly notAfterMs: number;
 }
 
-/** Rejects when a file cannot be read or holds something else, with the file's name. */
+/** Rejects if a file cannot be read or has invalid content, with the file's name. */
 export async function loadMaterial({ certFile, keyFile, clientCAFile }: MaterialFiles): Promise<Material> {
   const [cert, key] = await Promise.all([readFile(certFile), readFile(keyFile)]);
   const ca = clientCAFile === '' ? null : await readFile(clientCAFile);
@@ -57,7 +57,7 @@ export async function loadMaterial({ certFile, keyFile, clientCAFile }: Material
   return { cert, key, ca };
 }
 
-/** Throws Go's error, which names the file that is malformed; OpenSSL's does not. */
+/** Throws Go's error, which names the malformed file; OpenSSL's does not. */
 function mustHavePem(content: Buffer, what: 'certificate' | 'key', file: string): void {
   if (content.includes('-----BEGIN ')) return;
   throw new Error(`tls: failed to find any PEM data in ${what} input: ${file}`);
@@ -93,7 +93,7 @@ function withFixed({ isFixed, isClientCAFixed }: MaterialFiles, now: Material, f
   return { ...now, ...(isFixed === true ? { cert, key } : {}), ...(isClientCAFixed === true ? { ca } : {}) };
 }
 
-/** Reports each consistent set that differs from the last one; `failed` gets the reason of a bad one once. */
+/** Reports each consistent set that differs from the last one; `failed` receives the reason of a bad one once. */
 export async function watchMaterial(
   files: MaterialFiles,
   known: Material | null,

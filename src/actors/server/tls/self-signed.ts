@@ -1,9 +1,9 @@
 /**
- * The certificate of a node that was given none: signed by an authority of its own, made once and kept.
+ * The self-signed certificate of a node without a configured one: signed by its own authority, created once and kept.
  *
- * Files and contents are upstream's: `kubelet.crt` holds the certificate and its authority, `kubelet.key` the key, for
- * its owner alone. The authority's key is not kept: nothing else is ever signed by it. Half of a pair is not ours, and
- * stays.
+ * Files and contents are upstream's: `kubelet.crt` holds the certificate and its authority, `kubelet.key` the key,
+ * readable by its owner only. The authority's key is discarded: it signs nothing else. Half of a pair is not ours, and
+ * is not touched.
  */
 import { chmod, mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -20,14 +20,14 @@ export interface CertificateFiles {
   readonly keyFile: string;
 }
 
-/** The files below `directory`; made when neither can be read. Rejects when only one can, or they cannot be written. */
+/** The files below `directory`; created if neither can be read. Rejects if only one can, or they cannot be written. */
 export async function selfSigned(directory: string, hostname: string): Promise<CertificateFiles> {
   const files = { certFile: join(directory, 'kubelet.crt'), keyFile: join(directory, 'kubelet.key') };
   const { certFile, keyFile } = files;
   const [hasCertificate, hasKey] = await Promise.all([certFile, keyFile].map(canRead));
   if (hasCertificate && hasKey) return files;
   if (hasKey && !hasCertificate && (await canRead(hidden(certFile)))) {
-    // An agent that was killed between the two renames has left the other half ready.
+    // An agent killed between the two renames has left the other half ready.
     await rename(hidden(certFile), certFile);
     return files;
   }

@@ -1,6 +1,4 @@
-/**
- * The files of the page: its markup and styles as they are in the sources, its scripts as `npm run bundle` makes them.
- */
+/** The files of the page: markup and styles from the sources, scripts from `npm run bundle`. */
 import { readFile } from 'node:fs/promises';
 import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
 
@@ -23,7 +21,7 @@ export interface Asset {
   readonly body: string;
 }
 
-/** A file of the page, or undefined when there is none of that name. */
+/** A file of the page, or undefined if there is none of that name. */
 export async function readAsset(name: string, directory?: string): Promise<Asset | undefined> {
   const extension = /^[\w-][\w.-]*\.(css|html|svg|js)$/.exec(name)?.[1];
   const type = extension === undefined ? undefined : TYPES[extension];
@@ -33,14 +31,14 @@ export async function readAsset(name: string, directory?: string): Promise<Asset
   return body === undefined ? undefined : { type, body };
 }
 
-/** A script of the page. Where it is missing, rejects with the command that makes it. */
+/** A script of the page. If it is missing, rejects with the command that creates it. */
 export async function readScript(name: string): Promise<string> {
   const asset = await readAsset(name);
   if (!asset) throw new Error(`${SCRIPTS}/${name} is missing; npm run bundle makes it`);
   return asset.body;
 }
 
-/** A drawn chart as the page shows it, or undefined when there is none of that name. */
+/** A chart for the page, or undefined if there is none of that name. */
 export async function readChart(name: string, directory = DIAGRAMS): Promise<Asset | undefined> {
   const chart = await readAsset(name, directory);
   return chart && { ...chart, body: chart.body.replace(CHART_STYLE, '') };

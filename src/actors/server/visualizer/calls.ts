@@ -1,9 +1,9 @@
 /**
- * Operations that have not answered yet, and those whose last answer was an error: what a start that does not get on is
- * busy with. A stream, which never answers, is one that fails as long as the last thing that it reported is a failure.
+ * Pending operations, and those whose last answer was an error: the reasons of a slow start. A stream, which never
+ * answers, counts as failing while its last report is a failure.
  *
- * Invariants: what succeeded, was taken back, or whose actor is gone, is forgotten; of either at most {@link SHOWN_MAX}
- * are reported, and as many errors are held.
+ * Invariants: operations that succeeded, were cancelled, or whose actor is gone are forgotten; of either kind at most
+ * {@link SHOWN_MAX} are reported, and as many errors are kept.
  */
 
 import { keepNewest } from '../../../kernel/keep-newest.ts';
@@ -66,7 +66,7 @@ export class Calls {
     this.end({ n, t, at: parentOf(at), name, ...(target === undefined ? {} : { target }) }, error?.message);
   }
 
-  /** The call has worked, or has failed once more. */
+  /** The call has succeeded, or has failed again. */
   private end(call: CallView, error: string | undefined, isStream = false): void {
     const key = `${call.at} ${call.name}`;
     const times = (this.failed.get(key)?.times ?? 0) + 1;

@@ -1,9 +1,9 @@
 /**
- * What the page of the visualizer is shown: the read model of the kernel, and each turn for those who follow.
+ * The data for the visualizer's page: the read model of the kernel, and a stream of turns.
  *
- * Hears: `onTurn` of the kernel, which keeps the read model current whether a page is open or not. Invariants: it only
- * observes; values that may be secrets are hidden in all that it gives away ({@link hidden}); a follower that takes too
- * slowly is let go instead of being waited for, so that what waits for it never passes FOLLOWER_BUFFER_CHARS.
+ * Hears: `onTurn` of the kernel, which updates the read model whether a page is open or not. Invariants: it only
+ * observes; values that may be secrets are hidden in all its output ({@link hidden}); a slow follower is disconnected,
+ * so that its buffer never exceeds FOLLOWER_BUFFER_CHARS.
  */
 
 import { memberOf } from '../../../kernel/json.ts';
@@ -28,16 +28,16 @@ import { shortText, trimmed } from './trim.ts';
 
 /** Characters of an actor's context: a pod with its status, not a cache of a whole node. */
 const CONTEXT_MAX_CHARS = 65_536;
-/** Characters waiting for one follower: some seconds of a busy start. */
+/** Characters buffered for one follower: some seconds of a busy start. */
 const FOLLOWER_BUFFER_CHARS = 4 * 1024 * 1024;
-/** Records of one answer: to make them ready takes the kernel's thread some 10 ms. */
+/** Records of one answer: preparing them takes the main thread about 10 ms. */
 const ANSWER_RECORDS_MAX = 250;
-/** Turns whose time is held. */
+/** Turns whose duration is kept. */
 const TURNS_MAX = 240;
-/** Milliseconds that a page waits before it comes back. */
+/** Milliseconds before a page reconnects. */
 const RETRY_MS = 1_000;
 
-/** At once where the kernel is, later over a thread. */
+/** Immediate on the kernel's thread, asynchronous on others. */
 type Awaitable<Value> = Value | Promise<Value>;
 
 /** The requests of the page's server. */
@@ -45,14 +45,14 @@ export interface Feed {
   tree(): Awaitable<TreeView>;
   phases(): Awaitable<PhasesView>;
   podList(): Awaitable<readonly PodView[]>;
-  /** The actor as it is now. */
+  /** The current state of the actor. */
   actor(asked: { readonly address: string }): Awaitable<ActorDetail | null>;
   /** The first records after one, as many as fit into an answer. */
   records(asked: { readonly after: number }): Awaitable<RecordsView>;
   health(): Awaitable<HealthFacts>;
   /**
-   * Streams the turns after a record, or from now on, as server-sent events. `emit` resolves when the page took it.
-   * Ends with the signal, or when the page is too slow: it comes back with the number of the last record that it saw.
+   * Streams the turns after a record, or from now on, as server-sent events. `emit` resolves when the page accepted
+   * them. Ends with the signal, or if the page is too slow: it reconnects with the number of its last record.
    */
   follow(asked: { readonly after: number | null }, following: Following): Promise<unknown>;
 }
@@ -63,9 +63,9 @@ export interface Following {
 }
 
 export interface FeedOptions {
-  /** The kernel's clock, for what lasts until now. */
+  /** The kernel's clock, for durations until now. */
   readonly now?: () => number;
-  /** Sees each turn after it. */
+  /** Receives each later turn. */
   readonly onSeen?: (turn: SeenTurn) => void;
 }
 
@@ -81,7 +81,7 @@ export class KernelFeed implements Feed {
     this.observer = new Observer();
   }
 
-  /** For {@link Kernel}'s option of this name; may be called before anything is asked. */
+  /** For {@link Kernel}'s option of this name; may be called before any request. */
   readonly onTurn = (records: readonly KernelRecord[], kernel: Kernel, tookMs = 0): void => {
     this.kernel = kernel;
     if (this.turnsMs.push(tookMs) > TURNS_MAX) this.turnsMs.shift();
@@ -144,7 +144,7 @@ export class KernelFeed implements Feed {
       turnsMs,
       rssBytes: rss,
       heapBytes: heapUsed,
-      // A request has an actor of its own in XState, which the tree does not show.
+      // A request has its own actor in XState, which the tree does not show.
       actors: (kernel?.addresses.length ?? 0) - requests,
       timers: kernel?.timers.list().length ?? 0,
       requests,
@@ -165,14 +165,14 @@ export class KernelFeed implements Feed {
     return null;
   }
 
-  /** Also in a turn of the past, actors are shown in their present state: the page shows the present. */
+  /** Actors are shown in their present state, even in an earlier turn. */
   private message({ n, turn, t, records, touched, gone }: SeenTurn): TurnMessage {
     const actors = [...touched].flatMap((address) => this.observer.view(address) ?? []);
     return { n, turn, t, records: records.map(shown), actors, gone };
   }
 }
 
-/** The context of a snapshot as a page can show it; undefined: there is none. */
+/** The context of a snapshot as text for a page; undefined without one. */
 export function contextText(snapshot: unknown): string | undefined {
   if (snapshot === undefined) return undefined;
   return shortText(JSON.stringify(hidden(memberOf(snapshot, 'context')), null, 2) ?? '', CONTEXT_MAX_CHARS);
@@ -205,7 +205,7 @@ class Follower {
   send(events: string): void {
     this.waitingChars += events.length;
     void Promise.resolve(this.emit(events)).then(() => (this.waitingChars -= events.length));
-    // A follower that fell behind gets everything it missed in one piece, however large that is.
+    // A follower that reconnects gets all missed turns in one message of any size.
     if (this.waitingChars > FOLLOWER_BUFFER_CHARS && this.waitingChars > events.length) this.end();
   }
 }

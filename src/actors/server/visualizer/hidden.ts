@@ -1,19 +1,19 @@
 /**
- * Hides what may be a secret in what the visualizer shows: values of environment variables, of headers of probes and
- * hooks, and passwords in addresses. Secrets of the API are handles long before; these are written in a pod by people.
- * Pure; a value in which nothing is hidden is given back as it is.
+ * Hides values in the visualizer that may be secrets: environment variables, headers of probes and hooks, and passwords
+ * in addresses. Secrets of the API are already handles; these are literals in pods. Pure; a value without hidden parts
+ * is returned unchanged.
  */
 
 /** Takes the place of a value. */
 export const HIDDEN = '(hidden)';
 
-/** Lists of pairs: of a container as Kubernetes and as the runtime have it, of a probe or hook, of manifests by URL. */
+/** Lists of pairs: in a container of Kubernetes and of the runtime, a probe or hook, manifests by URL. */
 const PAIRS = new Set(['env', 'envs', 'httpHeaders', 'headers']);
 /** Objects by name. */
 const MAPS = new Set(['staticPodURLHeader', 'manifestURLHeader']);
-/** Members that no reader needs: an applied manifest repeats the environment of its pod. */
+/** Omitted: an applied manifest repeats the environment of its pod. */
 const APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
-/** `NAME=value` in a list of texts, as the command line of a process has its environment. */
+/** `NAME=value` in a list of texts, as in the environment of a process. */
 const ASSIGNED = /^([A-Za-z_][\w.-]*)=/;
 /** The user and password of an address; each part is bounded, so that the search is linear. */
 const USER_INFO = /\b([a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/?#"]{1,1024}@/gi;

@@ -1,18 +1,18 @@
 /**
- * The first and the last records of a kernel, each with its time, its turn and its cause.
+ * The first and last records of a kernel, each with its time, turn and cause.
  *
- * The journal writes a cause where it cannot be derived; the others follow from the record itself: a result from its
- * request, a timer from the entry into the state that armed it, a change of state from what the actor heard last.
- * Invariants: numbers rise; a cause is always smaller than its effect; at most {@link START_RECORDS_MAX} records of the
- * start are held, and of those after it the last {@link RECORDS_MAX}.
+ * The journal writes a cause only if it cannot be derived; others follow from the record itself: a result from its
+ * request, a timer from the entry into the state that armed it, a change of state from the actor's last message.
+ * Invariants: numbers increase; a cause is always smaller than its effect; at most {@link START_RECORDS_MAX} records of
+ * the start are kept, and the last {@link RECORDS_MAX} after it.
  */
 import type { Address } from '../../../kernel/address.ts';
 import type { InRecord, KernelRecord } from '../../../kernel/records.ts';
 import type { RecordsView, ShownRecord } from './protocol.ts';
 
-/** Records of a running node that can be shown again, about 2 MB. */
+/** Kept records of a running node, about 2 MB. */
 const RECORDS_MAX = 2_000;
-/** Records of its start, which are never forgotten: the boot with a dozen pods, about 4 MB. */
+/** Kept records of its start: the boot with a dozen pods, about 4 MB. */
 const START_RECORDS_MAX = 4_000;
 
 export interface SeenTurn {
@@ -26,17 +26,17 @@ export interface SeenTurn {
   readonly gone: readonly Address[];
 }
 
-/** The facts about actors that the history needs to name a cause. */
+/** The facts about actors that determine causes. */
 export interface CauseSource {
   /** Number of the record by which an actor entered the state whose delay ended: `xstate.after.<delay>.<state id>`. */
   armedBy(address: Address, event: string): number | undefined;
-  /** Number of the record that made a request which is still open. */
+  /** Number of the record of a request that is still open. */
   requestedBy(id: number): number | undefined;
 }
 
 export const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 
-/** The actor that a record is about: for requests and their results the one that asked. */
+/** The subject of a record: for requests and results the requesting actor. */
 export function actorOf(record: KernelRecord): Address | undefined {
   if (record.k === 'in' || record.k === 'message') return record.to;
   if (record.k === 'effect' || record.k === 'result') return parentOf(record.at);
@@ -45,11 +45,11 @@ export function actorOf(record: KernelRecord): Address | undefined {
 
 const STREAM = 'effect:';
 
-/** The request that an input is news of, if it came by a stream. */
+/** The stream that delivered an input, if any. */
 export const streamOf = ({ via }: InRecord): number | undefined =>
   via.startsWith(STREAM) ? Number(via.slice(STREAM.length)) : undefined;
 
-/** The message of a stream that goes on, but reports that it cannot do its work: a port that is taken. */
+/** The error reported by a stream that goes on: a port in use. */
 export const streamError = ({ event }: InRecord): string | undefined =>
   /failed$/i.test(event.type) && typeof event['message'] === 'string' ? event['message'] : undefined;
 
@@ -59,14 +59,14 @@ export class History {
   private turns: SeenTurn[] = [];
   private held = 0;
   private readonly source: CauseSource;
-  /** The record that each actor received last in the turn that is being read. */
+  /** The record that each actor received last in the current turn. */
   private heard = new Map<Address, number>();
 
   constructor(source: CauseSource) {
     this.source = source;
   }
 
-  /** Gives a record of the current turn its cause. To be called before the actors take the record. */
+  /** Determines the cause of a record. Must be called before the actors process the record. */
   read(record: KernelRecord, turn: number, t: number, root: Address): ShownRecord {
     const cause = this.causeOf(record);
     const hearer = record.k === 'header' ? root : actorOf(record);
@@ -99,7 +99,7 @@ export class History {
     return id === undefined ? undefined : this.source.requestedBy(id);
   }
 
-  /** The record that the actor handled last in this turn; an actor that received none was moved by its parent's. */
+  /** The record that the actor handled last in this turn; without one, its parent's. */
   private handledBy(address: Address): number | undefined {
     for (let at = address; at !== ''; at = parentOf(at)) {
       const n = this.heard.get(at);
@@ -130,14 +130,14 @@ export class History {
     }
   }
 
-  /** The turns after record `n`, or undefined when some of them are already forgotten. */
+  /** The turns after record `n`, or undefined if some of them are already forgotten. */
   turnsAfter(n: number): SeenTurn[] | undefined {
     const oldest = this.turns[0]?.records[0]?.n ?? 0;
     if (n + 1 < oldest) return undefined;
     return this.turns.filter((turn) => turn.n > n);
   }
 
-  /** The first `limit` records after `n` that are held. */
+  /** The first `limit` kept records after `n`. */
   recordsAfter(n: number, limit: number): RecordsView {
     const records: ShownRecord[] = [];
     for (const turn of [...this.start, ...this.turns]) {

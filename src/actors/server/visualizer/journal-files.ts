@@ -1,12 +1,12 @@
 /**
- * The files of a journal that a page opens: one start, and of those before it what their own start is in, to compare
- * with. Read only; a segment that grows is as long as it was when it was asked for.
+ * The files of a journal for a page: one start, and the first segments of earlier starts for comparison. Read-only; a
+ * growing segment has its length at the time of the request.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { BLOB_DIRECTORY, checkpointName, type SegmentFile, segmentsIn } from '../../../kernel/journal/layout.ts';
 
-/** Starts before the one that is shown. */
+/** Starts before the shown one. */
 const EARLIER_MAX = 10;
 
 export class JournalFiles {
@@ -19,7 +19,7 @@ export class JournalFiles {
     this.#incarnation = incarnation;
   }
 
-  /** Names below the folder of the journal. */
+  /** Names below the journal's folder. */
   names(): string[] {
     const segments = this.#segments();
     const checkpoints = segments.map(({ incarnation, first }) => checkpointName(incarnation, first));
@@ -32,7 +32,7 @@ export class JournalFiles {
     ];
   }
 
-  /** The path of a file by its name in the journal; undefined: the journal has no such file. */
+  /** The path of a file by its name in the journal; undefined if the journal has no such file. */
   pathOf(name: string): string | undefined {
     return this.names().includes(name) ? join(this.#folder, name) : undefined;
   }

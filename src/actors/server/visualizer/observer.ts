@@ -1,9 +1,9 @@
 /**
- * The read model of the visualizer: what a kernel's records say about its actors and about the start of its root.
+ * The read model of the visualizer, derived from a kernel's records: its actors and the start of its root.
  *
- * Owns: the actors with their active states and open requests, the phases of the root, calls under way and failing.
+ * Owns: the actors with their active states and open requests, the phases of the root, pending and failing calls.
  * Hears: `onTurn` of a kernel, from its first turn or from any later one.
- * Invariants: it never sends, never writes, never keeps a turn waiting for a reader; everything it holds is bounded.
+ * Invariants: it never sends, never writes, never delays a turn for a reader; all its data are bounded.
  */
 import type { Address } from '../../../kernel/address.ts';
 import { memberOf } from '../../../kernel/json.ts';
@@ -25,7 +25,7 @@ import type {
 } from './protocol.ts';
 import { shortText } from './trim.ts';
 
-/** Actors that ended and are still shown, so that a pod that died can be inspected. */
+/** Ended actors that are still shown, so that a dead pod can be inspected. */
 const ENDED_MAX = 200;
 /** Characters of an error in the tree. */
 const ERROR_MAX_CHARS = 500;
@@ -64,7 +64,7 @@ export class Observer implements CauseSource {
   /** Addresses of ended actors, the oldest first. */
   private ended: Address[] = [];
 
-  /** Takes one turn into the model. */
+  /** Adds one turn to the model. */
   observe(records: readonly KernelRecord[], kernel: Kernel): SeenTurn {
     const t = kernel.now;
     if (this.n === -1) this.phases.started = t;
@@ -88,7 +88,7 @@ export class Observer implements CauseSource {
     return turn;
   }
 
-  /** Begins at any turn: a kernel restored from a checkpoint has its actors already. */
+  /** Starts at any turn: a kernel restored from a checkpoint has its actors already. */
   private adopt(kernel: Kernel, t: number): void {
     for (const address of kernel.addresses) {
       if (!address.includes('/')) this.root = address;
@@ -220,7 +220,7 @@ export class Observer implements CauseSource {
   }
 }
 
-/** A uid in an address is for machines; an actor whose context has it beside a name gives its name. */
+/** Addresses contain uids; an actor whose context has the name of its uid is shown with it. */
 function namedUid(address: Address, snapshot: unknown): NamedUid | undefined {
   const context = memberOf(snapshot, 'context');
   const [uid, name] = [memberOf(context, 'uid'), memberOf(context, 'name')];
@@ -228,7 +228,7 @@ function namedUid(address: Address, snapshot: unknown): NamedUid | undefined {
   return address.endsWith(`-${uid}`) ? { uid, name } : undefined;
 }
 
-/** The address of a root that ended in its first turn, and is no actor any more. */
+/** The address of a root that ended in its first turn and is no longer an actor. */
 function rootIn(records: readonly KernelRecord[]): Address {
   const own = records.find((record) => record.k === 'state' && !record.at.includes('/'));
   return own?.k === 'state' ? own.at : '';

@@ -2,8 +2,8 @@
  * The phases of a start: each stretch of time that the root actor spent in one of its states.
  *
  * A phase is a state whose `meta` names its `steps` or what it `waitsFor`; a machine that names none has its innermost
- * states as phases. Every visit is kept, the second as well as the first. Invariants: no phase ends before it began; at
- * most PHASES_MAX are held, and one that is open is never dropped.
+ * states as phases. Every visit is kept. Invariants: no phase ends before it began; at most PHASES_MAX are kept, and an
+ * open one is never dropped.
  */
 import type { Address } from '../../../kernel/address.ts';
 import { AGENT_PHASE, TURN_FAILED } from '../../../kernel/fault.ts';
@@ -11,7 +11,7 @@ import type { KernelRecord } from '../../../kernel/records.ts';
 import type { AnyStateNode } from '../../../kernel/state-nodes.ts';
 import type { FailureView, PhaseView } from './protocol.ts';
 
-/** Visits that are kept: a start has about 40, the rest is room for restarts of subsystems. */
+/** Kept visits: a start has about 40, the rest is for restarts of subsystems. */
 const PHASES_MAX = 500;
 
 interface Meta {
@@ -56,7 +56,7 @@ export class Phases {
   }
 }
 
-/** The failure that a root which could not start reports, if this record is the report. */
+/** The failure reported by a root that could not start, if this record is the report. */
 export function failureIn(record: KernelRecord, root: Address): FailureView | undefined {
   if (record.k !== 'log' || record.at !== root) return undefined;
   const { err, phase } = record.fields ?? {};

@@ -1,15 +1,15 @@
 /**
- * The pods of a node as the page lists them: when each was seen, what its status is, when it first ran, when it went.
+ * The pods of a node for the page: when each was first observed, its status, when it first ran, when it ended.
  *
  * Hears: the lines in which `status` reports a changed status, and the ends of the actors of pods. Invariants: at most
- * PODS_MAX are held; one that is gone is dropped before one that is there.
+ * PODS_MAX are kept; removed pods are dropped first.
  */
 import type { Address } from '../../../kernel/address.ts';
 import { keepNewest } from '../../../kernel/keep-newest.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
 import type { PodView } from './protocol.ts';
 
-/** Ten times as many as a node has. */
+/** Ten times a node's pods. */
 const PODS_MAX = 1_100;
 
 interface StatusLine {
@@ -30,7 +30,7 @@ export class Pods {
     else if (record.k === 'state' && record.status !== undefined) this.ended(record.at, root, t);
   }
 
-  /** The pods in the order in which they were seen. */
+  /** The pods in order of first observation. */
   list(): readonly PodView[] {
     return [...this.pods.values()];
   }

@@ -1,14 +1,14 @@
 /**
- * What the visualizer's server sends its page, as JSON. Types only: the page imports them, too.
+ * The JSON messages from the visualizer's server to its page. Types only: the page imports them, too.
  *
- * Times are milliseconds of the kernel's clock, numbers `n` are those of the journal's records. Every value is trimmed:
- * a page shows what happened, the journal holds it whole.
+ * Times are milliseconds of the kernel's clock, numbers `n` are those of the journal's records. Values are truncated:
+ * the journal has them in full.
  */
 import type { Address } from '../../../kernel/address.ts';
 import type { OperationClass } from '../../../kernel/operation.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
 
-/** An open request of an actor: it waits for the answer, or listens when it is a `stream`. */
+/** An open request of an actor: it waits for the answer, or receives items from a `stream`. */
 export interface RequestView {
   readonly id: number;
   readonly name: string;
@@ -17,11 +17,11 @@ export interface RequestView {
   readonly n: number;
 }
 
-/** An active state, and what it waits for if its machine tells. */
+/** An active state, and what it waits for if its machine defines that. */
 export interface ActiveState {
-  /** As the chart names it. */
+  /** The chart's id of the state. */
   readonly id: string;
-  /** Keys from the root of the chart; empty of the root itself. */
+  /** Keys from the root of the chart; empty for the root itself. */
   readonly path: string;
   readonly since: number;
   readonly waitsFor?: string;
@@ -34,9 +34,9 @@ export interface ActorView {
   readonly status: 'active' | 'done' | 'error' | 'stopped';
   readonly active: readonly ActiveState[];
   readonly requests: readonly RequestView[];
-  /** Why it ended, when it failed. */
+  /** Why it ended, if it failed. */
   readonly error?: string;
-  /** The name of the pod behind the uid in its address, if its machine knows it. */
+  /** The name of the pod whose uid is in its address, if its machine knows it. */
   readonly named?: NamedUid;
 }
 
@@ -45,26 +45,26 @@ export interface NamedUid {
   readonly name: string;
 }
 
-/** The states of an actor: the value as its machine writes it, and each state that is active by it. */
+/** The states of an actor: the value in its machine's notation, and all active states. */
 export interface StatesView {
   readonly value: unknown;
   readonly active: readonly ActiveState[];
 }
 
-/** A record with its time, its turn and the record that made it happen. */
+/** A record with its time, turn and cause. */
 export interface ShownRecord {
   readonly n: number;
   readonly t: number;
   readonly turn: number;
   readonly cause?: number;
   readonly record: KernelRecord;
-  /** With a `state` record: the states that are active from here. */
+  /** With a `state` record: the states that are active from here on. */
   readonly active?: readonly ActiveState[];
-  /** With a `state` record: the states of the actor until then; absent when the record begins the actor. */
+  /** With a `state` record: the previous states; absent if the record starts the actor. */
   readonly was?: StatesView;
-  /** With a `state` record that begins an actor or makes its name known. */
+  /** With a `state` record that starts an actor or makes its name known. */
   readonly begins?: { readonly machine: string; readonly named?: NamedUid };
-  /** The request that a `cancel` record takes back, or that an input is news of. */
+  /** The request that a `cancel` record cancels, or whose stream delivered an input. */
   readonly request?: { readonly asker: Address; readonly name: string };
 }
 
@@ -87,14 +87,14 @@ export interface TimerView {
 
 export interface ActorDetail {
   readonly actor: ActorView;
-  /** Number of the record after which the actor was so; absent: now. */
+  /** Number of the record after which this was the state; absent: now. */
   readonly at?: number;
-  /** JSON text, cut at a limit. Absent when the actor has ended, or is not there yet. */
+  /** JSON text, truncated at a limit. Absent if the actor has ended, or does not exist yet. */
   readonly context?: string;
   readonly timers: readonly TimerView[];
 }
 
-/** A stretch of time that the root actor spent in one of its states. */
+/** A period that the root actor spent in one of its states. */
 export interface PhaseView {
   readonly id: string;
   readonly name: string;
@@ -108,14 +108,14 @@ export interface PhaseView {
   readonly leftBy?: number;
 }
 
-/** The end of a failed start: the root's last message, and the phase that it blames. */
+/** The end of a failed start: the root's last message, and the failed phase. */
 export interface FailureView {
   readonly n: number;
   readonly message: string;
   readonly phase?: string;
 }
 
-/** A pod, by the last line in which its status was reported. */
+/** A pod, by the last log line that reported its status. */
 export interface PodView {
   readonly uid: string;
   /** `namespace/name` */
@@ -127,15 +127,15 @@ export interface PodView {
   readonly n: number;
   /** Time of the first such line. */
   readonly seen: number;
-  /** The time when the pod ran first. */
+  /** When the pod first ran. */
   readonly running?: number;
-  /** The time when the pod's actor ended. */
+  /** When the pod's actor ended. */
   readonly gone?: number;
 }
 
 /** An operation without an answer. */
 export interface CallView {
-  /** Number and time of the request, or of the answer that was an error. */
+  /** Number and time of the request, or of the failed answer. */
   readonly n: number;
   readonly t: number;
   /** Address of the requesting actor. */
@@ -148,9 +148,9 @@ export interface CallView {
 /** An operation whose last answer was an error. */
 export interface TroubleView extends CallView {
   readonly message: string;
-  /** A stream that goes on and reports errors only: a port that is taken. */
+  /** A stream that goes on and reports only errors: a port in use. */
   readonly isStream?: boolean;
-  /** Errors in a row. */
+  /** Consecutive errors. */
   readonly times: number;
 }
 
@@ -163,22 +163,22 @@ export interface PhasesView {
   /** The oldest first. */
   readonly pending?: readonly CallView[];
   readonly failure?: FailureView;
-  /** Why a node whose start is over is not Ready. */
+  /** Why a started node is not Ready. */
   readonly notReady?: string;
 }
 
 export interface RecordsView {
   /** In the order of their numbers. */
   readonly records: readonly ShownRecord[];
-  /** True when more follow that are held. */
+  /** True if more kept records follow. */
   readonly more: boolean;
 }
 
-/** How the kernel of a node that runs is. */
+/** The health of a running node's kernel. */
 export interface HealthFacts {
-  /** Inputs that wait for their turn. */
+  /** Inputs in the queue. */
   readonly queue: number;
-  /** Milliseconds that each of the last turns took, the newest last. */
+  /** Durations of the last turns in milliseconds, the newest last. */
   readonly turnsMs: readonly number[];
   readonly rssBytes: number;
   readonly heapBytes: number;
@@ -195,13 +195,13 @@ export interface TurnMessage {
   readonly turn: number;
   readonly t: number;
   readonly records: readonly ShownRecord[];
-  /** Actors that this turn touched, as they are now. */
+  /** Actors that this turn changed, in their present state. */
   readonly actors: readonly ActorView[];
   /** Actors that ended long ago and are no longer shown. */
   readonly gone: readonly Address[];
 }
 
-/** Data of the SSE event `hello`, the first of each connection. `resumed` is false when turns were missed. */
+/** Data of the SSE event `hello`, the first of each connection. `resumed` is false if turns were missed. */
 export interface HelloMessage {
   readonly incarnation: string;
   readonly resumed: boolean;

@@ -1,15 +1,14 @@
 /**
- * Why a node whose start is over is not Ready, as its API server would read. Pure.
+ * Why a started node is not Ready, as shown in its API server. Pure.
  *
  * Reads contexts of the kernel: `nodeStatus` and `clientCertificate` of a node that joins a cluster, `runtimeState` of
- * one that stands alone.
- * A node that is not registered yet is not Ready, whatever its conditions would be.
+ * a standalone one. A node that is not registered yet is not Ready, whatever its conditions.
  */
 import type { Address } from '../../../kernel/address.ts';
 import type { NodeCondition } from '../../../machines/model/api/node.ts';
 import { shortText } from './trim.ts';
 
-/** A condition may quote whatever a runtime said. */
+/** A condition may quote any text of a runtime. */
 const REASON_MAX_CHARS = 1_000;
 
 type SnapshotOf = (address: Address) => unknown;
@@ -20,7 +19,7 @@ interface StatusContext {
 }
 
 interface CertificateContext {
-  /** Null until there is one that is valid. */
+  /** Null until there is a valid one. */
   readonly certificate?: object | null;
   /** Empty before a certificate was requested. */
   readonly csrName?: string;
@@ -32,7 +31,7 @@ interface RuntimeContext {
   readonly plegError?: string;
 }
 
-/** Undefined: the node is Ready, or its start has not come as far as the actors that know. */
+/** Undefined: the node is Ready, or its start has not reached the relevant actors. */
 export function notReadyReason(root: Address, snapshotOf: SnapshotOf): string | undefined {
   // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows the machine of this name
   const contextOf = <Context>(name: string): Context | undefined =>

@@ -1,22 +1,22 @@
 /**
- * Certificate manager: keeps one certificate of this node valid, by asking the cluster to sign the next one in time.
+ * Certificate manager: keeps one certificate of this node valid by requesting the next one from the cluster in time.
  *
  * Decides: when the certificate is replaced, how long it waits for a signature, when it requests again, and when a node
  *   without a valid client certificate has to end.
- * Owns: the certificate in force (its facts), the request that is under way.
+ * Owns: the current certificate (its facts), the request in progress.
  * Hears: `certificate.namesChanged` with the names of a serving certificate.
  * Asks: `certificate.load`, `certificate.request`, `certificate.store`; `kube.create`, `kube.get` and `kube.watch` of a
  *   CertificateSigningRequest; `kube.closeConnections` after the client certificate was replaced.
- * Sends: its parent `certificate.loaded` when it knows what is on disk, `certificate.failed` when that is no good,
- *   `certificate.lost` when the node has to end.
- * Answers: its facts when it is asked for one certificate only, or why there is none.
+ * Sends: its parent `certificate.loaded` when it has read the disk, `certificate.failed` when the pair there is
+ *   invalid, `certificate.lost` when the node has to end.
+ * Answers: its facts if only one certificate was requested, or why there is none.
  * Invariants:
  *   T1 a key is used for one request only, and never leaves the ports.
- *   T2 the certificate in force changes only when the next one is on disk.
- *   T3 without an address (a name, where a gate says so) a serving certificate is not asked for.
- *   T4 a node ends for want of a certificate only while the server is known to answer: a server that is away needs no
+ *   T2 the current certificate changes only when the next one is on disk.
+ *   T3 no serving certificate is requested without an address (with a gate, a name is sufficient).
+ *   T4 a node ends for lack of a certificate only while the server is known to answer: an unreachable server needs no
  *      restart.
- *   T5 a request for names that the node no longer has is not waited for.
+ *   T5 a request for names that the node no longer has is abandoned.
  * Upstream: client-go util/certificate/certificate_manager.go, pkg/kubelet/certificate.
  */
 
@@ -47,7 +47,7 @@ import {
 /** The pause between a certificate and the next request, as upstream. */
 const REST_MS = 1_000;
 
-/** In upstream's words, whether the time is over or the names have changed. */
+/** With upstream's texts for a timeout and for changed names. */
 const waitEnded = notSigned(
   () => 'cannot watch on the certificate signing request: timed out waiting for the condition',
 );
@@ -260,7 +260,7 @@ const rotation = managerSetup.createStateConfig({
   },
 });
 
-/** Upstream's words for a pair on disk that cannot be used. */
+/** Upstream's text for an invalid pair on disk. */
 const failureOf = (purpose: CertificatePurpose): string =>
   purpose === 'client'
     ? 'failed to initialize client certificate manager'
@@ -319,7 +319,7 @@ export const certificateManagerMachine = managerSetup.createMachine({
   initial: 'working',
   states: {
     working: { type: 'parallel', states: { rotation, guarding } },
-    /** Only where one certificate was requested. */
+    /** Used only if one certificate was requested. */
     ended: { type: 'final' },
   },
   output: ({ context }) => answerOf(context),

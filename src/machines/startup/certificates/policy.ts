@@ -1,4 +1,4 @@
-/** The requests to the cluster's signers, the times of new requests, and the meaning of the answers. Pure. */
+/** Requests to the cluster's signers, the times of new requests, and the meaning of the answers. Pure. */
 import type { Json } from '../../../kernel/json.ts';
 import type {
   CertificateFacts,
@@ -70,7 +70,7 @@ export function rotationDeadline({ notBeforeMs, notAfterMs }: CertificateFacts, 
   return notBeforeMs + (notAfterMs - notBeforeMs) * (0.7 + 0.2 * random);
 }
 
-/** The requested names that the certificate lacks; empty: it has all of them. Additional names are accepted. */
+/** The requested names that the certificate lacks; empty if it has all. Additional names are accepted. */
 export function missingIn(certificate: CertificateFacts, template: CertificateTemplate): string {
   const lacks = (wanted: readonly string[], has: readonly string[]) => wanted.filter((each) => !has.includes(each));
   if (certificate.commonName !== template.commonName) {

@@ -1,7 +1,4 @@
-/**
- * The vocabulary of the certificate manager: its context, its operations, its actions. The chart is in
- * `certificate-manager.ts`.
- */
+/** Types, guards and actions of the certificate manager. The chart is in `certificate-manager.ts`. */
 import { errorOf, line, now, outputOf, pick, random, setup, typed } from '../../../kernel/xstate.ts';
 import {
   type CertificateFacts,
@@ -19,28 +16,28 @@ import { csrTarget, missingIn, nodeTemplate, rotationDeadline, verdictOf } from 
 
 export interface CertificateManagerInput {
   readonly purpose: CertificatePurpose;
-  /** The manager ends with the first certificate, or with the first refusal. */
+  /** The manager ends with the first certificate, or the first rejection. */
   readonly once: boolean;
   readonly signerName: string;
   readonly place: CertificatePlace;
-  /** Files of the configuration that are used until there is a pair; empty: none. */
+  /** Files of the configuration that are used until there is a pair; empty without them. */
   readonly certFile: string;
   readonly keyFile: string;
   readonly template: CertificateTemplate;
-  /** A serving certificate may have names alone (gate AllowDNSOnlyNodeCSR); absent: it has to have an address. */
+  /** A serving certificate may have names only (gate AllowDNSOnlyNodeCSR); absent: it needs an address. */
   readonly mayLackAddresses?: boolean;
 }
 
-/** How long a signature may take, because a person may have to approve it. Upstream's time. */
+/** How long a signature may take, because it may need manual approval. Upstream's limit. */
 export const SIGNED_TIMEOUT_MS = 900_000;
 const RETRY: BackOff = { baseMs: 2_000, maxMs: 32_000, jitter: 0.1 };
 /** Between the end of one watch of the request and the next read of it. */
 export const READ_AGAIN_MS = 1_000;
-/** A node that has had no valid client certificate for this long ends, so that its supervisor can start it anew. */
+/** A node without a valid client certificate for this long ends, so that its supervisor restarts it. */
 const LOST_MS = 300_000;
-/** The shortest pause before a certificate is replaced that has nearly expired when it comes. */
+/** The shortest pause before a certificate is replaced that is nearly expired on arrival. */
 const TIMER_MIN_MS = 1_000;
-/** The longest timer: a later deadline is reached by several timers. */
+/** The longest timer: a later deadline takes several timers. */
 const TIMER_MAX_MS = 86_400_000;
 
 export interface Context extends CertificateManagerInput {
@@ -57,7 +54,7 @@ export interface Context extends CertificateManagerInput {
   readonly issued: string;
   readonly refusal: string;
   readonly isServerHealthy: boolean;
-  /** When the last valid certificate expires, or when this actor began without one. */
+  /** When the last valid certificate expires, or when this actor started without one. */
   readonly validUntilMs: number;
   /** When this actor last read the clock. */
   readonly nowMs: number;
@@ -106,14 +103,11 @@ export const managerSetup = setup({
 
 const bounded = (ms: number): number => Math.min(Math.max(ms, TIMER_MIN_MS), TIMER_MAX_MS);
 
-/** Why the certificate in force is not sufficient; empty when it is. */
+/** Why the current certificate is insufficient; empty if it is not. */
 const lackOf = ({ certificate, template }: Context): string =>
   certificate === null ? 'there is none' : missingIn(certificate, template);
 
-/**
- * The client of the node's own certificate when that is valid, otherwise that of the credentials that the node was
- * given.
- */
+/** The client with the node's own certificate if that is valid, otherwise with the configured credentials. */
 function clientOf({ purpose, once, certificate }: Context, nowMs: number): KubeTarget['client'] {
   if (purpose === 'serving') return 'kube';
   return once || certificate === null || certificate.notAfterMs <= nowMs ? 'bootstrap' : 'kube';
@@ -152,7 +146,7 @@ export const setDeadline = managerSetup.enqueueActions((args) => {
   );
 });
 
-/** A failed attempt: logged and counted; notes whether the server is healthy. */
+/** A failed attempt: logged and counted; records whether the server is healthy. */
 export const failed = (text: string, prefix = '') =>
   managerSetup.enqueueActions(({ context, event, enqueue }) => {
     const { message } = errorOf(event);
@@ -167,7 +161,7 @@ export const notSigned = (reason: (args: { context: Context; event: Event }) => 
     enqueue(line('error', ['Certificate request was not signed', { err, logger: context.signerName }]));
   });
 
-/** Refusals that a healthy server may give. */
+/** Rejections that a healthy server may send. */
 const HEALTHY = ['Unauthorized', 'NotFound', 'Forbidden'];
 export const judgeServer = managerSetup.assign({
   isServerHealthy: ({ event }) => HEALTHY.includes(errorOf(event).code ?? ''),
@@ -210,7 +204,7 @@ export const takeNames = managerSetup.assign(({ context, event }) => {
   return { template: nodeTemplate(nodeName, event) };
 });
 
-/** The certificate in force is not sufficient: logs why. */
+/** Logs why the current certificate is insufficient. */
 export const logLack = managerSetup.enqueueActions(({ context, enqueue }) => {
   if (context.certificate !== null) enqueue(line('info', [lackOf(context), { logger: context.signerName }]));
 });

@@ -1,14 +1,14 @@
 /**
  * Auth: the authentication and authorization of this node's API.
  *
- * Decides: which authenticators and which authorizer the configuration asks for, and whether they can be built.
- * Owns: nothing after it has answered; the servers use the answer.
+ * Decides: which authenticators and authorizer the configuration requires, and whether they can be built.
+ * Owns: nothing; the servers use its answer.
  * Hears: only the answers of its operations.
  * Asks: no operation.
- * Answers: the attributes of authentication and authorization, or upstream's refusal.
+ * Answers: the attributes of authentication and authorization, or upstream's error.
  * Invariants:
- *   A1 a webhook without an API client is refused, never silently skipped.
- *   A2 an unknown mode is refused.
+ *   A1 a webhook without an API client is an error, never silently skipped.
+ *   A2 an unknown mode is an error.
  * Seeds: S064, S065. Upstream: cmd/kubelet/app/auth.go.
  */
 import { setup, typed } from '../../../kernel/xstate.ts';
@@ -64,8 +64,8 @@ export const CLIENT_CA_MAX_BYTES = 1_048_576;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----/;
 
 /**
- * Upstream's words for a file of client authorities that is missing (`null`) or holds no certificate; empty when it
- * does. Upstream reads the file when it builds the authenticator; the server reads it again and follows its changes.
+ * Upstream's error for a file of client authorities that is missing (`null`) or holds no certificate; empty without an
+ * error. Upstream reads the file when it builds the authenticator; the server reads it again and follows its changes.
  */
 export function clientCARefusal(path: string, content: string | null): string {
   if (content === null) return `open ${path}: no such file or directory`;

@@ -6,12 +6,12 @@
  * Owns: nothing after it has answered.
  * Hears: only the answers of its operations.
  * Asks: `kube.connect`, `certificate.checkKubeconfig`, `certificate.writeKubeconfig`; without rotation
- *   `clientCertificate` (the certificate manager) asks once for the first certificate.
- * Answers: the mode, or the reason why there are no clients, in upstream's words.
+ *   `clientCertificate` (the certificate manager) requests the first certificate.
+ * Answers: the mode, or upstream's error why there are no clients.
  * Invariants:
  *   B1 an empty `--kubeconfig` never touches the network.
- *   B2 no client is connected before its kubeconfig was read whole; nothing is sent while starting, but for a bootstrap
- *      without rotation, which cannot go on without its answer.
+ *   B2 no client is connected before its kubeconfig was read completely; nothing is sent while starting, except by a
+ *      bootstrap without rotation, which needs the answer to continue.
  * Seeds: S052, S056 to S063. Upstream: cmd/kubelet/app/server.go, pkg/kubelet/certificate/bootstrap.
  */
 
@@ -30,7 +30,7 @@ export interface ClientBuilderInput {
   readonly rotateCertificates: boolean;
   readonly nodeName: string;
   readonly userAgent: string;
-  /** From the configuration: 0 or less means no limit. */
+  /** From the configuration: 0 or less for no limit. */
   readonly kubeAPIQPS: number;
   readonly kubeAPIBurst: number;
   readonly eventRecordQPS: number;
@@ -226,7 +226,7 @@ export const clientBuilderMachine = s.createMachine({
         ],
       },
     },
-    /** Certificates are requested with the kubeconfig's own credentials when there is no valid certificate. */
+    /** Without a valid certificate, one is requested with the kubeconfig's own credentials. */
     connectingRequests: {
       invoke: {
         id: 'connectRequests',

@@ -1,14 +1,14 @@
 /**
- * Config loader: from arguments and files to the effective configuration.
+ * Config loader: computes the effective configuration from arguments and files.
  *
  * Decides: the effective configuration of flags, configuration file and drop-ins, in upstream's order of steps; the
  *   rules themselves are pure functions in `configuration/`.
- * Owns: nothing after it has answered.
+ * Owns: nothing.
  * Hears: only the answers of its operations.
  * Asks: `host.readConfiguration`, `host.readDropIns`, `host.cgroups` (two rules depend on the cgroup version).
- * Answers: flags, configuration and gates, or upstream's sentence why there is none.
+ * Answers: flags, configuration and gates, or upstream's error.
  * Invariants:
- *   F1 flags win over drop-ins, drop-ins over the file, the file over the defaults.
+ *   F1 flags override drop-ins, drop-ins the file, the file the defaults.
  *   F2 nothing of the machine is changed before the answer is accepted.
  * Seeds: S006 to S025, S044, S045. Upstream: cmd/kubelet/app/server.go.
  */
@@ -52,14 +52,14 @@ export interface LoadedConfiguration {
   readonly flags: KubeletFlags;
   readonly config: KubeletConfiguration;
   readonly gates: FeatureSettings;
-  /** True when the runtime's endpoint was set by a flag or a file. */
+  /** Whether the runtime's endpoint was set by a flag or a file. */
   readonly endpointNamed: boolean;
-  /** True when the node makes its serving certificate itself. */
+  /** Whether the node creates its serving certificate itself. */
   readonly ownsCertificate: boolean;
   readonly requestTimeoutMs: number;
 }
 
-/** A refusal carries the exit status and the lines that upstream ends with. */
+/** An error has the exit status and the lines that upstream prints at its end. */
 export type ConfigLoaderAnswer =
   | { readonly ok: true; readonly value: LoadedConfiguration }
   | ({ readonly ok: false } & Required<Omit<Failure, 'phase'>>);
@@ -72,7 +72,7 @@ interface ConfigLoaderContext {
   readonly resolution: Resolution | null;
 }
 
-/** The daemon refuses a bad command line before there is a journal; the machine parses it again for its facts. */
+/** The daemon rejects a bad command line before there is a journal; the machine parses it again for its facts. */
 function parsed({ argv, version }: ConfigLoaderInput): Pick<ConfigLoaderContext, 'flags' | 'given' | 'resolution'> {
   const line = parseCommandLine(argv, { version, raw: '' });
   if (line.kind === 'run') return { flags: line.flags, given: line.given, resolution: null };

@@ -2,14 +2,14 @@
  * Configuration reload: reads the files and the command line again while the node runs.
  *
  * Decides: when the configuration is read again, and which fields of the new one replace the old ones.
- * Owns: nothing of its own; the configuration in force is the supervisor's and comes with each start of this actor.
+ * Owns: nothing; the current configuration is the supervisor's and part of this actor's input.
  * Hears: `reload.requested` from the supervisor (SIGHUP), `configuration.changed` from the watch of the files.
  * Asks: `host.watchConfiguration`, and the config loader, which reads everything and resolves it as at the start.
- * Sends: the supervisor `configReload.applied`; `eventRecorder` what was changed and what was refused.
+ * Sends: the supervisor `configReload.applied`; `eventRecorder` which fields were changed and which were refused.
  * Invariants:
- *   R1 what is in force is always whole and valid: a configuration that is refused changes nothing.
- *   R2 a field that cannot change while the node runs keeps its value and is named, once for each new content.
- *   R3 flags win over the files, as at the start.
+ *   R1 the current configuration is always complete and valid: a rejected one changes nothing.
+ *   R2 a field that cannot change while the node runs keeps its value and is reported, once for each new content.
+ *   R3 flags override the files, as at the start.
  * Seeds: S024, S109. Upstream, until 1.23: pkg/kubelet/kubeletconfig (it restarted the process).
  */
 
@@ -27,13 +27,13 @@ export interface ConfigReloadInput {
   readonly nodeName: string;
   /** The paths of `--config` and `--config-dir`; empty without them. */
   readonly paths: readonly string[];
-  /** The configuration in force. */
+  /** The current configuration. */
   readonly config: KubeletConfiguration;
 }
 
 interface Context extends ConfigReloadInput {
   readonly change: ConfigurationChange | null;
-  /** Why the last reading gave no configuration. */
+  /** Why the last reading failed. */
   readonly error: string;
 }
 
@@ -42,11 +42,11 @@ type Event =
   | { readonly type: 'configuration.changed' }
   | { readonly type: 'xstate.done.actor.watch' };
 
-/** From a change of a file to reading all: an editor or a script writes more than once. */
+/** From a change of a file to reading all: editors and scripts often write more than once. */
 const SETTLE_MS = 200;
 /** The period of reading the files without a hint. */
 const CHECK_PERIOD_MS = 10_000;
-/** Before the watch is opened again after it broke. */
+/** Before a broken watch is reopened. */
 const REOPEN_MS = 10_000;
 
 const CHANGED = 'The configuration was changed';

@@ -10,15 +10,14 @@
  * Asks: `host.cgroups`, `host.fileSystem`, `host.tuneKernel`, `host.readCheckpoints`, `host.writeCheckpoint`,
  *   `cgroup.*`.
  * Sends: the supervisor `containerManager.created`, `containerManager.started`, `containerManager.failed`; informs
- *   `eventRecorder` what became of enforcing, `allocation` what the files of an earlier start say; asks `pods` which
- *   there are.
+ *   `eventRecorder` about the enforcement, `allocation` about the files of an earlier start; asks `pods` for all pods.
  * Invariants:
- *   M1 it refuses before anything of a pod exists.
+ *   M1 it rejects a machine before anything of a pod exists.
  *   M2 it is created before RunKubelet and started only after the runtime was up once.
- *   M3 started means that every group exists and is held to its limits once; after that they are kept so, each minute,
- *      and a failure is reported and tried again.
+ *   M3 started means that every group exists with its limits; after that they are corrected each minute, and failures
+ *      are reported and retried.
  *   M4 a runtime without cgroups gets none.
- *   M5 state files of another policy or machine end starting before a pod runs; after that they follow what is held.
+ *   M5 state files of another policy or machine end the start before a pod runs; after that they follow the grants.
  * Seeds: S066 to S069, S075 to S102, S238. Upstream: pkg/kubelet/cm/container_manager_linux.go.
  */
 import { assign, line, sendParent, sendTo, to } from '../../../kernel/xstate.ts';

@@ -18,9 +18,9 @@ import {
 
 /** Upstream's period of correcting the cgroups. */
 const HOLD_PERIOD_MS = 60_000;
-/** Before a state file that could not be written is tried again. */
+/** Before a failed write of a state file is retried. */
 const WRITE_RETRY_MS = 10_000;
-/** Pods that start together change the sums together. */
+/** Waits for pods that start together and change the sums together. */
 const GATHER_MS = 200;
 
 const nextGroup = ({ context }: { context: ContainerManagerContext }) =>
@@ -162,8 +162,8 @@ export const own = s.createStateConfig({
 });
 
 /**
- * Removes cgroups of pods that are gone. They are listed when the pods of the node are known for the first time. A pod
- * that starts meanwhile may have its cgroup already, so the known pods are requested once more after the list.
+ * Removes cgroups of pods that are gone. They are listed once the node's pods are known. A pod that starts in the
+ * meantime may have its cgroup already, so the known pods are requested again after the list.
  */
 export const orphans = s.createStateConfig({
   initial: 'waiting',
@@ -209,7 +209,7 @@ export const orphans = s.createStateConfig({
   },
 });
 
-/** State files that show operators and other kubelets the exclusive resources of containers. */
+/** State files that show the exclusive resources of containers to operators and other kubelets. */
 export const stateFiles = s.createStateConfig({
   initial: 'choosing',
   states: {

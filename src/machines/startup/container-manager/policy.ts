@@ -29,7 +29,7 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   readonly behavior: number;
   readonly nodeName: string;
   readonly machineInfo: MachineInfo;
-  /** The runtime puts its containers into cgroups. The embedded one does not, and none is created for it. */
+  /** The runtime puts its containers into cgroups. The embedded one does not, so none are created for it. */
   readonly usesCgroups: boolean;
   readonly cgroupsPerQOS: boolean;
   readonly kubeletCgroups: string;
@@ -45,19 +45,19 @@ export interface ContainerManagerInput extends NodeGroupSettings {
   /** With more NUMA nodes no resource is aligned. */
   readonly maxNumaNodes: number;
   readonly memoryManagerPolicy: string;
-  /** Why the memory manager cannot work with the reserved memory on this machine; empty when it can. */
+  /** Why the memory manager cannot work with the reserved memory on this machine; empty if it can. */
   readonly memoryManagerError: string;
   /** The managers of exclusive resources. */
   readonly managers: ResourceManagers;
   /** The root directory of the kubelet, with its checkpoints. */
   readonly rootDir: string;
   readonly oomScoreAdj: number;
-  /** A path on the file system of the pods; empty where local storage is not counted. */
+  /** A path on the file system of the pods; empty if local storage is not counted. */
   readonly storagePath: string;
   readonly reservations: Parameters<typeof nodeResources>[0];
 }
 
-/** A name without a slash is below the root, as upstream takes it. */
+/** A name without a slash is below the root, as upstream. */
 const absolute = (path: string): string => (path === '' || path.startsWith('/') ? path : `/${path}`);
 
 /** The context must have the runtime and the machine. */
@@ -120,9 +120,7 @@ const managerSettings = ({ config, machineInfo, input }: EstablishedContext) => 
   managers: resourceManagers(input.behavior, config, machineInfo),
 });
 
-/**
- * Why a machine cannot be a node, in upstream's words. A policy that would not be enforced does not let the node start.
- */
+/** Upstream's error why a machine cannot be a node. A policy that cannot be enforced prevents the start. */
 export function refusalOf(input: ContainerManagerInput, cgroupVersion: 1 | 2): string {
   if (cgroupVersion === 1 && input.failCgroupV1) {
     return (
@@ -179,7 +177,7 @@ export const resourcesOf = (input: ContainerManagerInput, storageBytes: string |
 
 const stepsOf = (path: string): string[] => path.split('/').filter((step) => step !== '');
 
-/** A cgroup as upstream prints it: `["kubepods" "burstable"]`. */
+/** A cgroup as printed by upstream: `["kubepods" "burstable"]`. */
 export const printedGroup = (path: string): string =>
   `[${stepsOf(path)
     .map((step) => JSON.stringify(step))
@@ -203,9 +201,9 @@ export const KERNEL_SETTINGS = {
 /** A cgroup that has to be set up before a pod may run. */
 export interface SetUpStep {
   readonly desired: DesiredCgroup;
-  /** The cgroup is created when it is missing; otherwise it must exist. */
+  /** The cgroup is created if missing; otherwise it must exist. */
   readonly isMade: boolean;
-  /** The beginning of the error; an event has it too, where `event` is not empty. */
+  /** The start of the error message; used in an event as well if `event` is not empty. */
   readonly failure: string;
   readonly event: string;
 }

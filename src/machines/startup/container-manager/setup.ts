@@ -1,7 +1,4 @@
-/**
- * The vocabulary of the container manager: its events, its operations, its actions. The chart is in
- * `container-manager.ts`.
- */
+/** Types, guards and actions of the container manager. The chart is in `container-manager.ts`. */
 import { errorOf, line, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../model/allocation/messages.ts';
 import {
@@ -38,9 +35,9 @@ export interface ContainerManagerContext extends ContainerManagerInput {
   readonly found: readonly PodGroup[];
   /** Cgroups of pods that are gone. */
   readonly orphans: readonly string[];
-  /** The cgroup of this process; empty while it is not known. */
+  /** The cgroup of this process; empty while unknown. */
   readonly kubeletGroup: string;
-  /** Exclusive resources of containers; `null` while they are not known. */
+  /** Exclusive resources of containers; `null` while unknown. */
   readonly held: ResourcesHeld | null;
   /** The content of its state files, by path. */
   readonly written: Readonly<Record<string, string>>;
@@ -95,13 +92,13 @@ export const containerManagerSetup = setup({
   },
 });
 
-/** The resources are counted before anything is set up. */
+/** The resources are known before anything is set up. */
 export const resourcesIn = ({ resources }: ContainerManagerContext): NodeResources =>
   required(resources, 'the resources of the node');
 export const cgroupsIn = ({ cgroups }: ContainerManagerContext): CgroupInfo =>
   required(cgroups, 'the cgroups of the machine');
 
-/** A state file that is not up to date. A runtime without cgroups has no exclusive resources, and no file. */
+/** An outdated state file. A runtime without cgroups has no exclusive resources, and no file. */
 function staleFile(context: ContainerManagerContext): StateFile | undefined {
   if (context.held === null || !context.usesCgroups) return undefined;
   return stateFiles(context, context.held).find(({ path, content }) => context.written[path] !== content);
@@ -117,7 +114,7 @@ export const noteWritten = s.assign(({ context: { draft, written } }) =>
   draft === null ? {} : { written: { ...written, [draft.path]: draft.content }, draft: null },
 );
 
-/** Files of an earlier start have to fit, or the node does not start. */
+/** Files of an earlier start must match, or the node does not start. */
 export const judgeFiles = s.assign(({ context, event }) => {
   const { contents } = outputOf<{ contents: readonly (string | null)[] }>(event);
   const found = stateFilePaths(context).flatMap((path, at) => {
@@ -163,7 +160,7 @@ function recordEvent({ context, enqueue }: Args, isSuccess: boolean, message: st
   });
 }
 
-/** A cgroup is set up: records its event, and goes on with the next one. */
+/** A cgroup is set up: records its event, and continues with the next one. */
 export const stepDone = s.enqueueActions((args) => {
   const [step, ...steps] = args.context.steps;
   if (step && step.event !== '') recordEvent(args, true, step.event);
@@ -180,7 +177,7 @@ export const stepFailed = s.enqueueActions((args) => {
   args.enqueue.assign({ refusal });
 });
 
-/** Failures of keeping the cgroups: each stream has an event of its own, so that they are told apart. */
+/** Failures of keeping the cgroups: each stream has its own event, to distinguish them. */
 export const logHeld = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'cgroups.held') return;

@@ -1,5 +1,5 @@
 /**
- * Derives settings from feature gates: present only where a gate is not at its default, so that no other module reads
+ * Derives settings from feature gates: present only if a gate differs from its default, so that no other module reads
  * gates. Pure.
  */
 
@@ -15,7 +15,7 @@ export function gatesOf({ featureGates }: Pick<KubeletConfiguration, 'featureGat
 }
 
 /**
- * First back-off of a crash loop with the gate ReduceDefaultCrashLoopBackOffDecay, and its maximum where none is
+ * First back-off of a crash loop with the gate ReduceDefaultCrashLoopBackOffDecay, and its maximum if none is
  * configured.
  */
 const REDUCED_INITIAL_MS = 1_000;
@@ -52,7 +52,7 @@ export function featureSettings(isOn: Gates): FeatureSettings {
   };
 }
 
-/** Fields of pods that have no effect while their gate is off; other such fields let the pod be refused. */
+/** Fields of pods that are ignored while their gate is off; other such fields cause a rejection of the pod. */
 const UNSEEN: readonly (readonly [gate: string, field: UnseenField])[] = [
   ['ContainerRestartRules', 'restartRules'],
   ['RestartAllContainersOnContainerExits', 'restartAll'],
@@ -72,7 +72,7 @@ const DECLARABLE = [
   'RestartAllContainersOnContainerExits',
 ];
 
-/** Sorted; empty where the gate NodeDeclaredFeatures is off. */
+/** Sorted; empty if the gate NodeDeclaredFeatures is off. */
 export const declaredFeatures = (isOn: Gates): readonly string[] =>
   isOn('NodeDeclaredFeatures') ? DECLARABLE.filter(isOn) : [];
 

@@ -1,6 +1,6 @@
 /**
- * Derives the settings of the pods' machines from flags, configuration, runtime and machine: one pure function, so that
- * every decision about a default or a unit is in one place.
+ * Derives the settings of the pods' machines from flags, configuration, runtime and machine in one pure function, so
+ * that every decision about a default or a unit is in one place.
  */
 
 import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
@@ -16,7 +16,7 @@ import { admissionSettings } from './derive-admission.ts';
 import { featureSettings, gatesOf, longestBackoffMs } from './derive-features.ts';
 import type { EstablishedContext, KubeletInput } from './types.ts';
 
-/** Of several `search` lines the last one counts; `options` add up, of two with one name the later one counts. */
+/** The last of several `search` lines counts; `options` are merged, the later of two with one name counts. */
 export function parseResolvConf(text: string): NodeSettings['resolver'] {
   const nameservers: string[] = [];
   let searches: string[] = [];
@@ -30,7 +30,7 @@ export function parseResolvConf(text: string): NodeSettings['resolver'] {
   return { nameservers, searches, options: [...options.values()] };
 }
 
-/** The configuration was validated: a text that does not parse never gets here. */
+/** The configuration is validated, so every text here parses. */
 function bytesOf(quantity: string): number {
   const parsed = parseQuantity(quantity);
   return parsed.error === undefined ? Number(wholeUnits(parsed.value.nano)) : -1;
@@ -101,14 +101,14 @@ function protection(config: KubeletConfiguration, rootDir: string): Pick<NodeSet
   };
 }
 
-/** With the gate MemoryQoS, the factor of throttling, and whether requested memory is protected. */
+/** With the gate MemoryQoS, the throttling factor, and whether requested memory is protected. */
 function memoryQoS(config: KubeletConfiguration): NonNullable<NodeSettings['memoryQoS']> | null {
   if (!gatesOf(config)('MemoryQoS')) return null;
   const reserves = config.memoryReservationPolicy === 'TieredReservation';
   return { throttlingFactor: config.memoryThrottlingFactor, reserves };
 }
 
-/** Sources of pods beside the files, and whether there is an API server. */
+/** Sources of pods besides files, and whether there is an API server. */
 function sources(
   { kubeconfig }: KubeletFlags,
   config: KubeletConfiguration,
@@ -125,7 +125,7 @@ function sources(
   };
 }
 
-/** How objects are followed, and which projected sources are served. */
+/** How objects are followed, and which projected sources are supported. */
 function apiServer(config: KubeletConfiguration) {
   const isOn = gatesOf(config);
   return {
@@ -135,13 +135,13 @@ function apiServer(config: KubeletConfiguration) {
   };
 }
 
-/** Values of headers are names of handles in the configuration; their length is not known. */
+/** Header values are names of handles in the configuration; their length is unknown. */
 const handleNamed = ($secret: string) => ({ $secret, len: 0 });
 
 const KIB_PER_MIB = 1_024;
 const KIB_PER_GIB = 1_024 * 1_024;
 
-/** Names of huge pages as runtimes use them: `64KB`, `2MB`, `1GB`. */
+/** Huge page sizes in runtimes' notation: `64KB`, `2MB`, `1GB`. */
 export function hugePageName(kib: number): string {
   if (kib >= KIB_PER_GIB) return `${kib / KIB_PER_GIB}GB`;
   return kib >= KIB_PER_MIB ? `${kib / KIB_PER_MIB}MB` : `${kib}KB`;

@@ -8,33 +8,33 @@ import type { CertificatePurpose } from '../../model/operations/certificate.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../../model/operations/host.ts';
 import type { NodeSettings, RuntimeHandlerAbilities } from '../../model/settings/node-settings.ts';
 
-/** Input of the root machine: the arguments of the process. It is in the journal's header. */
+/** Input of the root machine: the arguments of the process, as in the journal's header. */
 export interface KubeletInput {
   /** Arguments after `run`. */
   readonly argv: readonly string[];
-  /** Folder for pod logs and their links instead of the configured ones; `null`: the kubelet's folders. */
+  /** Folder for pod logs and their links instead of the configured ones; `null` for the kubelet's folders. */
   readonly dataDir: string | null;
   /** `v1.36.x+statelet.<version>`. */
   readonly version: string;
-  /** How many changed decisions this node takes: `behaviors.ts` of the model. */
+  /** The number of behavior changes that this node applies: `behaviors.ts` of the model. */
   readonly behavior: number;
-  /** The folder of this node's journal; the soft state is beside it. */
+  /** The folder of this node's journal, next to the soft state. */
   readonly journalDir: string;
   /** False: no pod of the API server starts without it. */
   readonly rememberPods?: boolean;
-  /** Present in a node that runs the pods of its manifests once and ends: `statelet run-once`. */
+  /** Set for a node that runs the pods of its manifests once and ends: `statelet run-once`. */
   readonly runOnce?: { readonly retries: number };
 }
 
 export interface RuntimeFacts {
-  /** Endpoint that answered; the embedded runtime's own when there was no other. */
+  /** Endpoint that answered; the embedded runtime's own if there was no other. */
   readonly endpoint: string;
   readonly embedded: boolean;
   readonly name: string;
   readonly version: string;
-  /** As the runtime reports it, or `null` where it does not (containerd 1.6). */
+  /** As reported by the runtime; `null` if it does not report it (containerd 1.6). */
   readonly cgroupDriver: 'cgroupfs' | 'systemd' | null;
-  /** Abilities of its handlers; empty where it does not report them. */
+  /** Abilities of its handlers; empty if it does not report them. */
   readonly handlers: Readonly<Record<string, RuntimeHandlerAbilities>>;
 }
 
@@ -48,11 +48,11 @@ export interface NodeIdentity {
 export interface KubeletMachineOutput {
   readonly exitCode: number;
   readonly failure: Failure | null;
-  /** The results of `statelet run-once`; `null` when it ended before every pod had one. */
+  /** The results of `statelet run-once`; `null` if it ended before every pod had one. */
   readonly podResults?: readonly PodResult[] | null;
 }
 
-/** The facts that the steps of starting find, in this order. */
+/** The facts established by the steps of starting, in order. */
 interface Facts {
   readonly flags: KubeletFlags;
   readonly config: KubeletConfiguration;
@@ -68,9 +68,9 @@ interface Facts {
 
 interface Progress {
   readonly input: KubeletInput;
-  /** True when the runtime's endpoint came from a flag or a file. */
+  /** Whether the runtime's endpoint came from a flag or a file. */
   readonly endpointNamed: boolean;
-  /** True when the node makes its serving certificate itself: none is configured, none requested. */
+  /** Whether the node creates its serving certificate itself: none is configured or requested. */
   readonly ownsCertificate: boolean;
   /** Some credential provider plugin uses tokens of the pods' service accounts. */
   readonly pullsByServiceAccount: boolean;
@@ -84,7 +84,7 @@ interface Progress {
   readonly crashes: Readonly<Record<string, number>>;
 }
 
-/** The supervisor's context for other readers, at any time: a fact is `null` until its step has succeeded. */
+/** The supervisor's context for other readers: a fact is `null` until its step has succeeded. */
 export type KubeletContext = Progress & { readonly [Fact in keyof Facts]: Facts[Fact] | null };
 
 /** The context for the phases, which run in order (S1): each reads only facts of earlier steps. */
@@ -121,7 +121,7 @@ export type KubeletEvent =
   | { readonly type: 'watchdog.ready' }
   | { readonly type: 'watchdog.failed'; readonly message: string }
   | { readonly type: 'resolver.changed'; readonly text: string }
-  /** Raised: this subsystem starts anew with the configuration in force. */
+  /** Raised: this subsystem restarts with the new configuration. */
   | { readonly type: `reload.${string}` }
   /** Raised by a phase: this subsystem may start now. */
   | { readonly type: `create.${string}` };
@@ -139,7 +139,7 @@ export type KubeClients =
 export interface ContainerResult {
   readonly name: string;
   readonly state: 'waiting' | 'running' | 'terminated';
-  /** Why the container waits or ended; empty where the runtime gave no reason. */
+  /** Why the container waits or ended; empty if the runtime gave no reason. */
   readonly reason: string;
   /** `null`: it has not ended. */
   readonly exitCode: number | null;
@@ -149,7 +149,7 @@ export interface ContainerResult {
 /** The result of one pod. */
 export interface PodResult extends PodRef {
   readonly result: 'Ready' | 'Succeeded' | 'Failed' | 'TimedOut';
-  /** Why the pod did not become ready or succeed; empty where it did. */
+  /** Why the pod did not become ready or succeed; empty if it did. */
   readonly message: string;
   readonly containers: readonly ContainerResult[];
   /** Milliseconds from the first list to the verdict. */
@@ -159,7 +159,7 @@ export interface PodResult extends PodRef {
 export interface RunOnceFinished {
   readonly type: 'runOnce.finished';
   readonly results: readonly PodResult[];
-  /** Upstream's words; empty when every pod became ready or succeeded. */
+  /** Upstream's error; empty if every pod became ready or succeeded. */
   readonly error: string;
 }
 
@@ -172,15 +172,12 @@ export type Answer<Value> =
   | { readonly ok: true; readonly value: Value }
   | { readonly ok: false; readonly message: string };
 
-/** Why starting ended, in the words of the phase that failed. */
+/** Why the start failed, with the wording of the failed phase. */
 export interface Failure {
-  /** State of the chart that was active, such as `run.lockFile`. */
+  /** The active state of the chart, such as `run.lockFile`. */
   readonly phase: string;
   readonly message: string;
   readonly exitCode: number;
-  /**
-   * The lines that upstream's command prints on stderr at its end, without klog's headers; default: one line with the
-   * message.
-   */
+  /** The final stderr lines of upstream's command, without klog's headers; default: one line with the message. */
   readonly lines?: readonly string[];
 }

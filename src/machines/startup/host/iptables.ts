@@ -1,7 +1,7 @@
 /**
  * iptables: the chains that other components expect on a node, and the rule that keeps other hosts off the loopback.
  *
- * Decides: what is logged about them. The chains are upstream's, and the port makes them.
+ * Decides: what is logged about them. The chains are upstream's, and the port creates them.
  * Owns: nothing.
  * Hears: `iptables.initialized`, `iptables.failed`, `iptables.restored` of the keeping, by protocol.
  * Asks: `host.keepIptables`, which checks each minute whether the tables were flushed.

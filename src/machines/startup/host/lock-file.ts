@@ -1,7 +1,7 @@
 /**
  * Lock file: at most one node agent on a machine.
  *
- * Decides: whether this process may start, and whether it must end for another one.
+ * Decides: whether this process may start, and whether it must end in favour of another one.
  * Owns: the lock on `--lock-file`.
  * Hears: `lock.contended` from its watch, when another process opens or deletes the file.
  * Asks: `host.acquireLock`, `host.watchLock`.

@@ -1,5 +1,5 @@
 /**
- * Which addresses this node has: `--node-ip` as upstream reads it, or the machine's own.
+ * The addresses of this node: `--node-ip` as parsed by upstream, or the machine's own.
  *
  * Seeds: S116 to S120. Upstream: component-helpers/node/util/ips.go.
  */
@@ -13,13 +13,13 @@ interface HostAddress {
   readonly family: 'IPv4' | 'IPv6';
 }
 
-/** `--node-ip` parsed: unparsable entries are dropped, a bad set is refused with upstream's words. */
+/** `--node-ip` parsed: unparsable entries are dropped, an invalid combination is upstream's error. */
 export function parseNodeIPs(value: string, cloudProvider: string): Answer<readonly string[]> {
   const parsed = parseNodeAddresses(value, cloudProvider);
   return parsed.error === undefined ? { ok: true, value: parsed.value } : { ok: false, message: parsed.error };
 }
 
-/** Configured addresses win; an unspecified one asks for the machine's first of that family. */
+/** Configured addresses win; an unspecified one selects the machine's first of that family. */
 export function resolveNodeIPs(flags: KubeletFlags, host: readonly HostAddress[]): Answer<readonly string[]> {
   const parsed = parseNodeIPs(flags.nodeIP, flags.cloudProvider);
   if (!parsed.ok) return parsed;

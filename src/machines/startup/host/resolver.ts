@@ -2,12 +2,12 @@
  * Resolver: the node's resolv.conf, which pods get, and its limits.
  *
  * Decides: which exceeded limits are events; when new content is published to pods.
- * Owns: the content that is in force.
+ * Owns: the current content.
  * Hears: `configuration.changed` of the watch of the file.
  * Asks: `host.watchConfiguration`, `host.readFile`.
- * Sends: `eventRecorder` what exceeds a limit, once for each content; the supervisor `resolver.changed`.
+ * Sends: `eventRecorder` exceeded limits, once for each content; the supervisor `resolver.changed`.
  * Invariants:
- *   D1 a file that cannot be read any more leaves the last content in force.
+ *   D1 after a read error the last content stays in use.
  *   D2 unchanged content is not published.
  * Seeds: S155, S157, S243. Upstream: pkg/kubelet/network/dns.
  */
@@ -38,12 +38,12 @@ const MAX_DOMAIN_CHARACTERS = 253;
 const CHECK_PERIOD_MS = 30_000;
 /** Upstream's limit. */
 const RESOLV_CONF_MAX_BYTES = 10 * 1024 * 1024;
-/** Before the watch is opened again after it broke. */
+/** Before a broken watch is reopened. */
 const REOPEN_MS = 10_000;
 /** Between a change of the file and reading it: writers often write more than once. */
 const SETTLE_MS = 100;
 
-/** The limit that the search line exceeds, in upstream's words; empty: none. */
+/** Upstream's text for the limit that the search line exceeds; empty for none. */
 export function limitExceeded({
   path,
   text,

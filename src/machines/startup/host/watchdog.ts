@@ -1,16 +1,16 @@
 /**
- * Watchdog: notifies the service manager periodically, as long as this process works.
+ * Watchdog: notifies the service manager periodically, as long as this process is healthy.
  *
  * Decides: whether systemd wants notifications (`WATCHDOG_USEC`, `WATCHDOG_PID`), how often, and when to stop.
- * Owns: only since when pods are not synchronised.
+ * Owns: the time since when pods are not synchronised.
  * Hears: `sync.going` and `sync.halted` of the supervisor; `watchdog.unheard` and `watchdog.heard` of the feeding.
- * Asks: `host.watchdogSettings`, `host.feedWatchdog`, which feeds from the loop that every turn runs in: a loop that
- *   hangs does not feed.
+ * Asks: `host.watchdogSettings`, `host.feedWatchdog`, which feeds from the event loop of the turns: a hanging loop does
+ *   not feed.
  * Sends: the supervisor `watchdog.ready`, or `watchdog.failed` when the settings cannot be understood.
  * Invariants:
  *   W1 settings for another process are ignored.
- *   W2 it feeds twice within the time that it is given.
- *   W3 it stops when pods were not synchronised for so long that upstream's /healthz would fail, and goes on when they
+ *   W2 it sends two notifications within the timeout.
+ *   W3 it stops when pods were not synchronised for so long that upstream's /healthz would fail, and resumes when they
  *      are.
  * Seeds: S113, S230. Upstream: pkg/kubelet/watchdog.
  */
@@ -32,7 +32,7 @@ export interface WatchdogSettings {
 }
 
 interface Context extends WatchdogInput {
-  /** Between two notifications of the service manager; 0: it wants none. */
+  /** The notification interval of the service manager; 0 if it wants none. */
   readonly intervalMs: number;
   readonly error: string;
 }
@@ -47,7 +47,7 @@ const MICROSECONDS = 1_000;
 const NANOSECONDS = 1_000_000;
 /** Upstream's limit of the time without a sync of pods after which the sync loop counts as stuck. */
 const STUCK_MS = 300_000;
-/** Upstream's limit: a shorter or equal time cannot be kept. */
+/** Upstream's limit: a timeout up to this cannot be met. */
 const SHORTEST_MS = 1_000;
 /** Upstream's attempts at one notification. */
 const TRIES = 2;
@@ -59,7 +59,7 @@ const notNumber = (name: string, text: string): Answer<never> =>
   refused(`: error converting ${name}: strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`);
 const durationOf = (ms: number): string => formatDuration(BigInt(Math.round(ms * NANOSECONDS)));
 
-/** Half of the service manager's timeout, in milliseconds; 0 where it has none for this process. */
+/** Half of the service manager's timeout, in milliseconds; 0 if it has none for this process. */
 export function watchdogInterval({ usec, pid, ownPid }: WatchdogSettings): Answer<number> {
   if (usec === '') return { ok: true, value: 0 };
   if (!isNumber(usec)) return notNumber('WATCHDOG_USEC', usec);

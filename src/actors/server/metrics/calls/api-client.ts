@@ -1,6 +1,6 @@
 /**
- * Counters of the requests that this node sends to the API server, as client-go keeps them; and of the reviews
- * among them (authentication and authorization).
+ * Counters of this node's requests to the API server, as in client-go; and of the reviews among them (authentication
+ * and authorization).
  */
 
 import { X509Certificate } from 'node:crypto';
@@ -97,7 +97,7 @@ const TTL =
   'value is in seconds until certificate expiry (negative if already expired). If auth exec plugins are unused or ' +
   'manage no TLS certificates, the value will be +INF.';
 
-/** The connections to the API server, as client-go counts its transports; and certificates that exec plugins gave. */
+/** The connections to the API server, as client-go counts its transports; and certificates of exec plugins. */
 export class TransportMetrics {
   readonly #calls;
   readonly #ages;

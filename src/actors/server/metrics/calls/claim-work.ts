@@ -1,4 +1,4 @@
-/** Dynamic resources: how long the claims of pods take, and which are in use. Upstream: pkg/kubelet/metrics. */
+/** Dynamic resources: durations of claim operations, and claims in use. Upstream: pkg/kubelet/metrics. */
 import type { Registry } from 'prom-client';
 import type { DraManagerContext } from '../../../../machines/charts/node/dra/dra-setup.ts';
 import type { NodeRecord } from '../../../node-records.ts';
@@ -7,7 +7,7 @@ import { type Family, gaugeOf, one } from '../family.ts';
 import { histogram } from '../instruments.ts';
 import { MS_PER_SECOND, type Projection, podUidAt, type Seen } from '../projection.ts';
 
-/** Upstream's: 15 from 0.1 to 40 seconds, each as many times the one before. */
+/** Upstream's: 15 buckets from 0.1 to 40 seconds, in equal ratios. */
 const [FIRST_BUCKET, LAST_BUCKET, BUCKETS] = [0.1, 40, 15];
 export const CLAIM_BUCKETS = Array.from(
   { length: BUCKETS },
@@ -35,7 +35,7 @@ export class ClaimWork implements Projection {
   readonly #durations;
   /** Uids of pods with claims. */
   readonly #claimed = new Set<string>();
-  /** By operation and uid of a pod, when it was asked for. */
+  /** By operation and uid of a pod, the time of the request. */
   readonly #begun = new Map<string, number>();
 
   constructor(registry: Registry) {
@@ -54,7 +54,7 @@ export class ClaimWork implements Projection {
     } else if (event.type in BEGINS || event.type in ENDS) this.#follow(event, kernel.now);
   }
 
-  /** A pod without claims has nothing to prepare; upstream measures that, too. */
+  /** A pod without claims has nothing to prepare; upstream measures that as well. */
   #without(operation: Operation, uid: string): void {
     if (!this.#claimed.has(uid)) this.#observe(operation, false, 0);
   }

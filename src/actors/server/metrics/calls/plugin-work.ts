@@ -1,4 +1,4 @@
-/** What this node says to plugins: calls of drivers, device plugins that came, and devices that were given out. */
+/** Calls to plugins: CSI and resource drivers, registrations of device plugins, and allocated devices. */
 import type { Registry } from 'prom-client';
 import { endpointOf } from '../../../../machines/charts/node/plugin-policy.ts';
 import type { PluginInfo } from '../../../../machines/model/operations/plugins.ts';
@@ -81,9 +81,9 @@ export class DeviceWork implements Projection {
 }
 
 /**
- * The programs that this node runs for logins to registries.
+ * Runs of credential provider plugins.
  *
- * Counts runs of plugins in this registry.
+ * Counts them in this registry.
  */
 export function credentialPluginRuns(registry: Registry): OnPluginRun {
   const name = 'kubelet_credential_provider_plugin';

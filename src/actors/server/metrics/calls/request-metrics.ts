@@ -1,17 +1,15 @@
-/**
- * Metrics of the requests to the node's servers. Owns its counters; of a path only words that are known become labels.
- */
+/** Metrics of the requests to the node's servers. Only known parts of a path become labels. */
 import type { Registry } from 'prom-client';
 import type { CacheSeen } from '../../auth/cache.ts';
 import type { Kind } from '../../streaming/endpoints.ts';
 import { counter, gauge, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 
-/** Upstream's, which leaves out PATCH. */
+/** Upstream's, which omits PATCH. */
 const METHODS = new Set(['OPTIONS', 'GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT']);
-/** Upstream's, which writes `portForward` otherwise and so does not know it. */
+/** Upstream's, which spells `portForward` differently and so does not match it. */
 const LONG_RUNNING = new Set(['exec', 'attach', 'debug']);
-/** The paths that have a label of their own; all others count as `other`. */
+/** The paths with a label of their own; all others count as `other`. */
 const PATHS: ReadonlySet<string> = new Set(
   (
     'healthz pods stats metrics metrics/cadvisor metrics/probes metrics/resource logs debug run exec attach portForward ' +
@@ -44,7 +42,7 @@ export class RequestMetrics {
     );
   }
 
-  /** `path` is the sent one, decoded. {@link RequestMetrics.answered} ends the request. */
+  /** `path` is the decoded request path. {@link RequestMetrics.answered} ends the request. */
   began(serverType: ServerType, method: string, path: string): void {
     const labels = labelsOf(serverType, method, path);
     this.#total.inc(labels);
@@ -57,7 +55,7 @@ export class RequestMetrics {
     this.#duration.observe(labels, durationMs / MS_PER_SECOND);
   }
 
-  /** A stream by WebSocket begins. */
+  /** A WebSocket stream starts. */
   readonly streamed = (kind: Kind): void => {
     this.#streams.inc({ subresource: kind.toLowerCase() });
   };
@@ -71,14 +69,14 @@ function labelsOf(server_type: ServerType, method: string, sent: string) {
   return { method: METHODS.has(method) ? method : 'other', path, server_type, long_running };
 }
 
-/** As upstream's: the first part of the path, of metrics the first two. */
+/** As upstream: the first part of the path, for metrics the first two. */
 function pathLabel(path: string): string {
   const [first = '', second] = path.replace(/^\//, '').split('/');
   const words = first === 'metrics' && second !== undefined ? `${first}/${second}` : first;
   return PATHS.has(words) ? words : 'other';
 }
 
-/** Upstream's, in seconds: from nothing over half an hour to a year. */
+/** Upstream's, in seconds: from zero over half an hour to a year. */
 const LIFETIME_BUCKETS = [
   0, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400, 172_800, 345_600, 604_800, 2_592_000, 7_776_000, 15_552_000,
   31_104_000,
@@ -114,7 +112,7 @@ export class AuthMetrics {
     };
   }
 
-  /** A client showed a certificate that is good until then, or was. */
+  /** A client presented a certificate with this expiry, which may be in the past. */
   shown(notAfterMs: number): void {
     this.#lifetimes.observe((notAfterMs - Date.now()) / MS_PER_SECOND);
   }
@@ -127,7 +125,7 @@ const PREFIX = 'kubelet_pod_resources_endpoint_';
 /** Metrics of the requests to the socket of pod resources, by the version of its API. */
 export type PodResourcesMethod = 'List' | 'GetAllocatableResources' | 'Get';
 
-/** As upstream names them in metrics, and in their texts. */
+/** Upstream's names in metrics and texts. */
 const METHOD_NAMES: Readonly<Record<PodResourcesMethod, string>> = {
   List: 'list',
   GetAllocatableResources: 'get_allocatable',

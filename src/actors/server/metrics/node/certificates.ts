@@ -1,6 +1,6 @@
 /**
- * The certificates that this node has the cluster renew: how long they are good for, how often renewing failed, and how
- * long one lived before the next. As upstream's, there only for a certificate that this node takes care of.
+ * Certificates that are renewed by the cluster: their expiry, failed renewals, and the age at rotation. As upstream,
+ * only for certificates that this node manages.
  */
 import type { Counter, Histogram, Registry } from 'prom-client';
 import { memberOf } from '../../../../kernel/json.ts';
@@ -20,7 +20,7 @@ type Purpose = (typeof PURPOSES)[number];
 
 interface Managed {
   readonly failures: Counter;
-  /** `null`: upstream has none of this purpose. */
+  /** `null` if upstream has none for this purpose. */
   readonly lives: Histogram | null;
   certificate: CertificateFacts | null;
   rotation: unknown;
@@ -95,7 +95,7 @@ function took(managed: Managed, result: NodeResult, nowMs: number): void {
   managed.certificate = result.output;
 }
 
-/** Whatever goes wrong with a renewal, the next step is to wait for another try. */
+/** Every failure of a renewal leads to a wait for another attempt. */
 function moved(managed: Managed, { value }: StateRecord): void {
   const rotation = memberOf(memberOf(value, 'working'), 'rotation');
   if (rotation === 'backingOff' && managed.rotation !== rotation) managed.failures.inc();

@@ -1,6 +1,6 @@
 /**
- * Gauges of the node itself (its name, build, feature gates, CPUs and plugins) and of this process; and counters that
- * stay at zero here.
+ * Gauges of the node itself (name, build, feature gates, CPUs and plugins) and of this process; and counters that are
+ * always zero here.
  */
 import { readFileSync } from 'node:fs';
 import { FEATURE_GATES } from '../../../../machines/configuration/fields/feature-gate-table.ts';
@@ -34,7 +34,7 @@ export function nodeGauges(view: NodeView): Family[] {
   ];
 }
 
-/** As with upstream, the counter appears with the first eviction. */
+/** As upstream, the counter appears with the first eviction. */
 export function evictionCounts(view: NodeView): Family[] {
   const samples = Object.entries(view.evictions()).map(([signal, count]) => one(count, { eviction_signal: signal }));
   if (samples.length === 0) return [];
@@ -42,7 +42,7 @@ export function evictionCounts(view: NodeView): Family[] {
   return [{ name: 'kubelet_evictions', help, type: 'counter', samples }];
 }
 
-/** CPUs that single containers have exclusively, and the shared rest where the node keeps them apart. */
+/** Exclusive CPUs of containers, and the shared rest if the node separates them. */
 export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
   const exclusive = pods.flatMap(({ exclusiveCpus = {} }) => Object.values(exclusiveCpus).flatMap(idsOf));
   const allocatable = view.allocatableCpus();
@@ -78,7 +78,7 @@ interface Plugins {
   readonly plugins: Readonly<Record<string, { readonly driver: object | null }>>;
 }
 
-/** Sockets in the plugin folder, and the number of accepted plugins among them. */
+/** Sockets in the plugin folder, and accepted plugins among them. */
 export function pluginCounts(view: NodeView): Family {
   const [manager] = view.contexts<Plugins>('kubelet/pluginManager');
   const sockets = Object.entries(manager?.plugins ?? {});
@@ -89,7 +89,7 @@ export function pluginCounts(view: NodeView): Family {
   return gaugeOf('plugin_manager_total_plugins', '[ALPHA] Number of plugins in Plugin Manager', samples);
 }
 
-/** How many mirror pods the API server has for static pods of this node. */
+/** The number of mirror pods in the API server for static pods of this node. */
 export const mirrorPodsOf = (view: NodeView): number =>
   view.contexts<{ readonly seen: object | null }>('kubelet/mirrorPods/mirror-').filter(({ seen }) => seen !== null)
     .length;
@@ -97,7 +97,7 @@ export const mirrorPodsOf = (view: NodeView): number =>
 /** As Go names them. */
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386' };
 
-/** `version` as the node reports it. Nothing was compiled, and so it has no compiler and no day. */
+/** `version` as reported by the node. Nothing is compiled, so there is no compiler and no build date. */
 export function buildInfo(version: string): Family {
   const [, major = '', minor = ''] = /^v(\d+)\.(\d+)/.exec(version) ?? [];
   const labels = {
@@ -117,7 +117,7 @@ export function buildInfo(version: string): Family {
   return gaugeOf('kubernetes_build_info', help, [one(1, labels)]);
 }
 
-/** Families by their stability; those of libraries have none and are not counted, as with upstream. */
+/** Families by stability; those of libraries have none and are not counted, as by upstream. */
 export function registeredCounts(families: readonly Family[]): Family {
   const stabilities = families.flatMap(({ help }) => /^\[([A-Z]+)\]/.exec(help)?.[1] ?? []);
   const counts = Object.groupBy(stabilities, (stability) => stability);
@@ -131,16 +131,16 @@ export function registeredCounts(families: readonly Family[]): Family {
   };
 }
 
-/** The name, upstream's help, and the reason why the counter stays at zero. */
+/** The name, upstream's help, and the reason why the counter stays zero. */
 const NEVER: readonly (readonly [name: string, help: string])[] = [
   // Nothing here is hidden or disabled.
   ['disabled_metrics_total', '[BETA] The count of disabled metrics.'],
   ['hidden_metrics_total', '[BETA] The count of hidden metrics.'],
-  // Each event of the runtime leads to an inspection of its pod; of many for one pod the last inspection serves all.
+  // Each event of the runtime leads to an inspection of its pod; the last inspection covers earlier events.
   ['kubelet_pleg_discard_events', '[ALPHA] The number of discard events in PLEG.'],
   // The API by which agents watch pods is behind a gate that is off.
   ['kubelet_pod_watch_events_dropped_total', '[ALPHA] Cumulative number of pod watch events dropped.'],
-  // A volume whose statistics cannot be read is logged and left out.
+  // A volume with unreadable statistics is logged and left out.
   [
     'force_cleaned_failed_volume_operations_total',
     '[ALPHA] The number of volumes that were force cleaned after their reconstruction failed during kubelet startup. ' +
@@ -153,8 +153,8 @@ const NEVER: readonly (readonly [name: string, help: string])[] = [
 ];
 
 /**
- * Upstream's metrics of events that cannot happen on this node: they stay at zero, so that a dashboard or an alert
- * finds the metric.
+ * Upstream's metrics of events that cannot happen on this node: they stay zero, so that dashboards and alerts find
+ * them.
  */
 export const neverCounts = (): Family[] =>
   NEVER.map(([name, help]): Family => ({ name, help, type: 'counter', samples: [one(0)] }));
@@ -167,10 +167,10 @@ function read(path: string): string {
   }
 }
 
-/** Columns of /proc/net/dev after the name: eight of what came in, then eight of what went out. */
+/** Columns of /proc/net/dev after the name: eight for received, then eight for sent traffic. */
 const SENT_COLUMN = 8;
 
-/** Gauges of this process that Prometheus' client does not have, from the kernel's own files. */
+/** Gauges of this process that Prometheus' client lacks, from the kernel's files. */
 export function processFamilies(): Family[] {
   const interfaces = read('/proc/self/net/dev')
     .split('\n')

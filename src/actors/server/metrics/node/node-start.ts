@@ -1,6 +1,6 @@
 /**
- * How long a node takes from the start of its machine until it is Ready, by phase. As upstream: only when this start
- * made its Node, and each phase once.
+ * The time from the boot of the machine until the node is Ready, by phase. As upstream: only if this start created the
+ * Node, and each phase once.
  */
 import { readFileSync } from 'node:fs';
 import type { Gauge, Registry } from 'prom-client';
@@ -12,7 +12,7 @@ import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../pro
 const CREATE = 'kubelet/nodeStatus/registration/create';
 const REPORT = 'kubelet/nodeStatus/patch';
 
-/** What upstream says of each phase; all are 0 until the Node is Ready. */
+/** Upstream's help of each phase; all are 0 until the Node is Ready. */
 const PHASES = {
   total: 'Duration in seconds of node startup in total.',
   pre_kubelet: 'Duration in seconds of node startup before kubelet starts.',
@@ -21,7 +21,7 @@ const PHASES = {
   post_registration: 'Duration in seconds of node startup after registration.',
 } as const;
 
-/** The time when the machine began, in ms since the epoch. `undefined` where the kernel does not tell it. */
+/** The machine's boot time, in ms since the epoch. `undefined` if the kernel does not report it. */
 function bootTimeMs(): number | undefined {
   try {
     const seconds = /^btime (\d+)$/m.exec(readFileSync('/proc/stat', 'utf8'))?.[1];
@@ -82,10 +82,10 @@ function reportsReady({ input }: UnderWay): boolean {
   return status?.conditions?.some(({ type, status: value }) => type === 'Ready' && value === 'True') === true;
 }
 
-/** From this release on upstream needs a runtime that reports its cgroup driver. */
+/** From this release on upstream requires a runtime that reports its cgroup driver. */
 const SUPPORT_ENDS = '1.37.0';
 
-/** Whether this runtime will do for the next release of Kubernetes. */
+/** Whether this runtime will be supported by the next release of Kubernetes. */
 export class RuntimeSupport implements Projection {
   readonly hears = ['result'] as const;
   readonly #losing: Gauge<'version'>;

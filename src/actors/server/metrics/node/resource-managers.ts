@@ -1,6 +1,6 @@
 /**
- * What was given to single containers and what could not be: CPUs, memory, and all of it from the same place. Of each
- * pod once, when it is first decided about.
+ * Exclusive resources of containers: granted and failed allocations of CPUs, memory, and alignment. Once per pod, at
+ * its first admission.
  */
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
@@ -13,14 +13,14 @@ import { counter, histogram } from '../instruments.ts';
 import { isPodActor, type Projection, type Seen } from '../projection.ts';
 
 const ALLOCATION = 'kubelet/allocation';
-/** Upstream's, in milliseconds: from 0.05, each twice the one before. */
+/** Upstream's, in milliseconds: from 0.05, with a factor of 2. */
 const DURATION_BUCKETS = Array.from({ length: 15 }, (_, power) => 0.05 * 2 ** power);
 const CPU_REFUSAL = /not enough cpus available|^SMT Alignment Error/;
 const MEMORY_REFUSAL = /^\[memorymanager\]/;
 
 export class ResourceManagerWork implements Projection {
   readonly hears = ['message'] as const;
-  /** By pod, what its containers are to have; of pods that were decided about nothing. */
+  /** By pod, the requests of its containers; `null` for pods already counted. */
   readonly #requests = new Map<string, readonly ExclusiveRequest[] | null>();
   readonly #families: ReturnType<typeof families>;
 

@@ -1,7 +1,4 @@
-/**
- * Pods and containers that were started or failed to, their volumes of images, and the hooks that did not go as their
- * author thought.
- */
+/** Started and failed pods and containers, their image volumes, and failed or unusual hooks. */
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { StateRecord } from '../../../../kernel/records.ts';
@@ -31,7 +28,7 @@ const CODES: Readonly<Record<string, string>> = {
   'cri.createContainer': 'CreateContainerError',
 };
 
-/** The fields that are read of a container's context. */
+/** The used fields of a container's context. */
 interface Hooked {
   readonly wanted: { readonly postStart: Hook | null; readonly preStop: Hook | null };
 }
@@ -58,7 +55,7 @@ export class ContainerWork implements Projection {
     else if (record.k === 'state') this.#changed(record, kernel);
   }
 
-  /** A start begins with its image. That of a volume, which has a name behind a slash, is no start of its own. */
+  /** A start begins with its image. That of a volume, named after a slash, is no start of its own. */
   #told({ to, event }: NodeMessageRecord, kernel: Kernel): void {
     const { started, errors } = this.#families.containers;
     if (event.type === 'image.wanted' && !event.container.includes('/')) {
@@ -99,7 +96,7 @@ export class ContainerWork implements Projection {
     }
   }
 
-  /** A hook that sleeps is cut short when its container ends, or when its grace does. */
+  /** A sleeping hook is cut short when its container or its grace period ends. */
   #changed({ at, value }: StateRecord, kernel: Kernel): void {
     const { pod, container } = CONTAINER_ADDRESS.exec(at)?.groups ?? {};
     if (container === undefined || at !== `${pod}/container-${container}`) return;

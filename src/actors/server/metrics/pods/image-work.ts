@@ -1,4 +1,4 @@
-/** What became of the images that pods asked for: given, pulled, checked for the right to them, and cleared away. */
+/** Outcomes of image requests: present, pulled, verified credentials, and garbage collection. */
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import { type ImageGcKnowledge, isTooOld } from '../../../../machines/charts/images/image-gc.ts';
@@ -33,7 +33,7 @@ const POLICIES: Readonly<Record<ImageWanted['policy'], string>> = {
 /** Upstream's, in seconds. */
 const PULL_BUCKETS = [1, 5, 10, 20, 30, 60, 180, 300, 600, 900, 1_200, 1_800, 2_700, 3_600];
 const MEBIBYTE = 1_024 ** 2;
-/** Upstream's, from the largest: an image that is larger than the bytes has the label. */
+/** Upstream's, from the largest: the label of images larger than these bytes. */
 const SIZES = [
   [100 * 1_024, 'GT100GB'],
   [60 * 1_024, '60GB-100GB'],
@@ -55,7 +55,7 @@ type ResultOf<Name> = NodeResult & { readonly name: Name };
 
 interface ImageRequest {
   readonly uid: string;
-  /** Of the image; empty while there is none. */
+  /** Of the image; empty if there is none. */
   readonly actor: string;
   readonly policy: ImageWanted['policy'];
   isPresent: boolean | null;
@@ -64,7 +64,7 @@ interface ImageRequest {
 
 const labelOf = (known: boolean | null): string => (known === null ? 'unknown' : String(known));
 
-/** `null` where that was not asked: the image is no name, could not be inspected, or must not be pulled. */
+/** `null` if that was not determined: the image name is invalid, could not be inspected, or must not be pulled. */
 function needsPull({ policy, actor, isPresent, isPulled }: ImageRequest, isReady: boolean): boolean | null {
   if (actor === '') return null;
   if (policy === 'Always') return true;
@@ -82,7 +82,7 @@ export class ImageWork implements Projection {
   readonly hears = ['message', 'effect', 'result'] as const;
   /** By pod and container, the open requests. */
   readonly #requests = new Map<string, ImageRequest>();
-  /** By the actor of an image, the time since when it is pulled. */
+  /** By the actor of an image, the start of its pull. */
   readonly #pulls = new Map<string, number>();
   /** By id, why an image is being removed. */
   readonly #removals = new Map<string, 'age' | 'space'>();
@@ -177,7 +177,7 @@ export class ImageWork implements Projection {
     this.#families.checks.inc({ result: admitted ? found : 'mustAuthenticate' }, waiting);
   }
 
-  /** Counts the pods whose credentials decided. */
+  /** Counts the pods for which credentials decided. */
   #compared({ output, error }: ResultOf<'images.credentials'>, actor: string, kernel: Kernel): void {
     const { verification, place, record } = imageContext(actor, kernel) ?? {};
     const pulled = place && record?.record?.[repositoryOf(place.image)];
@@ -219,7 +219,7 @@ const families = (registry: Registry) => ({
 });
 
 /**
- * How much is on disk of who pulled which image. Nothing where no record is kept.
+ * The number of pull records on disk. None if no records are kept.
  *
  * `rootDir` is `--root-dir`; `null` before it is known.
  */

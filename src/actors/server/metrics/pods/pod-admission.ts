@@ -1,11 +1,11 @@
-/** Pods that this node rejected, each once, that it preempted for critical pods, and that it evicted. */
+/** Pods that this node rejected, each once, preempted for critical pods, or evicted. */
 import type { Counter, Histogram, Registry } from 'prom-client';
 import type { EvictionContext } from '../../../../machines/model/eviction/policy.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, isPodActor, MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
 
-/** The resources that upstream names; every other one is counted as an extended resource. */
+/** The resources that upstream names; all others count as extended resources. */
 const RESOURCES = ['OutOfcpu', 'OutOfmemory', 'OutOfephemeral-storage', 'OutOfpods'];
 
 export class PodAdmission implements Projection {
@@ -53,7 +53,7 @@ function reasonOf(reason: string): string {
 
 const EVICTION = 'kubelet/eviction';
 
-/** The age of the statistics by which an eviction was decided. */
+/** The age of the statistics used by evictions. */
 export class Evictions implements Projection {
   readonly hears = ['message', 'result'] as const;
   readonly #ages: Histogram<'eviction_signal'>;
@@ -77,7 +77,7 @@ export class Evictions implements Projection {
     }
   }
 
-  /** Observes the signals that count more pods than before. Limits of local storage have no signal. */
+  /** Observes the signals with more pods than before. Limits of local storage have no signal. */
   #went(evictions: EvictionContext['evictions'], nowMs: number): void {
     for (const [eviction_signal, count] of Object.entries(evictions)) {
       const isNew = count > (this.#counted[eviction_signal] ?? 0) && !eviction_signal.endsWith('fs.limit');

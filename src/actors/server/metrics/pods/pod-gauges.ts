@@ -1,4 +1,4 @@
-/** Gauges of pods and their containers at this moment. */
+/** Gauges of pods and their containers. */
 
 import { readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -27,7 +27,7 @@ function logSizes(pods: readonly NodePod[]): Family {
 const isSandboxed = ({ runtime }: NodePod): boolean =>
   runtime?.sandboxes.some(({ state }) => state === 'SANDBOX_READY') === true;
 
-/** `mirrorPods`: how many of them the API server has. */
+/** `mirrorPods`: their number in the API server. */
 export const podGauges = (pods: readonly NodePod[], mirrorPods: number): Family[] => [
   ...wantedGauges(pods),
   mirrorGauge(mirrorPods),
@@ -111,7 +111,7 @@ function runningGauges(pods: readonly NodePod[]): Family[] {
   ];
 }
 
-/** The source of a pod, and whether it is static: `unknown` where only the runtime knows the pod. */
+/** The source of a pod, and whether it is static: `unknown` if only the runtime knows the pod. */
 const ORIGINS = [
   { config: 'desired', static: '' },
   { config: 'desired', static: 'true' },
@@ -120,7 +120,7 @@ const ORIGINS = [
   { config: 'runtime_only', static: 'unknown' },
 ] as const;
 
-/** Every combination that there can be, also where there is no such pod. */
+/** Every possible combination, even without such a pod. */
 function working(pods: readonly NodePod[]): Sample[] {
   const counts = Object.groupBy(pods, (pod) => JSON.stringify(labelsOf(pod)));
   return (['sync', 'terminating', 'terminated'] as const).flatMap((lifecycle) =>
@@ -140,7 +140,7 @@ function labelsOf({ pod, ending }: NodePod) {
 /**
  * Sizes on disk, for gauges.
  *
- * Bytes of all files below a folder; what vanishes meanwhile counts nothing.
+ * Bytes of all files below a folder; files removed in the meantime are ignored.
  */
 export function bytesBelow(directory: string): number {
   try {

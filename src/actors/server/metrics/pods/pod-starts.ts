@@ -1,8 +1,8 @@
 /**
- * How long pods take to start: from their creation, without images and init containers, and until this node does
- * anything for them; and pods that came without being wanted, or came again.
+ * Durations of pod starts: from their creation, without images and init containers, and until this node's first action
+ * for them; and counts of orphaned and recreated pods.
  *
- * Invariants: of each pod once; static pods and pods that ran before this agent began have no place in it.
+ * Invariants: once per pod; static pods, and pods that ran before this agent started, are excluded.
  */
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
@@ -21,7 +21,7 @@ import {
   type Seen,
 } from '../projection.ts';
 
-/** Kinds of volumes that need no external storage: as upstream, others make a pod stateful. */
+/** Volume types without external storage: as upstream, others make a pod stateful. */
 const STATELESS = ['hostPath', 'emptyDir', 'configMap', 'secret', 'downwardAPI', 'projected', 'image'] as const;
 
 interface Start {
@@ -29,7 +29,7 @@ interface Start {
   readonly seenAtMs: number;
   /** An operation was requested for the pod. */
   hasBegun: boolean;
-  /** The pod was seen to run, or its start is not measured. */
+  /** The pod was observed running, or its start is not measured. */
   isOver: boolean;
   /** Actors of images that it waits for, by container. */
   readonly images: Map<string, string>;
@@ -40,7 +40,7 @@ interface Start {
 export class PodStarts implements Projection {
   readonly hears = ['message', 'effect', 'result'] as const;
   readonly #starts = new Map<string, Start>();
-  /** Whose configuration went, while something of them may be left. */
+  /** Pods without configuration that may have leftovers. */
   readonly #removed = new Set<string>();
   readonly #orphans = new Set<string>();
   #hasNetworkPod = false;
@@ -113,7 +113,7 @@ export class PodStarts implements Projection {
     return [...this.#starts.values()].filter(({ images }) => [...images.values()].includes(image));
   }
 
-  /** The API server has this status: the start is over when it has all containers as running. */
+  /** The API server has this status: the start is over when all containers are running in it. */
   #observed(uid: string, status: PodStatus, nowMs: number): void {
     const start = this.#starts.get(uid);
     const containers = status.containerStatuses ?? [];
@@ -134,7 +134,7 @@ export class PodStarts implements Projection {
     this.#families.firstNetwork.set(seconds);
   }
 
-  /** Killed without a configuration while the runtime has it: it was orphaned when this agent began. */
+  /** Killed without a configuration while the runtime has it: it was orphaned when this agent started. */
   #killed(address: string, kernel: Kernel): void {
     const context = podContextAt(address, kernel);
     if (!context || context.pod !== null || this.#orphans.has(context.uid)) return;
@@ -147,7 +147,7 @@ export class PodStarts implements Projection {
 const isStateful = ({ spec }: Pod): boolean =>
   (spec.volumes ?? []).some((volume) => STATELESS.every((kind) => volume[kind] === undefined));
 
-/** From the start of the first init container to the end of the last one; sidecars go on and have no end. */
+/** From the start of the first init container to the end of the last one, without sidecars, which do not end. */
 function initMs({ initContainerStatuses = [] }: PodStatus): number {
   const spans = initContainerStatuses.flatMap(({ state }) =>
     state?.terminated

@@ -1,6 +1,6 @@
 /**
- * How long the node works for one pod: from the first request of its actors to the answer of the last one, and from a
- * change of its status to the API server's word that it has it. Streams and retries that wait are no work.
+ * Durations of the node's work for one pod: from the first request of its actors to the answer of the last one, and
+ * from a change of its status to the API server's confirmation. Streams and waiting retries do not count.
  */
 import type { Histogram, Registry } from 'prom-client';
 import { isMirrorPod } from '../../../../machines/model/api/pod.ts';
@@ -24,9 +24,9 @@ interface Busy {
 export class PodWork implements Projection {
   readonly hears = ['message', 'effect', 'result', 'cancel', 'end'] as const;
   readonly #busy = new Map<string, Busy>();
-  /** Why the next work of a pod begins; without an entry it is `sync`. */
+  /** The cause of a pod's next work; `sync` without an entry. */
   readonly #next = new Map<string, Work>();
-  /** Since when the status that a request writes waits, by the address of the request. */
+  /** By the address of a request, since when the status that it writes was pending. */
   readonly #unwritten = new Map<string, number>();
   readonly #durations: Histogram;
   readonly #statuses: Histogram;

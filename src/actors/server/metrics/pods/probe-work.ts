@@ -1,7 +1,7 @@
 /**
  * Probes of containers: results and durations of their attempts, for `/metrics/probes`.
  *
- * Owns a registry of its own. Invariant: what names a pod goes when the pod has ended or is gone.
+ * Has its own registry. Invariant: series of a pod are removed when the pod has ended or is gone.
  */
 import { Registry } from 'prom-client';
 import type { PodContext } from '../../../../machines/charts/pods/pod/pod-policy.ts';
@@ -50,7 +50,7 @@ export class ProbeWork implements Projection {
     if (phase === 'Succeeded' || phase === 'Failed') this.#forget(event.pod.uid);
   }
 
-  /** Upstream measures no attempt that failed. */
+  /** Upstream measures no failed attempt. */
   attempted({ namespace, name, uid }: PodContext, { container, kind, result, durationMs }: Attempt): void {
     const labels = { container, namespace, pod: name, probe_type: kind.charAt(0).toUpperCase() + kind.slice(1) };
     const counted = this.#counted.get(uid) ?? new Map<string, Labels>();

@@ -1,7 +1,4 @@
-/**
- * What pods asked for in the place of what they were given: by container and resource, whether it can be had, and how
- * long it took to be made so.
- */
+/** Resizes of pods: requests by container and resource, their outcomes, and the duration of applying them. */
 
 import type { Registry } from 'prom-client';
 import type { ResizeRefusal } from '../../../../machines/model/allocation/admit.ts';
@@ -12,23 +9,23 @@ import type { NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
 import { isPodActor, type Projection, podUidAt, type Seen } from '../projection.ts';
 
-/** Upstream's, in milliseconds: from 10, each twice the one before. */
+/** Upstream's, in milliseconds: from 10, with a factor of 2. */
 const DURATION_BUCKETS = Array.from({ length: 18 }, (_, power) => 10 * 2 ** power);
 const ALLOCATION = 'kubelet/allocation';
-/** Operations that carry out a resize; the runtime's answer about the resources of a sandbox decides nothing. */
+/** Operations that apply a resize; the runtime's answer about the resources of a sandbox decides nothing. */
 const STEP = /\/(memoryUsage|holdGroup|resizeContainer)$/;
 const REQUIREMENTS = ['requests', 'limits'] as const;
 /** The resources that may change while a pod runs. */
 const RESOURCES = ['cpu', 'memory'] as const;
 
-/** Upstream's words, by what the refusal says. */
+/** Upstream's labels, by the text of the refusal. */
 const DETAILS: readonly (readonly [text: RegExp, detail: string])[] = [
   [/CPU Manager policy/, 'guaranteed_pod_cpu_manager_static_policy'],
   [/Memory Manager policy/, 'guaranteed_pod_memory_manager_static_policy'],
   [/static-pods/, 'static_pod'],
 ];
 
-/** Why a pod that waited for more may have it now, by the message that made it so. */
+/** Why a deferred resize may be granted now, by the message that caused it. */
 const TRIGGERS: Readonly<Record<string, string>> = {
   'allocation.wanted': 'pod_resized',
   'allocation.ended': 'pods_removed',
@@ -43,9 +40,9 @@ interface Asked {
 export class Resizes implements Projection {
   readonly hears = ['message', 'result', 'end'] as const;
   readonly #asked = new Map<string, Asked>();
-  /** By pod, the time since when a granted resize is being carried out. */
+  /** By pod, the start of applying a granted resize. */
   readonly #working = new Map<string, number>();
-  /** The messages to the allocation manager in this turn. */
+  /** The trigger, by the messages to the allocation manager in this turn. */
   #trigger = 'periodic_retry';
   readonly #families: ReturnType<typeof families>;
 
@@ -109,7 +106,7 @@ export class Resizes implements Projection {
     if (asked) asked.refusal = null;
   }
 
-  /** `memory` is sent a message when it begins, and when nothing is left to be done. */
+  /** `memory` receives a message at the start, and when nothing is left to do. */
   #actuated({ to, event }: NodeMessageRecord, nowMs: number): void {
     if (to !== 'kubelet/softState' || event.type !== 'softState.resized') return;
     const { uid, actuated } = event;
@@ -124,7 +121,7 @@ export class Resizes implements Projection {
   }
 }
 
-/** As upstream: `null` where nothing is another. */
+/** As upstream: `null` if nothing changes. */
 function operationOf(before: string | undefined, after: string | undefined): string | null {
   if (before === undefined || after === undefined) {
     if (before === after) return null;

@@ -1,4 +1,4 @@
-/** The metrics of `/metrics/cadvisor`, from one reading of all control groups. Names and labels are cAdvisor's. */
+/** The metrics of `/metrics/cadvisor`, from one reading of all cgroups. Names and labels are cAdvisor's. */
 import { type MachineInfo, physicalCoresOf, socketsOf } from '../../../../machines/model/operations/host.ts';
 import type { CgroupSample } from '../../../stats/cgroup-samples.ts';
 import type { DeviceIo } from '../../../stats/cgroup-usage.ts';
@@ -17,7 +17,7 @@ interface Definition {
   readonly help: string;
   readonly type: FamilyType;
   readonly read: Reader;
-  /** A value that does not change while it is measured carries no time. */
+  /** A constant value carries no timestamp. */
   readonly isFixed?: boolean;
 }
 
@@ -37,7 +37,7 @@ const device =
 
 const MICROSECONDS = 1e6;
 
-/** Only where cgroups have their own: cgroup v1 has the pressure of the whole machine at most. */
+/** Only if cgroups have their own: cgroup v1 has the pressure of the whole machine at most. */
 const waiting =
   (of: 'cpu' | 'memory' | 'io', kind: 'some' | 'full'): Reader =>
   ({ usage }) =>
@@ -189,7 +189,7 @@ interface Machine {
   readonly names: ReadonlyMap<string, string>;
 }
 
-/** `null`: the control groups could not be read. */
+/** `null`: the cgroups could not be read. */
 export function cadvisorFamilies(samples: readonly CgroupSample[] | null, machine: Machine): Family[] {
   const families = Object.entries(DEFINITIONS).map(([name, { help, type, read, isFixed }]) => ({
     name,
@@ -242,7 +242,7 @@ function samplesOf(sample: CgroupSample, read: Reader, isFixed: boolean): Sample
   }));
 }
 
-/** The machine itself, from the facts that starting found out; `null`: they are not known yet. */
+/** The machine itself, from the facts established by the start; `null` while unknown. */
 export function machineFamilies(
   machine: MachineInfo | null,
   levels: Readonly<Record<'books' | 'drawers', number>>,

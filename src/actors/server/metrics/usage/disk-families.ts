@@ -1,4 +1,4 @@
-/** What `/metrics/cadvisor` says of the machine's own disks: samples of the root group, by the name of the family. */
+/** The machine's own disks in `/metrics/cadvisor`: samples of the root group, by the name of the family. */
 import type { DiskActivity, DiskSample } from '../../../stats/machine-disks.ts';
 import type { FamilyType, Sample } from '../family.ts';
 
@@ -26,7 +26,7 @@ const seconds = (help: string, field: 'readMs' | 'writeMs' | 'busyMs' | 'weighte
   read: (disk) => (disk.activity === null ? undefined : Number(disk.activity[field]) / MS_PER_SECOND),
 });
 
-/** The kernel counts in these, whatever the blocks of a disk are. */
+/** The kernel's counting unit, whatever the block size of a disk is. */
 const SECTOR_BYTES = 512n;
 const sectors = (help: string, field: 'sectorsRead' | 'sectorsWritten'): Definition => ({
   help,

@@ -1,4 +1,4 @@
-/** The metrics of `/metrics/resource`, from the same summary as `/stats/summary`: what autoscalers read. */
+/** The metrics of `/metrics/resource` for autoscalers, from the same summary as `/stats/summary`. */
 import {
   type ContainerStats,
   type NodeStats,

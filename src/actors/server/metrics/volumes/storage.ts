@@ -1,6 +1,6 @@
 /**
- * How long volumes take to be set up and torn down. One request is about all volumes of a pod: each of them is counted
- * with the time of that request, which is the time that its pod waited for it.
+ * Durations of setting up and tearing down volumes. One request covers all volumes of a pod: each is counted with the
+ * duration of that request, for which its pod waited.
  */
 import type { Histogram, Registry } from 'prom-client';
 import type { Volume } from '../../../../machines/model/api/pod.ts';
@@ -140,7 +140,7 @@ function driverAt(address: string, kernel: Seen['kernel']): string {
   return contextOf<DriverVolume>(kernel, actor)?.volume.driver ?? '';
 }
 
-/** The volumes that pods want, and those that are set up; `ofDrivers` are the CSI drivers' volumes. */
+/** The wanted volumes of pods, and those that are set up; `ofDrivers` are the CSI drivers' volumes. */
 export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly DriverVolume[]): Family {
   const drivers = new Map(ofDrivers.map(({ pod, volume }) => [`${pod?.uid}/${volume.name}`, volume.driver]));
   const counts = new Map<string, number>();
@@ -165,7 +165,7 @@ export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly Drive
   };
 }
 
-/** What an earlier agent left of volumes, found once after a start: whose pods are gone, and what it had set up. */
+/** Volumes left by an earlier agent, found once after a start: of removed pods, and those that it had set up. */
 export class VolumeLeftovers implements Projection {
   readonly hears = ['result'] as const;
   /** Pods that had a folder when this agent listed them, and whose folder is not known to be removed. */

@@ -1,6 +1,6 @@
 /**
- * How full the volumes of claims are, each claim once, and how long volumes take to be measured. A volume that is gone
- * or does not answer says nothing.
+ * Usage of the volumes of claims, each claim once, and the duration of measuring volumes. Volumes that are gone or do
+ * not answer are omitted.
  */
 import type { Histogram, Registry } from 'prom-client';
 import { claimStats } from '../../../stats/summary-parts.ts';
@@ -25,7 +25,7 @@ const FAMILIES: readonly (readonly [name: string, help: string, read: (stats: Vo
   ],
 ];
 
-/** `ofDrivers`: what CSI drivers say; the others are measured. */
+/** `ofDrivers`: reported by CSI drivers; the others are measured. */
 export async function volumeStats(pods: readonly NodePod[], ofDrivers: readonly VolumeStats[]): Promise<Family[]> {
   const atMs = Date.now();
   const measured = await Promise.all(
