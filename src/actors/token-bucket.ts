@@ -1,4 +1,4 @@
-/** A token bucket: `burst` requests at once, `qps` a second in the long run, in the order in which they came. */
+/** A token bucket: a burst of `burst` requests, then `qps` per second, in order of arrival. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const SECOND_MS = 1_000;
@@ -16,12 +16,12 @@ export class TokenBucket {
     this.tokens = this.burst;
   }
 
-  /** Waits for this request's turn; rejects when it is not wanted any more. */
+  /** Waits for this request's turn; rejects if it is aborted. */
   async take(signal: AbortSignal): Promise<void> {
     if (this.qps <= 0) return;
     this.fill();
     this.tokens -= 1;
-    // A debt is a place in the queue: a later request waits longer.
+    // A negative balance is a place in the queue: a later request waits longer.
     if (this.tokens >= 0) return;
     try {
       await sleep((-this.tokens / this.qps) * SECOND_MS, undefined, { signal });
@@ -31,7 +31,7 @@ export class TokenBucket {
     }
   }
 
-  /** A turn now, or none: for those who rather refuse than wait. */
+  /** Takes a token now, or none: for callers that reject instead of waiting. */
   takeNow(): boolean {
     this.fill();
     if (this.tokens < 1) return false;

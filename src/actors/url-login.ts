@@ -1,11 +1,11 @@
 /**
- * The user and password of a URL, which is a credential: hidden before the URL is written anywhere, and sent as Go's
- * client sends it, in a header of its own.
+ * The user and password of a URL are a credential: masked before the URL is written anywhere, and sent as by Go's
+ * client, in a header.
  */
 
 const LOGIN = /^([A-Za-z][A-Za-z0-9+.-]{0,30}:\/\/)([^/?#]{1,4096})@/;
 
-/** The URL with something else in the place of its login. */
+/** The URL with its login replaced. */
 export const withLogin = (url: string, replace: (login: string) => string): string =>
   url.replace(LOGIN, (_, scheme: string, login: string) => `${scheme}${replace(login)}@`);
 

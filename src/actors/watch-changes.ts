@@ -1,8 +1,8 @@
-/** Asks each period, and emits the answer when it changed: what repeats without change is no input. */
+/** Asks each period, and emits the answer if it changed. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface Watch<Item> {
-  /** `null`: there is no answer this time, and the last one remains valid. */
+  /** `null`: no answer this time; the last one remains valid. */
   readonly ask: () => Promise<Item | null>;
   readonly periodMs: number;
   readonly signal: AbortSignal;

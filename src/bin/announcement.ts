@@ -1,4 +1,4 @@
-/** Shows the user at the terminal, once, where everything is: when the supervisor says that starting is complete. */
+/** Prints the places of the node once for a user at a terminal, when the start is complete. */
 import type { Kernel } from '../kernel/kernel.ts';
 import type { KernelRecord } from '../kernel/records.ts';
 import type { KubeletContext } from '../machines/startup/context/types.ts';
@@ -9,7 +9,7 @@ interface Places {
   readonly visualizer: string | null;
 }
 
-/** Returns the observer that waits for the moment, and prints then. */
+/** Returns the observer that waits for that moment. */
 export function announceOnce(places: () => Places): (records: readonly KernelRecord[], kernel: Kernel) => void {
   let healthz: string | null = null;
   let announced = false;

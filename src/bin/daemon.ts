@@ -1,8 +1,8 @@
 /**
  * Composition of the daemon: one kernel with its journal, its ports, and its observers (log, visualizer, banner).
  *
- * Owns: the order of ending. The root machine decides that it is over; then the journal is closed, the runtime's
- * connection is given up, and only then does the process exit.
+ * Owns: the order of the shutdown. The root machine ends; then the journal and the runtime's connection are closed, and
+ * only then does the process exit.
  */
 import { randomInt } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
@@ -204,7 +204,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
   return { runtime, cgroups, kube, page, onTurn, log, server, tracer: nodeTracer(KUBELET_VERSION), performer };
 }
 
-/** A token that cannot be kept, on a disk that is full, costs the page, not the node. */
+/** A token that cannot be stored (a full disk) disables the page, not the node. */
 function pageOf(options: DaemonOptions, server: NodeServer): ServedPage | null {
   const { visualizerPort, rootDir, journalDir, journalPlain } = options;
   if (visualizerPort === 'off') return null;
@@ -242,7 +242,7 @@ function bootId(): string {
   }
 }
 
-/** The page opens after the first turn: nothing waits for it, and a port that is taken costs the page, not the node. */
+/** The page opens after the first turn: nothing waits for it, and a port in use disables the page, not the node. */
 const openPage = (page: ServedPage): void =>
   void page.serve().catch((error: Error) => noPage(error.message, '--visualizer-port=0'));
 

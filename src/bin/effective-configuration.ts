@@ -1,5 +1,5 @@
 /**
- * What a kubelet with these arguments would run with on this machine, found out without changing anything on it.
+ * The effective configuration of a kubelet with these arguments on this machine, determined without changes.
  *
  * The same pure functions as the config loader's, in the same order; files are read by the daemon's own port.
  * Credentials are masked before anything else is done.

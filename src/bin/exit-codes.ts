@@ -1,7 +1,4 @@
-/**
- * What the exit status of `statelet replay`, `verify` and their siblings means. `run` exits as the kubelet does: 0 or
- * 1.
- */
+/** Exit codes of `statelet replay`, `verify` and similar verbs. `run` exits like the kubelet: 0 or 1. */
 import type { JournalError } from '../kernel/journal/index.ts';
 
 export const exitCodes = {

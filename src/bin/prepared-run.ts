@@ -1,5 +1,5 @@
 /**
- * From the arguments of `run` and `run-once` to a daemon that can start, or to the end that comes before there is one.
+ * Prepares a daemon from the arguments of `run` and `run-once`, or ends the process before there is one.
  *
  * What cannot be read as a command line ends here, before there is a journal, with the kubelet's own words; everything
  * later ends in the machines.
@@ -17,7 +17,7 @@ import { type OwnFlags, splitArguments } from './own-flags.ts';
 
 export type PreparedRun = { readonly exitCode: number } | { readonly options: DaemonOptions; readonly own: OwnFlags };
 
-/** Reads the arguments; prints what `--help`, `--version`, `--validate` and a refusal print. */
+/** Reads the arguments; prints the output of `--help`, `--version`, `--validate` and of errors. */
 export async function prepareRun(given: readonly string[], ownHelp: string): Promise<PreparedRun> {
   const split = splitArguments(given);
   if ('error' in split) return { exitCode: refuse(split.error, null) };

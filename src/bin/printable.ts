@@ -1,6 +1,6 @@
 /**
- * Text for a terminal or a CI's log that quotes what others wrote: names and messages of pods, errors of registries,
- * records of a journal from anywhere.
+ * Text for a terminal or a CI log that quotes foreign text: names and messages of pods, errors of registries, records
+ * of a journal from anywhere.
  *
  * Invariants: no character that moves the cursor, colours, or turns the direction of reading gets through; no line is
  * an order to a CI (`::error …`, `##[…]`). Layout (line feeds and tabs) stays.

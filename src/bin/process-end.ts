@@ -1,6 +1,5 @@
 /**
- * How the process ends: at once when its work is done, with the npm that started it, and after a fault that nothing
- * catches.
+ * The end of the process: when its work is done, together with the npm that started it, and after an uncaught error.
  *
  * A call into a name server or a file system that does not answer holds its thread, and a process that exits waits for
  * its threads. The user who stops a node does not wait for them: after a moment the process is replaced by one that
@@ -29,9 +28,9 @@ export function endSoon(exitCode: number): number {
 const PERIOD_MS = 500;
 
 /**
- * Calls `ended` once when the npm that started this process is gone: npm does not pass a signal on, and leaves behind
- * what it started. `npm_command` is set in all that npm starts, by `npx` or a script; a daemon that a shell started
- * with `nohup` outlives that shell.
+ * Calls `ended` once when the npm that started this process is gone: npm does not forward signals, and leaves its
+ * children behind. `npm_command` is set in all children of npm, by `npx` or a script; a daemon started with `nohup`
+ * from such a shell outlives the shell.
  */
 export function onNpmEnded(ended: () => void): void {
   if (process.env['npm_command'] === undefined) return;
@@ -45,15 +44,15 @@ export function onNpmEnded(ended: () => void): void {
 
 /** The exit code of a Go program that panics. */
 const FAULT_EXIT_CODE = 2;
-/** Time for the journal, the ports and the clients to close: any of them may be what is broken. */
+/** Time for the journal, the ports and the clients to close: any of them may be broken. */
 const FAULT_PATIENCE_MS = 5_000;
 /** Characters of an error, which may quote its input. */
 const MESSAGE_MAX = 4_096;
 const FRAMES_MAX = 8;
 
 /**
- * Calls `report` at the first fault that nothing catches on the thread that decides: the machines hear of it as of any
- * input, so that the journal has it, and end the node. A second fault, or an end that does not come, ends the process.
+ * Calls `report` at the first uncaught error on the main thread: the machines receive it as an input, so that it is in
+ * the journal, and end the node. A second error, or an end that takes too long, ends the process.
  */
 export function onFault(report: (fault: AgentFault) => void): void {
   let isEnding = false;

@@ -70,7 +70,7 @@ function answered<Task extends object, Answer>(
     worker.once('message', (answer) => settle(answer as Answer));
     worker.once('exit', (code, signal) => died(signal ? `was ended by ${signal}` : `ended with exit code ${code}`));
     worker.once('error', (error) => died(`failed: ${error.message}`));
-    // How a process ended says more than that it could not be reached, and comes after it.
+    // The way a process ended is more informative than that it was unreachable, and is known later.
     const unreached = (error: Error) => setTimeout(() => died(`cannot be reached: ${error.message}`), END_PATIENCE_MS);
     worker.send(task, (error) => error && unreached(error));
   });

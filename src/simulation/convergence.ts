@@ -152,7 +152,7 @@ function checkBooks(node: SimulatedNode, wanted: ReadonlySet<string>, report: Re
   }
 }
 
-/** Lets time pass, and says what an undisturbed node does not do. */
+/** Lets time pass, and returns activity that an idle node should not have. */
 export function activity(node: SimulatedNode): string[] {
   const turn = node.kernel?.turn ?? 0;
   const calls = node.world.calls.length;

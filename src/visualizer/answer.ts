@@ -20,7 +20,7 @@ export interface Answer {
   readonly n?: number;
 }
 
-/** The root's states of starting; those of the subsystems are none. */
+/** The root's states of the start; those of subsystems do not count. */
 const STARTUP = 'alive.startup.';
 const GOALS: readonly string[] = ['startKubelet.kubeletRun.synchronizing', 'startKubelet.serving.blocked'];
 

@@ -117,7 +117,7 @@ export class ChartView {
       const own = step?.edges.filter(
         ({ source: from, targets, event: type }) => from === source && targets.includes(target) && types.includes(type),
       );
-      // A node that runs does not say which transitions it took: what was left and entered does.
+      // A running node does not report its transitions: they are derived from the states left and entered.
       const isPassed = step?.edges.length === 0 && before.has(source) && after.has(target) && !before.has(target);
       edge.classList.toggle('taken', isPassed || own?.some(({ result }) => result === 'taken') === true);
       edge.classList.toggle('refused', own?.some(({ result }) => result === 'no') === true);
@@ -203,7 +203,7 @@ const HOW_TO_DRAW = 'node scripts/generate-diagrams.ts';
 
 const SIGNS = { taken: '✓ taken', no: '✗ guard says no', 'not reached': '· not asked' } as const;
 
-/** How an actor decided in its last step: its event, the transitions that it considered, and what guards said. */
+/** The actor's decision in its last step: its event, the considered transitions, and their guards. */
 function decisionElements(store: Store, step: StepView | null | undefined): Node[] {
   if (!step || step.edges.length === 0) return [];
   const record = el('button', { type: 'button' }, `record ${step.n}`);

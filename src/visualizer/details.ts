@@ -1,4 +1,4 @@
-/** The chosen actor in words: its states, what it waits for and since when, what it remembers. */
+/** The chosen actor as text: its states, what it waits for and since when, its context. */
 import type { ActorDetail, ActorView } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';

@@ -32,7 +32,7 @@ export class Events {
   private readonly follow = byId('follow', HTMLInputElement);
   private readonly note = byId('events-note', HTMLElement);
   private readonly store: Store;
-  /** Records by their place among what was found, for the search {@link heldFor}. */
+  /** Records by their position among the matches, for the search {@link heldFor}. */
   private readonly held = new Map<number, ShownRecord>();
   private heldFor = -1;
   private asked = '';
@@ -75,7 +75,7 @@ export class Events {
     this.update();
   }
 
-  /** Asks the worker for what the field says, if that is something else than before. */
+  /** Sends the text of the field to the worker if it changed. */
   ask(): void {
     const { actor, facts } = this.store;
     const own = this.own.checked ? actor : undefined;
@@ -124,7 +124,7 @@ export class Events {
     return Math.floor((this.grid.scrollTop * this.scale) / ROW_PX);
   }
 
-  /** Finds the place of the chosen record among what was found. */
+  /** Finds the position of the chosen record among the matches. */
   private async locate(): Promise<void> {
     const { record, found } = this.store;
     if (record === undefined) {

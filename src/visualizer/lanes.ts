@@ -79,7 +79,7 @@ function stateOf(address: string, value: unknown, active: readonly ActiveState[]
   };
 }
 
-/** A pod and a container are where they should be in one state each; others are, unless they say what they wait for. */
+/** A pod and a container are settled in one state each; other actors are, unless they are waiting. */
 function isThere(address: string, text: string): boolean {
   const step = lastOf(address);
   if (step.startsWith('pod-')) return text === 'sync.active';

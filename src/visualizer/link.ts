@@ -96,7 +96,7 @@ function filesIn(bytes: Uint8Array<ArrayBuffer>): ReadonlyMap<string, Uint8Array
   return new Map(names.map(([name, length]) => [name, bytes.slice(at, (at += length))]));
 }
 
-/** Asks for the parsed document, so that no text becomes markup in the page. */
+/** Requests the parsed document, so that no text becomes markup in the page. */
 function servedChart(name: string): Promise<SVGSVGElement | undefined> {
   const request = new XMLHttpRequest();
   request.open('GET', `/diagrams/${encodeURIComponent(name)}.svg`);

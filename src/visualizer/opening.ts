@@ -5,7 +5,7 @@ import { byId, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import type { Content } from './worker/node/fs.ts';
 
-/** Files that are taken of what was dropped; a journal has a few hundred. */
+/** Maximum of dropped files; a journal has a few hundred. */
 const FILES_MAX = 10_000;
 /** Folders within each other: a journal has one. */
 const DEPTH_MAX = 4;

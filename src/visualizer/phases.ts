@@ -81,7 +81,7 @@ export class PhaseBars {
     this.list.style.setProperty('--moment', `${share * 100}%`);
   }
 
-  /** Called each second: only what is still open has to grow. */
+  /** Called each second: only open bars have to grow. */
   tick(): void {
     if (this.store.phases.phases.some((phase) => phase.left === undefined)) this.update();
   }

@@ -121,7 +121,7 @@ export class PodsPane {
 
   private write(pod: PodView, lanes: readonly Lane[], events: readonly PodEvent[]): void {
     const { store } = this;
-    // A story that is read is written anew when something happened, not because time passes.
+    // The story is only rewritten when something happened, so that it can be read.
     const written = JSON.stringify([pod, lanes.map(({ segments }) => segments.length), events.length, store.record]);
     if (written === this.written && this.story.contains(document.activeElement)) return;
     this.written = written;

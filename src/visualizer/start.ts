@@ -4,7 +4,7 @@ import type { Store } from './store.ts';
 import { duration } from './words.ts';
 import type { StartView } from './worker/reports.ts';
 
-/** Milliseconds between two reports of a start that goes on. */
+/** Milliseconds between two reports of a running start. */
 const AGAIN_MS = 2_000;
 
 type Chain = StartView['chains'][number];

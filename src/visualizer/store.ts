@@ -94,7 +94,7 @@ export class Store {
     await this.ask('open', opening);
   }
 
-  /** Notifies once a frame of what changed. */
+  /** Notifies once per frame of the changed parts. */
   listen(listener: (parts: ReadonlySet<Part>) => void): void {
     this.listeners.push(listener);
   }
@@ -124,12 +124,12 @@ export class Store {
     return this.facts.connection === 'live' || this.facts.connection === 'lost';
   }
 
-  /** The kernel's clock at the chosen moment, whatever the browser's own clock says. */
+  /** The kernel's clock at the chosen moment, independent of the browser's clock. */
   get now(): number {
     return this.moment?.t ?? this.latest;
   }
 
-  /** The last turn, whatever moment is chosen. */
+  /** The last turn, independent of the chosen moment. */
   get latest(): number {
     return this.isLive ? this.facts.now + performance.now() - this.receivedAt : this.facts.t;
   }
@@ -256,7 +256,7 @@ export class Store {
 
   // ---- the worker ---------------------------------------------------------------------------------------------------
 
-  /** Takes what the worker reports. */
+  /** Takes a report of the worker. */
   heard({ facts, isNew, actors, gone, phases, pods, found }: Notice): void {
     const isMore = facts.n !== this.facts.n;
     this.facts = facts;

@@ -79,7 +79,7 @@ export class Travel {
     const longest = Math.max(1, ...pauses);
     const width = picture.width / pauses.length;
     pauses.forEach((ms, at) => {
-      // Logarithmic: a wait of a start is seen beside an idle hour.
+      // Logarithmic, so that a wait of a start is visible beside an idle hour.
       const height = (Math.log1p(ms) / Math.log1p(longest)) * picture.height;
       context.fillRect(at * width, picture.height - height, Math.max(1, width - ratio), height);
     });

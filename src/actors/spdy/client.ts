@@ -1,24 +1,24 @@
 /**
- * The client's half of SPDY/3.1, as far as a container runtime's streaming server speaks it.
+ * The client side of SPDY/3.1, as used by container runtimes' streaming servers.
  *
- * Owns: one upgraded connection and the streams on it. This side opens every stream; headers that come back say nothing
- * that it needs, so none is ever unpacked, and those that it sends go uncompressed inside their zlib frame.
+ * Owns: one upgraded connection and the streams on it. This side opens every stream; received headers are not needed
+ *   and never unpacked, and sent headers are stored uncompressed in their zlib frame.
  * Invariants:
  *   Y1 data of a stream is delivered in order, and its end once.
- *   Y2 nothing is buffered past what the socket takes: `write` says when to stop, `pause` stops the other side.
- *   Y3 one write each round of the event loop, so that what the other side said before it closed is read before a write
- *   can fail: Node gives up a connection with its first failed write, and what it had not read is gone.
- *   Y4 a frame that is larger than any peer may send ends the connection.
+ *   Y2 nothing is buffered beyond the socket: `write` reports when to stop, `pause` stops the other side.
+ *   Y3 one write per round of the event loop, so that data sent by a peer before it closed is read before a write can
+ *      fail: Node closes a connection at its first failed write, and unread data is lost.
+ *   Y4 an oversized frame ends the connection.
  */
 import type { Duplex } from 'node:stream';
 import { type Frame, FrameReader, FrameWriter } from './frames.ts';
 
-/** What may wait for the next round of the event loop before a sender is asked to pause. */
+/** Bytes queued for the next round of the event loop before a sender is asked to pause. */
 const WRITE_AHEAD_BYTES = 256 * 1024;
 
 export interface SpdyStream {
   readonly id: number;
-  /** False when the connection wants a pause: wait for its `onDrain`. */
+  /** False if the connection needs a pause: wait for its `onDrain`. */
   write(data: Buffer): boolean;
   /** Ends this side of the stream. */
   end(): void;
@@ -44,11 +44,11 @@ export class SpdyClient {
   private waitingBytes = 0;
   private flushing: NodeJS.Immediate | undefined;
   private nextId = 1;
-  /** Called when the socket took what `write` refused. */
+  /** Called when the socket accepted the bytes after `write` returned false. */
   onDrain: () => void = () => {};
   onClose: () => void = () => {};
 
-  /** @param head bytes that came with the answer to the upgrade */
+  /** @param head bytes that arrived with the upgrade response */
   constructor(socket: Duplex, head: Buffer) {
     this.socket = socket;
     socket.on('data', (chunk: Buffer) => this.take(chunk));
@@ -85,7 +85,7 @@ export class SpdyClient {
     this.socket.destroy();
   }
 
-  /** False when enough waits, here or in the socket: `onDrain` tells when it has been written. */
+  /** False if enough is queued, here or in the socket: `onDrain` is called once it is written. */
   private queue(...parts: readonly Buffer[]): boolean {
     this.waiting.push(...parts);
     this.waitingBytes += parts.reduce((sum, { length }) => sum + length, 0);

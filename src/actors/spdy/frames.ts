@@ -1,5 +1,5 @@
 /**
- * The frames of SPDY/3.1 as far as container runtimes and their clients speak it, in both directions. Pure.
+ * The frames of SPDY/3.1 used by container runtimes and their clients, in both directions. Pure.
  *
  * Source: SPDY Protocol Draft 3.1. No flow control by windows, because neither end of this protocol uses it.
  */
@@ -24,29 +24,29 @@ const FRAME_MAX_BYTES = 1024 * 1024;
 const DATA_MAX_BYTES = 32 * 1024;
 /** Largest stored block of deflate. */
 const STORED_MAX_BYTES = 65_535;
-/** An empty stored block: a reader hands out its bytes when it meets one, and not before. */
+/** An empty stored block: makes a reader return its bytes. */
 const FLUSHED = Buffer.from([0, 0, 0, 0xff, 0xff]);
 /** zlib's header: deflate, no dictionary. */
 const ZLIB_HEAD = Buffer.from([0x78, 0x01]);
 
-/** A frame of the other side. After a frame with `isLast` the side sends nothing more on the stream. */
+/** A received frame. After a frame with `isLast` its sender sends nothing more on the stream. */
 export type Frame =
   | { readonly kind: 'data'; readonly stream: number; readonly isLast: boolean; readonly payload: Buffer }
   | { readonly kind: 'open'; readonly stream: number; readonly isLast: boolean; readonly packedHeaders: Buffer }
   | { readonly kind: 'headers'; readonly stream: number; readonly isLast: boolean }
   | { readonly kind: 'reset'; readonly stream: number }
   | { readonly kind: 'ping'; readonly payload: Buffer }
-  /** Settings, windows, farewells: nothing that a session needs to know. */
+  /** Settings, windows, goaways: not needed by a session. */
   | { readonly kind: 'other' };
 
 /**
- * Cuts a connection's bytes into frames. Data is passed on as it comes, a frame of it in as many pieces as it came in,
- * so that none of it is copied; the bytes of any other frame are put together once, when all of them are there.
+ * Splits a connection's bytes into frames. Data frames are passed on in the pieces in which they arrive, without
+ * copying; any other frame is assembled once it is complete.
  */
 export class FrameReader {
   private chunks: Buffer[] = [];
   private bytes = 0;
-  /** The data frame whose payload has not come whole. */
+  /** The data frame whose payload is incomplete. */
   private open: { readonly stream: number; readonly isLast: boolean; left: number } | null = null;
   /** How many bytes the next frame needs before it can be read. */
   private needed = HEAD_BYTES;
@@ -56,7 +56,7 @@ export class FrameReader {
     this.bytes += chunk.length;
   }
 
-  /** The next frame or piece of data, `null` when there is none yet. @throws RangeError for a frame that is too long */
+  /** The next frame or piece of data; `null` if incomplete. @throws RangeError for an oversized frame */
   next(): Frame | null {
     if (this.open) return this.bytes === 0 ? null : this.piece(this.open);
     if (this.bytes < this.needed) return null;
@@ -84,7 +84,7 @@ export class FrameReader {
     return { kind: 'data', stream: open.stream, isLast: open.isLast && open.left === 0, payload };
   }
 
-  /** All bytes that have not been taken, as one chunk. */
+  /** All unread bytes as one chunk. */
   private joined(): Buffer {
     const [first, ...more] = this.chunks;
     const whole = first && more.length === 0 ? first : Buffer.concat(this.chunks);
@@ -119,7 +119,7 @@ function controlFrame(type: number, isLast: boolean, payload: Buffer): Frame {
   }
 }
 
-/** What one side of a connection says, as bytes. */
+/** The frames of one side of a connection, as bytes. */
 export class FrameWriter {
   private readonly packer = new HeaderPacker();
 
@@ -134,7 +134,7 @@ export class FrameWriter {
     return control(SYN_REPLY, uint32(stream), this.packer.pack({}));
   }
 
-  /** The bytes in as many frames as they need. */
+  /** The bytes in as many frames as necessary. */
   data(stream: number, bytes: Buffer): readonly Buffer[] {
     const parts: Buffer[] = [];
     for (let at = 0; at < bytes.length; at += DATA_MAX_BYTES) {
@@ -153,7 +153,7 @@ export class FrameWriter {
     return control(RST_STREAM, uint32(stream), uint32(CANCEL));
   }
 
-  /** The answer to a ping: the same again. */
+  /** The answer to a ping: the same payload. */
   pong(payload: Buffer): Buffer {
     return control(PING, payload);
   }

@@ -1,11 +1,11 @@
 /**
- * The server's half of SPDY/3.1: the client opens streams, each of which is a Duplex here.
+ * The server side of SPDY/3.1: the client opens streams, each of which is a Duplex here.
  *
  * Owns: one upgraded connection and the streams on it. Invariants:
- *   Z1 data of a stream comes in order, and its end once, after its data; all of it after the stream itself.
- *   Z2 an unread stream stops the client, one that the client does not read stops its writer.
- *   Z3 what no client may send (a large frame, headers without end, too many streams, an id that is not above the last
- *      one, pings whose answers it does not read) ends the connection.
+ *   Z1 data of a stream arrives in order, and its end once, after its data.
+ *   Z2 back-pressure works in both directions.
+ *   Z3 protocol violations (an oversized frame, endless headers, too many streams, a stream id that does not increase,
+ *      pings whose answers are not read) end the connection.
  */
 import { Duplex } from 'node:stream';
 import { constants, createInflate } from 'node:zlib';
@@ -15,11 +15,11 @@ import { type Frame, FrameReader, FrameWriter, headersOf, uint32 } from './frame
 const STREAMS_MAX = 2_048;
 /** Headers of one stream, unpacked. */
 const HEADERS_MAX_BYTES = 64 * 1024;
-/** Replies, resets and answers to pings that the client has not read. A reply has some thirty bytes. */
+/** Unread replies, resets and ping answers. A reply has about thirty bytes. */
 const UNREAD_REPLIES_MAX_BYTES = 128 * 1024;
 /** A ping is a number. */
 const PING_BYTES = 4;
-/** What a stream keeps for a reader that is slow before the client is stopped. */
+/** Bytes buffered for a slow reader before the client is stopped. */
 const READ_AHEAD_BYTES = 256 * 1024;
 /** How long the client may take to read the last bytes. */
 const LINGER_MS = 10_000;
@@ -77,10 +77,10 @@ export class SpdyServer {
   /** The id of the newest stream: a smaller id could hide an open stream from the limit. */
   private lastId = 0;
   private unreadReplyBytes = 0;
-  /** Aborted when the connection is gone. */
+  /** Aborted when the connection is closed. */
   readonly gone: AbortSignal;
 
-  /** @param head bytes that came with the request for the upgrade */
+  /** @param head bytes that arrived with the upgrade request */
   constructor(socket: Duplex, head: Buffer, onStream: (stream: SpdyServerStream) => void) {
     this.socket = socket;
     this.onStream = onStream;
@@ -94,13 +94,13 @@ export class SpdyServer {
       this.inflate.destroy();
       gone.abort();
     });
-    // A client that ends its side of the connection has left: none half-closes a connection of many streams.
+    // A client that ends its side of the connection has disconnected: none half-closes a connection of many streams.
     socket.once('end', () => socket.destroy());
     socket.on('data', (chunk: Buffer) => this.heard(chunk));
     if (head.length > 0) this.heard(head);
   }
 
-  /** Ends the connection once the client has read the bytes that were sent. */
+  /** Ends the connection once the client has read all bytes. */
   close(): void {
     this.writeFrame(this.writer.goAway());
     this.socket.end();
@@ -116,12 +116,12 @@ export class SpdyServer {
     this.write(this.writer.last(id), done);
   }
 
-  /** The stream is read: the client may go on. */
+  /** The stream is read: the client may continue. */
   wanted(stream: SpdyServerStream): void {
     if (this.unread.delete(stream) && this.unread.size === 0) this.socket.resume();
   }
 
-  /** A stream is over: by its two ends, or because one side gave it up. */
+  /** A stream is finished: both sides have ended it, or one has reset it. */
   left(stream: SpdyServerStream): void {
     if (!this.streams.delete(stream.id)) return;
     this.wanted(stream);
@@ -146,7 +146,7 @@ export class SpdyServer {
     if (!this.isTaking) void this.take();
   }
 
-  /** Two chunks may come in one go: whether frames are being taken has to be true at every moment. */
+  /** Two chunks may arrive together: the flag for reading frames must be correct at every moment. */
   private async take(): Promise<void> {
     this.isTaking = true;
     try {
@@ -172,7 +172,7 @@ export class SpdyServer {
     if (isLast) this.endReceiving(stream);
   }
 
-  /** All blocks of a connection are one stream of zlib, flushed after each. The socket waits meanwhile. */
+  /** All blocks of a connection form one zlib stream, flushed after each. The socket waits meanwhile. */
   private async unpack(block: Buffer): Promise<Buffer> {
     this.socket.pause();
     [this.unpacked, this.unpackedBytes] = [[], 0];
@@ -218,7 +218,7 @@ export class SpdyServer {
   }
 }
 
-/** Each word with its length before it. */
+/** Each word is preceded by its length. */
 const WORDS =
   'options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow ' +
   'authorization cache-control connection content-base content-encoding content-language content-length ' +
@@ -235,7 +235,7 @@ const REST =
   'application/xml,application/xhtml+xml,text/plain,text/javascript,publicprivatemax-age=gzip,deflate,sdch' +
   'charset=utf-8charset=iso-8859-1,utf-,*,enq=0.';
 
-/** What a compressor of SPDY headers has seen before the first one: the dictionary of SPDY/3, 1423 bytes. */
+/** The initial dictionary of the SPDY/3 header compression, 1423 bytes. */
 export const HEADER_DICTIONARY: Buffer = Buffer.concat([
   ...[...WORDS.split(' '), ...PHRASES].flatMap((word) => [uint32(word.length), Buffer.from(word)]),
   Buffer.from(REST),

@@ -1,9 +1,8 @@
 /**
- * The cgroups of this node with all their counters, and the pod and container that each belongs to: what
- * /metrics/cadvisor is made of.
+ * The cgroups of this node with all counters, and their pods and containers: the source of /metrics/cadvisor.
  *
- * Invariants: what others run on the machine costs nothing, as upstream has it: only the root, the tree of the pods and
- * the cgroups that the configuration names are read. Depth and number are bounded.
+ * Invariants: only the root, the tree of the pods and the configured cgroups are read, as upstream; other processes of
+ * the machine cost nothing. Depth and number are limited.
  */
 import { existsSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';

@@ -1,9 +1,8 @@
 /**
- * What the processes of one cgroup use and may use, the same for cgroup v1 and v2.
+ * Usage and limits of one cgroup, the same for cgroup v1 and v2.
  *
- * Invariants: nothing is kept between two reads; a controller that is not there gives `null`, never a zero; numbers are
- * those of the cgroup and everything below it. Meaning as cAdvisor's: the working set is the usage without the file
- * cache that the kernel would give up first.
+ * Invariants: no state between reads; a missing controller gives `null`, never zero; numbers include descendants. As in
+ * cAdvisor, the working set is the usage without the inactive file cache.
  */
 import { statSync } from 'node:fs';
 import type { Hierarchy } from './hierarchy.ts';
@@ -44,12 +43,12 @@ export interface MemoryUsage {
   readonly kernel: bigint;
   readonly pageFaults: bigint;
   readonly majorPageFaults: bigint;
-  /** Highest usage since the cgroup was made; 0 where the kernel does not keep it. */
+  /** Highest usage since the cgroup was created; 0 if the kernel does not record it. */
   readonly maxUsage: bigint;
   readonly failures: bigint;
-  /** Processes that were killed for want of memory; `null` where the kernel does not count them. */
+  /** Processes killed by the OOM killer; `null` if the kernel does not count them. */
   readonly oomKills: bigint | null;
-  /** What is kept for it while others want memory; 0: nothing. */
+  /** Memory protected from reclaim; 0 for none. */
   readonly reservation: bigint;
   /** Bytes; `null` when unlimited. */
   readonly limit: bigint | null;
@@ -74,7 +73,7 @@ export interface CgroupUsage {
   readonly pids: { readonly current: bigint; readonly limit: bigint | null } | null;
 }
 
-/** Above this a limit of cgroup v1 is none: the kernel writes the largest page-aligned number. */
+/** Above this a limit of cgroup v1 means none: the kernel writes the largest page-aligned number. */
 const UNLIMITED = 1n << 62n;
 const NANOS_PER_MICRO = 1_000n;
 /** USER_HZ is 100 on every architecture. */
@@ -88,7 +87,7 @@ export function readUsage(hierarchy: Hierarchy, cgroup: string, root: string): C
   return hierarchy.version === 2 ? readUnified(hierarchy, cgroup, root) : readLegacy(hierarchy, cgroup, root);
 }
 
-/** When the cgroup was made, as far as its folder shows; `null` when it is gone. */
+/** When the cgroup was created, by its folder; `null` if it is removed. */
 export function createdAtMs(hierarchy: Hierarchy, cgroup: string): number | null {
   const folder = hierarchy.folder('memory', cgroup) ?? hierarchy.folder('cpuacct', cgroup);
   const file = hierarchy.version === 2 ? 'cgroup.events' : 'cgroup.clone_children';
@@ -213,7 +212,7 @@ function readLegacy(hierarchy: Hierarchy, cgroup: string, root: string): CgroupU
   };
 }
 
-/** cgroup v1 does not count waiting; for the machine as a whole the kernel has it all the same. */
+/** cgroup v1 does not count pressure; for the whole machine the kernel does. */
 const rootPressure = (cgroup: string, root: string, of: 'cpu' | 'memory' | 'io'): PressureStall | null =>
   cgroup === '/' ? readPressure(`${root}/proc/pressure/${of}`) : null;
 
@@ -268,7 +267,7 @@ function legacyMemory(hierarchy: Hierarchy, cgroup: string, root: string): Memor
   };
 }
 
-/** `8:0 Read 4096` a line, and a total that is not needed. */
+/** `8:0 Read 4096` per line, and a total that is not needed. */
 function legacyIo(hierarchy: Hierarchy, cgroup: string): DeviceIo[] {
   const folder = hierarchy.folder('blkio', cgroup);
   if (folder === null) return [];

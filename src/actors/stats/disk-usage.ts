@@ -1,16 +1,16 @@
 /**
- * How full a file system is, and how much of it one folder holds.
+ * Usage of file systems and folders.
  *
- * Invariants: a folder is measured without leaving its file system and without following links; what has several names
- * counts once; a name is any bytes, so that none hides what it names; measuring is bounded, and what was found until
- * then is a lower bound that says so.
+ * Invariants: a folder is measured without leaving its file system and without following links; hard links count once;
+ * names are arbitrary bytes, so that none is skipped; measuring is bounded, and an incomplete result is marked as a
+ * lower bound.
  */
 import type { OpenDirOptions } from 'node:fs';
 import { lstat, opendir, statfs } from 'node:fs/promises';
 
 export interface FileSystemUsage {
   readonly capacity: bigint;
-  /** What ordinary processes may still fill. */
+  /** Bytes available to unprivileged processes. */
   readonly available: bigint;
   readonly used: bigint;
   readonly inodes: bigint;
@@ -20,20 +20,20 @@ export interface FileSystemUsage {
 export interface FolderUsage {
   readonly used: bigint;
   readonly inodes: bigint;
-  /** False when a bound ended the measuring: there is more than this. */
+  /** False if a limit ended the measurement: there is more than this. */
   readonly complete: boolean;
 }
 
-/** A folder of more entries is not counted to its end, which would take too long; its inodes alone are a finding. */
+/** A folder with more entries is not counted completely, which would take too long; its inodes alone are a finding. */
 const MAX_ENTRIES = 1_000_000;
 /** How long one folder may take. */
 const MAX_MS = 20_000;
-/** Files inspected together: the threads that Node reads with. */
+/** Files inspected in parallel: the threads that Node reads with. */
 const TOGETHER = 8;
 /** `st_blocks` counts these, whatever the file system's block is. */
 const BLOCK_BYTES = 512n;
 
-/** `null` when the path is gone. */
+/** `null` if the path is removed. */
 export async function fileSystemUsage(path: string): Promise<FileSystemUsage | null> {
   try {
     const { blocks, bfree, bavail, bsize, files, ffree } = await statfs(path, { bigint: true });
@@ -44,21 +44,21 @@ export async function fileSystemUsage(path: string): Promise<FileSystemUsage | n
   }
 }
 
-/** The types of Node know of no names in bytes here. */
+/** Node's types lack names as bytes here. */
 const BY_BYTES = { bufferSize: 256, encoding: 'buffer' } as unknown as OpenDirOptions;
 const SLASH = Buffer.from('/');
 
 interface FolderBounds {
-  /** Real paths below the folder where something else is mounted. They are not touched: it may never answer. */
+  /** Real paths below the folder with other mounts. They are not touched: they may hang. */
   readonly elsewhere?: ReadonlySet<string>;
   readonly maxEntries?: number;
   readonly maxMs?: number;
   readonly signal?: AbortSignal;
-  /** The folder itself counts nothing. */
+  /** The folder itself is not counted. */
   readonly contentsOnly?: boolean;
 }
 
-/** Like `du -sx`. A path that is gone holds nothing. */
+/** Like `du -sx`. A removed path holds nothing. */
 export async function folderUsage(path: string, bounds: FolderBounds = {}): Promise<FolderUsage> {
   const measuring = new Measuring(bounds);
   const device = await measuring.begin(path);

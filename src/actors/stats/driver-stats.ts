@@ -1,9 +1,9 @@
 /**
- * What CSI drivers say of the volumes that containers use: how full they are, and how they are where that is wanted.
+ * Statistics of CSI volumes in use from their drivers: usage, and health if requested.
  *
- * Invariants: a driver is asked for a volume at most once in the period that the configuration has for it; one that
- * hangs delays no request for long, and its late answer serves the next one; one without statistics is
- * not asked. Upstream: pkg/volume/csi/csi_metrics.go, pkg/kubelet/server/stats/volume_stat_calculator.go.
+ * Invariants: a driver is asked for a volume at most once in the configured period; a hanging one delays requests only
+ * briefly, and its late answer serves the next request; one without statistics is not asked. Upstream:
+ * pkg/volume/csi/csi_metrics.go, pkg/kubelet/server/stats/volume_stat_calculator.go.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pLimit, { type LimitFunction } from 'p-limit';
@@ -12,7 +12,7 @@ import type { OnVolume } from './pod-folders.ts';
 import { timeOf } from './summary-parts.ts';
 import type { FsStats, VolumeStats } from './summary-types.ts';
 
-/** How long a question waits for drivers. */
+/** How long a request waits for drivers. */
 const WAIT_MS = 1_000;
 /** Volumes that one driver is asked for at once. */
 const CALLS_MAX = 4;
@@ -32,9 +32,9 @@ export interface StatsVolume {
 }
 
 interface DriverStatsOptions {
-  /** How long an answer is good; 0 or less: drivers are not called. */
+  /** How long an answer is valid; 0 or less: drivers are not called. */
   readonly periodMs: () => number;
-  /** Drivers are asked how a volume is, too. */
+  /** Drivers are also asked for the health of volumes. */
   readonly withHealth: () => boolean;
   readonly onVolume: OnVolume;
   readonly now?: () => number;
@@ -54,7 +54,7 @@ export class DriverStats {
   readonly #options: Required<DriverStatsOptions>;
   /** By path. */
   readonly #known = new Map<string, Known>();
-  /** By endpoint: a driver that hangs holds up its own volumes only. */
+  /** By endpoint: a hanging driver delays only its own volumes. */
   readonly #calls = new Map<string, LimitFunction>();
 
   constructor({ now = Date.now, waitMs = WAIT_MS, ...options }: DriverStatsOptions) {
@@ -142,7 +142,7 @@ interface Reply {
 const claimOf = ({ claim }: StatsVolume): Pick<VolumeStats, 'pvcRef'> =>
   claim === null ? {} : { pvcRef: { name: claim.name, namespace: claim.namespace } };
 
-/** Values that a driver omits count as zero, as upstream has it. */
+/** Values that a driver omits count as zero, as upstream. */
 function usageOf(usage: readonly Usage[], atMs: number): FsStats {
   const of = (unit: string) => usage.findLast((each) => each.unit === unit);
   const amount = (text: string | undefined): bigint => {

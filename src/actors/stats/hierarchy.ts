@@ -1,5 +1,5 @@
 /**
- * Cgroups for reading: the folder of a group under each controller, the groups below it, and which of them are pods and
+ * Finds cgroups for reading: the folder of a cgroup under each controller, its children, and those of pods and
  * containers.
  *
  * A cgroup is named as /proc/<pid>/cgroup names it: `/` for the root, `/kubepods/besteffort/pod…` below. Pods and
@@ -12,7 +12,7 @@ export type Controller = 'cpu' | 'cpuacct' | 'memory' | 'pids' | 'blkio';
 
 export interface Hierarchy {
   readonly version: 1 | 2;
-  /** The folder of a cgroup in the tree of this controller; `null` when the controller is not mounted. */
+  /** The folder of a cgroup in the tree of this controller; `null` if the controller is not mounted. */
   folder(controller: Controller, cgroup: string): string | null;
   /** Names of the cgroups directly below. */
   children(cgroup: string): readonly string[];
@@ -50,7 +50,7 @@ const POD_CGROUP = /^pod(.+)$/;
 const POD_SLICE = /-pod([^-]+)\.slice$/;
 const CONTAINER = /^(?:[a-z-]+-)?([0-9a-f]{64})(?:\.scope)?$/;
 
-/** `podsCgroup` is `/kubepods`, `/kubepods.slice`, ...; empty when pods have no cgroup of their own. */
+/** `podsCgroup` is `/kubepods`, `/kubepods.slice`, ...; empty if pods have no cgroup of their own. */
 export function podCgroups(hierarchy: Hierarchy, podsCgroup: string): PodCgroup[] {
   if (podsCgroup === '') return [];
   return hierarchy.children(podsCgroup).flatMap((name) => {

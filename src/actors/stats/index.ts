@@ -1,4 +1,4 @@
-/** Ports for `stats.*`: the use of this machine, for the machines that decide by it. */
+/** Ports for `stats.*`: usage of this machine, for machines that use it for decisions. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import type { StorageExceeded, StorageLimits, statsOperations } from '../../machines/model/operations/stats.ts';
@@ -15,7 +15,7 @@ export const statsPorts = (reader: StatsReader): Ports<typeof statsOperations> =
   'stats.watchStorage': watchStorage(reader),
 });
 
-/** After a measurement that took one second, the next one begins ten seconds later. */
+/** After a measurement of one second, the next one starts ten seconds later. */
 const REST_FACTOR = 10;
 
 const bytes = (quantity: string): bigint => wholeUnits(nanoOf(quantity));
@@ -44,10 +44,10 @@ export function exceededLimit(
 }
 
 /**
- * Reports a pod that keeps more on the node's disk than it may: measured again and again, reported when it changes.
+ * Reports a pod that exceeds its local storage limits: measured periodically, reported on changes.
  *
- * Invariants: a folder that takes long to measure is measured less often, so that measuring never takes more than a
- * small part of the disk's time; a lower bound that is above a limit is enough.
+ * Invariants: a folder that takes long to measure is measured less often, so that measuring takes only a small part of
+ * the disk's time; a lower bound above a limit is sufficient.
  */
 const watchStorage =
   (reader: StatsReader): Port<(typeof statsOperations)['stats.watchStorage']> =>

@@ -1,14 +1,14 @@
 /**
- * What runs according to the runtime: names for cgroups, and the numbers that only the runtime has.
+ * The running pods according to the runtime: names for cgroups, and statistics that only the runtime has.
  *
- * Invariant: whatever the runtime does not answer is simply not known; statistics never fail for one missing part.
+ * Invariant: missing answers of the runtime are treated as unknown; statistics never fail because of one missing part.
  */
 import type { ContainerStats, FilesystemUsage } from '../../machines/model/api/cri.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 
 export type RuntimeCall = RuntimeClient['call'];
 
-/** Statistics that take longer are worth nothing to the client. */
+/** Statistics that take longer are useless to the client. */
 const TIMEOUT_MS = 10_000;
 const NANOS_PER_MILLI = 1_000_000n;
 
@@ -43,7 +43,7 @@ export const millis = (nanos: string): number => Number(BigInt(nanos) / NANOS_PE
 
 const optionsWith = (signal?: AbortSignal) => ({ timeoutMs: TIMEOUT_MS, ...(signal ? { signal } : {}) });
 
-/** Rejects when the runtime does not answer: who decides by it must not take that for an answer. */
+/** Rejects if the runtime does not answer: callers that decide by it must notice. */
 export async function runtimeFileSystems(call: RuntimeCall, signal?: AbortSignal): Promise<RuntimeFileSystems> {
   const info = await call('ImageFsInfo', {}, optionsWith(signal));
   const imageFs = info.image_filesystems[0] ?? null;

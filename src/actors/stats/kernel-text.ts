@@ -1,12 +1,12 @@
 /**
- * How the kernel writes numbers into small files of /proc, /sys and cgroups.
+ * Reads numbers from small files of /proc, /sys and cgroups.
  *
- * Reads are synchronous: such a file is a few hundred bytes that the kernel makes at once, and a trip through the
- * thread pool costs more than the read. A file that is not there is `null`, because cgroups come and go.
+ * Reads are synchronous: the kernel produces these few hundred bytes at once, and the thread pool would cost more than
+ * the read. A missing file gives `null`, because cgroups are removed at any time.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 
-/** The text without its last line end; `null` when it cannot be read. */
+/** The text without its last line end; `null` if it cannot be read. */
 export function readText(path: string): string | null {
   try {
     return readFileSync(path, 'utf8').trimEnd();
@@ -15,13 +15,13 @@ export function readText(path: string): string | null {
   }
 }
 
-/** One number; `null` when there is none, or when the kernel says `max`. */
+/** One number; `null` if there is none, or for `max`. */
 export function readNumber(path: string): bigint | null {
   const text = readText(path);
   return text === null || !/^\d+$/.test(text) ? null : BigInt(text);
 }
 
-/** `name value` a line; lines that are otherwise are left out. */
+/** `name value` per line; other lines are skipped. */
 function parseTable(text: string | null): ReadonlyMap<string, bigint> {
   const table = new Map<string, bigint>();
   for (const line of text?.split('\n') ?? []) {
@@ -49,7 +49,7 @@ export interface PressureStall {
 
 export const NO_PRESSURE: Pressure = { total: 0n, avg10: 0, avg60: 0, avg300: 0 };
 
-/** A `*.pressure` file; `full` of the CPU is missing on older kernels and then is nothing. */
+/** A `*.pressure` file; older kernels lack `full` of the CPU, which then counts as zero. */
 export function parsePressure(text: string): PressureStall {
   const of = (kind: 'some' | 'full'): Pressure => {
     const line = new RegExp(`^${kind} avg10=([\\d.]+) avg60=([\\d.]+) avg300=([\\d.]+) total=(\\d+)$`, 'm').exec(text);
@@ -65,7 +65,7 @@ export function readPressure(path: string): PressureStall | null {
   return text === null ? null : parsePressure(text);
 }
 
-/** Names of the folders in a folder; none when it cannot be read. */
+/** Names of the folders in a folder; none if it cannot be read. */
 export function folders(path: string): string[] {
   try {
     return readdirSync(path, { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));

@@ -1,8 +1,8 @@
 /**
- * How full the machine's own file systems are, and what their disks have done.
+ * Usage of the machine's file systems, and the activity of their disks.
  *
- * Formats: proc_pid_mountinfo(5), and Documentation/admin-guide/iostats of the kernel. A file system that does not
- * answer costs its own numbers and nothing else.
+ * Formats: proc_pid_mountinfo(5), and Documentation/admin-guide/iostats of the kernel. A hanging file system only loses
+ * its own numbers.
  */
 import { realpathSync } from 'node:fs';
 import { basename } from 'node:path';
@@ -21,11 +21,11 @@ export interface DiskActivity {
   readonly writesMerged: bigint;
   readonly sectorsWritten: bigint;
   readonly writeMs: bigint;
-  /** Under way now. */
+  /** In progress. */
   readonly current: bigint;
-  /** Time in which any request was under way. */
+  /** Time with any request in progress. */
   readonly busyMs: bigint;
-  /** The same, weighted by the number of requests under way. */
+  /** The same, weighted by the number of requests in progress. */
   readonly weightedMs: bigint;
 }
 

@@ -1,8 +1,8 @@
 /**
- * Bytes and packets by network interface, as a process sees them.
+ * Bytes and packets by network interface, from the view of a process.
  *
- * Format: proc_pid_net_dev(5). Interfaces that only carry what others count (`lo`, ends of containers' cables) are left
- * out, as cAdvisor does.
+ * Format: proc_pid_net_dev(5). Interfaces whose traffic others count (`lo`, veth ends of containers) are left out, as
+ * in cAdvisor.
  */
 import { readlinkSync } from 'node:fs';
 import { readText } from './kernel-text.ts';
@@ -39,10 +39,7 @@ export function parseInterfaces(text: string): InterfaceUsage[] {
 export const nodeInterfaces = (root: string): InterfaceUsage[] =>
   parseInterfaces(readText(`${root}/proc/1/net/dev`) ?? '');
 
-/**
- * The interfaces of the network that this process lives in; `null` when it is gone or lives in the machine's own
- * network.
- */
+/** The interfaces in the network namespace of this process; `null` if it has ended or is in the machine's own. */
 export function processInterfaces(root: string, pid: number): InterfaceUsage[] | null {
   const text = readText(`${root}/proc/${pid}/net/dev`);
   return text === null || sharesNetwork(root, pid) ? null : parseInterfaces(text);

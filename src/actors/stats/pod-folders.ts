@@ -1,8 +1,7 @@
 /**
- * What a pod keeps on the node's disk: its volumes, its logs, and the files that the node agent wrote for it.
+ * A pod's usage of the node's disk: its volumes, its logs, and the files that the node agent wrote for it.
  *
- * Invariant: only what lies in the pod's own folders is measured; a volume that is a file system of its own is asked
- * for its fill, not walked.
+ * Invariant: only the pod's own folders are measured; a volume with its own file system is queried, not walked.
  */
 import { closeSync, constants, openSync } from 'node:fs';
 import { readdir, realpath, stat } from 'node:fs/promises';
@@ -130,8 +129,8 @@ export interface PodStorage {
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 /**
- * What the file system counts for the project of a folder, in one call, however much the folder holds. `null` of a
- * folder without a project, or whose file system has no project quota: that folder is walked.
+ * The usage that the file system counts for the project of a folder, in one call of constant cost. `null` for a folder
+ * without a project, or a file system without project quota: that folder is walked.
  */
 export function projectUsage(path: string): FolderUsage | null {
   const system = systemCalls();

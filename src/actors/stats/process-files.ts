@@ -1,7 +1,7 @@
 /**
- * What the processes of one cgroup have open, and how much they may.
+ * Open files of the processes of one cgroup, and their limit.
  *
- * Format: proc_pid_fd(5). A process that ends meanwhile has nothing open.
+ * Format: proc_pid_fd(5). A process that ends in the meantime counts as having none.
  */
 import { readdirSync, readlinkSync } from 'node:fs';
 import { readText } from './kernel-text.ts';

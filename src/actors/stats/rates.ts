@@ -1,9 +1,9 @@
 /**
- * From counters of CPU time to cores in use: the rate since the last request.
+ * Converts CPU time counters to rates since the last request.
  *
- * Invariants: a counter that went back (a new cgroup of the same name) has no rate; two questions in quick succession
- * give the same rate, once there is one, because a short window says little; an unused counter is forgotten; a clock
- * that was set back costs one rate.
+ * Invariants: a counter that decreased (a new cgroup of the same name) has no rate; two requests in quick succession
+ * give the same rate, because a short window is imprecise; an unused counter is forgotten; a clock that was set back
+ * loses one rate.
  */
 
 /** The shortest window that gives a rate. */

@@ -1,9 +1,9 @@
 /**
- * What the node and its pods use, read at each request: this project's part of cAdvisor.
+ * Usage of the node and its pods, read at each request: the counterpart of cAdvisor.
  *
  * Decides: nothing. Owns: the last CPU counter of each cgroup, for rates.
- * Invariants: no timer and no thread of its own; a missing source costs its own fields and nothing else; cgroups first,
- * the runtime's own numbers for containers that have none; a long list of pods never holds the event loop for long.
+ * Invariants: no timer and no thread; a missing source only loses its own fields; cgroups first, the runtime's numbers
+ * for containers without; a long list of pods never blocks the event loop for long.
  */
 
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';

@@ -1,9 +1,9 @@
 /**
- * What the eviction manager watches: how much memory, disk and how many processes are left.
+ * The eviction signals: available memory, disk and process ids.
  *
- * Decides: when there is something to say. Owns, per watch, which thresholds were met last.
- * Invariants: each observation is compared here and reported only when a threshold was crossed or its minimum came
- * back; a signal that cannot be read is absent; a failure is reported once.
+ * Decides: when to report. Owns, per watch, the thresholds met last.
+ * Invariants: an observation is reported only if a threshold was crossed or its minimum reclaimed; an unreadable signal
+ * is absent; a failure is reported once.
  */
 import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -129,7 +129,7 @@ const podUse = (pod: PodStats): PodUse => ({
 
 // ---- the watch ------------------------------------------------------------------------------------------------------
 
-/** Which thresholds are met, and which of them still want their minimum back. */
+/** The thresholds that are met, and those whose minimum is not reclaimed yet. */
 const standing = (thresholds: readonly EvictionThreshold[], observations: Observations): string =>
   JSON.stringify([metThresholds(thresholds, observations, false), metThresholds(thresholds, observations, true)]);
 

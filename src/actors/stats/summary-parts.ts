@@ -19,7 +19,7 @@ import type {
 
 /** What the kubelet takes for the interface that pods use. */
 const DEFAULT_INTERFACE = 'eth0';
-/** cgroup v1 counts no waiting: upstream says zeros of pods and of the node then, and nothing of containers. */
+/** cgroup v1 has no pressure: upstream then reports zeros for pods and the node, and nothing for containers. */
 export const NO_STALL: PressureStall = { full: NO_PRESSURE, some: NO_PRESSURE };
 
 /** RFC 3339 with milliseconds, which metrics have; the text of a summary leaves them out. */

@@ -1,5 +1,5 @@
 /**
- * The summary that /stats/summary answers: the JSON of k8s.io/kubelet stats/v1alpha1, field by field.
+ * The types of /stats/summary: the JSON of k8s.io/kubelet stats/v1alpha1, field by field.
  *
  * Counters are `bigint`, because nanoseconds of CPU time leave the safe range of a number after a few weeks on a large
  * machine; `statsText` writes them as plain JSON numbers. Times are RFC 3339. A field that is not known is left out.

@@ -1,5 +1,5 @@
 /**
- * How this machine is built: its processors with their cores, sockets and memory nodes, and its disks.
+ * The topology of this machine: processors with cores, sockets and NUMA nodes, and disks.
  *
  * Reads /proc and /sys, below an injected root. A machine that does not describe itself (a container without /sys) is
  * one socket with a core for each processor.
@@ -16,7 +16,7 @@ const NODES = '/sys/devices/system/node';
 const BYTES_PER_KIB = 1_024n;
 /** The unit of a disk's size, whatever its block size. */
 const SECTOR_BYTES = 512n;
-/** What looks like a disk and is none. */
+/** Devices that look like disks and are not. */
 const VIRTUAL_DISK = /^(loop|ram|sr|fd|zram)\d/;
 
 const entries = (path: string): string[] => {

@@ -1,5 +1,5 @@
 /**
- * Traces of what the node does, exported by OTLP where the configuration has `tracing`.
+ * Traces of the node's work, exported by OTLP if `tracing` is configured.
  *
  * Owns the exporter and its queue; neither is loaded on a node without tracing. Upstream: component-base/tracing.
  */

@@ -1,14 +1,14 @@
 /**
- * From the kernel's records to spans: a projection, so that tracing asks no machine for anything.
+ * Derives spans from the kernel's records, so that tracing needs nothing from machines.
  *
- * A pod is one trace for as long as something is being done for it: `syncPod`, and below it each call of the runtime by
- * its RPC's name and each other operation by its own. What is done for no pod is a trace of its own.
- * Owns the spans that are open. Names as the kubelet's (KEP-2831).
+ * A burst of work on a pod is one trace: `syncPod`, and below it each call of the runtime by its RPC's name and each
+ * other operation by its own. Other operations are traces of their own. Owns the open spans. Names are the kubelet's
+ * (KEP-2831).
  */
 import { type Context, context, type Span, SpanStatusCode, type Tracer, trace } from '@opentelemetry/api';
 import type { EffectRecord, KernelRecord, ResultRecord } from '../../kernel/records.ts';
 
-/** What the spans of a pod say about it. */
+/** The attributes of a pod's spans. */
 export interface TracedPod {
   readonly uid: string;
   readonly namespace: string;
@@ -35,7 +35,7 @@ export class Spans {
   private readonly tracer: Tracer;
   private readonly podAt: (address: string) => TracedPod | null;
   private readonly open = new Map<number, Open>();
-  /** By address of a pod, its trace and how many of its operations are under way. */
+  /** By address of a pod, its trace and the number of its operations in progress. */
   private readonly pods = new Map<string, { readonly span: Span; readonly context: Context; count: number }>();
   private nowMs = 0;
 

@@ -1,9 +1,8 @@
 /**
- * `users.map`: ids for the user namespaces of pods, in upstream's files (`pods/<uid>/userns`), which are the only
- * memory.
+ * `users.map`: ids for the user namespaces of pods, in upstream's files (`pods/<uid>/userns`), the only state.
  *
  * Decides which range a pod gets: the first one that no file names. Invariants: two pods never share an id; the ids of
- * the node's own users are never given away; a file that cannot be read is an error, because its ids may be in use.
+ * the node's own users are never assigned; an unreadable file is an error, because its ids may be in use.
  */
 import { execFile } from 'node:child_process';
 import { constants, fsync } from 'node:fs';

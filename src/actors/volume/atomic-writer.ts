@@ -1,11 +1,11 @@
 /**
- * Writes the files of a volume so that a reader sees either all old ones or all new ones.
+ * Replaces the files of a volume atomically.
  *
- * Layout, as every reader of Kubernetes volumes knows it: the files lie in a folder `..<time>.<random>`; `..data` is a
- * link to it, changed by one rename; each name that users see is a link through `..data`.
+ * The layout is Kubernetes': the files are in a folder `..<time>.<random>`; `..data` is a link to it, changed by one
+ * rename; each visible name is a link through `..data`.
  *
- * Invariants: equal content changes nothing on disk; the folder that `..data` names is complete; nothing outside the
- * open folder is touched, whatever lies in it; what an interrupted write left is removed by the next one.
+ * Invariants: equal content changes nothing on disk; the folder of `..data` is complete; nothing outside the open
+ * folder is touched; leftovers of an interrupted write are removed by the next one.
  */
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -25,7 +25,7 @@ import { OperationError } from '../../kernel/json.ts';
 import { errnoOf } from '../host/below-root.ts';
 import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 
-/** A file with its content in the open. */
+/** A file with its plain content. */
 export interface PlainFile {
   readonly path: string;
   readonly mode: number;
@@ -36,7 +36,7 @@ export interface PlainFile {
 
 const DATA = '..data';
 const DATA_NEW = '..data_tmp';
-/** Folders below each other: each is held open, and a process has a limit of descriptors. */
+/** Nesting of folders: each is held open, and a process has a limit of descriptors. */
 const LEVELS_MAX = 256;
 const FOLDER_MODE = 0o755;
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;

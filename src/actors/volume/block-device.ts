@@ -1,9 +1,9 @@
 /**
- * Block devices as pods have them: a link in the pod’s folder, which the runtime follows, and the device bound to a
- * file below the plug-in’s folder, where other tools of the node find who uses it.
+ * Block devices of pods: a link in the pod’s folder, which the runtime follows, and a bind mount of the device on a
+ * file below the plug-in’s folder, where other tools of the node find its users.
  *
- * Invariants: the link is there before anything else and goes last, so that the next agent finds what to remove;
- * a device is never opened; what is no block device is never handed on.
+ * Invariants: the link is created first and removed last, so that the next agent finds what to remove; a device is
+ * never opened; anything but a block device is rejected.
  */
 import { constants } from 'node:fs';
 import { open, readlink, rmdir, stat, symlink, unlink } from 'node:fs/promises';

@@ -1,8 +1,8 @@
 /**
- * `hostPath` volumes with a type: what must be there is checked, what may be made is made.
+ * `hostPath` volumes with a type: checks that the path exists, or creates it.
  *
- * The path is the manifest author's to choose, links included; it is not confined. It may lie on a file system that
- * does not answer: see `host/bounded-calls.ts`.
+ * The author of the manifest chooses the path, links included; it is not confined. It may be on a hanging file system:
+ * see `host/bounded-calls.ts`.
  */
 import { constants, type Stats } from 'node:fs';
 import { mkdir, open, stat } from 'node:fs/promises';

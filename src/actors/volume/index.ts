@@ -1,8 +1,8 @@
 /**
  * The operations `volume.*` on this machine.
  *
- * Invariant: of one pod only one of them runs at a time, so that nothing is set up while it is taken away; different
- * pods never wait for each other.
+ * Invariant: operations of one pod are serialized, so that nothing is set up during its removal; different pods never
+ * wait for each other.
  */
 import { randomBytes } from 'node:crypto';
 import { Vault } from '../../kernel/journal/index.ts';
@@ -45,7 +45,7 @@ export function volumePorts(options: VolumeOptions = {}): Ports<typeof volumeOpe
   };
 }
 
-/** Work of one key runs in the order in which it came; a failure ends only itself. */
+/** Serializes work by key; a failure ends only itself. */
 function turns() {
   const last = new Map<string, Promise<unknown>>();
   return async <T>(key: string, work: () => Promise<T>): Promise<T> => {

@@ -1,9 +1,9 @@
 /**
  * Disks of this machine that pods claim as folders (`local` PersistentVolumes whose path is a block device): formatted
- * where nothing is on them, and mounted once, for all pods that have them.
+ * if blank, and mounted once for all pods that use them.
  *
- * Decides: what has any signature is never formatted. Invariants: what lies on a disk stays; its mount goes with the
- * last pod that has it; what one volume takes its time for holds up no other.
+ * Decides: a disk with any signature is never formatted. Invariants: existing data stay; the mount is removed with the
+ * last pod that uses it; a slow volume delays no other.
  *
  * Upstream: pkg/volume/local/local.go, k8s.io/mount-utils (`FormatAndMount`).
  */

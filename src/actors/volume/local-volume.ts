@@ -1,8 +1,8 @@
 /**
- * Folders and disks of this machine that pods claim (`local` PersistentVolumes): bound to a place in the pod's folder.
+ * Folders and disks of this machine that pods claim (`local` PersistentVolumes): bind-mounted into the pod's folder.
  *
- * Decides: the first pod that uses one gives it to its group; to later ones it is what it is. Invariants: what lies in
- * it is never removed; a folder is bound only after it was given away, so that one that is bound needs nothing more.
+ * Decides: the first pod that uses one changes its group; later ones do not. Invariants: its content is never removed;
+ * a folder is bound only after its group was changed, so a bound folder is finished.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open, realpath, stat } from 'node:fs/promises';

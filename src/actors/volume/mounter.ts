@@ -1,10 +1,9 @@
 /**
  * Mounts and unmounts: by system call, or by the programs of the system where there is no FFI.
  *
- * Every path given here goes through an open folder or file (`/proc/<pid>/fd/<fd>`), so that nothing a container does
- * to names can lead a mount elsewhere. Invariants: a call that may wait for another party (a file system over a
- * network, or in user space) is made by a process with a time limit, never by the agent itself; the programs are
- * ordered not to resolve paths on their own.
+ * Every path goes through an open folder or file (`/proc/<pid>/fd/<fd>`), so that containers cannot redirect a mount by
+ * renaming. Invariants: a call that may hang (a network or user space file system) is made by a process with a timeout,
+ * never by the agent itself; the programs are told not to resolve paths.
  */
 import { execFile } from 'node:child_process';
 import { readFile, realpath } from 'node:fs/promises';

@@ -1,12 +1,12 @@
 /**
- * Projects of volumes: the file system counts what a volume holds, so that none of it has to be walked, and what was
- * deleted and is still open counts, too.
+ * Project quotas of volumes: the file system counts the usage of a volume, including deleted but open files, so that it
+ * need not be walked.
  *
- * Decides: a number of its own for each volume, from the first one that upstream gives, that neither the files of the
- * machine's projects name nor the file system counts for. `/etc/projects` and `/etc/projid` have each of them in the
- * form of projects(5) and projid(5), as xfs_quota(8), repquota(8) and another kubelet read them.
- * Invariants: only an empty folder is given a project; nothing is limited, only counted; a line of others is never
- * changed; without project quotas on the file system nothing is written.
+ * Decides: each volume gets an unused project number, starting at upstream's first one: unused in the machine's project
+ * files and in the file system. `/etc/projects` and `/etc/projid` have each of them in the form of projects(5) and
+ * projid(5), as xfs_quota(8), repquota(8) and another kubelet read them.
+ * Invariants: only an empty folder is given a project; nothing is limited, only counted; other lines are never changed;
+ * without project quotas on the file system nothing is written.
  */
 import { lstatSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { OperationError } from '../../kernel/json.ts';

@@ -1,9 +1,9 @@
 /**
- * `volume.setUp`: makes the volumes of a pod as its plan has them.
+ * `volume.setUp`: sets up the volumes of a pod according to its plan.
  *
- * Decides: nothing below the pod's folder is reached through a link; a volume that has its file system already keeps
- * it. Invariants: one volume's failure is reported and holds up no other; secrets are opened here and nowhere else;
- * what containers may write is theirs once it was handed over, its owner and permissions too.
+ * Decides: links below the pod's folder are never followed; a volume that already has its file system keeps it.
+ * Invariants: a failed volume is reported and delays no other; secrets are opened only here; owner and permissions of a
+ * writable volume are set once, then they belong to its containers.
  */
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
 import { type FileHandle, open, readdir } from 'node:fs/promises';
@@ -248,7 +248,7 @@ const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW;
 
 /**
  * The mark that a volume was handed over to the containers of its pod: an empty file `ready` in the plug-in's folder of
- * the pod, where upstream has it. `<pod>/volumes/<plugin>/<name>` has `<pod>/plugins/<plugin>/<name>/ready`.
+ * the pod, as upstream. `<pod>/volumes/<plugin>/<name>` has `<pod>/plugins/<plugin>/<name>/ready`.
  *
  * Invariant: there is a mark only where everything that the agent does to such a volume is done.
  */

@@ -1,9 +1,10 @@
 /**
- * `volume.bindSubPaths`: a part of a volume for one container, bound where the volume's other users cannot move it.
+ * `volume.bindSubPaths`: bind-mounts a part of a volume for one container where the volume's other users cannot move
+ * it.
  *
- * A container that shares the volume may exchange any name in it for a link at any moment. So a sub-path is walked name
- * by name on open folders; links are resolved by hand and never lead above the volume (one that names the volume's own
- * path begins there again); what is mounted is the open file, not a path.
+ * A container that shares the volume may replace any name in it by a link at any moment. So a sub-path is walked name
+ * by name on open folders; links are resolved by hand and never lead above the volume (a link to the volume's own path
+ * restarts there); the open file is mounted, not a path.
  */
 
 import { constants } from 'node:fs';

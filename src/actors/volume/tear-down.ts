@@ -1,10 +1,10 @@
 /**
- * `volume.tearDown` and `volume.podFolders`: finds what pods left, and takes the volumes of a pod away, also those
- * that an agent before this one set up.
+ * `volume.tearDown` and `volume.podFolders`: find leftovers of pods, and remove the volumes of a pod, including those
+ * that an earlier agent set up.
  *
- * Decides by what the kernel says is mounted, not by what is remembered. Invariants: first every mount below the pod's
- * folder goes, the last one first; only then is anything removed, without following a link and without entering
- * another file system; nothing outside the pod's folder is touched.
+ * Decides by the kernel's mount table, not by stored state. Invariants: first every mount below the pod's folder is
+ * unmounted, the last one first; only then are files removed, without following links and without entering another file
+ * system; nothing outside the pod's folder is touched.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
@@ -119,7 +119,7 @@ async function unmount(root: string, path: string, mounter: Mounter): Promise<vo
   }
 }
 
-/** Opens the folder above a mount. It may lie in another mount that does not answer: each step may wait for ever. */
+/** Opens the folder above a mount. It may be on another mount that hangs: each step may block. */
 async function openAmongMounts(root: string, path: string): Promise<FileHandle> {
   let folder = await open(root, constants.O_DIRECTORY);
   for (const name of namesBelow(root, path).slice(0, -1)) {

@@ -1,8 +1,8 @@
 /**
- * Removing and handing over whole trees, name by name on open folders.
+ * Removes trees and changes their group, name by name on open folders.
  *
- * Invariants: no link is followed, whatever is exchanged for what meanwhile; nothing on another file system is removed;
- * a name is any bytes, as the kernel has it.
+ * Invariants: links are never followed, even if names are replaced meanwhile; nothing on another file system is
+ * removed; names are arbitrary bytes.
  */
 import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -22,8 +22,8 @@ const namesIn = (folder: FileHandle): Promise<Buffer[]> => readdir(fdPath(folder
 const inside = (folder: FileHandle, name: Buffer): Buffer => Buffer.concat([Buffer.from(`${fdPath(folder)}/`), name]);
 
 /**
- * Folders below each other that are open at once. A container may have made a million levels, and each costs one of the
- * descriptors that the whole agent has.
+ * Nested folders that are open at once. A container may have made a million levels, and each costs a descriptor of the
+ * agent.
  */
 const REMOVED_LEVELS_MAX = 64;
 /** A program has a few dozen levels. Upstream gives up where a path has 4,096 bytes. */
@@ -56,7 +56,7 @@ async function removeEntry(
   }
 }
 
-/** What lies too deep is moved to the top and goes from there. */
+/** Deeply nested entries are moved to the top and removed from there. */
 class Removing {
   readonly #top: FileHandle;
   readonly #device: number;
@@ -117,8 +117,8 @@ const NAME_ONLY = 0o10000000 | constants.O_NOFOLLOW;
 const TOGETHER = 8;
 
 /**
- * Gives a tree to a group, as a rule unless its top already belongs to it. What cannot be given is left as it is, as
- * upstream leaves it: the answer is the first such thing below `path`. What cannot be read fails.
+ * Changes the group of a tree, normally only if its top has another one. Entries that cannot be changed are skipped, as
+ * upstream: the result is the first of them below `path`. Unreadable entries are errors.
  */
 export async function shareTree(folder: FileHandle, ownership: Ownership, path: string): Promise<Unshared | null> {
   const top = await folder.stat();

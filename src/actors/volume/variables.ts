@@ -1,8 +1,8 @@
 /**
- * `volume.readVariables`: what files in the volumes of a pod have for the variables of its containers.
+ * `volume.readVariables`: reads variables of containers from files in the volumes of their pod.
  *
- * Containers wrote these files: a path is walked as a sub-path is, and what it leads to is read only when it is a plain
- * file of a bearable size. Invariants: a value leaves as a handle; why a file could not be read is not for the pod.
+ * Containers wrote these files: a path is walked like a sub-path, and only a regular file of limited size is read.
+ * Invariants: a value leaves as a handle; the reason of a failed read is not shown to the pod.
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
@@ -85,11 +85,11 @@ const MAX_LINE_BYTES = 65_536;
 const BLANKS = /^[ \t]+/;
 
 /**
- * The value of a key in a file of variables, in the form that the kubelet takes: a small part of the shell's.
+ * The value of a key in a file of variables, in the kubelet's format: a small subset of shell syntax.
  *
- * `NAME='value'`, one after the other; the value stands as it is, over several lines if it must. Blank lines and
- * comments, also behind the closing quote, are ignored. Upstream: pkg/kubelet/util/env. Invariant: nothing behind the
- * requested key is read. Empty: there is no such key, or it has no value. Throws where a line before it is malformed.
+ * Entries are `NAME='value'`; a value is literal and may span lines. Blank lines and comments, also after the closing
+ * quote, are ignored. Upstream: pkg/kubelet/util/env. Invariant: nothing after the requested key is read. Empty if
+ * there is no such key, or it has no value. Throws if an earlier line is malformed.
  */
 export function valueInEnvFile(text: string, key: string): string {
   const lines = linesOf(text);

@@ -1,8 +1,8 @@
 /**
- * `statelet accept LOG…`: where this build decides something else than a journal has, the journal is written anew.
+ * `statelet accept LOG…`: rewrites journals that this build replays differently.
  *
- * Invariants: a journal that replays the same is not touched; one that another version of Statelet recorded stays as it
- * is, because it holds a promise; the new files replace the old ones only when they are whole and replay.
+ * Invariants: a journal that replays the same is not touched; a journal of another version is never changed, because it
+ * documents a promise; the new files replace the old ones only if they are complete and replay.
  */
 import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -73,7 +73,7 @@ async function writeAnew(journal: Journal, directory: string): Promise<void> {
   if (divergence) throw new NotReplayable(`written anew it does not replay from record ${divergence.n} on`);
 }
 
-/** Compressed where the old ones were. */
+/** Compressed if the old ones were. */
 function replaceFiles(log: string, folder: string): void {
   const old = readdirSync(log).filter((name) => name === 'blobs' || /^[jc]-/.test(name));
   const isCompressed = old.some((name) => isSegmentName(name) && name.endsWith(COMPRESSED));

@@ -75,7 +75,7 @@ const asTable = (values: readonly OriginatedValue[]): string =>
     values.map(({ path, value, origin }) => [path, JSON.stringify(value), printOrigin(origin)]),
   );
 
-/** A configuration file that says of each value, in a comment, where it came from. */
+/** A configuration file with the origin of each value in a comment. */
 function asYaml(configuration: object, origins: ReadonlyMap<string, string>): string {
   const document = new Document(configuration);
   if (isMap(document.contents)) annotate(document.contents, '', origins);

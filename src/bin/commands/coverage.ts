@@ -1,4 +1,4 @@
-/** `statelet coverage LOG…`: which states and transitions of the charts these journals went through. */
+/** `statelet coverage LOG…`: the states and transitions of the charts that these journals covered. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { JournalError } from '../../kernel/journal/index.ts';
@@ -54,7 +54,7 @@ export function coverageCommand(named: readonly string[], options: CoverageOptio
   return worstOf([...codes, refuse('coverage', why, exitCodes.budgetExceeded)]);
 }
 
-/** A journal that this build does not replay counts as far as it comes, and is reported. */
+/** A journal that this build does not replay completely counts up to its first difference, and is reported. */
 function replayed(log: string, coverage: Coverage): number {
   try {
     const { divergence } = replay({ ...replayOptions(journalAt(log, undefined)), onStep: coverage.take });

@@ -1,5 +1,5 @@
 /**
- * `statelet exec POD -- COMMAND`: runs a command in a container, with the terminal when asked, and takes its exit code.
+ * `statelet exec POD -- COMMAND`: runs a command in a container, optionally with a terminal, and returns its exit code.
  */
 import { once } from 'node:events';
 import { WebSocket } from 'ws';
@@ -14,7 +14,7 @@ export interface ExecOptions extends LocalOptions {
 
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, status: 3, resize: 4 } as const;
 const END_OF_STDIN = Buffer.from([255, 0]);
-/** The exit code of a command that could not be run at all, as kubectl's. */
+/** The exit code of a command that could not run at all, as kubectl's. */
 const COULD_NOT_RUN = 1;
 
 interface Status {
@@ -27,7 +27,7 @@ interface Status {
 export async function execCommand(pod: string, command: readonly string[], options: ExecOptions): Promise<number> {
   if (command.length === 0) throw new LocalError('you must specify at least one command for the container');
   const client = await connect(pod, command, options);
-  // The first frames may come together with the answer to the handshake: a later listener would miss them.
+  // The first frames may arrive together with the handshake: a later listener would miss them.
   const ended = statusOf(client);
   await opened(client);
   if (options.stdin) sendStdin(client, options.tty ?? false);

@@ -1,4 +1,4 @@
-/** The verbs that read a journal: whether it is whole, whether it replays, what it shows. None changes anything. */
+/** The verbs that read a journal. None changes anything. */
 import { Argument, type Command, Option } from 'commander';
 import type { CoverageOptions } from './coverage.ts';
 import type { DotOptions } from './dot.ts';
@@ -149,7 +149,7 @@ function addExports(program: Command, ended: Ended): void {
     );
 }
 
-/** The verb that makes a journal that may be shown. */
+/** The verb that makes a publishable journal. */
 function addRedact(program: Command, ended: Ended): void {
   const redacting = verb(
     program,

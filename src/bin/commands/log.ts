@@ -16,7 +16,7 @@ export interface LogOptions extends LogFilters {
 
 /** Between two polls; a user perceives it as immediate. */
 const POLL_MS = 500;
-/** The journal is read anew where it grew: a long one less often, so that this takes a sixth of the time. */
+/** A growing journal is read again: a long one less often, so that this takes a sixth of the time. */
 const POLL_COST = 5;
 
 export function logCommand(log: string, options: LogOptions): number {

@@ -1,4 +1,4 @@
-/** The first argument decides which code is loaded: the daemon carries no parser but a kubelet's. */
+/** The first argument decides which code is loaded: the daemon loads only a kubelet's parser. */
 
 import { WORKER_VERBS, worker } from './worker.ts';
 

@@ -52,7 +52,7 @@ export async function replayCommand(named: readonly string[], options: ReplayCom
 
 const lost = ({ log }: Task, how: string): Outcome => notTested(log, `the process that replayed it ${how}`);
 
-/** A single log is replayed here: a process more would only cost its start. */
+/** A single log is replayed in this process, to save the start of another one. */
 async function* outcomesOf(tasks: readonly Task[], jobs: number): AsyncGenerator<Outcome> {
   const [only, ...more] = tasks;
   if (only && more.length === 0) yield replayLog(only);

@@ -1,9 +1,9 @@
 /**
- * `statelet run-once`: starts the static pods, waits until each is ready or has ended, prints what became of them, and
- * ends. The pods stay with the runtime.
+ * `statelet run-once`: starts the static pods, waits until each is ready or has ended, prints the results, and exits.
+ * The pods stay with the runtime.
  *
- * stdout has a table, or a list with `--format=json`; the exit code is 0 when every pod came as far as it should,
- * else 1.
+ * stdout has a table, or a list with `--format=json`; the exit code is 0 if every pod became ready or succeeded, else
+ * 1.
  */
 
 import type { KubeletMachineOutput, PodResult } from '../../machines/startup/context/types.ts';

@@ -1,4 +1,4 @@
-/** Where the time of a start went: `statelet time`, `statelet blame` and `statelet critical-chain`. */
+/** Analyses the time of a start: `statelet time`, `statelet blame` and `statelet critical-chain`. */
 import { blame, describeBlame } from '../insight/blame.ts';
 import { type InsightOptions, insight, startIsGone, storyAt } from '../insight/command.ts';
 import { criticalChain, describeChain, goalOf } from '../insight/critical-chain.ts';
@@ -30,7 +30,7 @@ export const blameCommand = (log: string, options: InsightOptions): number =>
   });
 
 /**
- * `statelet critical-chain JOURNAL [pod/NAME]`: what had to happen before healthz answered, or before a pod was
+ * `statelet critical-chain JOURNAL [pod/NAME]`: the chain of causes before healthz answered, or before a pod was
  * Running.
  */
 export const criticalChainCommand = (log: string, target: string | undefined, options: InsightOptions): number =>

@@ -1,4 +1,4 @@
-/** The table of verbs that read what a daemon has left or answers. Each is loaded only when it is called. */
+/** The table of verbs for journals and running daemons. Each is loaded only when it is called. */
 import { Command, CommanderError } from 'commander';
 import { exitCodes } from '../exit-codes.ts';
 import { STATELET_VERSION } from '../version.ts';
@@ -34,10 +34,10 @@ export function programOf(ended: (code: number) => void, version = STATELET_VERS
   return program;
 }
 
-/** Verbs whose exit code is their answer: a reader that leaves early must not make it "nothing differs". */
+/** Verbs whose exit code is their result: a closed pipe must not turn it into "nothing differs". */
 const ANSWERS_BY_CODE: readonly string[] = ['replay', 'verify', 'diff', 'expect', 'coverage'];
 
-/** A reader that closes the pipe has seen enough, as `head` has; any other failure loses the answer. */
+/** A reader that closes the pipe has read enough, like `head`; any other failure loses the result. */
 function endUnwritten(error: NodeJS.ErrnoException, verb: string): void {
   const isPipe = error.code === 'EPIPE';
   if (!isPipe) process.stderr.write(`statelet ${verb}: the output could not be written: ${error.message}\n`);

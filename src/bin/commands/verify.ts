@@ -1,7 +1,4 @@
-/**
- * `statelet verify LOG…`: are the files whole? Checksums, numbers, chain, checkpoints and blobs, without running
- * anything.
- */
+/** `statelet verify LOG…`: verifies checksums, numbers, chain, checkpoints and blobs, without running anything. */
 import { JournalError } from '../../kernel/journal/index.ts';
 import { type IncarnationReport, type JournalReport, verifyJournal } from '../../kernel/journal/verify.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';

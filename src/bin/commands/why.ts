@@ -1,6 +1,6 @@
 /**
- * `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]|image/REFERENCE|actor/NAME]`: what it is doing, what it waits
- * for, and what led there.
+ * `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]|image/REFERENCE|actor/NAME]`: its state, what it waits for, and
+ * the causes.
  */
 import { wasAbandoned } from '../../kernel/journal/owner.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
@@ -12,7 +12,7 @@ import { replayOptions } from '../insight/replayed.ts';
 import type { Story } from '../insight/story.ts';
 import { describeWhy, type KnownTimers, SUBJECT, why } from '../insight/why.ts';
 
-/** Segments at the end that are read first, and next where those know nothing of the subject: a second each. */
+/** Segments at the end that are read first, then more if they lack the subject: a second each. */
 const SEGMENTS = [1, 4] as const;
 /** How long timers are searched for without `--whole`. */
 const TIMERS_MAX_MS = 2_000;

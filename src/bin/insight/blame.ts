@@ -1,6 +1,6 @@
 /**
- * Which operations cost the time: by name, how often they were asked for and how long their answers took, and the
- * slowest single requests. Streams are left out: an actor that listens does not wait for an end. Pure.
+ * The time of operations: by name, their number and durations, and the slowest single requests. Streams are left out,
+ * because actors do not wait for their end. Pure.
  */
 import { duration } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';

@@ -1,8 +1,8 @@
 /**
- * Which states and transitions of the charts a set of journals went through.
+ * The coverage of states and transitions of the charts by a set of journals.
  *
- * Invariant: what counts is what the machines of this build do when the journals are replayed, so a state that a chart
- * passes without resting in it counts, too, and a journal counts up to its first difference.
+ * Invariant: the replay by this build's machines counts, so transient states count too, and a journal counts up to its
+ * first difference.
  */
 import {
   type AnyStateNode,

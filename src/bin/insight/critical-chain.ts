@@ -1,10 +1,10 @@
 /**
- * Why it took so long until healthz answered, or until a pod was Running: the chain of causes that ended there. Pure.
+ * The critical chain of a start, until healthz answered, or until a pod was Running. Pure.
  *
- * A link is an input of the node: the answer of an operation, the end of a timer, news of a stream. Its time is what
- * went by since its cause. While an operation is under way its port works; a timer and a stream are mere
- * waiting. What the runtime's stream says of a pod is the work of the pod's last call, whose answer may come later.
- * What actors do with an input is one turn and takes no time of the kernel's clock.
+ * A link is an input of the node: the answer of an operation, a fired timer, an item of a stream. Its duration is the
+ * time since its cause. An operation in progress counts as work; timers and streams count as waiting. A report of the
+ * runtime's stream about a pod counts as work of the pod's last call, whose answer may come later. Handling an input is
+ * one turn and takes no time of the kernel's clock.
  */
 import { duration, lastOf } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
@@ -103,7 +103,10 @@ export function causesOf({ moments }: Story, n: number): Moment[] {
   return path.toReversed();
 }
 
-/** As {@link causesOf}; but news of a pod follow from what the pod asked of the runtime, not from the stream. */
+/**
+ * As {@link causesOf}, except that a report about a pod follows from the pod's request to the runtime, not from the
+ * stream.
+ */
 function workOf(story: Story, n: number): Moment[] {
   const path = causesOf(story, n);
   const at = path.findLastIndex((moment) => kindOf(moment, story) === 'news');

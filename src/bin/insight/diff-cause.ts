@@ -102,7 +102,7 @@ function commonGoal(a: Story, b: Story): { readonly name: string; readonly a: Go
 
 const nameOf = ({ namespace, name }: PodStory): string => `${namespace}/${name}`;
 
-/** How a start failed, and what the operation that failed came to in the other one. */
+/** How a start failed, and the result of the failed operation in the other one. */
 export function failedStart(story: Story, other: Story): FailedStart | undefined {
   const { failure } = story;
   if (!failure) return undefined;

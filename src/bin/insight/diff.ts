@@ -52,7 +52,7 @@ export interface Comparison {
   /** How the start failed; absent: it did not. */
   readonly aFailure?: FailedStart;
   readonly bFailure?: FailedStart;
-  /** Number of the record before which the comparison ends, where one of them goes on. */
+  /** Number of the record where the comparison ends, if one of them continues. */
   readonly endsBefore?: number;
   /** Same phases, and no decision that differs. */
   readonly same: boolean;
@@ -108,7 +108,7 @@ function timesOf(story: Story): Map<string, number> {
   return times;
 }
 
-/** The order of both: a phase that only `b` has comes after the one that it followed there. */
+/** The order of both: a phase that only `b` has follows its predecessor there. */
 function aligned(a: readonly string[], b: readonly string[]): string[] {
   const names = [...a];
   b.forEach((name, at) => {

@@ -31,7 +31,7 @@ interface Forbidden {
   readonly operation?: string;
 }
 
-/** `missing`: it did not happen. `late`: it took too long. `violated`: what must never be was so. */
+/** `missing`: it did not happen. `late`: it took too long. `violated`: a forbidden state or failure occurred. */
 export type Verdict = 'holds' | 'missing' | 'late' | 'violated';
 
 export interface Finding {

@@ -10,7 +10,7 @@ import { podNamed } from './critical-chain.ts';
 import { actorName, type Moment, type Story } from './story.ts';
 
 export interface LogFilters {
-  /** Address, or name as the other verbs print it; what is below it passes, too. */
+  /** Address, or name as printed by the other verbs; descendants match, too. */
   readonly actor?: string;
   /** Kind of record, or type of event, or name of operation; `*` at its end stands for any rest. */
   readonly type?: string;

@@ -13,7 +13,7 @@ const BAR_MIN = 2;
 const STYLE = `text{font:12px sans-serif;fill:#1f2328}rect{fill:#4078c0}.open{fill:#bf8700}.failed{fill:#cf222e}
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}}`;
 
-/** Markup, and what XML cannot hold at all. */
+/** Markup, and characters that XML does not allow. */
 const escaped = (text: string): string =>
   text
     .replace(/[<>&"']/g, (character) => `&#${character.charCodeAt(0)};`)

@@ -89,7 +89,7 @@ export type IsEnough = (story: Story) => boolean;
 
 /** Texts that are held once; of a node some thousand come again and again. */
 const WORDS_MAX = 20_000;
-/** A journal has millions of records; after so many the reader checks again whether they are enough. */
+/** A journal has millions of records; after this many the reader checks again whether they are sufficient. */
 const ASKED_EVERY = 1_024;
 
 export class Story implements CauseSource {
@@ -115,7 +115,7 @@ export class Story implements CauseSource {
   /** Causes within the turn that is being read. */
   private history = new History(this);
 
-  /** `now`, of a node that runs: what waits at the end of its journal waits still. */
+  /** `now`, for a running node: what waits at the end of its journal is still waiting. */
   constructor(journal: StorySource, now = 0, isEnough: IsEnough = () => false) {
     const { header, checkpoint, records } = journal;
     this.checkpointAfter = (n) => journal.checkpointAfter(n);
@@ -274,7 +274,7 @@ export class Story implements CauseSource {
   }
 }
 
-/** Keys of an input that say whom or what an operation is for. */
+/** Keys of an input that name the subject of an operation. */
 const TARGETS = ['endpoint', 'server', 'url', 'address', 'image', 'path'] as const;
 
 function targetOf(input: unknown): string | undefined {
@@ -338,7 +338,7 @@ function phasesIn(value: unknown): Phase[] {
   });
 }
 
-/** A line for each gap: what is shown around it may have another reason. */
+/** A line for each gap: causes of records around it may be missing. */
 export const describeGaps = (gaps: readonly GapRecord[]): string =>
   gaps
     .map(({ n, upto, why }) => {

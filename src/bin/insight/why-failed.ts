@@ -1,8 +1,8 @@
 /**
- * What has failed and not worked since: operations of an actor and those below it, and actors that died. Pure.
+ * Unresolved failures: operations of an actor and its descendants, and actors that died. Pure.
  *
- * An operation is the same as long as it is asked for at the same address: its answer, or what it reports as a stream,
- * makes good what failed before, unless that report is a failure itself.
+ * An operation is identified by its address: a later answer, or a report of a stream that is not a failure, resolves
+ * its earlier failure.
  */
 import { duration } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';

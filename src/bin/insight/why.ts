@@ -62,7 +62,7 @@ interface Decision {
 export interface Why {
   readonly incarnation: string;
   readonly subject: string;
-  /** Number of the first record that is left; what was so before it counts from there. */
+  /** Number of the first remaining record; facts from before count from there. */
   readonly begins: number;
   /** The journal begins earlier; that part of it was not read. */
   readonly isPart?: boolean;
@@ -312,7 +312,7 @@ function causeText({ k, actor, what, text, cause }: Moment, handledBy: string, s
   return actor === handledBy ? described : `${actorName(actor, story)}: ${described}`;
 }
 
-/** An actor that begins enters all its regions at once; the first says what it does. */
+/** A starting actor enters all its regions at once; the first one describes it best. */
 function shortened(states: string): string {
   const [first, ...others] = states.split(' | ');
   return others.length < REGIONS_MAX ? states : `${first} and ${others.length} other regions`;

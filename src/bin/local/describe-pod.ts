@@ -43,7 +43,7 @@ const pairs = (map: Readonly<Record<string, string>> | undefined, join = '='): s
     .sort(([a], [b]) => a.localeCompare(b))
     .map(([name, value]) => `${name}${join}${value}`);
 
-/** A title beside the first of some values, the others below that. */
+/** A title beside the first value, the others below it. */
 const several = (title: string, values: readonly string[]): string[] =>
   values.length === 0 ? [`${title}\t${NONE}`] : values.map((value, nth) => `${nth === 0 ? title : ''}\t${value}`);
 
@@ -201,7 +201,7 @@ function containerEnvironment({ env, envFrom }: Container): string[] {
   ];
 }
 
-/** Where a value comes from; the values of Secrets are never shown. */
+/** The source of a value; values of Secrets are never shown. */
 function valueOf({ value, valueFrom }: EnvVar): string {
   const { configMapKeyRef, secretKeyRef, fieldRef, resourceFieldRef } = valueFrom ?? {};
   if (configMapKeyRef) {

@@ -44,7 +44,7 @@ const delaysOf = (turn: Turn): string =>
 
 const hasSameDigest = (made: Turn, logged: Turn): boolean => endOf(made)?.digest === endOf(logged)?.digest;
 
-/** `strict`: messages and states count as much as what the world sees. */
+/** `strict`: messages and states count like effects on the world. */
 export function differenceAsFailure(divergence: Divergence, strict: boolean): Failure {
   const { kind, n, expected, actual, actors } = divergence;
   const by = actors.join(', ');
@@ -68,7 +68,7 @@ function has(turn: Turn, record: JournalRecord): boolean {
   return contents([record]).some((content) => derived.includes(content));
 }
 
-/** A failure that today's machines show on the same inputs, whatever came before. */
+/** A failure that the replayed machines show on the same inputs, whatever the cause. */
 const ofToday = (what: string, n: number, matches: (record: JournalRecord) => boolean): Failure => ({
   what,
   n,

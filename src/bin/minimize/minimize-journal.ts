@@ -29,7 +29,7 @@ export interface MinimizeOptions extends Pick<ReplayOptions, 'machine' | 'strict
   readonly deadlineMs: number;
 }
 
-/** A string: why there is nothing to make smaller. */
+/** A string: why nothing can be minimized. */
 export function minimizeJournal(options: MinimizeOptions): MinimizedJournal | string {
   const failure = failureIn(options);
   if (typeof failure === 'string') return failure;
@@ -132,7 +132,7 @@ function turnsUpTo(records: readonly JournalRecord[], n: number): Turn[] {
   return turns;
 }
 
-/** The log's records of a turn, with the numbers of today's. */
+/** The log's records of a turn, with the replay's numbers. */
 function asLogged(logged: Turn, made: Turn): JournalRecord[] {
   const numbers = new Map<number, number>();
   const requests = new Map<number, number>();
@@ -176,8 +176,8 @@ const nameOf = (turn: Turn): string => {
 };
 
 /**
- * Feeds some of a journal's inputs to today's machines. An input is found by its subject, not by its number, because
- * the numbers are those of the whole journal.
+ * Feeds some of a journal's inputs to this build's machines. An input is found by its subject, not by its number,
+ * because numbers are those of the whole journal.
  */
 class Player {
   /** Every record so far, as a reader of a journal gets it. */
@@ -203,7 +203,7 @@ class Player {
     }).boot(t);
   }
 
-  /** The records of the turn in which nothing but the start happens. */
+  /** The records of the turn with only the start. */
   get firstTurn(): readonly KernelRecord[] {
     return this.made;
   }

@@ -14,7 +14,7 @@ export interface MinimizedSeed {
 /** Stands for all faults of calls. */
 const FAULTS = -1;
 
-/** A string: why there is nothing to make smaller. */
+/** A string: why nothing can be minimized. */
 export function minimizeSeed(seed: number, build: BuildInfo, deadlineMs: number): MinimizedSeed | string {
   const whole = simulate({ seed }, build);
   const [problem] = whole.problems;
@@ -47,6 +47,6 @@ const scriptOf = (seed: number, items: readonly number[]): Script => ({
   faults: items.includes(FAULTS),
 });
 
-/** What identifies a broken rule, whatever the pod and the time. */
+/** Identifies a broken rule, independent of pod and time. */
 const shapeOf = ({ kind, text }: Problem): string =>
   `${kind} ${text.replace(/\b(?:static|u)\d+-\w+|[0-9a-f]{8,}|\d+/g, '#').slice(0, 60)}`;

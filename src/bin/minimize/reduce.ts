@@ -14,7 +14,7 @@ export interface Reduced<T> {
   readonly isMinimal: boolean;
 }
 
-/** `groups`: what belongs together, tried as a whole first; an item may be in none (''). */
+/** `groups`: items that belong together, tried as a whole first; an item may be in none (''). */
 export function reduce<T>(
   failing: readonly T[],
   trial: Trial<T>,

@@ -46,7 +46,7 @@ export interface Outcome {
   readonly noted?: number;
   /** The line of shell that does this again. */
   readonly reproduce?: string;
-  /** Why there was nothing to compare. */
+  /** Why nothing could be compared. */
   readonly error?: string;
 }
 
@@ -115,7 +115,7 @@ export function totalsOf(outcomes: readonly Outcome[]): Totals {
 
 const PLAIN = /^[A-Za-z0-9_./:@%+=,-]+$/;
 
-/** A command line that a person can paste into a shell: each word stays one word and is nothing else. */
+/** A command line for pasting into a shell: each word stays one literal word. */
 export const shellLine = (words: readonly string[]): string =>
   words.map((word) => (PLAIN.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(' ');
 

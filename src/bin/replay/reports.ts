@@ -14,7 +14,7 @@ import { describeOutcome } from './text.ts';
 export interface Reporter {
   /** Gets each outcome, in the order of the logs. */
   outcome?(outcome: Outcome): string;
-  /** Gets all of them, and the exit code that they come to. */
+  /** Receives all of them, and the resulting exit code. */
   end?(outcomes: readonly Outcome[], code: number): string;
 }
 
@@ -42,7 +42,7 @@ function inGithub(outcomes: readonly Outcome[]): string {
 /** Raised when a field changes its meaning or goes away; new fields may come at any time. */
 const REPORT_VERSION = 1;
 
-/** The report for programs in one line: `schema/replay-report.schema.json` describes it. */
+/** The machine-readable report in one line: see `schema/replay-report.schema.json`. */
 function jsonReport(outcomes: readonly Outcome[], code: number): string {
   const report = {
     version: REPORT_VERSION,
@@ -59,7 +59,7 @@ function jsonReport(outcomes: readonly Outcome[], code: number): string {
 
 const builtBy = ({ statelet, node, xstate }: BuildInfo) => ({ statelet, node, xstate });
 
-/** GitHub shows so many errors of one step, and drops the others without a word. */
+/** GitHub silently drops more errors of one step. */
 const ANNOTATIONS_MAX = 10;
 
 function annotation(outcomes: readonly Outcome[]): string {
@@ -76,7 +76,7 @@ function annotation(outcomes: readonly Outcome[]): string {
 const errorLine = (title: string, text: string): string =>
   `::error title=${property(title)}::${data(text.trimEnd())}\n`;
 
-/** As `@actions/core` escapes; what is left of control characters is made visible first. */
+/** Escaped as by `@actions/core`; remaining control characters are made visible first. */
 const data = (text: string): string =>
   printable(text).replaceAll('%', '%25').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
 

@@ -32,7 +32,7 @@ export class Redactor {
   readonly #derived = new Map<string, string>();
   readonly #given: readonly string[];
 
-  /** `given`: texts that are private wherever they stand. */
+  /** `given`: texts that are private wherever they occur. */
   constructor(given: readonly string[] = []) {
     this.#given = given.filter((text) => text !== '');
   }
@@ -58,17 +58,17 @@ export class Redactor {
     );
   }
 
-  /** The same record with names in place of what is private. */
+  /** The same record with private texts replaced. */
   redact<R>(record: R): R {
     return mapTexts(record, (text, keys) => (isPrivate(keys) ? this.#privately(text) : this.#publicly(text))) as R;
   }
 
-  /** An input, in which what machines derived from private texts comes back. */
+  /** An input, including texts that machines derived from private ones. */
   redactInput<R>(record: R): R {
     return mapTexts(this.redact(record), (text) => this.#derived.get(text) ?? text) as R;
   }
 
-  /** Compares the requests of a turn in the log with those made now: texts that differ were made of private ones. */
+  /** Compares the requests of a turn in the log with new ones: texts that differ were derived from private ones. */
   learnRequests(logged: readonly JournalRecord[], made: readonly JournalRecord[]): void {
     const now = inputsOf(made);
     for (const [at, input] of inputsOf(logged).entries()) this.#learnDerived(input, now[at]);

@@ -12,13 +12,13 @@ import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from '../
 import type { Unnumbered } from '../../kernel/turn-recorder.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 
-/** After so many turns the writer gets to its disk. */
+/** After this many turns the writer gets time for its disk. */
 const TURNS_AT_ONCE = 64;
 
 export interface Changes {
   readonly header?: (header: HeaderRecord) => HeaderRecord;
   readonly input?: (record: InputRecord) => InputRecord;
-  /** Sees each turn as the log has it and as it is made now. */
+  /** Receives each turn as in the log and as made now. */
   readonly onTurn?: (logged: readonly JournalRecord[], made: readonly KernelRecord[]) => void;
 }
 

@@ -44,7 +44,7 @@ export interface DeleteOptions {
 
 /** Rules of a server that knows its clients. */
 export interface RegistryRules {
-  /** Refuses an object that this user may not write as it is. `old` is what is there, if anything is. */
+  /** Rejects an object that this user may not write. `old` is the existing object, if any. */
   readonly restrict?: (
     user: User,
     place: Pick<Place, 'kind' | 'subresource'> & { readonly name?: string },
@@ -79,7 +79,7 @@ export class Registry {
     return this.store.put(kind, this.prepared(kind, { ...body, metadata }, user));
   }
 
-  /** A whole object, as PUT has it. Creates nothing. */
+  /** Replaces a whole object, as PUT. Creates nothing. */
   update(place: Place, body: ApiObject, user: User = SYSTEM): ApiObject {
     checkType(place.kind, body);
     if (body.metadata?.name !== place.name) {
@@ -106,7 +106,7 @@ export class Registry {
     this.delete(place, options);
   }
 
-  /** The object before the deletion (or as it is, while it ends), and whether it was removed. */
+  /** The object before the deletion (or its current state, while it ends), and whether it was removed. */
   delete(place: Place, options: DeleteOptions): { object: ApiObject; gone: boolean } {
     const { kind } = place;
     const object = this.get(place);
@@ -234,7 +234,7 @@ function createdMetadata(
   };
 }
 
-/** Fields of the metadata that only the server sets stay as they are. */
+/** Fields of the metadata that only the server sets are unchanged. */
 function updatedMetadata(old: Metadata, given: Metadata): Metadata {
   const {
     name,

@@ -99,7 +99,7 @@ export class Store {
     );
   }
 
-  /** Writes the object under the next version; every watch hears of it. */
+  /** Writes the object under the next version; every watch receives it. */
   put(kind: Kind, object: ApiObject): ApiObject {
     const key = keyOf(kind, object.metadata.namespace, object.metadata.name);
     const previous = this.objects.get(key);
@@ -128,7 +128,7 @@ export class Store {
     return this.history.filter((event) => event.version > version);
   }
 
-  /** Forgets what happened so far: watches and pages that ask for older versions have to begin anew (410). */
+  /** Forgets the history: watches and pages of older versions have to start over (410). */
   compact(): void {
     this.compactedBelow = this.version + 1;
     this.history = [];

@@ -80,8 +80,8 @@ const nameBy =
     JSON.stringify(key !== '' && isFields(item) ? item[key] : item);
 
 /**
- * The items that the client names, in its order; those that only the server has come before the first of them that they
- * preceded, and otherwise last.
+ * The items named by the client, in its order; those that only the server has come before the item that they preceded,
+ * otherwise last.
  */
 function interleaved(
   list: readonly Value[],

@@ -1,4 +1,4 @@
-/** Virtual time: what is due fires in order of deadline, then of arming. */
+/** Virtual time: fires in order of deadline, then of arming. */
 import type { TimeSource } from '../../kernel/clock.ts';
 
 interface Armed {
@@ -30,12 +30,12 @@ export class VirtualTime implements TimeSource {
     };
   }
 
-  /** When the next thing is due; `undefined` when nothing is. */
+  /** The next deadline; `undefined` if nothing is armed. */
   get nextDue(): number | undefined {
     return this.armed.at(-1)?.due;
   }
 
-  /** Fires the next thing that is due. False when nothing is armed. */
+  /** Fires the next timer. False if nothing is armed. */
   step(): boolean {
     const next = this.armed.pop();
     if (!next) return false;

@@ -37,7 +37,7 @@ function put(folder: string, files: ReadonlyMap<string, Content>, incarnation: s
   return readJournal(folder, incarnation === undefined ? {} : { incarnation });
 }
 
-/** The files of a journal by their names in it, whatever folder the user opened. */
+/** The files of a journal by their names in it, whichever folder the user opened. */
 function inOneFolder(files: ReadonlyMap<string, Content>): ReadonlyMap<string, Content> {
   if (files.size > FILES_MAX) throw new Error(`${files.size} files; a journal has at most ${FILES_MAX}`);
   const found = new Map<string, Content>();
@@ -64,7 +64,7 @@ const NO_SEGMENT =
 
 export const startOf = (journal: Journal): StartView => startView(startRecords(journal));
 
-/** The start that is shown beside another. */
+/** Compares the shown start with another. */
 export function compareWith(shown: Journal, other: Other): Comparison {
   const incarnation = other ?? lastGoodBefore(shown);
   const isName = typeof incarnation === 'string';

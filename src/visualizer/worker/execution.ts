@@ -30,7 +30,7 @@ import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { lastIndexWhere } from './past.ts';
 import type { ContextChange, EdgeView, StepView } from './requests.ts';
 
-/** Snapshots that are held, about 2 KB each: those of 250,000 records. */
+/** Kept snapshots, about 2 KB each: those of 250,000 records. */
 const HELD_MAX = 150_000;
 /** How many of them are of the start. */
 const HELD_FIRST = 50_000;

@@ -89,7 +89,7 @@ export class Model {
     this.search.restart();
   }
 
-  /** Actors by what a daemon says of them. */
+  /** Updates actors from a daemon's views. */
   meet(views: readonly ActorView[]): void {
     this.past.meet(views);
     for (const { named } of views) if (named) this.names.set(named.uid, named.name);

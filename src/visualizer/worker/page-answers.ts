@@ -106,7 +106,7 @@ export class PageAnswers implements Requests {
       pods ? source.pods().catch(() => undefined) : undefined,
     ]);
     if (model !== this.#model) return;
-    // Another notice may have been sent meanwhile: the first one that is sent begins anew.
+    // Another notice may have been sent in the meantime: the first one sent starts over.
     const isNew = this.#isNew;
     this.#isNew = false;
     void model.search.go(() => this.#changed());
@@ -340,7 +340,7 @@ export class PageAnswers implements Requests {
   }
 }
 
-/** Kinds of records that nothing is sent by. */
+/** Record kinds without a message. */
 const NO_ARROWS: ReadonlySet<string> = new Set(['state', 'log', 'end', 'header', 'cancel']);
 
 const keyOf = (row: Row, by: Exclude<GroupBy, 'what'>): string =>

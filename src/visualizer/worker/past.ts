@@ -142,7 +142,7 @@ export class Past {
     return this.changes.get(address) ?? [];
   }
 
-  /** The actors that changed since the last call, and those that are not shown any more. */
+  /** The actors that changed since the last call, and those no longer shown. */
   takeChanged(): { readonly actors: readonly ActorView[]; readonly gone: readonly string[] } {
     const actors = [...this.touched].flatMap((address) => this.now(address) ?? []);
     const { gone } = this;
@@ -151,7 +151,7 @@ export class Past {
     return { actors, gone: gone.filter((address) => this.now(address)?.status !== 'active') };
   }
 
-  /** Forgets what lies between two records that are not held any more; the last change among them stays. */
+  /** Forgets the changes between two dropped records, except the last one. */
   forget(from: number, to: number): void {
     for (const [address, changes] of this.changes) {
       const last = lastUpTo(changes, to);

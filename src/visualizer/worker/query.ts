@@ -12,14 +12,14 @@ import { messageOf } from '../../kernel/thrown.ts';
 import { kindText, recordText, whoOf } from '../words.ts';
 import type { Row } from './record-pages.ts';
 
-/** Characters of a search: what fits into an address. */
+/** Characters of a search: the capacity of an address. */
 const QUERY_MAX_CHARS = 500;
 /** Characters of an expression: its program grows with it. */
 const PATTERN_MAX_CHARS = 200;
 const TERMS_MAX = 20;
 
 export interface Query {
-  /** True of every row that may match; fields that a row does not have exclude nothing. */
+  /** True for every row that may match; unknown fields exclude nothing. */
   readonly mayMatch: (row: Row) => boolean;
   /** Absent: the row says all. */
   readonly matches?: (shown: ShownRecord) => boolean;
@@ -156,7 +156,7 @@ function numberTest(field: string, value: string, of: (row: Row) => number): (ro
 }
 
 /**
- * The values at a path of a record: `input.image`; what is in `event`, `input`, `output` or `fields` needs no prefix.
+ * The values at a path of a record: `input.image`; the prefixes `event`, `input`, `output` and `fields` are optional.
  */
 function textsAt(record: object, path: string): string[] {
   const steps = path.split('.');

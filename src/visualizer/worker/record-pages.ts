@@ -95,7 +95,7 @@ export class RecordPages {
     return page ? numberIn(page.n, page.size - 1) : -1;
   }
 
-  /** Appends records; what was held already is left out. Returns the numbers of records dropped for them, if any. */
+  /** Appends records, skipping known ones. Returns the numbers of records dropped for them, if any. */
   append(records: readonly ShownRecord[]): { readonly from: number; readonly to: number } | undefined {
     let dropped: { from: number; to: number } | undefined;
     for (const shown of records) {
@@ -224,7 +224,7 @@ export class RecordPages {
     return named.toSorted((one, other) => other.records - one.records).slice(0, BUSIEST_MAX);
   }
 
-  /** The longest time between two records, in milliseconds, in each of so many equal stretches of them. */
+  /** The longest time between two records, in milliseconds, in each of `bins` equal stretches of them. */
   pauses(bins: number): number[] {
     const longest = Array.from({ length: bins }, () => 0);
     const scale = bins / Math.max(1, this.size);

@@ -37,7 +37,7 @@ export interface Facts {
   readonly missed: number;
   /** A journal is not at its end yet. */
   readonly isReading?: boolean;
-  /** Why what is shown is not all of a journal; or why there is nothing. */
+  /** Why the journal is shown incompletely, or not at all. */
   readonly note?: string;
   /** The machines run in the worker: contexts of the past are known. */
   readonly runs: boolean;
@@ -86,7 +86,7 @@ export interface Inspection {
   readonly shown: ShownRecord;
   /** From the first listed cause to the record itself. */
   readonly chain: readonly ShownRecord[];
-  /** Causes before those. */
+  /** Further causes before these. */
   readonly more: number;
   /** The cause of the first record, when it is not held. */
   readonly forgotten?: number;

@@ -29,7 +29,7 @@ export class Search {
     return this.query.error !== undefined || this.scanned >= this.pages.size;
   }
 
-  /** Searches what was not searched yet; `onProgress` after each slice. */
+  /** Continues the search; `onProgress` after each slice. */
   async go(onProgress: () => void): Promise<void> {
     if (this.running) return;
     this.running = true;

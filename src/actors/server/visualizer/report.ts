@@ -1,9 +1,9 @@
 /**
- * The page of the visualizer and a journal in one file: for an artifact of CI, or beside a report of a fault. It works
- * from a disk without a network, as the page of a server does: its worker, with the machines, and all charts are in it.
+ * The visualizer's page and a journal in one file, for CI artifacts or bug reports. It works from disk without a
+ * network and contains the worker with the machines, and all charts.
  *
- * Owns: what is written into the file. Invariants: the file asks nothing of any other place, and its policy allows no
- * script but its own. A journal whose values are no handles is the caller's to redact.
+ * Owns: the content of the file. Invariants: the file loads nothing from elsewhere, and its policy allows only its own
+ * script. The caller redacts a journal with plain values.
  */
 import { createHash } from 'node:crypto';
 import { readdir, readFile, stat } from 'node:fs/promises';
@@ -12,14 +12,14 @@ import { PACKAGE_DIRECTORY } from '../../package-directory.ts';
 import { readAsset, readChart, readScript } from './assets.ts';
 import type { JournalFiles } from './journal-files.ts';
 
-/** Bytes of a journal in a file that a browser can take whole; a larger one is for `statelet view` without a file. */
+/** Bytes of a journal that a browser can load in one file; view larger ones with `statelet view` without a file. */
 const REPORT_MAX_BYTES = 128 * 1024 * 1024;
 const DIAGRAMS = `${PACKAGE_DIRECTORY}/docs/diagrams`;
 const STYLESHEET = /<link rel="stylesheet" href="\/assets\/([\w.-]+)" \/>/g;
 const SCRIPT_TAG = '<script type="module" src="/assets/page.js"></script>';
 const ICON = 'href="/assets/icon.svg"';
 
-/** The HTML of the report; without files it is a page that opens journals. */
+/** The HTML of the report; without files a page that opens journals. */
 export async function reportHtml(files: JournalFiles | undefined): Promise<string> {
   const [page, icon, script, worker] = await Promise.all([
     text('index.html'),
@@ -39,7 +39,7 @@ export async function reportHtml(files: JournalFiles | undefined): Promise<strin
     .map(([kind, source]) => `${kind}-src ${source}`)
     .join('; ');
   const head = `<meta http-equiv="Content-Security-Policy" content="${policy}" />\n    <style>${styles}</style>`;
-  // Inserted by functions, because an inserted text may contain the patterns of a replacement.
+  // Inserted by functions, because an inserted text may contain replacement patterns.
   return page
     .replaceAll(STYLESHEET, '')
     .replace(ICON, () => `href="data:image/svg+xml;base64,${Buffer.from(icon).toString('base64')}"`)
@@ -52,7 +52,7 @@ const dataTag = (id: string, data: Buffer): string =>
 
 const hashOf = (source: string): string => `'sha256-${createHash('sha256').update(source).digest('base64')}'`;
 
-/** An end of a script element would end it; in a text of JavaScript the sign may stand behind a backslash. */
+/** The end tag of a script element would end it; in JavaScript text it may follow a backslash. */
 const withoutEnd = (script: string): string => script.replaceAll('</script', '<\\/script');
 
 async function text(name: string): Promise<string> {
@@ -61,7 +61,7 @@ async function text(name: string): Promise<string> {
   return asset.body;
 }
 
-/** A line of JSON with each file's name and length, and their bytes behind it. */
+/** A line of JSON with each file's name and length, followed by their bytes. */
 async function packed(files: JournalFiles): Promise<Buffer> {
   const paths = files.names().map((name) => [name, files.pathOf(name)!] as const);
   const sizes = await Promise.all(paths.map(async ([, path]) => (await stat(path)).size));
@@ -73,7 +73,7 @@ async function packed(files: JournalFiles): Promise<Buffer> {
   return Buffer.concat([Buffer.from(`${JSON.stringify(names)}\n`), ...contents]);
 }
 
-/** All drawings by the names of their sheets: which of them the journal needs, only running it shows. */
+/** All diagrams by sheet name: only running the journal shows which ones it needs. */
 async function charts(): Promise<Record<string, string>> {
   const found: Record<string, string> = {};
   for (const file of await readdir(DIAGRAMS)) {

@@ -1,7 +1,7 @@
 /**
- * The page of a node that runs, in the thread of the servers.
+ * The page of a running node, served by the server thread.
  *
- * Owns: that it is to be served. When the thread is lost it is served anew, at the same address.
+ * Owns: the request to serve it. When the thread is lost it is served again, at the same address.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { PlainError } from '../../../kernel/json.ts';
@@ -17,12 +17,12 @@ export interface PageInput {
   /** 0 takes any free port. */
   readonly port: number;
   readonly token: string;
-  /** Folder of the journal that the page may open; `null`: none, for values in it are not handles. */
+  /** Folder of the journal that the page may open; `null` if values in it are not handles. */
   readonly journal: string | null;
 }
 
 export class ServedPage {
-  /** The address, token included; `null` while it is not served. */
+  /** The address, token included; `null` while not served. */
   url: string | null = null;
   readonly #thread: Pick<ServerThread, 'open'>;
   readonly #input: Omit<PageInput, 'port'>;
@@ -35,7 +35,7 @@ export class ServedPage {
     this.#input = input;
   }
 
-  /** Serves until it is closed. Rejects when there is no port. */
+  /** Serves until closed. Rejects if no port can be opened. */
   async serve(): Promise<void> {
     const { signal } = this.#abort;
     while (!signal.aborted) {

@@ -1,4 +1,4 @@
-/** The token of the visualizer: who can read its file, or was shown it, may look. */
+/** The token of the visualizer: access for users who can read its file or know it. */
 import { randomBytes } from 'node:crypto';
 import { lstatSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 
@@ -7,9 +7,7 @@ const TOKEN_BYTES = 24;
 
 export const newToken = (): string => randomBytes(TOKEN_BYTES).toString('base64url');
 
-/**
- * A node keeps its token over all its starts, so that an open page lives on. A file that others can read is not taken.
- */
+/** A node keeps its token across starts, so that an open page keeps working. A file readable by others is replaced. */
 export function keptToken(path: string): string {
   try {
     const { mode, uid } = lstatSync(path);
@@ -17,7 +15,7 @@ export function keptToken(path: string): string {
     const isOurs = (mode & 0o7777) === OWNER_ONLY && uid === process.getuid?.();
     if (isOurs && /^[\w-]{32}$/.test(token)) return token;
   } catch {
-    // There is none yet.
+    // There is no token yet.
   }
   const token = newToken();
   rmSync(path, { force: true });

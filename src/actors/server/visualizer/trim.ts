@@ -1,13 +1,10 @@
-/**
- * Cuts values to a size that a page can show. The result is plain JSON of bounded size and depth, whatever the world
- * put in.
- */
+/** Truncates values for a page. The result is plain JSON of bounded size and depth, whatever the input. */
 
 /** Characters of one text: a long log line or error, not a whole manifest. */
 const TEXT_MAX_CHARS = 1_000;
-/** Characters of one value with all that is in it, so that 2,000 records stay below 32 MB on the page. */
+/** Characters of one value including its parts, so that 2,000 records stay below 32 MB on the page. */
 const VALUE_MAX_CHARS = 16_384;
-/** The cost of a value beside its text: quotes, commas, the name of its type. */
+/** The cost of a value besides its text: quotes, commas, the name of its type. */
 const VALUE_COST_CHARS = 8;
 /** Nested levels below an event: enough for a pod's container status. */
 const DEPTH_MAX = 10;
@@ -56,7 +53,7 @@ function paid(text: string, budget: Budget): string {
   return short;
 }
 
-/** A text with its true length, when it was cut. */
+/** A text with its true length if it was truncated. */
 export function shortText(text: string, maxChars: number): string {
   return text.length > maxChars ? `${text.slice(0, maxChars)}… (${text.length} characters)` : text;
 }

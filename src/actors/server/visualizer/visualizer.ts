@@ -1,11 +1,11 @@
 /**
- * Serves the visualizer: a page that shows what the actors of this node do, to people on this node.
+ * Serves the visualizer, a page about the actors of this node, to users on this node.
  *
- * Owns: the HTTP routes and what may be asked of them. It only looks, at a {@link Feed} of a node that runs and at the
- * files of a journal: no route changes anything.
- * Invariants: it listens on loopback only; a request under any other name is refused, so no foreign page can reach it
- * through DNS; a request without the token is refused, so that other users of this machine see nothing; pages may run
- * no script but the files served here.
+ * Owns: the HTTP routes. They only read the {@link Feed} of a running node and the files of a journal: no route changes
+ * anything.
+ * Invariants: it listens on loopback only; a request with another host name is rejected, so no foreign page can reach
+ * it through DNS; a request without the token is rejected, so that other users of this machine see nothing; pages may
+ * only run scripts served here.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createReadStream, statSync } from 'node:fs';
@@ -20,7 +20,7 @@ import type { JournalFiles } from './journal-files.ts';
 const LOOPBACK = '127.0.0.1';
 /** Open pages. A browser itself allows six to one address. */
 const PAGES_MAX = 16;
-/** Connections at once: pages, and the files that they load. All clients are on this machine. */
+/** Connections: pages, and the files that they load. All clients are on this machine. */
 const CONNECTIONS = { port: 128, client: 128 };
 /** A whole request: none has a body. */
 const REQUEST_MS = 10_000;
@@ -51,13 +51,11 @@ const HEADERS: Readonly<Record<string, string>> = {
 export interface VisualizerOptions {
   /** 0 takes any free port. */
   readonly port: number;
-  /**
-   * The secret that a client shows: as a bearer, as the parameter `token`, or as the cookie that the page then gets.
-   */
+  /** The secret of a client: as a bearer token, as the parameter `token`, or as the cookie that the page then gets. */
   readonly token: string;
   /** The kernel's records, while the node runs. */
   readonly feed?: Feed;
-  /** The journal that the page opens by itself where there is no feed, and on demand where there is one. */
+  /** The journal that the page opens itself without a feed, and on demand with one. */
   readonly journal?: JournalFiles;
   /** The folder of charts; default: the project's. */
   readonly diagramsDir?: string;
@@ -92,7 +90,7 @@ export class Visualizer {
     await this.app?.close();
   }
 
-  /** Only requests that name this very address: a name that merely resolves to loopback is a foreign page's. */
+  /** Only requests with this exact host: a name that merely resolves to loopback belongs to a foreign page. */
   private async admit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
     reply.headers(HEADERS);
     const { localPort } = request.socket;
@@ -105,7 +103,7 @@ export class Visualizer {
     return reply.code(401).header('www-authenticate', 'Bearer').send({ error: NO_TOKEN });
   }
 
-  /** Whether the client has the token. */
+  /** Whether the client presents the token. */
   private shown({ headers, query }: FastifyRequest, port: number | undefined): boolean {
     const bearer = /^Bearer (\S{1,512})$/i.exec(headers.authorization ?? '')?.[1];
     const cookies = (headers.cookie ?? '').split(';', COOKIES_MAX).map((cookie) => cookie.trim());
@@ -185,7 +183,7 @@ export class Visualizer {
 
 const NO_TOKEN =
   'this page needs a token: open the address that the command printed, or send `Authorization: Bearer <token>`';
-/** Cookies read of one request: a browser sends those of other local programs, too, as cookies ignore ports. */
+/** Cookies read of one request: a browser sends those of other local programs too, because cookies ignore ports. */
 const COOKIES_MAX = 64;
 const cookieName = (port: number | undefined): string => `statelet-${port}`;
 
@@ -193,7 +191,7 @@ const cookieName = (port: number | undefined): string => `statelet-${port}`;
 const isEqual = (one: string, other: string): boolean => timingSafeEqual(digest(one), digest(other));
 const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
 
-/** Writes to a page; resolves when it has room again. */
+/** Writes to a page; resolves when there is space again. */
 function writerTo(page: ServerResponse): (text: string) => Promise<void> | undefined {
   let room: Promise<void> | undefined;
   return (text) => {
@@ -213,7 +211,7 @@ function writerTo(page: ServerResponse): (text: string) => Promise<void> | undef
 interface Named {
   Params: { name: string };
 }
-/** A parameter that is given twice comes as a list. */
+/** A repeated parameter is a list. */
 interface Asked {
   Querystring: Readonly<Record<string, string | string[] | undefined>>;
 }

@@ -19,7 +19,7 @@ const files = new Map<string, Content>();
 const open = new Map<number, Open>();
 let nextDescriptor = 3;
 
-/** Replaces what is in a folder. Names may have a `/`. */
+/** Replaces the content of a folder. Names may contain `/`. */
 export function putFiles(folder: string, contents: ReadonlyMap<string, Content>): void {
   for (const path of files.keys()) if (path.startsWith(`${folder}/`)) files.delete(path);
   for (const [name, content] of contents) files.set(`${folder}/${name}`, content);
