@@ -1,12 +1,12 @@
 /**
  * Loads the bundle together with what V8 compiled of it in earlier processes.
  *
- * Node's own cache of compiled code has what is compiled when a file is loaded. Most functions are compiled when they
- * are called for the first time, anew in each process: 80 ms of the start of a full node. So a process that has worked
- * writes down what it has compiled.
+ * Node's own compile cache holds only the code compiled while a file is loaded. Most functions are compiled at their
+ * first call, again in each process: 80 ms of the start of a full node. So a process that has worked stores its compiled
+ * code.
  *
- * Invariants: code is taken only for the very text it was made of, by the same V8 with the same settings; a file that
- * was not written to its end is not taken; where nothing can be written, nothing is. All files of a process are of the
+ * Invariants: a cache file is used only for the exact source it was made from, by the same V8 with the same settings; an
+ * incomplete file is not used; on a read-only disk nothing is stored. All files of a process are of the
  * folder that was there when it began, also when a newer bundle has taken its place meanwhile.
  */
 import { constants, mkdirSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';

@@ -218,7 +218,7 @@ function stopperOf(address: Address, side: readonly JournalRecord[]): Address {
 }
 
 /** The actor that receives a record, if any does. */
-function hearer(record: JournalRecord): Address | undefined {
+function receiverOf(record: JournalRecord): Address | undefined {
   if (record.k === 'in' || record.k === 'message') return record.to;
   if (record.k === 'timer') return record.at;
   return record.k === 'result' ? parentOf(record.at) : undefined;
@@ -229,8 +229,8 @@ function involvedIn(records: readonly JournalRecord[]): Address[] {
   const involved = new Set<Address>();
   for (const record of records) {
     if (record.k === 'message') involved.add(record.from);
-    const heard = hearer(record);
-    if (heard !== undefined) involved.add(heard);
+    const receiver = receiverOf(record);
+    if (receiver !== undefined) involved.add(receiver);
   }
   if (involved.size > 0) return [...involved];
   return records.flatMap((record) => (record.k === 'state' ? [record.at] : []));
@@ -261,8 +261,8 @@ function causeOf(record: JournalRecord, side: readonly JournalRecord[], before: 
   const earlier = side.slice(0, side.indexOf(record));
   if ('cause' in record) return earlier.find(({ n }) => n === record.cause);
   for (let address = decider(record, side, before)[0] ?? ''; address !== ''; address = parentOf(address)) {
-    const heard = earlier.findLast((other) => hearer(other) === address);
-    if (heard) return heard;
+    const received = earlier.findLast((other) => receiverOf(other) === address);
+    if (received) return received;
   }
   return undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * The node of a simulation: the real supervisor under the real kernel, in a machine, a runtime and a cluster that are
- * models under virtual time. It starts anew as a service manager would start it.
+ * The node of a simulation: the real supervisor under the real kernel, with models of the machine,
+ * the runtime and the cluster under virtual time. It is restarted as a service manager would.
  *
  * Owns: the agent that runs, the world, and the records of every start.
  */

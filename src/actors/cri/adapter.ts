@@ -15,7 +15,7 @@ import { OwnCalls } from './own-calls.ts';
 import { type Ids, PodIds } from './pod-ids.ts';
 import { DEFAULT_RELIST_PERIODS, type RelistPeriods } from './relist-timer.ts';
 import { SandboxImage } from './sandbox-image.ts';
-import { discreet, HeldSecrets, withoutSecrets } from './secrets.ts';
+import { HeldSecrets, redactingClient, withoutSecrets } from './secrets.ts';
 import { counted, type OnRuntime } from './seen.ts';
 import { StartingCalls } from './starting-calls.ts';
 import type { PodWatcher } from './watch-pods.ts';
@@ -71,7 +71,11 @@ export class Adapter {
     this.warn = options.warn ?? (() => {});
     this.onSeen = options.onSeen ?? (() => {});
     this.vault = options.vault ?? new Vault(randomBytes(32));
-    this.client = discreet(counted(connectRuntime(options), this.onSeen), (id) => this.secrets.of(id), this.vault);
+    this.client = redactingClient(
+      counted(connectRuntime(options), this.onSeen),
+      (id) => this.secrets.of(id),
+      this.vault,
+    );
     this.sandboxImage = new SandboxImage(this.client);
   }
 
@@ -138,7 +142,7 @@ export class Adapter {
   }
 
   /** Removes secret values from errors, because the runtime may quote its input. */
-  async discreet<T>(secrets: readonly SecretHandle[], call: Promise<T>): Promise<T> {
+  async redactingErrors<T>(secrets: readonly SecretHandle[], call: Promise<T>): Promise<T> {
     try {
       return await call;
     } catch (error) {

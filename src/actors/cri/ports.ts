@@ -123,7 +123,7 @@ async function createContainer(adapter: Adapter, call: PortCall<CreateInput>) {
   const create = async () => (await adapter.starts.counted(made)).container_id;
   const uid = sandboxConfig.metadata?.uid;
   const containerId = await adapter.own.making(uid ?? '', () =>
-    adapter.making('containerIds', uid, () => adapter.discreet(withheld, createOnce(call.resume, find, create))),
+    adapter.making('containerIds', uid, () => adapter.redactingErrors(withheld, createOnce(call.resume, find, create))),
   );
   adapter.secrets.hold(containerId, podSandboxId, withheld);
   return { containerId };
@@ -139,7 +139,7 @@ function containerPorts(adapter: Adapter) {
       const begin = () => client.call('StartContainer', { container_id: containerId }, adapter.limits(call));
       const secrets = adapter.secrets.of(containerId) ?? [];
       return adapter.own.starting(containerId, async () => {
-        await adapter.attempt(containerId, adapter.discreet(secrets, adapter.starts.counted(begin)));
+        await adapter.attempt(containerId, adapter.redactingErrors(secrets, adapter.starts.counted(begin)));
         return { status: await adapter.after('container', containerId, 'running') };
       });
     },

@@ -180,7 +180,7 @@ type SecretsOf = (containerId: string) => readonly SecretHandle[] | undefined;
  * The same event without the values. If it is unknown which values a message may quote, the status is left out; the
  * container is then inspected, which checks whether it was given any.
  */
-function discreetEvent(event: ContainerEventResponse, secretsOf: SecretsOf, vault: Vault): ContainerEventResponse {
+function redactedEvent(event: ContainerEventResponse, secretsOf: SecretsOf, vault: Vault): ContainerEventResponse {
   if (event.containers_statuses.every(({ message }) => message === '')) return event;
   const statuses = event.containers_statuses.flatMap((status) => {
     if (status.message === '') return [status];
@@ -191,7 +191,7 @@ function discreetEvent(event: ContainerEventResponse, secretsOf: SecretsOf, vaul
 }
 
 /** A client whose container statuses reveal no value. */
-export function discreet(client: RuntimeClient, secretsOf: SecretsOf, vault: Vault): RuntimeClient {
+export function redactingClient(client: RuntimeClient, secretsOf: SecretsOf, vault: Vault): RuntimeClient {
   const call = async (...request: Parameters<RuntimeClient['call']>) => {
     const response = await client.call(...request);
     if (request[0] !== 'ContainerStatus') return response;
@@ -205,7 +205,7 @@ export function discreet(client: RuntimeClient, secretsOf: SecretsOf, vault: Vau
   const stream: RuntimeClient['stream'] = (name, request, onMessage, signal) => {
     if (name !== 'GetContainerEvents') return client.stream(name, request, onMessage, signal);
     const onEvent = onMessage as (event: ContainerEventResponse) => void;
-    const send = (event: ContainerEventResponse) => onEvent(discreetEvent(event, secretsOf, vault));
+    const send = (event: ContainerEventResponse) => onEvent(redactedEvent(event, secretsOf, vault));
     return client.stream('GetContainerEvents', {}, send, signal);
   };
   return { ...client, call, stream };

@@ -92,7 +92,7 @@ export const askToStage = (
   vault: Vault,
   signal: AbortSignal,
 ): Promise<void> =>
-  discreetly(request, [], vault, (secrets) =>
+  redactingErrors(request, [], vault, (secrets) =>
     callDriver(endpoint, 'NodeStageVolume', { ...request, secrets } satisfies Opened<NodeStageRequest>, signal),
   );
 
@@ -125,7 +125,7 @@ export async function expand(
   vault: Vault,
   signal: AbortSignal,
 ): Promise<null> {
-  await discreetly(request, [], vault, (secrets) =>
+  await redactingErrors(request, [], vault, (secrets) =>
     callDriver(endpoint, 'NodeExpandVolume', { ...request, secrets } satisfies Opened<NodeExpandRequest>, signal),
   );
   return null;
@@ -139,7 +139,7 @@ export async function askToPublish(
   signal: AbortSignal,
 ): Promise<void> {
   const issued = Object.values(tokens).map(({ token }) => token);
-  await discreetly(request, issued, vault, async (secrets) => {
+  await redactingErrors(request, issued, vault, async (secrets) => {
     const opened: Opened<NodePublishRequest> = { ...request, secrets };
     const shown = JSON.stringify(vault.openAll(tokens));
     const more = issued.length === 0 ? {} : { [tokensIn]: { ...opened[tokensIn], [TOKENS]: shown } };
@@ -176,7 +176,7 @@ export async function unlessDone(work: () => Promise<void>, undo: () => Promise<
 }
 
 /** Opens the secrets of a request during `ask`; the driver's quotes of them are removed. */
-async function discreetly(
+async function redactingErrors(
   { secrets }: { readonly secrets: Readonly<Record<string, Content>> },
   more: readonly SecretHandle[],
   vault: Vault,

@@ -114,8 +114,8 @@ const opening =
     const values = new Values([...secrets, ...words], vault);
     try {
       const end = await execSync({ ...input, command: input.command.map((word) => values.put(word)) }, signal);
-      const discreet = (text: string): string => redacted(text, recognizable(secrets, vault), vault);
-      return { ...end, stdout: discreet(end.stdout), stderr: discreet(end.stderr) };
+      const redact = (text: string): string => redacted(text, recognizable(secrets, vault), vault);
+      return { ...end, stdout: redact(end.stdout), stderr: redact(end.stderr) };
     } catch (error) {
       throw withoutSecrets(error, recognizable(secrets, vault), vault);
     }

@@ -1,9 +1,9 @@
 /**
- * Writes a journal anew: today's machines take its inputs, and what they decide is written as a node writes it, so that
+ * Rewrites a journal: today's machines take its inputs, and their decisions are written as a node writes them, so that
  * checksums, digests and the chain are right.
  *
- * Invariant: an input that today's actors do not wait for ends the writing, because what the world would have answered
- * instead is not known.
+ * Invariant: an input that today's actors do not wait for ends the rewrite, because the answer that the world would
+ * have given instead is unknown.
  */
 import { type Journal, JournalError, type JournalWriter } from '../../kernel/journal/index.ts';
 import { Kernel } from '../../kernel/kernel.ts';

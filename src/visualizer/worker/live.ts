@@ -1,8 +1,8 @@
 /**
- * The source of a page that a daemon serves: loads the present, then hears every turn.
+ * The source of a page that a daemon serves: loads the current state, then receives every turn.
  *
- * Invariants: when turns were missed, what the daemon still holds of them is fetched, and the rest is counted; when the
- * daemon is another incarnation, all begins anew. The past of a context is not known here: its journal has it.
+ * Invariants: missed turns are fetched as far as the daemon still holds them, the others are counted; after a restart
+ * of the daemon, everything is loaded again. Earlier values of a context are only in the journal.
  */
 import type {
   ActorDetail,

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
-import { discreet, markHolder, withoutSecrets, withSecrets } from '../../../src/actors/cri/secrets.ts';
+import { markHolder, redactingClient, withoutSecrets, withSecrets } from '../../../src/actors/cri/secrets.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
 import { OperationError } from '../../../src/kernel/json.ts';
 
@@ -89,7 +89,7 @@ it('tells an event of the runtime without the values, and without what may quote
   const received: unknown[] = [];
   const secretsOf = (id: string) => (id === 'mine' ? [password] : undefined);
   const { signal } = new AbortController();
-  await discreet(client, secretsOf, vault).stream(
+  await redactingClient(client, secretsOf, vault).stream(
     'GetContainerEvents',
     {},
     (message) => received.push(message),
@@ -114,7 +114,7 @@ describe('the status of a container', () => {
     const status = { id: 'c1', message: text, log_path: name && join(logs, name, '1.log') };
     const client = { call: () => Promise.resolve({ status, info: {} }) } as unknown as RuntimeClient;
     const options = { timeoutMs: 1 };
-    const received = await discreet(client, () => handles, vault).call(
+    const received = await redactingClient(client, () => handles, vault).call(
       'ContainerStatus',
       { container_id: 'c1' },
       options,

@@ -56,7 +56,7 @@ export function takesOneOf(header: string, produced: readonly string[]): boolean
   });
 }
 
-/** Spaces only, as upstream's; an expression would try each space of a long run of them anew. */
+/** Spaces only, as upstream's; a regular expression would retry at each space of a long run. */
 function withoutSpaces(text: string): string {
   let [start, end] = [0, text.length];
   while (start < end && text[start] === ' ') start += 1;

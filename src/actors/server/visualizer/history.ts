@@ -69,9 +69,9 @@ export class History {
   /** Determines the cause of a record. Must be called before the actors process the record. */
   read(record: KernelRecord, turn: number, t: number, root: Address): ShownRecord {
     const cause = this.causeOf(record);
-    const hearer = record.k === 'header' ? root : actorOf(record);
-    const hears = record.k !== 'state' && record.k !== 'log' && record.k !== 'effect';
-    if (hears && hearer !== undefined) this.heard.set(hearer, record.n);
+    const receiver = record.k === 'header' ? root : actorOf(record);
+    const isReceived = record.k !== 'state' && record.k !== 'log' && record.k !== 'effect';
+    if (isReceived && receiver !== undefined) this.heard.set(receiver, record.n);
     return { n: record.n, t, turn, ...(cause === undefined ? {} : { cause }), record };
   }
 

@@ -12,7 +12,7 @@
  *   sums by QoS class; `containerManager` and `deviceManager` the exclusive resources of containers.
  * Invariants:
  *   A1 an admitted pod stays admitted over a restart of the agent, unless the Node lacks labels that it needs; a
- *      rejected pod stays rejected. A static pod is judged anew after a shutdown, and when it had ended.
+ *      rejected pod stays rejected. A static pod is admitted again after a shutdown, and after it ended.
  *   A2 the sum of all grants never exceeds the node's allocatable resources, except for pods admitted before these
  *      shrank.
  *   A3 a pod that preempts others is admitted only when they have ended, or when they took too long.

@@ -8,7 +8,7 @@
  * Asks: nothing; its sources do.
  * Sends: `syncLoop` `sources.started`; the sources publish to `pods` themselves.
  * Invariants:
- *   D1 no source opens before `syncLoop` wants them; one that starts anew publishes everything.
+ *   D1 no source opens before `syncLoop` wants them; a restarted source publishes everything.
  */
 import { type AnyActorRef, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { ConfigWanted, Ended, SourcesMessage, StatusWanted } from '../../../model/pods/messages.ts';

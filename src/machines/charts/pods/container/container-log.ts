@@ -6,8 +6,8 @@
  * Hears: `log.rotated`, `log.missing`, `log.failed` of its watch.
  * Asks: `logs.keep`, `cri.reopenContainerLog`, `logs.restore`.
  * Invariants:
- *   I1 a log that was moved aside and that the runtime does not open anew gets its name back, so that readers by name
- *      lose nothing that the container writes.
+ *   I1 when the runtime does not reopen a rotated log, the file gets its name back, so that readers by name lose
+ *      nothing that the container writes.
  */
 import { errorIn, line, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { operations } from '../../../model/operations/index.ts';
