@@ -97,9 +97,9 @@ it.each(recorded.map((each, at) => [at + 1, each] as const))('by socket as recor
   const settings = { cpus, reserved: [], wholeCores: false, isReservationStrict: false, isSocketAligned: true };
   const taken = cpus.map(({ id }) => id).filter((id) => !free.includes(id));
   const books = { settings, grants: [{ cpus: { other: formatCpuSet(taken) } }], progress: { cpus: {}, reusable: [] } };
-  const hints = cpuHints(books, each.wanted).map(({ nodes, preferred }) => `${nodes} ${preferred}`);
+  const hints = cpuHints(books, each.wanted).map(({ nodes, preferred }) => JSON.stringify([nodes, preferred]));
   const { hints: recordedHints, node, aligned } = each.bySocket;
-  expect(hints.toSorted()).toEqual(recordedHints.map(([nodes, preferred]) => `${nodes} ${preferred}`).toSorted());
+  expect(hints.toSorted()).toEqual(recordedHints.map((hint) => JSON.stringify(hint)).toSorted());
   expect(formatCpuSet(alignedCpus(settings, free, [node]))).toBe(aligned);
 });
 
