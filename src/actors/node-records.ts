@@ -44,8 +44,7 @@ export type NodeMessage =
   | StatusObserved
   | { readonly type: 'container.refused'; readonly reason: string }
   | { readonly type: 'image.asked'; readonly request: ImageWanted }
-  | ImageWanted
-  | { readonly type: 'shutdown.changed'; readonly active: boolean };
+  | ImageWanted;
 
 type Outcome<Output> =
   | { readonly output: Output; readonly error?: undefined }

@@ -31,6 +31,7 @@ import { Rates } from './rates.ts';
 import {
   type ClaimPlaces,
   claimStats,
+  containerUsage,
   fileSystemStats,
   layerStats,
   NO_STALL,
@@ -284,7 +285,9 @@ export class StatsReader {
   #container(reading: Reading, pod: PodCgroup | undefined, container: RunningContainer) {
     const cgroup = pod?.containers.get(container.id);
     const usage =
-      cgroup === undefined ? runtimeUsage(container.stats ?? {}) : this.#usage(reading.hierarchy, cgroup, null);
+      cgroup === undefined
+        ? runtimeUsage(container.stats ?? {})
+        : containerUsage(this.#usage(reading.hierarchy, cgroup, null));
     const stats: ContainerStats = {
       name: container.name,
       startTime: timeOf(container.createdAtMs),

@@ -65,6 +65,13 @@ export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null, u
   };
 }
 
+/** Without a limit a container has nothing available, in the words of containerd: zero. */
+export const containerUsage = ({ memory, swap, ...usage }: Usage): Usage => ({
+  ...usage,
+  memory: memory && { availableBytes: 0n, ...memory },
+  swap: swap && { swapAvailableBytes: 0n, ...swap },
+});
+
 const positive = (value: bigint): bigint => (value < 0n ? 0n : value);
 const nanoCores = (rate: bigint | null) => (rate === null ? {} : { usageNanoCores: rate });
 

@@ -322,7 +322,7 @@ it('what an earlier agent left of volumes is counted once after the start', asyn
   expect(await value('reconstruct_volume_operations_total')).toBe(3);
   expect(await value('reconstruct_volume_operations_errors_total')).toBe(1);
   contexts[POD] = { uid: 'u1', pod: null };
-  contexts['kubelet/pods/pod-u2'] = { uid: 'u2', pod: { spec: {} } };
+  contexts['kubelet/pods/pod-u2'] = { uid: 'u2', pod: { spec: { containers: [] } } };
   const tearDown = (id: number, pod: string) => asked(id, 'volume.tearDown', `${pod}/tearDown`);
   turn(2, tearDown(3, POD), tearDown(4, 'kubelet/pods/pod-u2'));
   turn(3, failed(3), answered(4), tearDown(5, POD));

@@ -25,7 +25,12 @@ import { image, manifest } from '../../support/pods-node.ts';
 import { FakeRuntime, type Handlers } from '../cri/fake-runtime.ts';
 
 const PROBE = { exec: { command: ['true'] }, periodSeconds: 1 };
-const CONTAINER = { name: 'app', image: 'app:1', livenessProbe: PROBE };
+const CONTAINER = {
+  name: 'app',
+  image: 'app:1',
+  livenessProbe: PROBE,
+  volumeMounts: [{ name: 'scratch', mountPath: '/scratch' }],
+};
 
 /** What the reader says of a pod with one container. */
 const TIME = '2026-11-21T07:00:00Z';

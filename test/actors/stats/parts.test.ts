@@ -5,6 +5,7 @@ import { fileSystemUsage, folderUsage } from '../../../src/actors/stats/disk-usa
 import { parsePressure } from '../../../src/actors/stats/kernel-text.ts';
 import { parseInterfaces } from '../../../src/actors/stats/network.ts';
 import { Rates } from '../../../src/actors/stats/rates.ts';
+import { containerUsage, type Usage } from '../../../src/actors/stats/summary-parts.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
 
 it('a folder holds its files once, its links not at all', async () => {
@@ -90,4 +91,23 @@ it('a reading of long ago, or of a clock that was set back, is no earlier one', 
   rates.note('future', hourMs, 0n);
   rates.prune(4_000);
   expect(rates.note('future', hourMs + 2_000, 9n)).toBeNull();
+});
+
+it('a container without limits has zero bytes available, one with limits what is left', () => {
+  const time = '2026-11-21T07:00:00Z';
+  const unlimited: Usage = {
+    atMs: 1,
+    cpu: null,
+    memory: { time, usageBytes: 5n },
+    io: { time },
+    swap: { time, swapUsageBytes: 0n },
+    processes: null,
+  };
+  expect(containerUsage(unlimited)).toEqual({
+    ...unlimited,
+    memory: { time, availableBytes: 0n, usageBytes: 5n },
+    swap: { time, swapAvailableBytes: 0n, swapUsageBytes: 0n },
+  });
+  const limited = { ...unlimited, memory: { time, availableBytes: 7n }, swap: null };
+  expect(containerUsage(limited)).toEqual(limited);
 });

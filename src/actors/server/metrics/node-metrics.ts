@@ -22,6 +22,7 @@ import {
   processFamilies,
   registeredCounts,
 } from './node/node-gauges.ts';
+import { shutdownTimes } from './node/shutdown-times.ts';
 import { pullRecordCounts } from './pods/image-work.ts';
 import { podGauges } from './pods/pod-gauges.ts';
 import type { Recorder } from './recorder.ts';
@@ -83,6 +84,7 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
         ...evictionCounts(view),
         pluginCounts(view),
         ...(await pullRecordCounts(view.rootDir())),
+        ...(await shutdownTimes(view)),
         claimGauge(view),
         ...neverCounts(),
         buildInfo(version),

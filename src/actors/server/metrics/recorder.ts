@@ -12,7 +12,7 @@ import type { ConfigMessage } from '../../../machines/model/pods/messages.ts';
 import { type NodeEffect, type NodeMessageRecord, type NodeResult, nodeRecord } from '../../node-records.ts';
 import { ClaimWork } from './calls/claim-work.ts';
 import { DeviceWork } from './calls/plugin-work.ts';
-import { counter, gauge, histogram, sampledGauge } from './instruments.ts';
+import { counter, histogram, sampledGauge } from './instruments.ts';
 import { Certificates } from './node/certificates.ts';
 import { NodeStart, RuntimeSupport } from './node/node-start.ts';
 import { ResourceManagerWork } from './node/resource-managers.ts';
@@ -65,7 +65,6 @@ export class Recorder {
   readonly #starting = new Map<string, number>();
   readonly #counters = counters(this.registry);
   readonly #histograms = histograms(this.registry);
-  readonly #gauges = gauges(this.registry);
   readonly #turns = histogram(
     this.registry,
     'statelet_turn_duration_seconds',
@@ -153,9 +152,6 @@ export class Recorder {
       this.#starting.delete(event.uid);
       this.#ended.delete(event.uid);
     }
-    if (event.type === 'shutdown.changed') {
-      this.#gauges[event.active ? 'shutdownStart' : 'shutdownEnd'].set(kernel.now / MS_PER_SECOND);
-    }
   }
 
   #configured(message: ConfigMessage, kernel: Kernel): void {
@@ -179,16 +175,17 @@ export class Recorder {
   }
 
   /** Counts each instance that ended, once. */
-  #countEnds(uid: string, { containerStatuses = [], initContainerStatuses = [] }: PodStatus): void {
+  #countEnds(uid: string, status: PodStatus): void {
     const counted = this.#ended.get(uid) ?? new Set();
     this.#ended.set(uid, counted);
-    const ends = (container_type: string, statuses: typeof containerStatuses) =>
+    const ends = (container_type: string, statuses: PodStatus['containerStatuses'] = []) =>
       statuses.flatMap(({ state, lastState }) =>
         [state?.terminated, lastState?.terminated].flatMap((end) => (end ? [{ container_type, end }] : [])),
       );
     for (const { container_type, end } of [
-      ...ends('container', containerStatuses),
-      ...ends('init_container', initContainerStatuses),
+      ...ends('container', status.containerStatuses),
+      ...ends('init_container', status.initContainerStatuses),
+      ...ends('ephemeral_container', status.ephemeralContainerStatuses),
     ]) {
       const id = end.containerID ?? '';
       if (id === '' || counted.has(id)) continue;
@@ -230,18 +227,5 @@ const histograms = (registry: Registry) => ({
     'kubelet_containers_per_pod_count',
     '[ALPHA] The number of containers per pod.',
     CONTAINER_BUCKETS,
-  ),
-});
-
-const gauges = (registry: Registry) => ({
-  shutdownStart: gauge(
-    registry,
-    'kubelet_graceful_shutdown_start_time_seconds',
-    '[ALPHA] Last graceful shutdown start time since unix epoch in seconds',
-  ),
-  shutdownEnd: gauge(
-    registry,
-    'kubelet_graceful_shutdown_end_time_seconds',
-    '[ALPHA] Last graceful shutdown end time since unix epoch in seconds',
   ),
 });

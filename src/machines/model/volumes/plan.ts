@@ -142,7 +142,7 @@ interface Uses {
   readonly devices: ReadonlySet<string>;
 }
 
-function usesOf(pod: Pod): Uses {
+export function usesOf(pod: Pod): Uses {
   const containers = [...podContainers(pod), ...(pod.spec.ephemeralContainers ?? [])];
   const mounts = containers.flatMap(({ volumeMounts = [] }) => volumeMounts.map(({ name }) => name));
   const devices = containers.flatMap(({ volumeDevices = [] }) => volumeDevices.map(({ name }) => name));

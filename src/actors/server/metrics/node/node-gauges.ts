@@ -10,10 +10,16 @@ import type { NodePod } from '../../node-pods.ts';
 import type { NodeView } from '../../node-view.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
 
+/** The gates that stand for all of a stage. */
+const GROUPS = [
+  ['AllAlpha', { stage: 'alpha' }],
+  ['AllBeta', { stage: 'beta' }],
+] as const;
+
 export function nodeGauges(view: NodeView): Family[] {
   const changed = view.configuration().featureGates;
   const version = view.cgroupVersion();
-  const gates = Object.entries(FEATURE_GATES).map(([name, { stage }]) =>
+  const gates = [...Object.entries(FEATURE_GATES), ...GROUPS].map(([name, { stage }]) =>
     one(isEnabled(changed, name) ? 1 : 0, { name, stage: stage === 'ga' ? '' : stage.toUpperCase() }),
   );
   return [

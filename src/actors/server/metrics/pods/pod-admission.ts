@@ -5,8 +5,29 @@ import { contextOf, type NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, isPodActor, MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
 
-/** The resources that upstream names; all others count as extended resources. */
-const RESOURCES = ['OutOfcpu', 'OutOfmemory', 'OutOfephemeral-storage', 'OutOfpods'];
+/** The reasons that upstream counts by name. */
+const REASONS: ReadonlySet<string> = new Set([
+  'AppArmor',
+  'Evicted',
+  'InitContainerRestartPolicyForbidden',
+  'InvalidNodeInfo',
+  'NodeShutdown',
+  'OutOfcpu',
+  'OutOfephemeral-storage',
+  'OutOfmemory',
+  'OutOfpods',
+  'PodFeatureUnsupported',
+  'PodLevelResourcesNotSupported',
+  'PodOSNotSupported',
+  'PodOSSelectorNodeLabelDoesNotMatch',
+  'SupplementalGroupsPolicyNotSupported',
+  'SysctlForbidden',
+  'TopologyAffinityError',
+  'UnexpectedAdmissionError',
+  'UnexpectedPredicateFailureType',
+  'UnknownReason',
+  'VolumeAttachmentLimitExceeded',
+]);
 
 export class PodAdmission implements Projection {
   readonly hears = ['message'] as const;
@@ -46,9 +67,10 @@ export class PodAdmission implements Projection {
   }
 }
 
+/** Of every other resource it is an extended one that is short; further reasons are counted together. */
 function reasonOf(reason: string): string {
-  if (!reason.startsWith('OutOf') || RESOURCES.includes(reason)) return reason;
-  return 'OutOfExtendedResources';
+  if (REASONS.has(reason)) return reason;
+  return reason.startsWith('OutOf') ? 'OutOfExtendedResources' : 'Other';
 }
 
 const EVICTION = 'kubelet/eviction';

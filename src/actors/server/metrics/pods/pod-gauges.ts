@@ -9,11 +9,13 @@ import { type Family, gaugeOf, one, type Sample } from '../family.ts';
 const conditionOf = (status: NodePod['status'], wanted: string) =>
   status?.conditions?.find(({ type, status: value }) => type === wanted && value === 'True');
 
-/** The size of the files in the log folder of each container. */
+/** The size of the files in the log folder of each container that runs. */
 function logSizes(pods: readonly NodePod[]): Family {
   const samples = pods.flatMap(({ uid, namespace, name, runtime }) => {
     const folders = new Map(
-      (runtime?.containers ?? []).map((each) => [each.metadata?.name ?? '', dirname(each.log_path)]),
+      (runtime?.containers ?? [])
+        .filter(({ state }) => state === 'CONTAINER_RUNNING')
+        .map((each) => [each.metadata?.name ?? '', dirname(each.log_path)]),
     );
     return [...folders].map(([container, folder]) => one(bytesBelow(folder), { container, namespace, pod: name, uid }));
   });

@@ -3,7 +3,8 @@
  * duration of that request, for which its pod waited.
  */
 import type { Histogram, Registry } from 'prom-client';
-import type { Volume } from '../../../../machines/model/api/pod.ts';
+import type { Pod, Volume } from '../../../../machines/model/api/pod.ts';
+import { usesOf } from '../../../../machines/model/volumes/plan.ts';
 import { contextOf, type NodeRecord, type NodeResult } from '../../../node-records.ts';
 import type { NodePod } from '../../node-pods.ts';
 import type { Family, Sample } from '../family.ts';
@@ -133,7 +134,14 @@ export class StorageMetrics implements Projection {
 }
 
 const specVolumes = (address: string, kernel: Seen['kernel']): readonly Volume[] =>
-  podContextAt(address, kernel)?.pod?.spec.volumes ?? [];
+  usedVolumes(podContextAt(address, kernel)?.pod ?? null);
+
+/** Volumes that no container has are not set up, and do not count. */
+function usedVolumes(pod: Pod | null): readonly Volume[] {
+  if (pod === null) return [];
+  const { mounts, devices } = usesOf(pod);
+  return (pod.spec.volumes ?? []).filter(({ name }) => mounts.has(name) || devices.has(name));
+}
 
 function driverAt(address: string, kernel: Seen['kernel']): string {
   const actor = DRIVER_ACTOR.exec(address)?.[0] ?? '';
@@ -150,7 +158,7 @@ export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly Drive
   };
   for (const { uid, pod, status, mounted } of pods) {
     const isOver = status?.phase === 'Succeeded' || status?.phase === 'Failed';
-    for (const volume of pod?.spec.volumes ?? []) {
+    for (const volume of usedVolumes(pod)) {
       const plugin = pluginOf(volume, drivers.get(`${uid}/${volume.name}`));
       if (!isOver) add(plugin, 'desired_state_of_world');
       if (mounted.includes(volume.name)) add(plugin, 'actual_state_of_world');

@@ -99,8 +99,11 @@ it('a pod that is refused, unwanted, or wanted again counts once', async () => {
   const refused = (uid: string, reason: string) =>
     sent(`kubelet/pods/pod-${uid}`, { type: 'allocation.refused', uid, rejection: { reason } });
   turn(1, refused('u1', 'OutOfcpu'), refused('u2', 'OutOfexample.com/gpu'), refused('u1', 'OutOfcpu'));
+  turn(1, refused('u4', 'NodePorts'), refused('u5', 'NodeAffinity'), refused('u6', 'NodeShutdown'));
   expect(await value('kubelet_admission_rejections_total', { reason: 'OutOfcpu' })).toBe(1);
   expect(await value('kubelet_admission_rejections_total', { reason: 'OutOfExtendedResources' })).toBe(1);
+  expect(await value('kubelet_admission_rejections_total', { reason: 'NodeShutdown' })).toBe(1);
+  expect(await value('kubelet_admission_rejections_total', { reason: 'Other' })).toBe(2);
   contexts['kubelet/pods/pod-u3'] = { uid: 'u3', pod: null, runtime: { sandboxes: [{}] } };
   turn(2, sent('kubelet/pods/pod-u3', { type: 'pod.kill' }), sent('kubelet/pods/pod-u3', { type: 'pod.kill' }));
   expect(await value('kubelet_orphaned_runtime_pods_total')).toBe(1);
@@ -117,8 +120,10 @@ it('volumes count by kind, failures apart, and end to end with their failures', 
   const volumes = [
     { name: 'a', emptyDir: {} },
     { name: 'b', configMap: { name: 'b' } },
+    { name: 'unused', secret: { secretName: 's' } },
   ];
-  contexts['kubelet/pods/pod-u1'] = { uid: 'u1', pod: pod({ volumes }) };
+  const containers = [{ name: 'app', volumeMounts: [{ name: 'a' }, { name: 'b' }] }];
+  contexts['kubelet/pods/pod-u1'] = { uid: 'u1', pod: pod({ volumes, containers }) };
   const setUp = (id: number) =>
     asked(id, 'volume.setUp', 'kubelet/pods/pod-u1/volumes/setUp', { volumes: [{ name: 'a' }, { name: 'b' }] });
   turn(0, setUp(1));
@@ -135,4 +140,17 @@ it('volumes count by kind, failures apart, and end to end with their failures', 
   turn(9_500, answered(3));
   const unmount = { operation_name: 'volume_unmount', volume_plugin: 'kubernetes.io/empty-dir', status: 'success' };
   expect(await value('storage_operation_duration_seconds', unmount, '_sum')).toBe(0.5);
+  const unused = { volume_plugin: 'kubernetes.io/secret' };
+  expect(await value('storage_operation_duration_seconds', unused, '_count'), 'of what no container has').toBeUndefined();
+});
+
+it('a debug container that ended is counted as one', async () => {
+  const { turn, value } = recording();
+  const terminated = { containerID: 'c1', exitCode: 3, reason: 'Error' };
+  const status = { phase: 'Running', ephemeralContainerStatuses: [{ name: 'debug', state: { terminated } }] };
+  const changed = sent('kubelet/status', { type: 'status.changed', pod: { uid: 'u1' }, status });
+  turn(1, changed);
+  turn(2, changed);
+  const labels = { container_type: 'ephemeral_container', exit_code: '3', reason: 'Error' };
+  expect(await value('kubelet_terminated_containers_total', labels)).toBe(1);
 });

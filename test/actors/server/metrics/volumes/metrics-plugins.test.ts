@@ -81,12 +81,14 @@ it('volumes count under what they are of', () => {
   const volumes = [
     { name: 'data', persistentVolumeClaim: { claimName: 'c' } },
     { name: 'here', persistentVolumeClaim: { claimName: 'd' } },
+    { name: 'unused', persistentVolumeClaim: { claimName: 'e' } },
   ];
+  const containers = [{ volumeMounts: [{ name: 'data' }], volumeDevices: [{ name: 'here' }] }];
   const pod = {
     uid: 'u1',
     namespace: 'ns',
     name: 'p',
-    pod: { spec: { volumes } },
+    pod: { spec: { volumes, containers } },
     status: null,
     runtime: null,
     mounted: ['data'],
