@@ -185,7 +185,7 @@ describe('CONTRIBUTING answers where to change what', () => {
     'charts/pods/config/defaults.ts': 'withDefaults',
     'model/spec/hostname.ts': 'hostsFile',
     'model/spec/dns.ts': 'podDns',
-    'charts/images/image-gc.ts': 'imagesToRemove',
+    'charts/images/image-choice.ts': 'imagesToRemove',
     'charts/node/shutdown/policy.ts': 'podsOfGroup',
     'charts/csi/mount.ts': 'csiMountMachine',
   };
@@ -353,7 +353,6 @@ describe('mirrors', () => {
   /** Folders of src whose code is tested elsewhere, and where. */
   const elsewhere: Readonly<Record<string, string>> = {
     'actors/runtime': 'finds and connects a runtime: test/node and test/conformance start the daemon with one',
-    'actors/server/metrics/node': 'its families are among those of test/actors/server/metrics',
     'simulation/api-server': 'the objects of the API server that test/contract/api-server*.test.ts asks',
     'simulation/world': 'the world of all tests of charts, and of test/simulation',
     'machines/configuration/fields':

@@ -2,14 +2,14 @@
  * The garbage collector of images.
  *
  * Decides: which images are removed, by disk usage and by age.
- * Owns: when each image was last used for a container, and the images of each pod's containers.
+ * Owns: when each image was first and last used for a container, and the images of each pod's containers.
  * Hears: `images.inUse` of pods, `image.used` of images; `garbage.purge` of `eviction`, which it answers.
  * Asks: `cri.imageFsInfo`, `host.fileSystem`; only when images may have to be removed `cri.listImages`,
  *   `cri.removeImage`; `images.pruneRecords` afterwards.
  * Invariants:
  *   G1 pinned images and images of any container, dead ones included, are never removed.
  *   G2 above the high threshold the least recently used images are removed until the low threshold is reached; never
- *      one used within the minimum age, and none while the agent itself is younger than that.
+ *      one known for less than the minimum age, and none while the agent itself is younger than that.
  *   G3 with the high threshold at 100 and no maximum age it does nothing at all.
  */
 
@@ -32,6 +32,14 @@ import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';
 import { aggregate } from '../../model/values/go-text.ts';
+import {
+  bytesToFree,
+  type Candidate,
+  type ImageGcKnowledge,
+  imagesToRemove,
+  namesOf,
+  usedPercentOf,
+} from './image-choice.ts';
 
 /** As upstream: every five minutes. */
 const IMAGE_GC_MS = 300_000;
@@ -40,9 +48,8 @@ export type ImageGcInput = Pick<
   NodeSettings,
   'behavior' | 'imageGc' | 'nodeName' | 'rootDir' | 'imagePullVerification'
 >;
-type Policy = NodeSettings['imageGc'];
 
-interface Context {
+interface Context extends ImageGcKnowledge {
   /** How many changed decisions this node takes: `behaviors.ts`. */
   readonly behavior: number;
   readonly nodeName: string;
@@ -52,18 +59,9 @@ interface Context {
   readonly present: readonly string[];
   /** When the images of the runtime were listed. */
   readonly listedAtMs: number;
-  readonly policy: Policy;
-  readonly startedAtMs: number;
-  /** The assumed last use of an image that no pod has used; 0 without `imagesAsKubelet`. */
-  readonly unusedSinceMs: number;
-  /** By image id; an image that no pod used since the agent started counts as the oldest. */
-  readonly usedAtMs: Readonly<Record<string, number>>;
-  /** Image ids by pod uid. */
-  readonly inUse: Readonly<Record<string, readonly string[]>>;
   readonly mountpoint: string;
   readonly capacityBytes: number;
   readonly usedPercent: number;
-  readonly toFreeBytes: number;
   readonly queue: readonly Candidate[];
   readonly freedBytes: number;
   /** Errors of this round: why images could not be removed. */
@@ -72,52 +70,6 @@ interface Context {
   readonly failedBefore: boolean;
   /** `eviction` waits for the answer of this round. */
   readonly purging: boolean;
-}
-
-export interface Candidate {
-  readonly id: string;
-  readonly sizeBytes: number;
-}
-
-const usedPercentOf = (capacityBytes: number, availableBytes: number): number =>
-  100 - Math.floor((availableBytes * 100) / capacityBytes);
-
-/** Bytes to free to reach the low threshold; 0 below the high one. */
-export function bytesToFree(capacityBytes: number, availableBytes: number, policy: Policy): number {
-  if (usedPercentOf(capacityBytes, availableBytes) < policy.highThresholdPercent) return 0;
-  return Math.floor((capacityBytes * (100 - policy.lowThresholdPercent)) / 100) - availableBytes;
-}
-
-/** The facts for choosing images. */
-export type ImageGcKnowledge = Pick<
-  Context,
-  'usedAtMs' | 'inUse' | 'policy' | 'startedAtMs' | 'unusedSinceMs' | 'toFreeBytes'
->;
-
-/** Whether an image was unused for longer than the maximum age: it is removed independently of disk usage. */
-export function isTooOld(known: ImageGcKnowledge, id: string, nowMs: number): boolean {
-  const { policy, startedAtMs, usedAtMs } = known;
-  const knowsAge = policy.maxAgeMs > 0 && nowMs - startedAtMs > policy.maxAgeMs;
-  return knowsAge && nowMs - (usedAtMs[id] ?? 0) > policy.maxAgeMs;
-}
-
-/** The images to remove: too old ones, then the least recently used until enough bytes are freed. */
-export function imagesToRemove(known: ImageGcKnowledge, images: readonly Image[], nowMs: number): Candidate[] {
-  const { policy } = known;
-  const refs = new Set(Object.values(known.inUse).flat());
-  const usedAt = ({ id }: Image): number => known.usedAtMs[id] ?? known.unusedSinceMs;
-  const isUsed = ({ id, repo_tags, repo_digests }: Image): boolean =>
-    [id, ...repo_tags, ...repo_digests].some((ref) => refs.has(ref));
-  let rest = known.toFreeBytes;
-  const chosen: Candidate[] = [];
-  const unused = images.filter((image) => !image.pinned && !isUsed(image)).sort((a, b) => usedAt(a) - usedAt(b));
-  for (const image of unused) {
-    const idleMs = nowMs - usedAt(image);
-    if (!isTooOld(known, image.id, nowMs) && (rest <= 0 || idleMs < policy.minAgeMs)) continue;
-    chosen.push({ id: image.id, sizeBytes: Number(image.size) });
-    rest -= Number(image.size);
-  }
-  return chosen;
 }
 
 type Event = ImagesInUse | ImageUsed | GarbagePurge | Ended;
@@ -144,18 +96,27 @@ const s = setup({
 /** It is unknown which images existed before the agent: all present ones may have been pulled at its start. */
 const noteStart = s.assign((args) => {
   const nowMs = now(args);
-  return { startedAtMs: nowMs, unusedSinceMs: hasBehavior(args.context, 'imagesAsKubelet') ? nowMs : 0 };
+  const isAsKubelet = hasBehavior(args.context, 'imagesAsKubelet');
+  return { startedAtMs: nowMs, unusedSinceMs: isAsKubelet ? nowMs : 0, firstUsedAtMs: isAsKubelet ? {} : null };
 });
 
-const noteInUse = s.assign(({ context, event }) => {
+/** An image that no container has any more was in use until now. */
+const noteInUse = s.assign((args) => {
+  const { context, event } = args;
   if (event.type !== 'images.inUse') return {};
-  const { [event.uid]: _before, ...others } = context.inUse;
-  return { inUse: event.refs.length === 0 ? others : { ...others, [event.uid]: event.refs } };
+  const { [event.uid]: before = [], ...others } = context.inUse;
+  const inUse = event.refs.length === 0 ? others : { ...others, [event.uid]: event.refs };
+  if (context.firstUsedAtMs === null) return { inUse };
+  const left = before.filter((ref) => !event.refs.includes(ref));
+  return { inUse, usedAtMs: { ...context.usedAtMs, ...Object.fromEntries(left.map((ref) => [ref, now(args)])) } };
 });
 
 const noteUse = s.assign((args) => {
   const { context, event } = args;
-  return event.type === 'image.used' ? { usedAtMs: { ...context.usedAtMs, [event.id]: now(args) } } : {};
+  if (event.type !== 'image.used') return {};
+  const nowMs = now(args);
+  const firstUsedAtMs = context.firstUsedAtMs && { [event.id]: nowMs, ...context.firstUsedAtMs };
+  return { usedAtMs: { ...context.usedAtMs, [event.id]: nowMs }, firstUsedAtMs };
 });
 
 const noteDisk = s.assign(({ context, event }) => {
@@ -174,10 +135,13 @@ const noteListing = s.assign((args) => ({ listedAtMs: Math.floor(now(args) / 1_0
 const choose = s.assign((args) => {
   const { context, event } = args;
   const { images } = outputOf<{ images: readonly Image[] }>(event);
-  const present = new Set(images.map(({ id }) => id));
+  const present = new Set(images.flatMap(namesOf));
+  const ofPresent = (times: Readonly<Record<string, number>>) =>
+    Object.fromEntries(Object.entries(times).filter(([id]) => present.has(id)));
   return {
     present: images.map(({ id }) => id),
-    usedAtMs: Object.fromEntries(Object.entries(context.usedAtMs).filter(([id]) => present.has(id))),
+    usedAtMs: ofPresent(context.usedAtMs),
+    firstUsedAtMs: context.firstUsedAtMs && ofPresent(context.firstUsedAtMs),
     queue: imagesToRemove(context, images, now(args)),
   };
 });
@@ -264,6 +228,7 @@ export const imageGcMachine = s.createMachine({
     startedAtMs: 0,
     unusedSinceMs: 0,
     usedAtMs: {},
+    firstUsedAtMs: null,
     inUse: {},
     mountpoint: '',
     capacityBytes: 0,

@@ -141,7 +141,8 @@ function give(
 function refuse(enqueue: Enqueue, request: ImageWanted, reason: string, message: string, retryMs: number): void {
   const { uid, container, image: of } = request;
   const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
-  recordEvent(enqueue, { ...request, ref: request.user ?? request.ref }, containerEvents.failed(reason));
+  const { user = request.ref } = request;
+  if (user !== null) recordEvent(enqueue, { ...request, ref: user }, containerEvents.failed(reason));
   enqueue.sendTo(to(podActor(answer.uid)), answer);
 }
 

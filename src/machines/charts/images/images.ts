@@ -79,7 +79,8 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
     const retryMs = HOPELESS_RETRY_MS;
     const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
     enqueue.sendTo(to('eventRecorder'), eventRecorded(event.ref, containerEvents.inspectFailed(message)));
-    enqueue.sendTo(to('eventRecorder'), eventRecorded(event.user ?? event.ref, containerEvents.failed(reason)));
+    const { user = event.ref } = event;
+    if (user !== null) enqueue.sendTo(to('eventRecorder'), eventRecorded(user, containerEvents.failed(reason)));
     enqueue.sendTo(to(podActor(uid)), answer);
     return;
   }

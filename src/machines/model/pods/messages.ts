@@ -267,8 +267,8 @@ export interface ImageWanted {
   readonly image: string;
   readonly policy: 'Always' | 'IfNotPresent' | 'Never';
   readonly ref: ObjectReference;
-  /** The container that waits for the image of a volume, in which case `ref` is the pod. */
-  readonly user?: ObjectReference;
+  /** The container that waits for the image of a volume, `null` if none does; `ref` is the pod then. */
+  readonly user?: ObjectReference | null;
   /** The existing pull secrets of its pod, in order. */
   readonly secrets: readonly ConfigObject[];
   /** The service account of the pod; empty for a static pod. */

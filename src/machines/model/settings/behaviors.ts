@@ -55,8 +55,11 @@ const BEHAVIORS = [
     before:
       'An image that must not be pulled was looked for again after five minutes. A pull that waited for its turn was no event. ' +
       'A container whose image has no tag was shown with the image as its pod names it. Images that no pod had used went ' +
-      'also where the agent was younger than the minimum age.',
-    since: 'All of that is as of the kubelet: ten seconds, `Pulling` at once, and the image as the runtime names it.',
+      'also where the agent was younger than the minimum age. An image was as old as its first container. Images of ' +
+      'volumes that no container mounts were not pulled.',
+    since:
+      'All of that is as of the kubelet: ten seconds, `Pulling` at once, the image as the runtime names it, as old as ' +
+      'its last container, and every image of a pod.',
   },
   {
     name: 'evictionAsKubelet',

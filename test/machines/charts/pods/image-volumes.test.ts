@@ -103,6 +103,28 @@ describe('an image volume', () => {
     expect(config('app')?.image?.user_specified_image).toBe('app:1');
   });
 
+  it('that no container mounts is pulled, too, and nothing waits for it', () => {
+    const unmounted = (name: string, behavior?: number) => {
+      node = new PodsNode(behavior === undefined ? {} : { settings: { behavior } });
+      for (const known of ['app:1', DATA]) node.world.registry.set(known, image(known));
+      const volumes = [{ name: 'data', image: { reference: name } }];
+      const containers = ['app', 'other'].map((each) => ({ name: each, image: 'app:1' }));
+      node.world.setManifests([manifest({ uid: 'u1', spec: { volumes }, containers })]);
+      node.boot().until('both run', () => runs('app')() && runs('other')());
+      node.run(1_000);
+      return node.logs('Event occurred').filter(({ message }) => String(message).includes('a.io/'));
+    };
+    const events = unmounted(DATA);
+    expect(pulled().sort()).toEqual([DATA, 'app:1']);
+    expect(events.map(({ reason }) => reason)).toEqual(['Pulling', 'Pulled']);
+    const failures = unmounted('a.io/none:1');
+    expect(failures.map(({ reason }) => reason)).toEqual(['Pulling', 'Failed']);
+    for (const event of [...events, ...failures]) expect(event).not.toHaveProperty('fieldPath');
+    expect(node.logs('Event occurred').map(({ message }) => message)).not.toContain('Error: ErrImagePull');
+    unmounted(DATA, 0);
+    expect(pulled()).toEqual(['app:1']);
+  });
+
   it('is an event of the pod, and that it is missing one of the container', () => {
     boot({}, ({ world }) => world.runtime.images.set(DATA, image(DATA))).until('it runs', runs('app'));
     const recorded = (reason: string) =>

@@ -100,3 +100,32 @@ it('a runtime that does not list its images is no reason not to answer', () => {
   run.time.advanceTo(run.time.now());
   expect(run.sent().at(-1)).toEqual({ to: 'parent/eviction', type: 'garbage.purged' });
 });
+
+it('an image is as old as its last container: one that was long in use is not too old when its pod ends', () => {
+  const HOUR_MS = 3_600_000;
+  const world = {
+    'cri.imageFsInfo': ok({ mountpoint: '/images' }),
+    'host.fileSystem': ok({ capacityBytes: '1000', availableBytes: '900' }),
+    'cri.listImages': ok({
+      images: [image('long'), image('digest', { repo_digests: ['a@sha256:1'] }), image('never')],
+    }),
+    'cri.removeImage': ok(null),
+  };
+  const imageGc = { ...settings.imageGc, maxAgeMs: HOUR_MS };
+  const removed = (behavior: number) => {
+    const run = runUnder(imageGcMachine, { ...settings, behavior, imageGc }, world, ['pods', 'eventRecorder']);
+    run.send({ type: 'image.used', id: 'long' });
+    run.send({ type: 'images.inUse', uid: 'u', refs: ['long', 'a@sha256:1'] });
+    run.time.advanceTo(run.time.now() + HOUR_MS);
+    run.send({ type: 'images.inUse', uid: 'u', refs: [] });
+    run.time.advanceTo(run.time.now() + 10 * 60_000);
+    const early = inputsOf(run, 'cri.removeImage').map((input) => (input as { image: string }).image);
+    run.time.advanceTo(run.time.now() + HOUR_MS);
+    expect(run.divergence()).toBeNull();
+    return [early, inputsOf(run, 'cri.removeImage').length];
+  };
+  const [early, atLast] = removed(settings.behavior);
+  expect(new Set(early as string[])).toEqual(new Set(['never']));
+  expect(atLast).toBeGreaterThan((early as string[]).length);
+  expect(new Set(removed(0)[0] as string[])).toEqual(new Set(['long', 'digest', 'never']));
+});

@@ -1,6 +1,6 @@
 /** The subsystems around the pods: configuration, events, soft state, collectors; and changes of a running pod. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { bytesToFree, imagesToRemove } from '../../../../src/machines/charts/images/image-gc.ts';
+import { bytesToFree, imagesToRemove } from '../../../../src/machines/charts/images/image-choice.ts';
 import { victimsOf } from '../../../../src/machines/charts/pods/container-gc.ts';
 import type { Image } from '../../../../src/machines/model/api/cri.ts';
 import { image, manifest, nodeWith, type PodOptions, PodsNode } from '../../../support/pods-node.ts';
@@ -176,7 +176,15 @@ describe('containerGC', () => {
 describe('imageGC', () => {
   const policy = { highThresholdPercent: 85, lowThresholdPercent: 80, minAgeMs: 120_000, maxAgeMs: 0 };
   const of = (id: string, more: Partial<Image> = {}): Image => ({ ...image(id), id, size: '100', ...more });
-  const known = { usedAtMs: {}, inUse: {}, policy, startedAtMs: 0, unusedSinceMs: 0, toFreeBytes: 150 };
+  const known = {
+    usedAtMs: {},
+    firstUsedAtMs: {},
+    inUse: {},
+    policy,
+    startedAtMs: 0,
+    unusedSinceMs: 0,
+    toFreeBytes: 150,
+  };
 
   it('frees from the high threshold on, down to the low one', () => {
     prepare().boot();
@@ -196,13 +204,16 @@ describe('imageGC', () => {
     ];
     const facts = {
       ...known,
-      usedAtMs: { new: 500, old: 100, young: 990_000 },
+      usedAtMs: { new: 990_000, old: 100, young: 990_000 },
+      firstUsedAtMs: { young: 990_000 },
       inUse: { u: ['d'] },
       toFreeBytes: 1_000,
     };
     expect(imagesToRemove(facts, images, 1_000_000).map(({ id }) => id)).toEqual(['old', 'new']);
     expect(imagesToRemove({ ...facts, toFreeBytes: 50 }, images, 1_000_000).map(({ id }) => id)).toEqual(['old']);
     expect(imagesToRemove({ ...facts, toFreeBytes: 0 }, images, 1_000_000)).toEqual([]);
+    const before = { ...facts, firstUsedAtMs: null };
+    expect(imagesToRemove(before, images, 1_000_000).map(({ id }) => id)).toEqual(['old']);
   });
 
   it('with a maximum age takes the too old ones, once the agent is old enough to know', () => {

@@ -1,6 +1,6 @@
 /**
- * When the last graceful shutdown of this node began and ended, by the file in which the shutdown manager keeps it: also
- * of one before this agent began.
+ * When the last graceful shutdown of this node began and ended, by the file in which the shutdown manager keeps it: of
+ * one before this agent began, too.
  */
 import { readFile } from 'node:fs/promises';
 import { isEnabled } from '../../../../machines/configuration/index.ts';

@@ -1,7 +1,7 @@
 /** Outcomes of image requests: present, pulled, verified credentials, and garbage collection. */
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
-import { type ImageGcKnowledge, isTooOld } from '../../../../machines/charts/images/image-gc.ts';
+import { type ImageGcKnowledge, isTooOld } from '../../../../machines/charts/images/image-choice.ts';
 import {
   admission,
   admittedAnyway,
@@ -136,7 +136,7 @@ export class ImageWork implements Projection {
 
   #removing({ input: { image } }: NodeEffect & { readonly name: 'cri.removeImage' }, kernel: Kernel): void {
     const context = contextOf<ImageGcKnowledge>(kernel, COLLECTOR);
-    if (context) this.#removals.set(image, isTooOld(context, image, kernel.now) ? 'age' : 'space');
+    if (context) this.#removals.set(image, isTooOld(context, [image], kernel.now) ? 'age' : 'space');
   }
 
   #done(record: NodeResult, request: UnderWay, kernel: Kernel): void {

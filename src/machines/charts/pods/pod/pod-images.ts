@@ -1,9 +1,12 @@
 /** Requests the images of a pod's containers, with the pod's pull secrets. Part of the chart of `pod.ts`. */
 import { to } from '../../../../kernel/xstate.ts';
+import type { Pod } from '../../../model/api/pod.ts';
 import { objectKey } from '../../../model/objects/config-objects.ts';
 import { eventRecorded, type ImageWanted } from '../../../model/pods/messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { pullPolicy, sandboxConfig } from '../../../model/spec/index.ts';
+import { usesOf } from '../../../model/volumes/plan.ts';
 import { isAwaiting } from './pod-objects.ts';
 import { membersOf, type PodContext, podOrName, refOf } from './pod-policy.ts';
 import { order, podSetup as s } from './pod-setup.ts';
@@ -42,7 +45,19 @@ export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
   for (const { name, reference, pullPolicy } of volumes) {
     ask({ container: `${container}/${name}`, image: reference, policy: pullPolicy, ref: refOf(context), user: ref });
   }
+  for (const { name, reference, pullPolicy } of unmounted(context, container)) {
+    ask({ container: `/${name}`, image: reference, policy: pullPolicy, ref: refOf(context), user: null });
+  }
 });
+
+/** Images of volumes that no container mounts are pulled with that of the first container; nothing waits for them. */
+function unmounted(context: PodContext, container: string) {
+  const pod = podOrName(context);
+  const members = membersOf(pod);
+  if (members[0]?.container.name !== container || !hasBehavior(context.node, 'imagesAsKubelet')) return [];
+  const { mounts } = usesOf(pod);
+  return imagesOfVolumes(pod, (name) => !mounts.has(name));
+}
 
 const marked = ({ containers }: PodContext, names: readonly string[], isEarly: boolean) => ({
   ...containers,
@@ -63,6 +78,9 @@ export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   }
   if (event.type !== 'image.ready' && event.type !== 'image.failed') return;
   const [container = '', volume = ''] = event.container.split('/');
+  if (container === '' && event.type === 'image.ready' && event.image.event) {
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), event.image.event));
+  }
   if (!context.containers[container]) return;
   const volumes = imageVolumes(context, container);
   if (event.of !== wantedImage(context, container, volume)) return;
@@ -89,13 +107,16 @@ function wantedImage(context: PodContext, container: string, volume: string): st
 function imageVolumes(context: PodContext, container: string) {
   const member = membersOf(podOrName(context)).find((each) => each.container.name === container);
   const mounted = new Set((member?.container.volumeMounts ?? []).map(({ name }) => name));
-  return (podOrName(context).spec.volumes ?? []).flatMap(({ name, image }) => {
-    if (image === undefined || !mounted.has(name)) return [];
+  return imagesOfVolumes(podOrName(context), (name) => mounted.has(name));
+}
+
+const imagesOfVolumes = (pod: Pod, isWanted: (volume: string) => boolean) =>
+  (pod.spec.volumes ?? []).flatMap(({ name, image }) => {
+    if (image === undefined || !isWanted(name)) return [];
     const { reference = '' } = image;
     const policy = pullPolicy({ image: reference, ...(image.pullPolicy ? { imagePullPolicy: image.pullPolicy } : {}) });
     return [{ name, reference, pullPolicy: policy }];
   });
-}
 
 /** The secrets are known now: containers that wait for their image request it again. */
 export const askImagesAgain = s.enqueueActions(({ context, enqueue }) => {

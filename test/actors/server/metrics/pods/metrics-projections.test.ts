@@ -141,7 +141,10 @@ it('volumes count by kind, failures apart, and end to end with their failures', 
   const unmount = { operation_name: 'volume_unmount', volume_plugin: 'kubernetes.io/empty-dir', status: 'success' };
   expect(await value('storage_operation_duration_seconds', unmount, '_sum')).toBe(0.5);
   const unused = { volume_plugin: 'kubernetes.io/secret' };
-  expect(await value('storage_operation_duration_seconds', unused, '_count'), 'of what no container has').toBeUndefined();
+  expect(
+    await value('storage_operation_duration_seconds', unused, '_count'),
+    'of what no container has',
+  ).toBeUndefined();
 });
 
 it('a debug container that ended is counted as one', async () => {
