@@ -28,6 +28,8 @@ export class FakeLogind {
   /** Signals that it was sent through systemd. */
   readonly reloads: unknown[][] = [];
   delayUs = 5_000_000n;
+  /** How long it takes to read its configuration again. */
+  reloadMs = 0;
   /** Its configuration: read again when it is reloaded. */
   readonly #configuration: string;
   readonly #folder: string;
@@ -75,8 +77,12 @@ export class FakeLogind {
 
   #reload(body: unknown[]): null {
     this.reloads.push(body);
-    const seconds = /^InhibitDelayMaxSec=(\d+)$/m.exec(readFileSync(this.#configuration, 'utf8'))?.[1];
-    this.delayUs = BigInt(seconds ?? 5) * 1_000_000n;
+    const read = (): void => {
+      const seconds = /^InhibitDelayMaxSec=(\d+)$/m.exec(readFileSync(this.#configuration, 'utf8'))?.[1];
+      this.delayUs = BigInt(seconds ?? 5) * 1_000_000n;
+    };
+    if (this.reloadMs === 0) read();
+    else setTimeout(read, this.reloadMs);
     return null;
   }
 

@@ -8,6 +8,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { DBusError, type Message } from 'dbus-native';
 import { OperationError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
@@ -23,6 +24,9 @@ const CONFIGURATION = '/etc/systemd/logind.conf.d';
 const OVERRIDE = '99-kubelet.conf';
 const SIGHUP = 1;
 const US_PER_MS = 1_000n;
+const MS_PER_SECOND = 1_000;
+/** Between looks at the delay after a reload; as upstream. */
+const RELOAD_PAUSES_MS = [100, 200, 400, 800];
 /** Go's zero time in JSON. */
 const NEVER = '0001-01-01T00:00:00Z';
 
@@ -43,6 +47,7 @@ export function logindPorts(options: LogindOptions = {}): LogindPorts {
     'logind.overrideInhibitDelay': async ({ input: { seconds } }) => {
       await overrideDelay(configuration, seconds);
       await reloadLogind(address);
+      await untilInhibitDelay(address, seconds * MS_PER_SECOND);
       return null;
     },
     'logind.inhibitShutdown': async ({ signal, ...call }) => {
@@ -120,6 +125,14 @@ async function inhibitDelay(address: string): Promise<number> {
     return Number(delayUs / US_PER_MS);
   } catch (error) {
     throw refusal('failed reading InhibitDelayMaxUSec property from logind', error);
+  }
+}
+
+/** logind reads its configuration only after it has answered: waits briefly for the longer delay. */
+async function untilInhibitDelay(address: string, wantedMs: number): Promise<void> {
+  for (const pauseMs of RELOAD_PAUSES_MS) {
+    if ((await inhibitDelay(address)) >= wantedMs) return;
+    await sleep(pauseMs);
   }
 }
 

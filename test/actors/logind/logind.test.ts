@@ -31,6 +31,13 @@ describe.skipIf(skip)('logind', () => {
     expect(await perform(ports['logind.inhibitDelay'], {})).toEqual({ delayMs: 30_000 });
   });
 
+  it('waits for a login manager that takes its time to read its configuration again', async () => {
+    const { logind, ports } = await machine();
+    logind.reloadMs = 150;
+    await perform(ports['logind.overrideInhibitDelay'], { seconds: 30 });
+    expect(await perform(ports['logind.inhibitDelay'], {})).toEqual({ delayMs: 30_000 });
+  });
+
   it('delays a shutdown for exactly as long as the lock is wanted', async () => {
     const { logind, ports } = await machine();
     const lock = openStream(ports['logind.inhibitShutdown'], {});

@@ -36,7 +36,7 @@ export interface ImageGcKnowledge {
   readonly toFreeBytes: number;
 }
 
-/** Whether an image, by any of its names, was unused for longer than the maximum age: it goes whatever the disk usage. */
+/** Whether an image, by any of its names, was unused for longer than the maximum age: it goes at any disk usage. */
 export function isTooOld(known: ImageGcKnowledge, names: readonly string[], nowMs: number): boolean {
   const { policy, startedAtMs } = known;
   const knowsAge = policy.maxAgeMs > 0 && nowMs - startedAtMs > policy.maxAgeMs;
