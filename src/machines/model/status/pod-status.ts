@@ -78,6 +78,8 @@ export interface PodStatusFacts {
   readonly resizePending?: { readonly reason: string; readonly message: string };
   /** The current resources of its containers during a resize; absent: all requested ones. */
   readonly actuated?: ContainerFacts['actuated'];
+  /** The pod with its current resources during a resize, while it runs; absent: those that it is to have. */
+  readonly resized?: Pod;
   /** A resize is in progress; `error` is its last failure. */
   readonly resizing?: { readonly error: string };
   /** Its init containers had succeeded before its end was ordered; absent: their states decide. */
@@ -130,7 +132,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     ...(regulars.length === 0 ? {} : { containerStatuses: regulars }),
     ...(ephemerals.length === 0 ? {} : { ephemeralContainerStatuses: ephemerals }),
     qosClass: podQOS(pod),
-    ...podResourceStatus(pod),
+    ...podResourceStatus(pod, verdict.phase === 'Running' ? facts.resized : undefined),
   };
   return withinBudget(pod, facts.stage === 'terminated' ? closed(facts, status) : status);
 }

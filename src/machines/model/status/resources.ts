@@ -65,8 +65,11 @@ function actualRequests(asked: List, { cpu_shares }: LinuxContainerResources, ac
 const isCpuChange = (milli: bigint, asked: string | undefined, smallest: bigint): boolean =>
   milli > smallest || (milli > 0n && asked !== undefined && milliUnits(nanoOf(asked)) > smallest);
 
-/** The sums of the pod, with its overhead. */
-export const podResourceStatus = memoize((pod: Pod): Pick<PodStatus, 'allocatedResources' | 'resources'> => {
+/** The sums of the pod, with its overhead: what it is to have, and what it has so far of a resize. */
+export const podResourceStatus = (pod: Pod, resized: Pod = pod): Pick<PodStatus, 'allocatedResources' | 'resources'> =>
+  resized === pod ? podSums(pod) : { ...podSums(pod), resources: podSums(resized).resources };
+
+const podSums = memoize((pod: Pod): Required<Pick<PodStatus, 'resources'>> & Pick<PodStatus, 'allocatedResources'> => {
   const overhead = podOverhead(pod);
   const requests = formatted(podRequests(pod), overhead);
   const limits = formatted(podLimits(pod), overhead);

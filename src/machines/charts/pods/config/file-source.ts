@@ -36,7 +36,13 @@ const SOURCE = 'file';
 export type FileSourceInput = Receiver &
   Pick<
     NodeSettings,
-    'nodeName' | 'staticPodPath' | 'fileCheckFrequencyMs' | 'apiServer' | 'unseenFields' | 'staticPodReferences'
+    | 'nodeName'
+    | 'staticPodPath'
+    | 'fileCheckFrequencyMs'
+    | 'apiServer'
+    | 'unseenFields'
+    | 'staticPodReferences'
+    | 'behavior'
   >;
 
 interface Context {
@@ -72,7 +78,7 @@ const take = s.enqueueActions((args) => {
   const { nodeName, apiServer, unseenFields, staticPodReferences } = settings;
   const hasApiServer = apiServer !== undefined;
   const receiver = receiverOf(settings);
-  const merged = mergeManifests(event.manifests, nodeName, hasApiServer, staticPodReferences);
+  const merged = mergeManifests(event.manifests, nodeName, hasApiServer, staticPodReferences, settings);
   const atFirst = new Date(now(args)).toISOString();
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
   const errors = errorsByFile([...event.errors, ...merged.errors]);

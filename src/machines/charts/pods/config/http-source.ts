@@ -34,6 +34,7 @@ export type HttpSourceInput = Receiver &
     | 'apiServer'
     | 'unseenFields'
     | 'staticPodReferences'
+    | 'behavior'
   >;
 
 type Context = HttpSourceInput & {
@@ -61,7 +62,8 @@ const take = s.enqueueActions((args) => {
   if (event.type !== 'manifests.fetched') return;
   const hasApiServer = context.apiServer !== undefined;
   const { seen, unseenFields, staticPodReferences } = context;
-  const merged = mergeManifests(event.manifests ?? [], context.nodeName, hasApiServer, staticPodReferences);
+  const manifests = event.manifests ?? [];
+  const merged = mergeManifests(manifests, context.nodeName, hasApiServer, staticPodReferences, context);
   const error = [event.error, ...merged.errors.map(({ message }) => message)].filter((each) => each !== '').join('; ');
   if (error !== context.error) {
     enqueue(

@@ -21,7 +21,10 @@ import {
   type Toleration,
 } from '../../../model/api/pod.ts';
 import type { Manifest, ManifestError } from '../../../model/operations/host.ts';
+import { hasBehavior, NEWEST_BEHAVIOR } from '../../../model/settings/behaviors.ts';
+import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { type ApiReferenceRule, apiReferences } from '../../../model/validation/api-references.ts';
+import { validateFeatures } from '../../../model/validation/features.ts';
 import { sizeProblem, validatePod } from '../../../model/validation/pod.ts';
 import { podSchema } from '../../../model/validation/pod-schema.ts';
 import { conform } from '../../../model/validation/schema.ts';
@@ -29,6 +32,10 @@ import { aggregate } from '../../../model/values/go-text.ts';
 import { withDefaults } from './defaults.ts';
 
 export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
+
+/** By how many changed decisions manifests are judged: `behaviors.ts`. */
+type Decider = Pick<NodeSettings, 'behavior'>;
+const NEWEST: Decider = { behavior: NEWEST_BEHAVIOR };
 
 /**
  * With `hasApiServer`, ConfigMaps and Secrets are not read from files, and the pod may name none unless the rule allows
@@ -39,8 +46,9 @@ export function staticPod(
   nodeName: string,
   hasApiServer = false,
   rule: ApiReferenceRule = 'none',
+  node: Decider = NEWEST,
 ): StaticPod {
-  const { pod, errors } = decodedBy(manifest, nodeName);
+  const { pod, errors } = decodedBy(manifest, nodeName, hasBehavior(node, 'podsAsKubelet'));
   if (pod === null) return { errors };
   const refused = [...errors, ...apiReferences(pod.spec, hasApiServer, rule)];
   return refused.length > 0 ? { errors: refused } : { pod };
@@ -53,17 +61,20 @@ interface DecodedPod {
 }
 
 /** The pod of each manifest, decoded once when its file was read, and reused when another file changes. */
-const known = new WeakMap<Manifest, { readonly nodeName: string; readonly decoded: DecodedPod }>();
+const known = new WeakMap<
+  Manifest,
+  { readonly nodeName: string; readonly asKubelet: boolean; readonly decoded: DecodedPod }
+>();
 
-function decodedBy(manifest: Manifest, nodeName: string): DecodedPod {
+function decodedBy(manifest: Manifest, nodeName: string, asKubelet: boolean): DecodedPod {
   const before = known.get(manifest);
-  if (before?.nodeName === nodeName) return before.decoded;
-  const decoded = decodedPod(manifest, nodeName);
-  known.set(manifest, { nodeName, decoded });
+  if (before?.nodeName === nodeName && before.asKubelet === asKubelet) return before.decoded;
+  const decoded = decodedPod(manifest, nodeName, asKubelet);
+  known.set(manifest, { nodeName, asKubelet, decoded });
   return decoded;
 }
 
-function decodedPod(manifest: Manifest, nodeName: string): DecodedPod {
+function decodedPod(manifest: Manifest, nodeName: string, asKubelet: boolean): DecodedPod {
   const kindError = wrongKind(manifest.value);
   if (kindError !== null) return { pod: null, errors: [kindError] };
   const tooLarge = sizeProblem(manifest.value);
@@ -73,7 +84,15 @@ function decodedPod(manifest: Manifest, nodeName: string): DecodedPod {
   if (errors.length > 0 || !isDecoded(decoded)) return { pod: null, errors };
   if (!decoded.metadata?.name) return { pod: null, errors: ['name is needed for the pod'] };
   const pod = applyIdentity(decoded, decoded.metadata.name, manifest.uid, nodeName);
-  return { pod, errors: validatePod(pod) };
+  if (!asKubelet) return { pod, errors: validatePod(pod) };
+  const graced = withGrace(pod);
+  return { pod: graced, errors: [...validatePod(graced), ...validateFeatures(graced)] };
+}
+
+/** A negative grace period is one second, as upstream reads it. */
+function withGrace(pod: Pod): Pod {
+  const isNegative = (pod.spec.terminationGracePeriodSeconds ?? 0) < 0;
+  return isNegative ? { ...pod, spec: { ...pod.spec, terminationGracePeriodSeconds: 1 } } : pod;
 }
 
 interface Decoded {
@@ -143,13 +162,14 @@ export function mergeManifests(
   nodeName: string,
   hasApiServer = false,
   rule: ApiReferenceRule = 'none',
+  node: Decider = NEWEST,
 ): MergedManifests {
   const pods: Pod[] = [];
   const errors: ManifestError[] = [];
   const owners = new Map<string, string>();
   const results = manifests.map((manifest) => ({
     file: manifest.file,
-    result: staticPod(manifest, nodeName, hasApiServer, rule),
+    result: staticPod(manifest, nodeName, hasApiServer, rule, node),
   }));
   for (const { file, result } of results) {
     const problem =

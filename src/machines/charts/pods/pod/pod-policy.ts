@@ -7,7 +7,6 @@ import type { Rejection } from '../../../model/allocation/predicates.ts';
 import type { ContainerDevices } from '../../../model/allocation/resource-grants.ts';
 import {
   type Container,
-  isStaticPod,
   type LifecycleHandler,
   type ObjectReference,
   type Pod,
@@ -164,6 +163,8 @@ export interface PodContext extends PodInput {
    * it.
    */
   readonly begunMs: number | null;
+  /** Its deadline was exceeded when something of it last changed. */
+  readonly isOverdue: boolean;
   /** By container, how often its actor crashed. */
   readonly crashes: Readonly<Record<string, number>>;
   /** The results of probes of the newest instances, by container. */
@@ -225,6 +226,7 @@ export const initialPod = (input: PodInput): PodContext => ({
   failures: 0,
   untilMs: 0,
   begunMs: begunAt(input.runtime),
+  isOverdue: false,
   probes: {},
   probers: {},
   users: null,
@@ -385,15 +387,4 @@ export function begunAt(runtime: PodRuntimeStatus | null): number | null {
   const created = (runtime?.sandboxes ?? []).map(({ created_at }) => milliseconds(created_at));
   const known = created.filter((createdAtMs) => createdAtMs > 0);
   return known.length === 0 ? null : Math.min(...known);
-}
-
-/**
- * When the pod exceeds its deadline, counted from its start: by the API server's status, or by the sandbox that an
- * earlier agent left of a static pod. Sandboxes created by this agent do not count, because the clock may be changed.
- */
-export function deadlineOf({ pod, begunMs, status }: PodContext): number | null {
-  const seconds = pod?.spec.activeDeadlineSeconds;
-  if (pod === null || seconds === undefined || status?.startTime === undefined) return null;
-  const startMs = Date.parse(status.startTime);
-  return (isStaticPod(pod) ? Math.min(startMs, begunMs ?? startMs) : startMs) + seconds * 1_000;
 }

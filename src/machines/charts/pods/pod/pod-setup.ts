@@ -47,13 +47,12 @@ import {
   anyReadySandbox,
   begunAt,
   changedFacts,
-  deadlineOf,
   hasRunInOrder,
   mayBePublished,
   type PodContext,
   type PodInput,
 } from './pod-policy.ts';
-import { isOver, isOverInApi, statusOf } from './pod-status.ts';
+import { deadlineOf, isOver, isOverInApi, overdueAt, statusOf } from './pod-status.ts';
 import {
   belated,
   hasClaims,
@@ -132,6 +131,7 @@ export const podSetup = setup({
     isUnclaimed: ({ context }) => context.pod === null,
     isDeleted: ({ context }) => context.pod?.metadata.deletionTimestamp !== undefined,
     hasDeadline: ({ context }) => deadlineOf(context) !== null,
+    isOverdue: ({ context }) => context.isOverdue && hasBehavior(context.node, 'podsAsKubelet'),
     isKilled: ({ context }) => context.kill !== null,
     isOver: ({ context }) => isOver(context),
     hasOnlySidecars: ({ context }) => hasOnlySidecars(context),
@@ -241,7 +241,7 @@ export function settle(enqueue: Enqueue, context: PodContext, change: Partial<Po
   const keeps = isForgetting(context, change) || isEnding(context, next) || isBelated(context, change);
   const status = keeps ? context.status : statusOf(next, nowMs);
   const isNew = !isSame(status, context.status);
-  enqueue.assign(isNew ? { ...change, status } : change);
+  enqueue.assign({ ...change, ...(isNew ? { status } : {}), ...overdueAt({ ...next, status }, nowMs) });
   if (isNew || next.stage !== context.stage) sendStatus(enqueue, { ...next, status });
   return { ...next, status };
 }

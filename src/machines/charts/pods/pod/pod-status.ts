@@ -1,11 +1,13 @@
 /** The status of a pod, from the context of its machine. */
 
 import type { DeviceHealth } from '../../../model/allocation/device-state.ts';
+import { withAllocation } from '../../../model/allocation/request.ts';
 import { isStaticPod, type PodStatus } from '../../../model/api/pod.ts';
 import { claimHealthOf } from '../../../model/dra/claims.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { ContainerView } from '../../../model/pods/messages.ts';
 import { waitingReasons } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isTerminalPhase, type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/index.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
 import { runtimeHandler } from './pod-objects.ts';
@@ -110,8 +112,13 @@ function resizeOf({
   refusal,
   resize,
   actuated,
-}: PodContext): Pick<PodStatusFacts, 'resizePending' | 'resizing' | 'actuated'> {
+  allocation,
+  pod,
+  node,
+}: PodContext): Pick<PodStatusFacts, 'resizePending' | 'resizing' | 'actuated' | 'resized'> {
+  const lacks = pod !== null && actuated !== null && JSON.stringify(actuated) !== JSON.stringify(allocation);
   return {
+    ...(lacks && hasBehavior(node, 'podsAsKubelet') ? { resized: withAllocation(pod, actuated) } : {}),
     ...(actuated === null ? {} : { actuated }),
     ...(refusal === null ? {} : { resizePending: refusal }),
     ...(resize === null ? {} : { resizing: { error: resize.error } }),
@@ -157,4 +164,21 @@ function asSeen(runtime: PodRuntimeStatus, { containers }: PodContext): PodRunti
         return { ...container, message: container.message === '' ? message : `${container.message}: ${message}` };
       }),
   };
+}
+
+/**
+ * When the pod exceeds its deadline, counted from its start: by the API server's status, or by the sandbox that an
+ * earlier agent left of a static pod. Sandboxes created by this agent do not count, because the clock may be changed.
+ */
+export function deadlineOf({ pod, begunMs, status }: PodContext): number | null {
+  const seconds = pod?.spec.activeDeadlineSeconds;
+  if (pod === null || seconds === undefined || status?.startTime === undefined) return null;
+  const startMs = Date.parse(status.startTime);
+  return (isStaticPod(pod) ? Math.min(startMs, begunMs ?? startMs) : startMs) + seconds * 1_000;
+}
+
+/** The change of `isOverdue` that follows from the clock. */
+export function overdueAt(context: PodContext, nowMs: number): Partial<PodContext> {
+  const isOverdue = (deadlineOf(context) ?? Number.POSITIVE_INFINITY) <= nowMs;
+  return isOverdue === context.isOverdue ? {} : { isOverdue };
 }

@@ -196,6 +196,7 @@ const sync = s.createStateConfig({
   states: {
     deciding: {
       always: [
+        { guard: 'isOverdue', target: 'overdue' },
         { guard: 'isBlocked', target: 'blocked' },
         { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'needsUsers', target: 'mappingUsers' },
@@ -205,6 +206,8 @@ const sync = s.createStateConfig({
         { target: 'preparing' },
       ],
     },
+    /** Waits for the end that its deadline orders, which is due; or for a later deadline. */
+    overdue: { on: { 'pod.configured': { target: 'deciding', actions: reconfigured } } },
     /** This node can never run the pod: waits for another configuration. */
     blocked: {
       entry: recordBlocked,

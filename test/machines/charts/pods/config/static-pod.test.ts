@@ -484,11 +484,6 @@ it.each<[string, Json, string]>([
     'spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None',
   ],
   [
-    '29 a negative grace',
-    podOf({ terminationGracePeriodSeconds: -1 }),
-    'spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater than or equal to 0',
-  ],
-  [
     'a deadline of 0',
     podOf({ activeDeadlineSeconds: 0 }),
     'spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive',

@@ -515,6 +515,19 @@ describe('a pod with a deadline', () => {
     expect(node.status('u1')).toMatchObject({ phase: 'Failed', reason: 'DeadlineExceeded' });
   });
 
+  it('is given nothing more when it is over before the agent begins', () => {
+    boot({ uid: 'u1', spec: { activeDeadlineSeconds: 60 } });
+    until('Running', running('u1'));
+    const [sandbox = ''] = node.world.runtime.sandboxes.keys();
+    node.world.detach();
+    node.world.runtime.stopSandbox(sandbox);
+    node = node.restart(120_000);
+    node.run(30_000);
+    expect(node.status('u1')).toMatchObject({ phase: 'Failed', reason: 'DeadlineExceeded' });
+    expect(node.events().filter((each) => each.startsWith('SandboxChanged'))).toEqual([]);
+    expect(node.world.callsOf('cri.runPodSandbox')).toHaveLength(1);
+  });
+
   it('that ended in time stays as it ended', () => {
     boot({ uid: 'u1', spec: { activeDeadlineSeconds: 60, restartPolicy: 'Never' } });
     node.world.runtime.programs.set('app', [{ runsMs: 1_000 }]);

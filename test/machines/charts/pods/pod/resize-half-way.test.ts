@@ -94,6 +94,22 @@ describe('an agent that begins while a resize is half done', () => {
   });
 });
 
+it('a pod shows what it is to have as allocated, and what it has so far as its resources', () => {
+  const shown = () => {
+    const { allocatedResources, resources } = node.status('p') ?? {};
+    return { allocated: allocatedResources?.['cpu'], has: resources?.requests?.['cpu'] };
+  };
+  sendPods(node, 'ADD', of(1, [cpu('100m')]));
+  node.until('Running', isRunning);
+  node.world.fault = (name) => (name === 'cri.updateContainerResources' ? { error: 'device busy' } : undefined);
+  sendPods(node, 'UPDATE', of(2, [cpu('200m')]));
+  node.run(3_000);
+  expect(shown()).toEqual({ allocated: '200m', has: '100m' });
+  node.world.fault = () => undefined;
+  node.run(20_000);
+  expect(shown()).toEqual({ allocated: '200m', has: '200m' });
+});
+
 describe('a container that is on its way with what was given before', () => {
   it('is told when the hook of its start is done', () => {
     node.world.commands.set('slow', { takesMs: 30_000, exitCode: 0 });

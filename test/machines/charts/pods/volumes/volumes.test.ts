@@ -344,10 +344,10 @@ describe('a variable that a file of a volume has', () => {
     node.until('Running', running);
   });
 
-  it('needs its volume', () => {
+  it('is refused without its volume', () => {
     boot({}, [], { env: [variable('A', 'x')] });
     node.run(1_000);
-    expect(waiting()?.message).toBe('cannot find the volume "e" referenced by FileKeyRef');
+    expect(node.status('u1')).toBeNull();
     expect(inputs('volume.readVariables')).toEqual([]);
   });
 
