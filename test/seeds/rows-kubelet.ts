@@ -315,7 +315,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S197',
     'active deadline',
-    'src/machines/charts/pods/pod/pod-policy.ts#deadlineOf',
+    'src/machines/charts/pods/pod/pod-status.ts#deadlineOf',
     `${TESTS.pod}::a pod with a deadline`,
   ),
   built(

@@ -147,7 +147,7 @@ export const FLEET: readonly Row[] = [
   },
   {
     what: 'resize in place: `RestartContainer`, `Infeasible`, `Deferred`',
-    seen: 'that container alone begins anew; what never fits and what does not fit now are said in the status, and nothing changes',
+    seen: 'only that container restarts; a resize that never fits or does not fit now is reported in the status, and nothing changes',
     async see(guest, cluster) {
       const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
       await cluster.create('anew', { ...SLEEP, resources: { limits: { memory: '32Mi' } }, resizePolicy: policy });
@@ -181,7 +181,7 @@ export const FLEET: readonly Row[] = [
   },
   {
     what: '`systemctl reboot` with the API server away',
-    seen: 'static pods and every remembered pod of the API server run again; when it is back, it hears of their restarts',
+    seen: 'static pods and every remembered pod of the API server run again; when it is back, their restarts are reported to it',
     async see(guest, cluster) {
       await guest.run('cp /mnt/pods/* /etc/kubernetes/manifests/');
       await podsRun(guest);
