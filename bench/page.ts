@@ -1,17 +1,19 @@
 /**
  * The visualizer's page in Chromium: how soon a journal is of use in it, and whether it stays so with many records.
  *
- *     node bench/page.ts [--records 100000] [--million] [--live 600]
+ *     node bench/page.ts [--records 100000,1000000] [--journal FOLDER] [--live 600]
  *
- * The journal is that of a node whose pods come and go, over the world of the tests; `--million` is ten times as long.
- * `--live` follows a daemon's feed that has 500 records a second for so many seconds. Needs Chromium and the bundle.
+ * The journal is that of a node whose pods come and go, over the world of the tests; or `--journal`, one that is there.
+ * `--live` follows a daemon's feed that has 500 records a second for so many seconds, and shows it to a page that hangs.
+ * Times of keys are from the key until the frame that shows the answer, by the page's own clock. Needs Chromium and the
+ * bundle.
  */
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { type Browser, type CDPSession, chromium, type Page } from 'playwright-core';
+import { type Browser, chromium, type Page } from 'playwright-core';
 import { KernelFeed } from '../src/actors/server/visualizer/feed.ts';
 import { JournalFiles } from '../src/actors/server/visualizer/journal-files.ts';
 import { Visualizer } from '../src/actors/server/visualizer/visualizer.ts';
@@ -24,7 +26,7 @@ import { load, percentile, printTable } from './statistics.ts';
 const { values: flags } = parseArgs({
   options: {
     records: { type: 'string', default: '100000' },
-    million: { type: 'boolean', default: false },
+    journal: { type: 'string' },
     live: { type: 'string', default: '60' },
   },
 });
@@ -33,6 +35,7 @@ const { values: flags } = parseArgs({
 const PODS = 30;
 const LIFE_MS = 20_000;
 const STEPS = 60;
+const STEPS_WHILE_READING = 20;
 const LIVE_RECORDS_A_SECOND = 500;
 const MEMORY_EVERY_MS = 5_000;
 
@@ -44,17 +47,18 @@ const row = (measure: string, aim: string, measured: string): void => void rows.
 const ms = (value: number): string => `${value.toFixed(0)} ms`;
 const p95 = (values: readonly number[]): string => `${ms(percentile(values, 95))} (p50 ${ms(percentile(values, 50))})`;
 
-/** Writes a journal of about so many records; resolves with their number. */
-async function writeJournal(directory: string, records: number): Promise<number> {
+/** Writes a journal of about so many records. */
+async function writeJournal(directory: string, records: number): Promise<void> {
   const journal = openJournal({ directory, durability: 'none' });
   let written = 0;
   const node = new BootNode({
     argv: ARGV,
-    onTurn: (made: readonly KernelRecord[]) => {
+    onTurn: (made: readonly KernelRecord[], kernel) => {
       written += made.length;
       for (const record of made)
         journal.append(record.k === 'header' ? { ...record, incarnation: journal.incarnation } : record);
       journal.commit();
+      if (journal.wantsCheckpoint) journal.writeCheckpoint(kernel.checkpoint());
     },
   });
   node.world.pods.registry.set('app:1', image('app:1'));
@@ -62,16 +66,14 @@ async function writeJournal(directory: string, records: number): Promise<number>
     Array.from({ length: PODS }, (_, at) => manifest({ uid: `u${round}-${at}`, name: `web-${round}-${at}` }));
   node.world.pods.setManifests(pods(0));
   node.boot();
-  let round = 1;
-  const isDone = (): boolean => written >= records;
-  while (!isDone()) {
+  for (let round = 1, isDone = false; !isDone; isDone = written >= records) {
     node.run(LIFE_MS);
     (node.records as KernelRecord[]).length = 0;
     node.world.pods.setManifests(pods(round++));
-    await new Promise(setImmediate);
+    await new Promise<void>((resolve) => journal.whenDurable(resolve));
   }
   await journal.close();
-  return written;
+  if (journal.suspension !== undefined) throw new Error(`not all was written: ${journal.suspension}`);
 }
 
 const bytesOf = (directory: string): number =>
@@ -80,61 +82,73 @@ const bytesOf = (directory: string): number =>
     0,
   );
 
-/** Milliseconds from an act until the page has drawn what it asked for. */
-async function until(page: Page, act: () => Promise<unknown>, seen: string): Promise<number> {
-  const beganMs = performance.now();
-  await act();
-  await page.waitForFunction(seen, undefined, { polling: 'raf' });
-  return performance.now() - beganMs;
-}
-
 const text = (selector: string): string => `(document.querySelector('${selector}')?.textContent ?? '')`;
 
-async function benchOpened(browser: Browser, directory: string, records: number): Promise<void> {
+/** Has the page measure from an event, by its own time, until the frame is drawn in which something is seen. */
+const CLOCK = `window.timed = (type, isSeen) => new Promise((resolve) => {
+  addEventListener(type, ({ timeStamp }) => {
+    const drawn = () => setTimeout(() => resolve(performance.now() - timeStamp));
+    const look = () => (isSeen() ? drawn() : requestAnimationFrame(look));
+    requestAnimationFrame(look);
+  }, { once: true, capture: true });
+})`;
+
+/** Milliseconds from the event that an act makes until the page has drawn what it asked for. */
+async function until(page: Page, type: string, act: () => Promise<unknown>, seen: string): Promise<number> {
+  await page.evaluate(`void (window.answer = timed('${type}', () => ${seen}))`);
+  await act();
+  return page.evaluate('window.answer');
+}
+
+async function benchOpened(browser: Browser, directory: string): Promise<void> {
   const visualizer = new Visualizer({ port: 0, token: 't', journal: new JournalFiles(directory) });
   const url = await visualizer.listen();
   const page = await browser.newPage(WINDOW);
-  const label = `${records} records`;
   try {
-    await page.goto('about:blank');
     const beganMs = performance.now();
-    const useful = `${text('#summary')}.startsWith('Ready') && document.querySelectorAll('#phase-list li').length > 10`;
-    const painted = await until(page, () => page.goto(url.href), useful);
-    row(`${label}: first useful paint`, '1.5 s', ms(painted));
-    await watchFrames(page);
-    await page.waitForFunction(`${text('#connection')} === 'journal'`, undefined, { timeout: 3_600_000 });
-    row(
-      `${label}: read to the end, run again, compared`,
-      '',
-      `${((performance.now() - beganMs) / 1_000).toFixed(1)} s`,
+    await page.goto(url.href, { waitUntil: 'commit' });
+    await page.waitForFunction(
+      `${text('#summary')}.startsWith('Ready') && document.querySelectorAll('#phase-list li').length > 10`,
+      undefined,
+      { polling: 'raf' },
     );
-    row(`${label}: longest time without a frame meanwhile`, '', ms(await longestFrame(page)));
-    row(`${label}: steps by record`, 'p95 100 ms', p95(await steps(page, ',')));
-    row(`${label}: steps by turn`, 'p95 100 ms', p95(await steps(page, '[')));
-    row(`${label}: jumps to any moment`, 'p95 100 ms', p95(await jumps(page)));
-    row(`${label}: change of the view`, 'p95 100 ms', p95(await views(page)));
-    row(`${label}: search, first rows`, 'p95 100 ms', p95(await searches(page)));
-    row(`${label}: memory of the page with its worker`, '', `${(await memoryMb(page)).toFixed(0)} MB`);
+    const painted = performance.now() - beganMs;
+    await page.evaluate(`${CLOCK}; ${TASKS}`);
+    const whileReading = await steps(page, ',', STEPS_WHILE_READING);
+    const wasReading = await page.evaluate<boolean>(`${text('#connection')} !== 'journal'`);
+    await page.waitForFunction(`${text('#connection')} === 'journal'`, undefined, { timeout: 3_600_000 });
+    const readS = (performance.now() - beganMs) / 1_000;
+    const records = Number(await page.locator('#scrub').getAttribute('max'));
+    const rowOf = (measure: string, aim: string, value: string) => row(`${records} records: ${measure}`, aim, value);
+    rowOf('bytes on disk', '', `${(bytesOf(directory) / 1_048_576).toFixed(0)} MB`);
+    rowOf('first useful paint', '1.5 s', ms(painted));
+    rowOf(`steps by record while it is read${wasReading ? '' : ', to its end'}`, 'p95 100 ms', p95(whileReading));
+    rowOf('read to the end, run again, compared', '', `${readS.toFixed(1)} s`);
+    rowOf('longest time without an answer to a key until then', '', ms(await page.evaluate('window.longest')));
+    rowOf('steps by record', 'p95 100 ms', p95(await steps(page, ',')));
+    rowOf('steps by turn', 'p95 100 ms', p95(await steps(page, '[')));
+    rowOf('jumps to any moment', 'p95 100 ms', p95(await jumps(page)));
+    rowOf('change of the view', 'p95 100 ms', p95(await views(page)));
+    rowOf('search, first rows', 'p95 100 ms', p95(await searches(page)));
+    rowOf('memory of the page with its worker', '', `${(await memoryMb(page)).toFixed(0)} MB`);
   } finally {
     await page.close();
     await visualizer.close();
   }
 }
 
-/** Has the page note the longest time between two frames. */
-const watchFrames = (page: Page): Promise<unknown> =>
-  page.evaluate(`{ let last = performance.now(); window.longest = 0;
-    const frame = (now) => { window.longest = Math.max(window.longest, now - last); last = now; requestAnimationFrame(frame); };
-    requestAnimationFrame(frame); }`);
-const longestFrame = (page: Page): Promise<number> => page.evaluate('window.longest');
+/** Has the page note the longest stretch in which it answers to nothing. A loop of frames would itself make it slow. */
+const TASKS = `window.longest = 0; new PerformanceObserver((list) => {
+  for (const { duration } of list.getEntries()) window.longest = Math.max(window.longest, duration);
+}).observe({ type: 'longtask', buffered: true })`;
 
-async function steps(page: Page, key: string): Promise<number[]> {
+async function steps(page: Page, key: string, count = STEPS): Promise<number[]> {
   const took: number[] = [];
   await page.keyboard.press('2');
-  for (let i = 0; i < STEPS; i++) {
+  for (let i = 0; i < count; i++) {
     const before = await page.locator('#record-title').textContent();
     const seen = `${text('#record-title')} !== ${JSON.stringify(before)} && document.querySelector('#record-body pre') !== null`;
-    took.push(await until(page, () => page.keyboard.press(key), seen));
+    took.push(await until(page, 'keydown', () => page.keyboard.press(key), seen));
   }
   return took;
 }
@@ -147,17 +161,24 @@ async function jumps(page: Page): Promise<number[]> {
     const n = Math.floor(((i * 37) % STEPS) * (last / STEPS)) + 1;
     const act = () => page.evaluate(`location.hash = 'view=actors&actor=kubelet&record=${n}'`);
     const seen = `${text('#record-title')} === 'Record ${n}' && document.querySelector('#record-body pre')?.textContent.includes('"n": ${n},') && ${text('#actor .json')}.length > 100`;
-    took.push(await until(page, act, seen));
+    took.push(await until(page, 'hashchange', act, seen));
   }
   return took;
 }
 
 async function views(page: Page): Promise<number[]> {
   const took: number[] = [];
+  const shown = {
+    1: `document.querySelectorAll('#phase-list li').length > 10`,
+    2: `document.querySelector('#sheet svg') !== null`,
+    3: `document.querySelector('#pod-story .lanes, #pod-story .dim') !== null`,
+    4: `${text('#rows')}.length > 0`,
+  };
   for (let i = 0; i < STEPS; i++) {
-    const key = String([1, 2, 4, 3][i % 4]);
-    const view = { 1: 'start', 2: 'actors', 3: 'pods', 4: 'records' }[key as '1'];
-    took.push(await until(page, () => page.keyboard.press(key), `document.body.dataset.view === '${view}'`));
+    const key = ([1, 2, 4, 3] as const)[i % 4]!;
+    const view = { 1: 'start', 2: 'actors', 3: 'pods', 4: 'records' }[key];
+    const seen = `document.body.dataset.view === '${view}' && ${shown[key]}`;
+    took.push(await until(page, 'keydown', () => page.keyboard.press(String(key)), seen));
   }
   return took;
 }
@@ -166,33 +187,38 @@ async function searches(page: Page): Promise<number[]> {
   const took: number[] = [];
   await page.keyboard.press('4');
   await page.keyboard.press('Escape');
-  for (const words of [
-    'kind:request',
-    'actor:pods',
-    'turn:>50',
-    'pullImage',
-    'kind:state actor:pleg',
-    '/cri\\.(stop|start)/',
-    'kind:input',
-    'web-1-3',
-  ]) {
-    const act = () => page.locator('#search').fill(words);
-    const seen = `!${text('#events-note')}.startsWith('0 of') && ${text('#rows')}.length > 0 && location.hash.includes(${JSON.stringify(new URLSearchParams({ search: words }).toString())})`;
-    took.push(await until(page, act, seen));
+  for (const words of SEARCHES) {
+    const hash = JSON.stringify(new URLSearchParams({ search: words }).toString());
+    const seen = `!${text('#events-note')}.startsWith('0 of') && ${text('#rows')}.length > 0 && location.hash.includes(${hash})`;
+    took.push(await until(page, 'input', () => page.locator('#search').fill(words), seen));
     await page.waitForFunction(`!${text('#events-note')}.includes('%')`, undefined, { timeout: 600_000 });
   }
   return took;
 }
 
+const SEARCHES = [
+  'kind:request',
+  'actor:pods',
+  'turn:>50',
+  'pullImage',
+  'kind:state actor:pleg',
+  '/cri\\.(stop|start)/',
+  'kind:input',
+  'web-1-3',
+];
+
+/** The live heaps of the page and of its worker. */
 async function memoryMb(page: Page): Promise<number> {
-  const session: CDPSession = await page.context().newCDPSession(page);
+  const session = await page.context().newCDPSession(page);
   await session.send('HeapProfiler.collectGarbage');
   const { usedSize } = await session.send('Runtime.getHeapUsage');
-  const workers = await Promise.all(
-    page.workers().map((worker) => worker.evaluate<number>('performance.memory?.usedJSHeapSize ?? 0')),
-  );
+  await session.detach();
+  const workers = await Promise.all(page.workers().map((worker) => worker.evaluate<number>(HEAP)));
   return (usedSize + workers.reduce((sum, bytes) => sum + bytes, 0)) / 1_048_576;
 }
+
+/** A worker collects when it is asked for its heap only where V8 shows `gc` to it. */
+const HEAP = 'globalThis.gc?.(); performance.memory?.usedJSHeapSize ?? 0';
 
 /** A kernel whose pods come and go, so that its feed has so many records a second. */
 async function benchLive(browser: Browser, seconds: number): Promise<void> {
@@ -248,16 +274,15 @@ async function benchLive(browser: Browser, seconds: number): Promise<void> {
 
 const browser = await chromium.launch({
   executablePath: process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-gpu', '--enable-precise-memory-info'],
+  args: ['--no-sandbox', '--disable-gpu', '--enable-precise-memory-info', '--js-flags=--expose-gc'],
 });
 const folder = mkdtempSync(join(tmpdir(), 'statelet-bench-page-'));
 try {
-  const sizes = [Number(flags.records), ...(flags.million ? [1_000_000] : [])];
-  for (const size of sizes) {
+  if (flags.journal !== undefined) await benchOpened(browser, flags.journal);
+  for (const size of flags.journal === undefined ? flags.records.split(',').map(Number).filter(Boolean) : []) {
     const directory = join(folder, String(size));
-    const records = await writeJournal(directory, size);
-    row(`journal of ${records} records`, '', `${(bytesOf(directory) / 1_048_576).toFixed(0)} MB on disk`);
-    await benchOpened(browser, directory, records);
+    await writeJournal(directory, size);
+    await benchOpened(browser, directory);
   }
   if (Number(flags.live) > 0) await benchLive(browser, Number(flags.live));
 } finally {

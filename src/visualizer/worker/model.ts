@@ -19,7 +19,7 @@ import type { ContextChange, Facts, Other, StepView } from './requests.ts';
 import { Search } from './search.ts';
 
 /** Pages after those of the start: 204,800 records, about 10 MB packed. A journal that is opened is held whole. */
-const LIVE_PAGES_MAX = 200;
+const LIVE_PAGES_MAX = 800;
 
 /** The questions of a model to the daemon, or to the journal that is run again. */
 export interface Source {

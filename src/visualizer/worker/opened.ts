@@ -35,8 +35,8 @@ export class Opened implements Source {
     model.root = 'kubelet';
   }
 
-  /** Runs to the end; `onProgress` after each stretch. */
-  async run(onProgress: () => void): Promise<void> {
+  /** Runs to the end; `onProgress` after each stretch, and the next one begins when the page has its `answers`. */
+  async run(onProgress: () => void, answers: () => Promise<void>): Promise<void> {
     const beganMs = performance.now();
     const turns = this.#execution.run();
     for (let done = false; !done && !this.#isClosed; ) {
@@ -48,6 +48,7 @@ export class Opened implements Source {
       } while (!done && performance.now() < end);
       onProgress();
       await pause();
+      await answers();
     }
     this.#isRead = true;
     this.#tookMs = performance.now() - beganMs;

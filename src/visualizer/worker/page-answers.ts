@@ -12,8 +12,8 @@ import { Live } from './live.ts';
 import { Model, type Source } from './model.ts';
 import type { Content } from './node/fs.ts';
 import { Opened } from './opened.ts';
-import { type Row, range } from './record-pages.ts';
-import type { Group, GroupBy, Inspection, Moment, Notice, Opening, Requests } from './requests.ts';
+import type { Row } from './record-pages.ts';
+import type { Group, GroupBy, Inspection, Moment, Notice, Opening, RequestName, Requests } from './requests.ts';
 
 /** Between two notices: three frames. */
 const NOTICE_MS = 50;
@@ -25,6 +25,8 @@ const LONG_RECORDS = 5_000;
 const CHAIN_MAX = 20;
 const FOLLOWED_MAX = 5_000;
 const CONSEQUENCES_MAX = 40;
+/** How long the reading of a journal waits for answers. */
+const ANSWER_MAX_MS = 500;
 const ROWS_MAX = 500;
 const GROUPS_MAX = 500;
 const HISTORY_MAX = 200;
@@ -41,10 +43,32 @@ export class PageAnswers implements Requests {
   #source: Source | undefined;
   #isNew = true;
   #isDue = false;
+  /** Questions without an answer. */
+  #open = 0;
+  #whenAnswered: (() => void) | undefined;
 
   constructor(engine: () => Promise<Engine>, post: (notice: Notice) => void) {
     this.#engine = engine;
     this.#post = post;
+  }
+
+  /** Answers one question. */
+  async answer(name: RequestName, asked: unknown): Promise<unknown> {
+    this.#open++;
+    try {
+      return await (this[name] as (asked: unknown) => Promise<unknown>).call(this, asked);
+    } finally {
+      if (--this.#open === 0) this.#whenAnswered?.();
+    }
+  }
+
+  /** Resolves when no question is open, or after some time. */
+  #answered(): Promise<void> {
+    if (this.#open === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#whenAnswered = resolve;
+      setTimeout(resolve, ANSWER_MAX_MS);
+    });
   }
 
   // ---- opening ------------------------------------------------------------------------------------------------------
@@ -74,7 +98,10 @@ export class PageAnswers implements Requests {
     const model = new Model(false);
     const source = new Opened(engine, opened, model);
     this.#show(source, model);
-    void source.run(() => this.#changed());
+    void source.run(
+      () => this.#changed(),
+      () => this.#answered(),
+    );
   }
 
   #show(source: Source, model: Model): void {
@@ -261,8 +288,8 @@ export class PageAnswers implements Requests {
 
   #hasHeardAfter(address: string, n: number): boolean {
     const { pages } = this.#model;
-    for (const index of range(pages.indexOf(n + 1), pages.size)) if (pages.row(index)?.who === address) return true;
-    return false;
+    const isLater = (row: Row): boolean => row.n > n && row.who === address;
+    return pages.indexesNaming((name) => name === address, isLater).length > 0;
   }
 
   async history({ address, at = Number.POSITIVE_INFINITY }: Asked<'history'>) {
@@ -271,7 +298,9 @@ export class PageAnswers implements Requests {
     const moves = own.filter(
       ({ view }, i) => view.value !== own[i - 1]?.view?.value || view.status !== own[i - 1]?.view?.status,
     );
-    return moves.slice(-HISTORY_MAX).map(({ n, view }) => ({ n, t: pages.row(pages.indexOf(n))?.t ?? 0, view }));
+    return moves.slice(-HISTORY_MAX).map(({ n, view: { value, status } }) => {
+      return { n, t: pages.row(pages.indexOf(n))?.t ?? 0, view: { value, status } };
+    });
   }
 
   async step({ address, at = Number.POSITIVE_INFINITY }: Asked<'step'>) {
@@ -297,14 +326,11 @@ export class PageAnswers implements Requests {
   async pod({ uid, at = Number.POSITIVE_INFINITY }: Asked<'pod'>) {
     const { pages, root, t } = this.#model;
     const address = `${root}/pods/pod-${uid}`;
-    const isOwn = ({ kind, who, n }: Row): boolean => {
-      if (n > at) return false;
-      if (kind === 'log') return who === `${root}/eventRecorder` || who.startsWith(address);
-      return kind === 'state' && (who === address || who.startsWith(`${address}/`));
-    };
-    const records = await pages.at(pages.indexesWhere(isOwn));
     const pods = (await this.#source?.pods()) ?? [];
     const pod = pods.find((each) => each.uid === uid);
+    const isOwn = (name: string): boolean => name === address || name.startsWith(`${address}/`) || name === pod?.pod;
+    const isWanted = ({ kind, n }: Row): boolean => n <= at && (kind === 'state' || kind === 'log');
+    const records = await pages.at(pages.indexesNaming(isOwn, isWanted));
     const until = Math.min(pod?.gone ?? Number.POSITIVE_INFINITY, this.#model.endOf(Math.min(at, pages.last))?.t ?? t);
     return { lanes: podLanes(address, records, until), events: pod ? podEvents(pod, records) : [] };
   }
@@ -317,7 +343,7 @@ export class PageAnswers implements Requests {
       return chosen.size === 1 ? chosen.has(who) || chosen.has(from) : chosen.has(who) && chosen.has(from);
     };
     const isArrow = (row: Row): boolean => !NO_ARROWS.has(row.kind) && isBetween(row);
-    const indexes = pages.indexesWhere(isArrow);
+    const indexes = pages.indexesNaming((name) => chosen.has(name), isArrow);
     const after = at === undefined ? pages.size : pages.indexOf(at + 1);
     const end = indexes.findIndex((index) => index >= after);
     const last = end === -1 ? indexes.length : end;

@@ -128,13 +128,14 @@ export class Past {
     const views: ActorView[] = [];
     const ended: Change[] = [];
     for (const changes of this.changes.values()) {
-      const change = changes[lastUpTo(changes, n)];
+      const last = changes.at(-1);
+      // Most actors of a long journal have ended before.
+      const change = last !== undefined && last.n <= n ? last : changes[lastUpTo(changes, n)];
       if (!change) continue;
       if (change.view.status === 'active') views.push(change.view);
       else ended.push(change);
     }
-    const last = ended.toSorted((one, other) => other.n - one.n).slice(0, ENDED_MAX);
-    return [...views, ...last.map(({ view }) => view)];
+    return [...views, ...newest(ended).map(({ view }) => view)];
   }
 
   /** The views of an actor, the oldest first, each with the record of its beginning. */
@@ -164,6 +165,16 @@ export class Past {
 
 function withoutError({ error: _error, ...view }: ActorView): ActorView {
   return view;
+}
+
+/** The last that ended, the newest first. */
+function newest(ended: readonly Change[]): readonly Change[] {
+  const numbers = Float64Array.from(ended, ({ n }) => n).sort();
+  const from = numbers.at(-ENDED_MAX) ?? BEFORE_ALL;
+  return ended
+    .filter(({ n }) => n >= from)
+    .toSorted((one, other) => other.n - one.n)
+    .slice(0, ENDED_MAX);
 }
 
 /** Index of the last change up to record `n`; -1: none. */

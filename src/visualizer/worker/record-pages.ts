@@ -13,11 +13,12 @@ import { whoOf } from '../words.ts';
 
 /** Records of a start that are read for reports on it: those of a node with hundreds of pods. */
 export const START_RECORDS_MAX = 50_000;
-export const PAGE_RECORDS = 1_024;
+/** The records of one moment lie far apart, and each of them costs an unpacked page: some 250 KB of text, in 1 ms. */
+export const PAGE_RECORDS = 256;
 /** 20,480 records: the start of a node with more than a hundred pods. */
-const START_PAGES = 20;
-/** Unpacked pages, about 1 MB each. */
-const UNPACKED_MAX = 16;
+const START_PAGES = 80;
+/** Unpacked pages, in all some 16 MB. */
+const UNPACKED_MAX = 64;
 /** Actors that are listed by their number of records. */
 const BUSIEST_MAX = 20;
 
@@ -45,6 +46,8 @@ export interface Row {
   readonly who: string;
   /** The sender of a message. */
   readonly from: string;
+  /** The pod, or another object of the API, that a line is about: `namespace/name`. */
+  readonly about: string;
 }
 
 class Page {
@@ -55,6 +58,7 @@ class Page {
   readonly kind = new Uint8Array(PAGE_RECORDS);
   readonly who = new Uint32Array(PAGE_RECORDS);
   readonly from = new Uint32Array(PAGE_RECORDS);
+  readonly about = new Uint32Array(PAGE_RECORDS);
   size = 0;
   /** The records themselves, until the page is full; then their compressed text. */
   content: ShownRecord[] | Uint8Array<ArrayBuffer> = [];
@@ -76,8 +80,8 @@ export class RecordPages {
   private readonly pagesMax: number;
   private readonly names: string[] = [''];
   private readonly ids = new Map<string, number>([['', 0]]);
-  /** Unpacked pages, the one that was used last at the end. */
-  private readonly unpacked = new Map<Page, Promise<ShownRecord[]>>();
+  /** Unpacked pages as lines of text, the one that was used last at the end. */
+  private readonly unpacked = new Map<Page, Promise<string[]>>();
 
   constructor(pagesMax: number) {
     this.pagesMax = pagesMax;
@@ -126,6 +130,7 @@ export class RecordPages {
     page.kind[at] = KINDS.indexOf(record.k);
     page.who[at] = this.idOf(whoOf(shown));
     page.from[at] = this.idOf(record.k === 'message' ? record.from : '');
+    page.about[at] = this.idOf(subjectOf(record));
     if (Array.isArray(page.content)) page.content.push(shown);
   }
 
@@ -168,15 +173,22 @@ export class RecordPages {
       kind: KINDS[numberIn(page.kind, at)] ?? 'end',
       who: this.names[numberIn(page.who, at)] ?? '',
       from: this.names[numberIn(page.from, at)] ?? '',
+      about: this.names[numberIn(page.about, at)] ?? '',
     };
   }
 
-  /** The indexes of the records whose row is wanted. */
-  indexesWhere(isWanted: (row: Row) => boolean): number[] {
+  /** The indexes of the records that one of these names is in, by its actor, sender or subject, and that are wanted. */
+  indexesNaming(isNamed: (name: string) => boolean, isWanted: (row: Row) => boolean): number[] {
+    const named = Uint8Array.from(this.names, (name) => Number(isNamed(name)));
+    const isIn = (column: Uint32Array, at: number): boolean => named[numberIn(column, at)] === 1;
     const found: number[] = [];
-    for (const index of range(0, this.size)) {
-      const row = this.row(index);
-      if (row && isWanted(row)) found.push(index);
+    for (const [number, page] of this.pages.entries()) {
+      for (let at = 0; at < page.size; at++) {
+        if (!isIn(page.who, at) && !isIn(page.from, at) && !isIn(page.about, at)) continue;
+        const index = number * PAGE_RECORDS + at;
+        const row = this.row(index);
+        if (row && isWanted(row)) found.push(index);
+      }
     }
     return found;
   }
@@ -245,7 +257,10 @@ export class RecordPages {
 
   async get(index: number): Promise<ShownRecord | undefined> {
     const page = this.pages[Math.floor(index / PAGE_RECORDS)];
-    return page && (await this.recordsOf(page))[index % PAGE_RECORDS];
+    const at = index % PAGE_RECORDS;
+    if (!page || Array.isArray(page.content)) return page?.content[at] as ShownRecord | undefined;
+    const line = (await this.linesOf(page, page.content))[at];
+    return line === undefined ? undefined : JSON.parse(line);
   }
 
   /** The records at these indexes, which rise. */
@@ -265,9 +280,8 @@ export class RecordPages {
     return this.at(range(from, to));
   }
 
-  private recordsOf(page: Page): Promise<ShownRecord[]> | ShownRecord[] {
-    if (Array.isArray(page.content)) return page.content;
-    const known = this.unpacked.get(page) ?? unpack(page.content);
+  private linesOf(page: Page, packed: Uint8Array<ArrayBuffer>): Promise<string[]> {
+    const known = this.unpacked.get(page) ?? unpack(packed);
     this.unpacked.delete(page);
     this.unpacked.set(page, known);
     keepNewest(this.unpacked, UNPACKED_MAX);
@@ -275,10 +289,16 @@ export class RecordPages {
   }
 }
 
-async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<ShownRecord[]> {
+/** The object of the API that a line is about. */
+function subjectOf(record: KernelRecord): string {
+  if (record.k !== 'log') return '';
+  const { object, pod } = record.fields ?? {};
+  return [object, pod].find((name) => typeof name === 'string') ?? '';
+}
+
+async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<string[]> {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
-  const text = await new Response(stream).text();
-  return text.split('\n').map((line): ShownRecord => JSON.parse(line));
+  return (await new Response(stream).text()).split('\n');
 }
 
 export function* range(from: number, to: number): Generator<number> {

@@ -122,7 +122,7 @@ export interface StepView {
 export interface HistoryEntry {
   readonly n: number;
   readonly t: number;
-  readonly view: ActorView;
+  readonly view: Pick<ActorView, 'value' | 'status'>;
 }
 
 export interface PodStory {

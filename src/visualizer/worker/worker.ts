@@ -13,8 +13,7 @@ const answers = new PageAnswers(
 
 self.addEventListener('message', ({ data }: MessageEvent<ToWorker>) => {
   const { id, name, asked } = data;
-  const ask = answers[name] as (asked: unknown) => Promise<unknown>;
-  ask.call(answers, asked).then(
+  answers.answer(name, asked).then(
     (answer) => post({ id, answer }),
     (error: unknown) => post({ id, error: messageOf(error) }),
   );

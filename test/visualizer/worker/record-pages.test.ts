@@ -34,13 +34,13 @@ it('finds records by number, also where some are missing, and counts those', () 
 
 it('drops pages of the middle, never the start', async () => {
   const pages = new RecordPages(2);
-  const all = logs(0, 30 * PAGE_RECORDS);
+  const all = logs(0, 90 * PAGE_RECORDS);
   const dropped = [];
   for (let at = 0; at < all.length; at += 500) dropped.push(pages.append(all.slice(at, at + 500)));
-  expect(pages.row(20 * PAGE_RECORDS - 1)!.n).toBe(20 * PAGE_RECORDS - 1);
-  expect(pages.row(20 * PAGE_RECORDS)!.n).toBe(28 * PAGE_RECORDS);
+  expect(pages.row(80 * PAGE_RECORDS - 1)!.n).toBe(80 * PAGE_RECORDS - 1);
+  expect(pages.row(80 * PAGE_RECORDS)!.n).toBe(88 * PAGE_RECORDS);
   expect(pages.missed).toBe(8 * PAGE_RECORDS);
-  expect(dropped.find((each) => each)).toEqual({ from: 20 * PAGE_RECORDS, to: 21 * PAGE_RECORDS - 1 });
+  expect(dropped.find((each) => each)).toEqual({ from: 80 * PAGE_RECORDS, to: 81 * PAGE_RECORDS - 1 });
 });
 
 it('names what followed from a record, directly or through others', () => {
@@ -56,4 +56,17 @@ it('counts records by actor and in time', () => {
   pages.append(logs(0, 9));
   expect(pages.busiest()).toEqual([0, 1, 2].map((id) => ({ name: `a/${id}`, records: 3 })));
   expect(pages.pauses(3)).toEqual([1, 1, 1]);
+});
+
+it('finds the records that a name is in: as actor, as sender, as the object that a line is about', () => {
+  const pages = new RecordPages(2);
+  const line: ShownRecord = { ...log(2), record: { ...log(2).record, fields: { object: 'default/web' } } as never };
+  const message = { n: 3, k: 'message', from: 'a/9', to: 'b', event: { type: 'x' } } as const;
+  pages.append([log(0), log(1), line, { ...log(3), record: message }]);
+  const naming = (...names: string[]) =>
+    pages.indexesNaming(
+      (name) => names.includes(name),
+      () => true,
+    );
+  expect([naming('a/1'), naming('a/9'), naming('b', 'default/web'), naming('none')]).toEqual([[1], [3], [2, 3], []]);
 });
