@@ -121,7 +121,9 @@ export class ComparePane {
     });
     const explained = named.reduce((sum, { changeMs }) => sum + changeMs, 0);
     const share =
-      whole === 0 ? '' : ` These ${named.length} parts are ${Math.round((explained / whole) * 100)}% of it.`;
+      whole === 0
+        ? ''
+        : ` ${named.length === 1 ? 'This part is' : `These ${named.length} parts are`} ${Math.round((explained / whole) * 100)}% of it.`;
     const goal = this.store.named(time.goal);
     const head = `Until ${goal}: ${duration(time.aMs)} in ${a}, ${duration(time.bMs)} in ${b}.${share}`;
     return [el('h3', {}, 'Where the difference came from'), el('p', {}, head), el('ol', { class: 'parts' }, ...rows)];

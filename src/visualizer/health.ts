@@ -1,7 +1,7 @@
 /** Whether the kernel and its journal are well: the queue, the time of turns, memory, and who is busy. */
 import { byId, el } from './dom.ts';
 import type { Store } from './store.ts';
-import { duration } from './words.ts';
+import { decoded, duration } from './words.ts';
 import type { HealthView } from './worker/reports.ts';
 
 export class HealthPane {
@@ -23,7 +23,7 @@ export class HealthPane {
       .finally(() => (this.isAsking = false));
   }
 
-  private show({ rows, turnsMs, busiest }: HealthView): void {
+  private show({ rows, turnsMs, busiest, drivers }: HealthView): void {
     const facts = rows.flatMap(({ name, value, isBad }) => [
       el('dt', {}, name),
       el('dd', { class: isBad ? 'error' : undefined }, value),
@@ -37,7 +37,7 @@ export class HealthPane {
         { type: 'button' },
         el('span', { class: 'took' }, String(records)),
         el('span', { class: 'lane' }, bar),
-        el('span', { class: 'name' }, this.store.named(name)),
+        el('span', { class: 'name' }, this.store.named(decoded(name))),
       );
       button.addEventListener('click', () => {
         this.store.chooseActor(name);
@@ -48,11 +48,50 @@ export class HealthPane {
     this.body.replaceChildren(
       el('dl', { class: 'facts' }, ...facts),
       ...(turnsMs && turnsMs.length > 0 ? turnPicture(turnsMs) : []),
+      ...this.drivers(drivers),
       el('h3', {}, 'Actors with the most records'),
       el('ol', { class: 'blamed' }, ...actors),
     );
   }
+
+  /** Drivers of dynamic resources, and the claims of pods that they prepare. */
+  private drivers(drivers: HealthView['drivers']): Node[] {
+    if (drivers.length === 0) return [];
+    return [
+      el('h3', {}, 'Resource drivers'),
+      el('ul', { class: 'drivers' }, ...drivers.map((one) => this.driver(one))),
+    ];
+  }
+
+  private driver({ driver, registrations, claims }: HealthView['drivers'][number]): HTMLElement {
+    const listens = registrations.map(({ endpoint, service, isConnected }) =>
+      el(
+        'p',
+        { class: isConnected ? 'dim' : 'error' },
+        `${service} at ${endpoint}, ${isConnected ? 'listens' : 'does not listen'}`,
+      ),
+    );
+    const none = registrations.length === 0 ? [el('p', { class: 'error' }, 'is not registered')] : [];
+    const rows = claims.map(({ claim, pods, state, devices }) => {
+      const text = `ResourceClaim ${claim}: ${STATES[state]}${devices.length === 0 ? '' : `, ${devices.join(', ')}`}`;
+      return el('li', {}, text, ...pods.flatMap((uid) => [' ', this.pod(uid)]));
+    });
+    const list = rows.length === 0 ? [el('p', { class: 'dim' }, 'no claim')] : [el('ul', {}, ...rows)];
+    return el('li', {}, el('strong', {}, driver), ...listens, ...none, ...list);
+  }
+
+  private pod(uid: string): HTMLElement {
+    const name = this.store.pods.find((pod) => pod.uid === uid)?.pod ?? uid;
+    const button = el('button', { type: 'button' }, name);
+    button.addEventListener('click', () => {
+      this.store.choosePod(uid);
+      this.store.show('pods');
+    });
+    return button;
+  }
 }
+
+const STATES = { prepared: 'prepared', unprepared: 'not prepared', ending: 'being taken back' } as const;
 
 /** The last turns as columns; the text beside it says the same. */
 function turnPicture(turnsMs: readonly number[]): Node[] {

@@ -1,5 +1,6 @@
 /** The first line of a pod's story: whether it runs, since when, or what it waits for and what went wrong. Pure. */
 import type { PodView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
+import { claimWaitText } from './claim-words.ts';
 import type { Lane } from './lanes.ts';
 import { duration, lastOf } from './words.ts';
 
@@ -27,6 +28,8 @@ export function podAnswer(pod: PodView, lanes: readonly Lane[], events: readonly
   const again = restarts === 0 ? '' : restarts === 1 ? ', restarted once' : `, restarted ${restarts} times`;
   if (gone !== undefined) return `Gone after ${duration(gone - seen)}: it was ${phase}${again}`;
   const ran = running === undefined ? '' : `, ran ${duration(running - seen)} after it was seen`;
+  const claims = pod.claims === undefined ? undefined : `: ${claimWaitText(pod.claims, now)}`;
+  if (claims !== undefined) return `${phase}${ran}${again}${claims}`;
   if (phase === 'Running' && ready) return `Running and ready${ran}${again}`;
   if (phase === 'Succeeded' || phase === 'Failed')
     return `${phase}${ran}${again}${warning(events, phase === 'Failed')}`;

@@ -114,8 +114,8 @@ export class PodsPane {
     this.isAsking = true;
     const { moment } = store;
     const asked = { uid: pod.uid, ...(moment ? { at: moment.n } : {}) };
-    const { lanes, events } = await store.ask('pod', asked).finally(() => (this.isAsking = false));
-    if (pod.uid === store.pod) this.write(pod, lanes, events);
+    const { pod: then = pod, lanes, events } = await store.ask('pod', asked).finally(() => (this.isAsking = false));
+    if (pod.uid === store.pod) this.write(then, lanes, events);
     else void this.askStory();
   }
 

@@ -27,11 +27,15 @@ export function innermostPaths(value: unknown): string[] {
   return paths.length > 0 ? paths : ['(no states)'];
 }
 
-/** The innermost states only, for where there is little room: `idle | mounted`. */
-export const innermostText = (value: unknown): string =>
-  leaves(value, '')
-    .map((path) => path.slice(path.lastIndexOf('.') + 1))
-    .join(' | ');
+/** Regions that a line has room for. */
+const REGIONS_MAX = 5;
+
+/** The innermost states only, for where there is little room: `idle | mounted`; of many regions the first. */
+export function innermostText(value: unknown): string {
+  const states = leaves(value, '').map((path) => path.slice(path.lastIndexOf('.') + 1));
+  if (states.length <= REGIONS_MAX) return states.join(' | ');
+  return `${states.slice(0, 2).join(' | ')} and ${states.length - 2} more`;
+}
 
 /** The regions that are in another state than before; all of them when that is not known. */
 export function changeText(value: unknown, before: unknown): string {

@@ -7,6 +7,7 @@
  * what was so before a gap is forgotten where the journal goes on.
  */
 
+import { Claims } from '../../actors/server/visualizer/claims.ts';
 import { actorOf, type CauseSource, History, streamError, streamOf } from '../../actors/server/visualizer/history.ts';
 import { described, failureIn, isNamed, type Phase, Phases } from '../../actors/server/visualizer/phases.ts';
 import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
@@ -16,6 +17,7 @@ import { memberOf } from '../../kernel/json.ts';
 import type { OperationClass } from '../../kernel/operation.ts';
 import type { GapRecord, HeaderRecord, InRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
 import type { AnyStateNode } from '../../kernel/state-nodes.ts';
+import type { DraCall } from '../../machines/model/operations/dra.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { lastOf, recordText, stateText } from '../../visualizer/words.ts';
 
@@ -103,6 +105,7 @@ export class Story implements CauseSource {
   readonly operations = new Map<number, Operation>();
   readonly actors = new Map<string, ActorState>();
   readonly pods = new Map<string, PodStory>();
+  readonly claims = new Claims();
   healthz: { readonly t: number; readonly n: number } | undefined;
   failure: (FailureView & { readonly t: number }) | undefined;
   /** Records that were never kept. */
@@ -207,6 +210,7 @@ export class Story implements CauseSource {
   }
 
   private learn(record: KernelRecord): void {
+    this.claims.take(record, this.ended, ROOT);
     if (record.k === 'state') this.entered(record.at, record.value, record.status ?? 'active', this.ended, record.n);
     else if (record.k === 'effect') {
       const { id, name, at, class: cls, n } = record;
@@ -279,9 +283,21 @@ const TARGETS = ['endpoint', 'server', 'url', 'address', 'image', 'path'] as con
 
 function targetOf(input: unknown): string | undefined {
   const target = TARGETS.map((key) => memberOf(input, key)).find((value) => typeof value === 'string' && value !== '');
+  const drivers = driversIn(input);
+  if (drivers !== undefined) return drivers;
   const port = memberOf(input, 'port');
   if (typeof target !== 'string') return typeof port === 'number' ? `port ${port}` : undefined;
   return typeof port === 'number' ? `${target}:${port}` : target;
+}
+
+/** The drivers of a call that prepares claims or takes them back, with the claims. */
+function driversIn(input: unknown): string | undefined {
+  const calls = memberOf(input, 'calls');
+  if (!Array.isArray(calls)) return undefined;
+  const all = (calls as readonly DraCall[]).map(({ driver, claims }) => {
+    return `${driver} (${claims.map(({ namespace, name }) => `${namespace}/${name}`).join(', ')})`;
+  });
+  return all.join(', ');
 }
 
 const isReady = ({ conditions }: { readonly conditions?: unknown }): boolean =>

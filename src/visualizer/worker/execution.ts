@@ -11,6 +11,7 @@ import { hidden } from '../../actors/server/visualizer/hidden.ts';
 import type {
   ActorDetail,
   ActorView,
+  DriverView,
   PhasesView,
   PodView,
   ShownRecord,
@@ -145,6 +146,7 @@ export class Execution {
 
   phases = (): PhasesView => this.#feed.phases();
   pods = (): readonly PodView[] => this.#feed.podList();
+  drivers = (): readonly DriverView[] => this.#feed.drivers();
   views = (): readonly ActorView[] => this.#feed.tree().actors;
 
   /** The actor after a turn; `view` has everything but its context. */

@@ -129,7 +129,8 @@ export class Live implements Source {
       { name: 'records held by the page', value: `${pages.size}, ${megabytes(pages.packedBytes)} packed` },
       { name: 'records it does not hold', value: String(pages.missed), isBad: pages.missed > 0 },
     ];
-    return { rows: rows.filter(({ value }) => value !== ''), turnsMs: facts.turnsMs, busiest: pages.busiest() };
+    const { turnsMs, drivers } = facts;
+    return { rows: rows.filter(({ value }) => value !== ''), turnsMs, busiest: pages.busiest(), drivers };
   }
 
   detail(address: string, at: object | undefined): Promise<ActorDetail | null> {

@@ -114,7 +114,11 @@ export class Opened implements Source {
       { name: 'written by', value: `Statelet ${journal.header.build.statelet}, XState ${journal.header.build.xstate}` },
       { name: 'held by the page', value: `${(pages.packedBytes / 1_048_576).toFixed(1)} MB of records, packed` },
     ];
-    return { rows: rows.filter(({ value }) => value !== ''), busiest: pages.busiest() };
+    return {
+      rows: rows.filter(({ value }) => value !== ''),
+      busiest: pages.busiest(),
+      drivers: this.#execution.drivers(),
+    };
   }
 
   close(): void {

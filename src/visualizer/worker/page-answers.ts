@@ -4,7 +4,9 @@
  * Invariants: each question is answered, if with an error; a notice follows another after {@link NOTICE_MS} at the
  * earliest, with all that changed since; lists that a page shows have a limit.
  */
-import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
+import { Claims, nextTryOf } from '../../actors/server/visualizer/claims.ts';
+import { Pods } from '../../actors/server/visualizer/pods.ts';
+import type { PodView, ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { podLanes } from '../lanes.ts';
 import { podEvents } from '../pod-answer.ts';
 import { kindText, whoOf } from '../words.ts';
@@ -328,11 +330,18 @@ export class PageAnswers implements Requests {
     const address = `${root}/pods/pod-${uid}`;
     const pods = (await this.#source?.pods()) ?? [];
     const pod = pods.find((each) => each.uid === uid);
-    const isOwn = (name: string): boolean => name === address || name.startsWith(`${address}/`) || name === pod?.pod;
-    const isWanted = ({ kind, n }: Row): boolean => n <= at && (kind === 'state' || kind === 'log');
+    const own = [address, `${root}/draManager/prepare-${uid}`, `${root}/draManager/release-${uid}`];
+    const isOwn = (name: string): boolean => own.includes(name) || name.startsWith(`${address}/`) || name === pod?.pod;
+    const isWanted = ({ kind, n }: Row): boolean => n <= at && OF_PODS.has(kind);
     const records = await pages.at(pages.indexesNaming(isOwn, isWanted));
     const until = Math.min(pod?.gone ?? Number.POSITIVE_INFINITY, this.#model.endOf(Math.min(at, pages.last))?.t ?? t);
-    return { lanes: podLanes(address, records, until), events: pod ? podEvents(pod, records) : [] };
+    const then = at === Number.POSITIVE_INFINITY ? undefined : podThen(uid, records, root);
+    const timers = then?.claims ? ((await this.detail({ address, at }))?.timers ?? []) : [];
+    return {
+      ...(then ? { pod: then.claims ? { ...then, claims: { ...then.claims, ...nextTryOf(timers) } } : then } : {}),
+      lanes: podLanes(address, records, until),
+      events: pod ? podEvents(pod, records) : [],
+    };
   }
 
   async between({ actors, at }: Asked<'between'>): Promise<readonly ShownRecord[]> {
@@ -364,6 +373,21 @@ export class PageAnswers implements Requests {
     if (!this.#source) throw new Error('nothing is open');
     return this.#source.health();
   }
+}
+
+/** Kinds of records that tell of a pod. */
+const OF_PODS: ReadonlySet<string> = new Set(['state', 'log', 'message', 'effect']);
+
+/** The pod as these records leave it. */
+function podThen(uid: string, records: readonly ShownRecord[], root: string): PodView | undefined {
+  const [pods, claims] = [new Pods(), new Claims()];
+  for (const { record, t } of records) {
+    pods.take(record, t, root);
+    claims.take(record, t, root);
+  }
+  const wait = claims.waitOf(uid);
+  const pod = pods.list().find((each) => each.uid === uid);
+  return pod && wait ? { ...pod, claims: wait } : pod;
 }
 
 /** Record kinds without a message. */

@@ -3,7 +3,7 @@
  * another. The same reports as `statelet time`, `blame`, `critical-chain` and `diff` print.
  */
 
-import type { PhaseView } from '../../actors/server/visualizer/protocol.ts';
+import type { DriverView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
 import { type Blame, blame } from '../../bin/insight/blame.ts';
 import { type CriticalChain, criticalChain, goalOf } from '../../bin/insight/critical-chain.ts';
 import { type Comparison as Compared, compare } from '../../bin/insight/diff.ts';
@@ -33,6 +33,7 @@ export interface HealthView {
   /** Milliseconds of turns, newest last; absent: not measured. */
   readonly turnsMs?: readonly number[];
   readonly busiest: readonly { readonly name: string; readonly records: number }[];
+  readonly drivers: readonly DriverView[];
 }
 
 export interface HealthRow {

@@ -126,6 +126,8 @@ export interface HistoryEntry {
 }
 
 export interface PodStory {
+  /** As the pod was at the chosen moment; absent: as it is now. */
+  readonly pod?: PodView;
   readonly lanes: readonly Lane[];
   readonly events: readonly PodEvent[];
 }

@@ -9,17 +9,21 @@
 import { memberOf } from '../../../kernel/json.ts';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
+import { nextTryOf } from './claims.ts';
+import { driversOf } from './drivers.ts';
 import { hidden } from './hidden.ts';
 import type { SeenTurn } from './history.ts';
 import { Observer } from './observer.ts';
 import type {
   ActorDetail,
+  DriverView,
   HealthFacts,
   HelloMessage,
   PhasesView,
   PodView,
   RecordsView,
   ShownRecord,
+  TimerView,
   TreeView,
   TurnMessage,
 } from './protocol.ts';
@@ -115,18 +119,31 @@ export class KernelFeed implements Feed {
   }
 
   podList(): readonly PodView[] {
-    return this.observer.pods.list();
+    const { pods, claims, root } = this.observer;
+    return pods.list().map((pod) => {
+      const wait = claims.waitOf(pod.uid);
+      if (wait === undefined) return pod;
+      return { ...pod, claims: { ...wait, ...nextTryOf(this.timersOf(`${root}/pods/pod-${pod.uid}`)) } };
+    });
+  }
+
+  drivers(): readonly DriverView[] {
+    return driversOf(this.kernel?.snapshotOf(`${this.observer.root}/draManager`));
+  }
+
+  private timersOf(address: string): readonly TimerView[] {
+    const own = (this.kernel?.timers.list() ?? []).filter(({ target }) => target === address);
+    return own.map(({ due, event }) => ({ due, event: event.type }));
   }
 
   actor({ address }: { readonly address: string }): ActorDetail | null {
     const actor = this.observer.view(address);
     if (!actor) return null;
     const context = contextText(this.kernel?.snapshotOf(address));
-    const timers = (this.kernel?.timers.list() ?? []).filter((timer) => timer.target === address);
     return {
       actor,
       ...(context === undefined ? {} : { context }),
-      timers: timers.map(({ due, event }) => ({ due, event: event.type })),
+      timers: this.timersOf(address),
     };
   }
 
@@ -146,6 +163,7 @@ export class KernelFeed implements Feed {
       heapBytes: heapUsed,
       // A request has its own actor in XState, which the tree does not show.
       actors: (kernel?.addresses.length ?? 0) - requests,
+      drivers: this.drivers(),
       timers: kernel?.timers.list().length ?? 0,
       requests,
     };

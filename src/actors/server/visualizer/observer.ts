@@ -11,6 +11,7 @@ import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, StateRecord } from '../../../kernel/records.ts';
 import { type AnyStateMachine, type AnyStateNode, activeStates, machineOf } from '../../../kernel/state-nodes.ts';
 import { Calls } from './calls.ts';
+import { Claims } from './claims.ts';
 import { type CauseSource, History, parentOf, type SeenTurn, streamOf } from './history.ts';
 import { failureIn, Phases } from './phases.ts';
 import { Pods } from './pods.ts';
@@ -56,6 +57,7 @@ export class Observer implements CauseSource {
   readonly phases = new Phases();
   readonly calls = new Calls();
   readonly pods = new Pods();
+  readonly claims = new Claims();
   failure: FailureView | undefined;
   readonly history = new History(this);
   private readonly actors = new Map<Address, Actor>();
@@ -105,6 +107,7 @@ export class Observer implements CauseSource {
   private take(record: KernelRecord, t: number, kernel: Kernel, touched: Set<Address>): void {
     this.calls.take(record, t);
     this.pods.take(record, t, this.root);
+    this.claims.take(record, t, this.root);
     if (record.k === 'header') {
       this.incarnation = record.incarnation;
       this.node = record.node;

@@ -131,6 +131,46 @@ export interface PodView {
   readonly running?: number;
   /** When the pod's actor ended. */
   readonly gone?: number;
+  readonly claims?: ClaimWaitView;
+}
+
+/** What a pod waits for about its ResourceClaims. */
+export interface ClaimWaitView {
+  readonly what: 'prepare' | 'unprepare';
+  /** What is under way: the API server is asked, the checkpoint is written, drivers are asked, the next try is due. */
+  readonly step: 'reading' | 'recording' | 'calling' | 'pausing';
+  readonly stepSince: number;
+  /** `namespace/name`; none: the pod's claims have no names yet. */
+  readonly claims: readonly string[];
+  /** None before the claims were read. */
+  readonly drivers: readonly string[];
+  /** Time of the first try. */
+  readonly since: number;
+  readonly failures: number;
+  readonly error?: { readonly message: string; readonly t: number };
+  /** Time of the next try, where one is due. */
+  readonly nextTry?: number;
+  /** The last record about it. */
+  readonly n: number;
+}
+
+/** A resource driver of the node, and the claims that it prepares. */
+export interface DriverView {
+  readonly driver: string;
+  readonly registrations: readonly {
+    readonly endpoint: string;
+    readonly service: string;
+    readonly isConnected: boolean;
+  }[];
+  readonly claims: readonly {
+    /** `namespace/name` */
+    readonly claim: string;
+    /** Uids. */
+    readonly pods: readonly string[];
+    readonly state: 'prepared' | 'unprepared' | 'ending';
+    /** `pool/device` */
+    readonly devices: readonly string[];
+  }[];
 }
 
 /** An operation without an answer. */
@@ -184,6 +224,7 @@ export interface HealthFacts {
   readonly heapBytes: number;
   readonly journalBytes?: number;
   readonly actors: number;
+  readonly drivers: readonly DriverView[];
   readonly timers: number;
   readonly requests: number;
 }

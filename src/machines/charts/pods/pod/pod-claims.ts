@@ -57,6 +57,7 @@ export const preparingClaims = s.createStateConfig({
   on: { 'pod.kill': { target: '#terminating.settling', actions: noteKill } },
   states: {
     asking: {
+      meta: { waitsFor: 'its ResourceClaims to be prepared' },
       entry: want,
       on: {
         'claims.prepared': { target: '#sync.creatingSandbox', actions: takeClaims },
@@ -65,6 +66,7 @@ export const preparingClaims = s.createStateConfig({
       },
     },
     refused: {
+      meta: { waitsFor: 'the next try to prepare its ResourceClaims' },
       on: { 'pod.configured': { target: '#sync.deciding', actions: configure } },
       after: { wait: '#sync.deciding' },
     },
@@ -93,6 +95,7 @@ export const releasingClaims = s.createStateConfig({
   initial: 'asking',
   states: {
     asking: {
+      meta: { waitsFor: 'its ResourceClaims to be taken back' },
       entry: releaseClaims,
       on: {
         'claims.unprepared': '#terminated',
@@ -100,6 +103,9 @@ export const releasingClaims = s.createStateConfig({
         'claims.started': { target: 'asking', reenter: true },
       },
     },
-    refused: { after: { wait: 'asking' } },
+    refused: {
+      meta: { waitsFor: 'the next try to have its ResourceClaims taken back' },
+      after: { wait: 'asking' },
+    },
   },
 });

@@ -1,5 +1,6 @@
 /** A node that has an API server, for tests of the pods' room. */
 
+import type { KernelOptions } from '../../../../../src/kernel/kernel.ts';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
 import { KubeWorld } from '../../../../../src/simulation/world/kube-world.ts';
 import { PodsWorld } from '../../../../../src/simulation/world/pods-world.ts';
@@ -11,12 +12,16 @@ export interface ClusterNode {
   readonly kube: KubeWorld;
 }
 
-export function clusterNode(settings: Partial<NodeSettings> = {}): ClusterNode {
+export function clusterNode(settings: Partial<NodeSettings> = {}, onTurn?: KernelOptions['onTurn']): ClusterNode {
   const time = new VirtualTime();
   const world = new PodsWorld(time);
   const kube = new KubeWorld(time);
   world.kube = kube;
   world.runtime.images.set('app:1', image('app:1'));
-  const node = new PodsNode({ world, settings: { apiServer: { changeDetection: 'Watch' }, ...settings } });
+  const node = new PodsNode({
+    world,
+    settings: { apiServer: { changeDetection: 'Watch' }, ...settings },
+    ...(onTurn ? { onTurn } : {}),
+  });
   return { node, kube };
 }
