@@ -5,11 +5,8 @@
  * "Now" is the end of the journal. Deadlines of timers are not in the records: they are known when this build replays
  * the journal, and left out otherwise.
  */
-import { nextTryOf } from '../../actors/server/visualizer/claims.ts';
-import type { ClaimWaitView } from '../../actors/server/visualizer/protocol.ts';
 import type { PendingTimer } from '../../kernel/clock.ts';
 import { AGENT_PHASE } from '../../kernel/fault.ts';
-import { claimWaitText } from '../../visualizer/claim-words.ts';
 import { duration, eventText, innermostPaths } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
 import { causesOf, podNamed } from './critical-chain.ts';
@@ -25,6 +22,7 @@ import {
   ROOT,
   type Story,
 } from './story.ts';
+import { type ClaimWait, claimWait } from './why-claims.ts';
 import { describeFailed, type Failed, failedOf, isOfStart } from './why-failed.ts';
 
 /** Decisions that are shown; older ones are in the journal. */
@@ -80,7 +78,7 @@ export interface Why {
   readonly silentMs?: number;
   readonly states: readonly ActiveSince[];
   /** What the pod waits for about its ResourceClaims. */
-  readonly claims?: ClaimWaitView;
+  readonly claims?: ClaimWait;
   readonly waits: readonly Wait[];
   readonly failed: readonly Failed[];
   /** False: this build does not replay the journal, or not soon, so that timers are not known. */
@@ -147,21 +145,15 @@ function whyPod(story: Story, pod: PodStory, container: string | undefined, time
     .filter(([actor]) => isOwn(actor))
     .flatMap(([actor, state]) => statesOf(story, actor, state));
   if (states.length === 0) return `pod ${pod.namespace}/${pod.name} has no container ${container} in this journal`;
-  const claims = claimsOf(story, pod.uid, address, timers);
+  const waiting = claimWait(story, pod.uid, timers);
   const names = `${pod.namespace}/${pod.name}${container === undefined ? '' : `/${container}`}`;
   return {
     ...common(story, timers, isOwn, isOwn),
     subject: `pod ${names}`,
-    summary: `${names} is ${pod.phase}${claims ? `; it ${claimWaitText(claims, story.ended)}` : ''}${reasonsOf(pod, container)}`,
+    summary: `${names} is ${pod.phase}${waiting?.text ?? ''}${reasonsOf(pod, container)}`,
     states,
-    ...(claims ? { claims } : {}),
+    ...(waiting ? { claims: waiting.claims } : {}),
   };
-}
-
-function claimsOf(story: Story, uid: string, address: string, timers: KnownTimers): ClaimWaitView | undefined {
-  const wait = story.claims.waitOf(uid);
-  const own = (timers ?? []).filter(({ target }) => target === address);
-  return wait && { ...wait, ...nextTryOf(own.map(({ due, event }) => ({ due, event: event.type }))) };
 }
 
 /** `image/REFERENCE`, or `actor/` with an address or with the name by which this and other commands call the actor. */
