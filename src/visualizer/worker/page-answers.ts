@@ -4,16 +4,13 @@
  * Invariants: each question is answered, if with an error; a notice follows another after {@link NOTICE_MS} at the
  * earliest, with all that changed since; lists that a page shows have a limit.
  */
-import { Claims, nextTryOf } from '../../actors/server/visualizer/claims.ts';
-import { Pods } from '../../actors/server/visualizer/pods.ts';
-import type { PodView, ShownRecord } from '../../actors/server/visualizer/protocol.ts';
-import { podLanes } from '../lanes.ts';
-import { podEvents } from '../pod-answer.ts';
+import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { kindText, whoOf } from '../words.ts';
 import { Live } from './live.ts';
 import { Model, type Source } from './model.ts';
 import type { Content } from './node/fs.ts';
 import { Opened } from './opened.ts';
+import { podStory } from './pod-story.ts';
 import type { Row } from './record-pages.ts';
 import type { Group, GroupBy, Inspection, Moment, Notice, Opening, RequestName, Requests } from './requests.ts';
 
@@ -325,23 +322,11 @@ export class PageAnswers implements Requests {
     return { n: heard?.n ?? last.n, event: '', edges: [], before: ids(before?.active), after: ids(last.view.active) };
   }
 
-  async pod({ uid, at = Number.POSITIVE_INFINITY }: Asked<'pod'>) {
-    const { pages, root, t } = this.#model;
-    const address = `${root}/pods/pod-${uid}`;
+  async pod({ uid, at }: Asked<'pod'>) {
     const pods = (await this.#source?.pods()) ?? [];
     const pod = pods.find((each) => each.uid === uid);
-    const own = [address, `${root}/draManager/prepare-${uid}`, `${root}/draManager/release-${uid}`];
-    const isOwn = (name: string): boolean => own.includes(name) || name.startsWith(`${address}/`) || name === pod?.pod;
-    const isWanted = ({ kind, n }: Row): boolean => n <= at && OF_PODS.has(kind);
-    const records = await pages.at(pages.indexesNaming(isOwn, isWanted));
-    const until = Math.min(pod?.gone ?? Number.POSITIVE_INFINITY, this.#model.endOf(Math.min(at, pages.last))?.t ?? t);
-    const then = at === Number.POSITIVE_INFINITY ? undefined : podThen(uid, records, root);
-    const timers = then?.claims ? ((await this.detail({ address, at }))?.timers ?? []) : [];
-    return {
-      ...(then ? { pod: then.claims ? { ...then, claims: { ...then.claims, ...nextTryOf(timers) } } : then } : {}),
-      lanes: podLanes(address, records, until),
-      events: pod ? podEvents(pod, records) : [],
-    };
+    const timersAt = async (address: string, n: number) => (await this.detail({ address, at: n }))?.timers ?? [];
+    return podStory(this.#model, { uid, pod, at, timersAt });
   }
 
   async between({ actors, at }: Asked<'between'>): Promise<readonly ShownRecord[]> {
@@ -373,21 +358,6 @@ export class PageAnswers implements Requests {
     if (!this.#source) throw new Error('nothing is open');
     return this.#source.health();
   }
-}
-
-/** Kinds of records that tell of a pod. */
-const OF_PODS: ReadonlySet<string> = new Set(['state', 'log', 'message', 'effect']);
-
-/** The pod as these records leave it. */
-function podThen(uid: string, records: readonly ShownRecord[], root: string): PodView | undefined {
-  const [pods, claims] = [new Pods(), new Claims()];
-  for (const { record, t } of records) {
-    pods.take(record, t, root);
-    claims.take(record, t, root);
-  }
-  const wait = claims.waitOf(uid);
-  const pod = pods.list().find((each) => each.uid === uid);
-  return pod && wait ? { ...pod, claims: wait } : pod;
 }
 
 /** Record kinds without a message. */
