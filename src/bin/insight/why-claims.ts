@@ -26,7 +26,14 @@ export function claimWait(
   const wait: ClaimWaitView = { ...known, ...nextTryOf(own.map(({ due, event }) => ({ due, event: event.type }))) };
   const { what, step, claims, drivers, failures, n, since, error, nextTry } = wait;
   const report = {
-    ...{ what, step, claims, drivers, failures, n, sinceMs: since - story.started, forMs: story.ended - since },
+    what,
+    step,
+    claims,
+    drivers,
+    failures,
+    n,
+    sinceMs: since - story.started,
+    forMs: story.ended - since,
     ...(error ? { error: error.message, failedMs: error.t - story.started } : {}),
     ...(nextTry === undefined ? {} : { nextTryMs: nextTry - story.started }),
   };
