@@ -51,9 +51,12 @@ export const requestsOf = (resources: ResourceRequirements | undefined): Amounts
 const sum = (a: Amounts, b: Amounts): Amounts => combine(a, b, (x, y) => x + y);
 const largest = (a: Amounts, b: Amounts): Amounts => combine(a, b, (x, y) => (x > y ? x : y));
 
+/** A resource may be named like a member that every object has, such as `constructor`. */
+const amountIn = (amounts: Amounts, name: string): Nano => (Object.hasOwn(amounts, name) ? (amounts[name] ?? 0n) : 0n);
+
 function combine(a: Amounts, b: Amounts, join: (x: Nano, y: Nano) => Nano): Amounts {
   const names = new Set([...Object.keys(a), ...Object.keys(b)]);
-  return Object.fromEntries([...names].map((name) => [name, join(a[name] ?? 0n, b[name] ?? 0n)]));
+  return Object.fromEntries([...names].map((name) => [name, join(amountIn(a, name), amountIn(b, name))]));
 }
 
 /**

@@ -86,7 +86,7 @@ function validatePodResources({ spec, ...pod }: Pod, path: string): FieldError[]
     ...below(limits, limited, `${path}.limits`, 'limits'),
     ...spec.containers.flatMap((container, at) =>
       Object.entries(container.resources?.limits ?? {}).flatMap(([name, own]) => {
-        const whole = limits[name];
+        const whole = quantityIn(limits, name);
         if (whole === undefined || nanoOf(own) <= nanoOf(whole)) return [];
         const place = `${path}.containers[${at}][${name}].limits`;
         return [invalid(place, own, `must be less than or equal to pod limits of ${whole}`)];
@@ -94,6 +94,10 @@ function validatePodResources({ spec, ...pod }: Pod, path: string): FieldError[]
     ),
   ];
 }
+
+/** A resource may be named like a member that every object has, such as `constructor`. */
+const quantityIn = (list: ResourceList, name: string): string | undefined =>
+  Object.hasOwn(list, name) ? list[name] : undefined;
 
 const unsupported = (names: readonly string[], path: string): FieldError[] =>
   names
@@ -108,7 +112,7 @@ function below(
   of: 'requests' | 'limits',
 ): FieldError[] {
   return together.flatMap(([name, amount]) => {
-    const own = whole[name];
+    const own = quantityIn(whole, name);
     if (own === undefined || nanoOf(own) >= amount) return [];
     const detail = `must be greater than or equal to aggregate container ${of} of ${shown(name, amount)}`;
     return [invalid(`${path}[${name}]`, own, detail)];

@@ -651,3 +651,12 @@ it('a bad file costs only its own pod', () => {
     `Can't process manifest file "/m/c.yaml": invalid pod: spec.containers: Required value`,
   );
 });
+
+it('is refused, and nothing throws, where resources have names that every object has', () => {
+  const amounts = { constructor: '1', toString: '2', valueOf: '3' };
+  const container = { ...CONTAINER, resources: { limits: amounts, requests: amounts } };
+  const resources = { limits: { memory: '1Gi', ...amounts }, requests: { memory: '-1', ...amounts } };
+  expect(errorsOf(podOf({ containers: [container], initContainers: [container], resources })).join('\n')).toContain(
+    'spec.resources.limits[constructor]: Unsupported value: "constructor"',
+  );
+});
