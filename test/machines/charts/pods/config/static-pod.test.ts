@@ -566,6 +566,10 @@ it.each([
   expect(errorsOf(value)).toEqual([]);
 });
 
+it('29 a negative grace is one second, as of the kubelet', () => {
+  expect(build(podOf({ terminationGracePeriodSeconds: -1 })).spec.terminationGracePeriodSeconds).toBe(1);
+});
+
 it('a manifest with several faults names each of them once', () => {
   const value = podOf({ restartPolicy: 'x', containers: [{ name: 'c' }] }, { name: 'A' });
   expect(errorsOf(value).map((error) => error.split(':')[0])).toEqual([
