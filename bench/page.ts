@@ -4,7 +4,8 @@
  *     node bench/page.ts [--records 100000,1000000] [--journal FOLDER] [--live 600]
  *
  * The journal is that of a node whose pods come and go, over the world of the tests; or `--journal`, one that is there.
- * `--live` follows a daemon's feed that has 500 records a second for so many seconds, and shows it to a page that hangs.
+ * `--live` follows a daemon's feed that has 500 records a second for so many seconds. A page that reads too slowly is not
+ * measured here: `test/actors/server/visualizer/stream.test.ts` has one.
  * Times of keys are from the key until the frame that shows the answer, by the page's own clock. Needs Chromium and the
  * bundle.
  */

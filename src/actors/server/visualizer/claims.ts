@@ -10,7 +10,12 @@ import type { PendingTimer } from '../../../kernel/clock.ts';
 import { type JsonEvent, memberOf } from '../../../kernel/json.ts';
 import { keepNewest } from '../../../kernel/keep-newest.ts';
 import type { EffectRecord, KernelRecord } from '../../../kernel/records.ts';
-import type { ClaimReport, ClaimRequest, FetchedClaim } from '../../../machines/model/dra/messages.ts';
+import {
+  type ClaimReport,
+  type ClaimRequest,
+  type FetchedClaim,
+  PREPARATION_FAILED,
+} from '../../../machines/model/dra/messages.ts';
 import type { DraCall } from '../../../machines/model/operations/dra.ts';
 import type { ClaimWaitView } from './protocol.ts';
 import { shortText } from './trim.ts';
@@ -31,9 +36,9 @@ export class Claims {
   take(record: KernelRecord, t: number, root: Address): void {
     const at = { n: record.n, t };
     if (record.k === 'message') this.heard(record.event, record.from, at);
-    else if (record.k === 'effect' && record.at.startsWith(`${root}/draManager/`)) this.called(record, at);
-    else if (record.k === 'state' && record.at.startsWith(`${root}/pods/pod-`)) this.moved(record, root);
-    else if (record.k === 'log' && record.text === 'Failed to prepare dynamic resources')
+    else if (record.k === 'effect') this.called(record, at);
+    else if (record.k === 'state') this.moved(record, root);
+    else if (record.k === 'log' && record.text === PREPARATION_FAILED)
       this.failed(String(record.fields?.['uid']), 'prepare', String(record.fields?.['err']), at);
   }
 
@@ -89,7 +94,9 @@ export class Claims {
     this.step(uid, what, { step: 'pausing', failures, error: { message, t: at.t } }, at);
   }
 
+  /** A pod without claims has nothing to forget, and most nodes have no other: the first line is for these. */
   private moved({ at, value, status }: KernelRecord & { readonly k: 'state' }, root: Address): void {
+    if (this.waits.size + this.wanted.size === 0 || !at.startsWith(`${root}/pods/pod-`)) return;
     const uid = at.slice(`${root}/pods/pod-`.length);
     if (status !== undefined) {
       this.waits.delete(uid);

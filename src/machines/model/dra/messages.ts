@@ -23,6 +23,9 @@ export interface PodClaims {
   readonly health: ClaimHealth;
 }
 
+/** The line in which a pod reports that its claims could not be prepared; `uid` and `err` are its fields. */
+export const PREPARATION_FAILED = 'Failed to prepare dynamic resources';
+
 export type ClaimRequest =
   /** Requests to prepare these before the sandbox. Answered by `claims.prepared` or `claims.failed`. */
   | {

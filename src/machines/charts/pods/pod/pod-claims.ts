@@ -7,7 +7,7 @@
  */
 import { line, now, to } from '../../../../kernel/xstate.ts';
 import { claimsWanted } from '../../../model/dra/claims.ts';
-import type { ClaimReport, ClaimRequest } from '../../../model/dra/messages.ts';
+import { type ClaimReport, type ClaimRequest, PREPARATION_FAILED } from '../../../model/dra/messages.ts';
 import { eventRecorded } from '../../../model/pods/messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { configure, failed, noteKill } from './pod-actions.ts';
@@ -46,9 +46,7 @@ const recordUnprepared = s.enqueueActions(({ context, event, enqueue }) => {
   const { uid, namespace, name } = context;
   const text = podEvents.failedPrepareDynamicResources(event.error);
   enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
-  enqueue(
-    line('error', ['Failed to prepare dynamic resources', { pod: `${namespace}/${name}`, uid, err: event.error }]),
-  );
+  enqueue(line('error', [PREPARATION_FAILED, { pod: `${namespace}/${name}`, uid, err: event.error }]));
 });
 
 /** Waits until the claims are prepared; a claim created in the meantime is announced by the watch. */
