@@ -16,11 +16,11 @@ interface ContractOptions {
 }
 
 type Method<Request, Reply> = grpc.MethodDefinition<Request, Reply>;
-type Maker = 'encode' | 'decode' | 'fromObject' | 'toObject';
+type GeneratedMethod = 'encode' | 'decode' | 'fromObject' | 'toObject';
 
 /** protobufjs's own generators, and the names that their code refers to. */
 const { encoder, decoder, converter, Reader, Writer, util } = protobuf;
-const MAKERS: Readonly<Record<Maker, (type: protobuf.Type, types: readonly unknown[]) => unknown>> = {
+const GENERATORS: Readonly<Record<GeneratedMethod, (type: protobuf.Type, types: readonly unknown[]) => unknown>> = {
   encode: (type, types) => encoder(type)({ Writer, types, util }),
   decode: (type, types) => decoder(type)({ Reader, types, util }),
   fromObject: (type, types) => converter.fromObject(type)({ types, util }),
@@ -98,7 +98,7 @@ function read(files: readonly string[]): protobuf.Root {
   root.resolvePath = (_origin, target) => `${PROTO_DIRECTORY}/${target}`;
   root.loadSync([...files], { keepCase: true });
   root.resolveAll();
-  for (const type of typesOf(root)) makeWhenWanted(type);
+  for (const type of typesOf(root)) generateOnFirstUse(type);
   return root;
 }
 
@@ -108,8 +108,8 @@ const typesOf = (space: protobuf.NamespaceBase): protobuf.Type[] =>
     ...(each instanceof protobuf.Namespace ? typesOf(each) : []),
   ]);
 
-function makeWhenWanted(type: protobuf.Type): void {
-  for (const [name, make] of Object.entries(MAKERS)) {
+function generateOnFirstUse(type: protobuf.Type): void {
+  for (const [name, make] of Object.entries(GENERATORS)) {
     const first = (...given: unknown[]): unknown => {
       const types = type.fieldsArray.map((field) => field.resolve().resolvedType);
       const made = make(type, types) as (...given: unknown[]) => unknown;

@@ -159,7 +159,7 @@ export const BAD_INPUTS: readonly Row[] = [
   row(
     'B43',
     'a manifest that takes the parser seconds',
-    'test/actors/host/manifests/decode-apart.test.ts::decisions go on while a hostile document is decoded',
-    'test/actors/host/manifests/decode-apart.test.ts::%s comes out the same',
+    'test/actors/host/manifests/decode-in-thread.test.ts::decisions go on while a hostile document is decoded',
+    'test/actors/host/manifests/decode-in-thread.test.ts::%s comes out the same',
   ),
 ];

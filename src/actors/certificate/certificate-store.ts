@@ -110,7 +110,7 @@ const unusable = (message: string): OperationError =>
 
 /** `2026-11-21-07-03-20`, in local time, as in upstream's file names. */
 function fileTime(date: Date): string {
-  const two = (value: number) => String(value).padStart(2, '0');
-  const day = [date.getFullYear(), two(date.getMonth() + 1), two(date.getDate())];
-  return [...day, two(date.getHours()), two(date.getMinutes()), two(date.getSeconds())].join('-');
+  const twoDigits = (value: number) => String(value).padStart(2, '0');
+  const day = [date.getFullYear(), twoDigits(date.getMonth() + 1), twoDigits(date.getDate())];
+  return [...day, twoDigits(date.getHours()), twoDigits(date.getMinutes()), twoDigits(date.getSeconds())].join('-');
 }

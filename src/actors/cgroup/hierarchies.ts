@@ -17,7 +17,7 @@ export interface Hierarchies {
 
 const UNIFIED = '/sys/fs/cgroup';
 /** The version 2 tree beside version 1: it has no controllers, but runtimes create groups in it, too. */
-const BESIDE = 'unified';
+const HYBRID_UNIFIED = 'unified';
 /** Options of a version 1 mount that name no controller. */
 const PLAIN_OPTIONS = new Set(['rw', 'ro', 'xattr', 'noprefix', 'clone_children', 'relatime', 'all', 'none']);
 
@@ -29,25 +29,27 @@ export async function readHierarchies(root: string): Promise<Hierarchies> {
   }
   const mounts = new Map<string, string>();
   for (const { type, point, options } of found) {
-    if (type === 'cgroup2') mounts.set(BESIDE, `${root}${point}`);
+    if (type === 'cgroup2') mounts.set(HYBRID_UNIFIED, `${root}${point}`);
     if (type !== 'cgroup') continue;
     for (const option of options) {
       if (!PLAIN_OPTIONS.has(option) && !option.startsWith('release_agent')) mounts.set(option, `${root}${point}`);
     }
   }
-  if ([...mounts.keys()].every((controller) => controller === BESIDE))
+  if ([...mounts.keys()].every((controller) => controller === HYBRID_UNIFIED))
     throw new OperationError('failed to find cgroup mounts', { code: 'ENOENT' });
   return { version: 1, mounts };
 }
 
 /** Controllers whose group must exist for the cgroup to exist; `hugetlb` only if it is mounted. */
-const COUNTING = ['cpu', 'cpuacct', 'cpuset', 'memory', 'pids', 'hugetlb', 'name=systemd'];
+const REQUIRED_CONTROLLERS = ['cpu', 'cpuacct', 'cpuset', 'memory', 'pids', 'hugetlb', 'name=systemd'];
 
 /** The folders without which the cgroup does not exist, one per hierarchy. */
-export const countingFolders = ({ version, mounts }: Hierarchies, path: string): readonly string[] =>
+export const requiredFolders = ({ version, mounts }: Hierarchies, path: string): readonly string[] =>
   version === 2
     ? [`${mounts.get('')}${path}`]
-    : unique(COUNTING.flatMap((controller) => mounts.get(controller) ?? [])).map((mount) => `${mount}${path}`);
+    : unique(REQUIRED_CONTROLLERS.flatMap((controller) => mounts.get(controller) ?? [])).map(
+        (mount) => `${mount}${path}`,
+      );
 
 /** All folders of a cgroup. */
 export const foldersOf = ({ mounts }: Hierarchies, path: string): readonly string[] =>

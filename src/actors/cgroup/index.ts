@@ -15,12 +15,11 @@ import type {
   DesiredCgroup,
 } from '../../machines/model/operations/cgroup.ts';
 import { foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
-import { gatherSystem, holdKubelet, ownGroup } from './processes.ts';
+import { moveKubelet, moveSystemProcesses, ownGroup } from './processes.ts';
 import { type SystemdManager, systemdManager } from './systemd.ts';
 import {
   checkedPath,
-  hold,
-  make,
+  makeGroup,
   memoryOfContainers,
   memoryUsage,
   missingFolders,
@@ -28,6 +27,7 @@ import {
   remove,
   removeEmpty,
   subfolders,
+  writeLimits,
 } from './tree.ts';
 import { cpuWeight } from './values.ts';
 
@@ -44,7 +44,7 @@ export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
   const { root = '', systemd = systemdManager(cpuWeight) } = options;
   let read: Promise<Hierarchies> | undefined;
   const hierarchies = (): Promise<Hierarchies> =>
-    (read ??= forgetting(readHierarchies(root), () => (read = undefined)));
+    (read ??= forgetFailure(readHierarchies(root), () => (read = undefined)));
   const groups = { hierarchies, systemd };
   return {
     'cgroup.missing': async ({ input: { path } }) => ({ missing: await missingFolders(await hierarchies(), path) }),
@@ -67,14 +67,16 @@ export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
       repeat(call, call.input.who, async () => {
         const { path, who, oomScoreAdj } = call.input;
         const found = await hierarchies();
-        await (who === 'kubelet' ? holdKubelet(root, found, path, oomScoreAdj) : gatherSystem(root, found, path));
+        await (who === 'kubelet'
+          ? moveKubelet(root, found, path, oomScoreAdj)
+          : moveSystemProcesses(root, found, path));
       }),
     close: () => systemd.close(),
   };
 }
 
 /** A failure is not cached: the next call tries again. */
-async function forgetting<T>(promise: Promise<T>, forget: () => void): Promise<T> {
+async function forgetFailure<T>(promise: Promise<T>, forget: () => void): Promise<T> {
   try {
     return await promise;
   } catch (error) {
@@ -91,8 +93,8 @@ interface Groups {
 async function ensure({ hierarchies, systemd }: Groups, { driver, path, resources }: DesiredCgroup): Promise<null> {
   const found = await hierarchies();
   if (driver === 'systemd') await systemd.start(path, resources, found.version);
-  await make(found, path);
-  await hold(found, path, resources);
+  await makeGroup(found, path);
+  await writeLimits(found, path, resources);
   return null;
 }
 
@@ -105,7 +107,7 @@ async function update({ hierarchies, systemd }: Groups, { driver, path, resource
     });
   }
   if (driver === 'systemd') await systemd.set(path, resources, found.version);
-  await hold(found, path, resources);
+  await writeLimits(found, path, resources);
   return null;
 }
 

@@ -8,7 +8,7 @@ import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import { errnoOf } from '../host/below-root.ts';
 import type { Hierarchies } from './hierarchies.ts';
-import { enter, make } from './tree.ts';
+import { enter, makeGroup } from './tree.ts';
 
 const FIRST_PROCESS = 1;
 /** Processes start while others are moved: the number of rounds, as upstream. */
@@ -47,19 +47,19 @@ async function isOnHost(root: string): Promise<boolean> {
   return first === own;
 }
 
-export async function holdKubelet(root: string, hierarchies: Hierarchies, path: string, oomScoreAdj: number) {
+export async function moveKubelet(root: string, hierarchies: Hierarchies, path: string, oomScoreAdj: number) {
   if (!(await isOnHost(root))) return;
   const current = await ownGroup(root, hierarchies).catch(() => null);
   if (current !== path) {
-    await make(hierarchies, path);
+    await makeGroup(hierarchies, path);
     await enter(hierarchies, path, process.pid);
   }
   await writeFile(`${root}/proc/self/oom_score_adj`, String(oomScoreAdj));
 }
 
 /** Moves all processes of the root group except the kernel's. */
-export async function gatherSystem(root: string, hierarchies: Hierarchies, path: string): Promise<void> {
-  await make(hierarchies, path);
+export async function moveSystemProcesses(root: string, hierarchies: Hierarchies, path: string): Promise<void> {
+  await makeGroup(hierarchies, path);
   const folder = hierarchies.mounts.get(hierarchies.version === 2 ? '' : 'memory');
   let failure: unknown = null;
   for (let round = 0; round < ROUNDS; round += 1) {
@@ -69,14 +69,14 @@ export async function gatherSystem(root: string, hierarchies: Hierarchies, path:
     if (movable.length === 0) return;
     for (const { pid } of movable) {
       await enter(hierarchies, path, pid).catch((error: unknown) => {
-        if (errnoOf(error) !== 'ESRCH') failure = moved(pid, path, error);
+        if (errnoOf(error) !== 'ESRCH') failure = moveError(pid, path, error);
       });
     }
   }
   if (failure !== null) throw failure;
 }
 
-const moved = (pid: number, path: string, error: unknown): OperationError =>
+const moveError = (pid: number, path: string, error: unknown): OperationError =>
   new OperationError(`failed to move PID ${pid} into the system container "${path}": ${messageOf(error)}`);
 
 /** A kernel thread has no executable. */

@@ -110,14 +110,14 @@ export function systemdManager(
     async start(path, resources, version) {
       const properties = [...propertiesOfSlice(path, version), ...propertiesOf(resources, version, weight)];
       const body = [unitOf(path), 'replace', properties, []];
-      await tolerating('UnitExists', job('StartTransientUnit', 'ssa(sv)a(sa(sv))', body));
+      await ignoreError('UnitExists', job('StartTransientUnit', 'ssa(sv)a(sa(sv))', body));
       await call('SetUnitProperties', 'sba(sv)', [unitOf(path), true, propertiesOf(resources, version, weight)]);
     },
     async set(path, resources, version) {
       await call('SetUnitProperties', 'sba(sv)', [unitOf(path), true, propertiesOf(resources, version, weight)]);
     },
     async stop(path) {
-      await tolerating('NoSuchUnit', job('StopUnit', 'ss', [unitOf(path), 'replace']));
+      await ignoreError('NoSuchUnit', job('StopUnit', 'ss', [unitOf(path), 'replace']));
     },
     close() {
       void connecting?.then((open) => open.close()).catch(() => undefined);
@@ -131,7 +131,7 @@ function unitOf(path: string): string {
   return unit;
 }
 
-async function tolerating(name: string, promise: Promise<unknown>): Promise<void> {
+async function ignoreError(name: string, promise: Promise<unknown>): Promise<void> {
   try {
     await promise;
   } catch (error) {

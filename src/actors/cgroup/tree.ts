@@ -16,7 +16,7 @@ import { messageOf } from '../../kernel/thrown.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
 import { errnoOf } from '../host/below-root.ts';
 import { shareOfThreads } from '../host/bounded-calls.ts';
-import { countingFolders, foldersOf, type Hierarchies } from './hierarchies.ts';
+import { foldersOf, type Hierarchies, requiredFolders } from './hierarchies.ts';
 import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';
 
 const FOLDER_MODE = 0o755;
@@ -51,15 +51,15 @@ const exists = (path: string): Promise<boolean> =>
   );
 
 export async function missingFolders(hierarchies: Hierarchies, path: string): Promise<readonly string[]> {
-  const folders = countingFolders(hierarchies, checkedPath(path));
+  const folders = requiredFolders(hierarchies, checkedPath(path));
   const found = await Promise.all(folders.map(exists));
   return folders.filter((_, index) => !found[index]);
 }
 
 /** Creates the group and all groups above it. */
-export async function make(hierarchies: Hierarchies, path: string): Promise<void> {
+export async function makeGroup(hierarchies: Hierarchies, path: string): Promise<void> {
   const below = checkedPath(path);
-  if (hierarchies.version === 2) return makeUnified(hierarchies.mounts.get('') ?? '', below);
+  if (hierarchies.version === 2) return makeUnifiedGroup(hierarchies.mounts.get('') ?? '', below);
   const cpuset = hierarchies.mounts.get('cpuset');
   await Promise.all(
     foldersOf(hierarchies, below).map(async (folder) => {
@@ -85,10 +85,10 @@ async function inherited(mount: string, steps: readonly string[], file: string):
   return given;
 }
 
-async function makeUnified(mount: string, below: string): Promise<void> {
+async function makeUnifiedGroup(mount: string, below: string): Promise<void> {
   let folder = mount;
   for (const step of below.split('/').slice(1)) {
-    await handDown(folder);
+    await enableControllers(folder);
     folder = join(folder, step);
     await calls(() => mkdir(folder, { mode: FOLDER_MODE })).catch((error: unknown) => {
       if (errnoOf(error) !== 'EEXIST') throw error;
@@ -97,7 +97,7 @@ async function makeUnified(mount: string, below: string): Promise<void> {
 }
 
 /** A controller that cannot be enabled is missing below; a group that needs it fails there with its name. */
-async function handDown(folder: string): Promise<void> {
+async function enableControllers(folder: string): Promise<void> {
   const [available, given] = ['cgroup.controllers', 'cgroup.subtree_control'].map((file) =>
     (read(join(folder, file)) ?? '').split(' '),
   );
@@ -106,15 +106,15 @@ async function handDown(folder: string): Promise<void> {
 }
 
 /** Writes each value that differs: in order within a hierarchy, all hierarchies in parallel. */
-export async function hold(hierarchies: Hierarchies, path: string, resources: CgroupResources): Promise<void> {
+export async function writeLimits(hierarchies: Hierarchies, path: string, resources: CgroupResources): Promise<void> {
   const below = checkedPath(path);
   const wanted = resources.memoryAtLeastUsed ? await atLeastUsed(hierarchies, path, resources) : resources;
   const files = hierarchies.version === 2 ? filesOfVersion2(wanted) : filesOfVersion1(wanted);
-  const ordered = inOrder(hierarchies, below, files);
+  const ordered = inWriteOrder(hierarchies, below, files);
   const together = Map.groupBy(ordered, ({ controller }) => controller).values();
   await Promise.all(
     Array.from(together, async (ofOne) => {
-      for (const file of ofOne) await holdFile(hierarchies, below, file);
+      for (const file of ofOne) await writeLimit(hierarchies, below, file);
     }),
   );
 }
@@ -125,7 +125,7 @@ async function atLeastUsed(hierarchies: Hierarchies, path: string, resources: Cg
 }
 
 /** A quota may never exceed its parent's: if the period shrinks, the quota goes first. */
-function inOrder(hierarchies: Hierarchies, below: string, files: readonly CgroupFile[]) {
+function inWriteOrder(hierarchies: Hierarchies, below: string, files: readonly CgroupFile[]) {
   const period = files.find(({ name }) => name === 'cpu.cfs_period_us');
   const quota = files.find(({ name }) => name === 'cpu.cfs_quota_us');
   if (!period || !quota) return files;
@@ -134,7 +134,7 @@ function inOrder(hierarchies: Hierarchies, below: string, files: readonly Cgroup
   return files.map((file) => (file === period ? quota : file === quota ? period : file));
 }
 
-async function holdFile({ mounts }: Hierarchies, below: string, file: CgroupFile): Promise<void> {
+async function writeLimit({ mounts }: Hierarchies, below: string, file: CgroupFile): Promise<void> {
   const { controller, name, value } = file;
   const mount = mounts.get(controller);
   if (mount === undefined) {

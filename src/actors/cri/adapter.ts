@@ -8,15 +8,15 @@ import type { ContainerStatus, PodSandboxStatus } from '../../machines/model/api
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import type { Outcome } from './expectations.ts';
-import { isShown } from './hints.ts';
+import { showsOutcome } from './hints.ts';
 import { inspectInstance } from './inspect.ts';
 import { Inspections } from './inspections.ts';
 import { OwnCalls } from './own-calls.ts';
 import { type Ids, PodIds } from './pod-ids.ts';
 import { DEFAULT_RELIST_PERIODS, type RelistPeriods } from './relist-timer.ts';
+import { type OnRuntimeActivity, observedClient } from './runtime-activity.ts';
 import { SandboxImage } from './sandbox-image.ts';
-import { HeldSecrets, redactingClient, withoutSecrets } from './secrets.ts';
-import { counted, type OnRuntime } from './seen.ts';
+import { ContainerSecrets, redactingClient, withoutSecrets } from './secrets.ts';
 import { StartingCalls } from './starting-calls.ts';
 import type { PodWatcher } from './watch-pods.ts';
 
@@ -35,7 +35,7 @@ export interface CriOptions extends Endpoints {
   readonly now?: () => number;
   /** Receives faults that no machine needs to know: an event stream broke and is reopened. */
   readonly warn?: (message: string) => void;
-  readonly onSeen?: OnRuntime;
+  readonly onSeen?: OnRuntimeActivity;
   /** Holds the values of Secrets for containers; without a vault there are none. */
   readonly vault?: Vault;
 }
@@ -54,9 +54,9 @@ export class Adapter {
   readonly now: () => number;
   readonly periods: RelistPeriods;
   readonly warn: (message: string) => void;
-  readonly onSeen: OnRuntime;
+  readonly onSeen: OnRuntimeActivity;
   readonly vault: Vault;
-  readonly secrets = new HeldSecrets();
+  readonly secrets = new ContainerSecrets();
   readonly watchers = new Set<PodWatcher>();
   readonly inspections = new Inspections();
   readonly own = new OwnCalls();
@@ -72,7 +72,7 @@ export class Adapter {
     this.onSeen = options.onSeen ?? (() => {});
     this.vault = options.vault ?? new Vault(randomBytes(32));
     this.client = redactingClient(
-      counted(connectRuntime(options), this.onSeen),
+      observedClient(connectRuntime(options), this.onSeen),
       (id) => this.secrets.of(id),
       this.vault,
     );
@@ -92,14 +92,14 @@ export class Adapter {
       for (const watcher of this.watchers) watcher.learn(id, uid);
       return id;
     } catch (error) {
-      this.podIds.doubt(uid);
+      this.podIds.invalidate(uid);
       throw error;
     }
   }
 
   /** Takes an inspection that a pod requested itself. */
-  saw(status: PodRuntimeStatus): void {
-    for (const watcher of this.watchers) watcher.saw(status);
+  publishInspection(status: PodRuntimeStatus): void {
+    for (const watcher of this.watchers) watcher.publishInspection(status);
   }
 
   /**
@@ -110,11 +110,11 @@ export class Adapter {
     const limits = { timeoutMs: SHOW_MS, signal: AbortSignal.timeout(SHOW_MS) };
     const observed = outcome === 'running' ? await this.own.of(id) : undefined;
     const instance = observed ?? (await inspectInstance(this.client, kind, id, limits).catch(() => undefined));
-    if (!instance?.uid || !isShown(outcome, instance)) {
+    if (!instance?.uid || !showsOutcome(outcome, instance)) {
       this.changed(id, outcome);
       return null;
     }
-    for (const watcher of this.watchers) watcher.sawInstance(instance);
+    for (const watcher of this.watchers) watcher.publishInstance(instance);
     return instance.status as Statuses[Kind];
   }
 
@@ -128,7 +128,7 @@ export class Adapter {
     id: string,
     stop: Promise<unknown>,
   ): Promise<{ status: Statuses[Kind] | null }> {
-    const wasThere = await this.#unlessGone(id, stop);
+    const wasThere = await this.#nullIfNotFound(id, stop);
     const isKnown = !wasThere || [...this.watchers].some((watcher) => watcher.hasEnded(id));
     return { status: isKnown ? null : await this.after(kind, id, 'exited') };
   }
@@ -136,7 +136,7 @@ export class Adapter {
   /** Removes a sandbox or container. One that the runtime does not know is removed. */
   async removing(id: string, remove: () => Promise<unknown>): Promise<null> {
     const uid = [...this.watchers].map((watcher) => watcher.podOf(id)).find((pod) => pod !== undefined) ?? '';
-    await this.own.removing(uid, () => this.#unlessGone(id, remove()));
+    await this.own.removing(uid, () => this.#nullIfNotFound(id, remove()));
     this.changed(id, 'gone');
     return null;
   }
@@ -161,7 +161,7 @@ export class Adapter {
   }
 
   /** As {@link after}; `false`: the runtime does not know the sandbox or container. */
-  async #unlessGone(id: string, change: Promise<unknown>): Promise<boolean> {
+  async #nullIfNotFound(id: string, change: Promise<unknown>): Promise<boolean> {
     try {
       await this.attempt(id, change);
       return true;

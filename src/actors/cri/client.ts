@@ -196,11 +196,11 @@ export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeC
       const method = contract.method<Streams[Name][0], Streams[Name][1]>(name === 'Subscribe' ? EVENTS : RUNTIME, name);
       if (!method) throw new Error(`proto/ has no stream ${name}`);
       const { responseDeserialize } = method;
-      const lean =
+      const reducedMethod =
         name === 'Subscribe'
           ? method
           : { ...method, responseDeserialize: (bytes: Buffer) => responseDeserialize(withoutOthers(bytes)) };
-      return serverStream(runtime, lean, request, onMessage, signal);
+      return serverStream(runtime, reducedMethod, request, onMessage, signal);
     },
     close: () => {
       runtime.close();

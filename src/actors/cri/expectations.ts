@@ -52,7 +52,7 @@ export function expecting(known: Expectations, id: string, outcome: Outcome): Ex
 }
 
 /** The expectations that a status does not meet, and when to inspect again (`null`: never). */
-export function stillOpen(
+export function unmetExpectations(
   expectations: Expectations,
   status: Statuses,
 ): { readonly open: Expectations; readonly waitMs: number | null } {

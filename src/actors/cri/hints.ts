@@ -15,7 +15,7 @@ import type { ContainerEventResponse, ContainerEventType } from '../../machines/
 import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
 import { isMet, type Outcome } from './expectations.ts';
 import { containerInstance, type Instance, POD_UID_LABEL, sandboxInstance, statusesOf } from './relist.ts';
-import type { OnRuntime } from './seen.ts';
+import type { OnRuntimeActivity } from './runtime-activity.ts';
 
 export interface Hint {
   /** The id of the sandbox or container. */
@@ -74,11 +74,11 @@ function instanceIn(event: ContainerEventResponse, outcome: Outcome): Instance |
   const { container_id: id, pod_sandbox_status: sandbox, containers_statuses: containers } = event;
   const ofContainer = containers.find((status) => status.id === id);
   const instance = sandbox?.id === id ? sandboxInstance(sandbox) : ofContainer && containerInstance(ofContainer);
-  return instance && instance.uid !== '' && isShown(outcome, instance) ? instance : undefined;
+  return instance && instance.uid !== '' && showsOutcome(outcome, instance) ? instance : undefined;
 }
 
 /** Whether the status of the instance shows the expected outcome. */
-export function isShown(outcome: Outcome, instance: Instance): boolean {
+export function showsOutcome(outcome: Outcome, instance: Instance): boolean {
   const { kind, status } = instance;
   if (kind === 'sandbox' && outcome === 'running') return status.state === 'SANDBOX_READY';
   return isMet(outcome, status.id, statusesOf([instance]));
@@ -103,7 +103,7 @@ export interface HintListener {
   onLost(reason?: string): void;
   /** A stream was requested; only its events show that it works. */
   onOpen(): void;
-  readonly onSeen?: OnRuntime;
+  readonly onSeen?: OnRuntimeActivity;
 }
 
 const NANOS_PER_MILLI = 1_000_000n;

@@ -6,13 +6,13 @@ import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import type { CallOptions, RuntimeClient } from './client.ts';
 import type { Ids, PodIds } from './pod-ids.ts';
 import { containerInstance, type Instance, POD_UID_LABEL, podRuntimeStatus, sandboxInstance } from './relist.ts';
-import type { OnRuntime } from './seen.ts';
+import type { OnRuntimeActivity } from './runtime-activity.ts';
 
 type InspectOptions = CallOptions & {
   readonly observedAtMs: number;
   readonly podIds: PodIds;
   readonly ids?: Ids;
-  readonly onSeen?: OnRuntime;
+  readonly onSeen?: OnRuntimeActivity;
 };
 
 async function listIds(client: RuntimeClient, uid: string, options: CallOptions): Promise<Ids> {
@@ -25,7 +25,7 @@ async function listIds(client: RuntimeClient, uid: string, options: CallOptions)
 }
 
 /** A container that was removed between the list and the inspection is no error. */
-async function unlessGone<Status>(status: Promise<{ status?: Status }>): Promise<Status | undefined> {
+async function nullIfNotFound<Status>(status: Promise<{ status?: Status }>): Promise<Status | undefined> {
   try {
     return (await status).status ?? undefined;
   } catch (error) {
@@ -69,10 +69,10 @@ async function statusOf(client: RuntimeClient, uid: string, options: InspectOpti
 }
 
 const sandboxStatus = (client: RuntimeClient, id: string, options: CallOptions) =>
-  unlessGone<PodSandboxStatus>(client.call('PodSandboxStatus', { pod_sandbox_id: id }, options));
+  nullIfNotFound<PodSandboxStatus>(client.call('PodSandboxStatus', { pod_sandbox_id: id }, options));
 
 const containerStatus = (client: RuntimeClient, id: string, options: CallOptions) =>
-  unlessGone<ContainerStatus>(client.call('ContainerStatus', { container_id: id }, options));
+  nullIfNotFound<ContainerStatus>(client.call('ContainerStatus', { container_id: id }, options));
 
 /** Inspects one sandbox or container; `undefined` if the runtime no longer has it. */
 export async function inspectInstance(

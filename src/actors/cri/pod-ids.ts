@@ -12,20 +12,20 @@ export interface Ids {
   readonly containerIds: readonly string[];
 }
 
-const NOTHING: Ids = { sandboxIds: [], containerIds: [] };
+const NO_IDS: Ids = { sandboxIds: [], containerIds: [] };
 
 export class PodIds {
   readonly #known = new Map<string, Ids>();
   /** The newest list of a pod in progress, if nothing was created in the pod since it began. */
   readonly #listings = new Map<string, symbol>();
   /** Pods whose ids only a list of their own can provide; `true`: a list of all pods ended since. */
-  readonly #doubted = new Map<string, boolean>();
+  readonly #invalidated = new Map<string, boolean>();
   /** A list of all pods was read: pods missing in it have nothing. */
   #complete = false;
 
   /** `undefined`: only a list can provide them. */
   of(uid: string): Ids | undefined {
-    return this.#known.get(uid) ?? (this.#complete && !this.#doubted.has(uid) ? NOTHING : undefined);
+    return this.#known.get(uid) ?? (this.#complete && !this.#invalidated.has(uid) ? NO_IDS : undefined);
   }
 
   /** Lists a pod; the result is certain from then on, unless something happened in the meantime. */
@@ -36,7 +36,7 @@ export class PodIds {
       const ids = await list();
       if (this.#listings.get(uid) === listing) {
         this.#known.set(uid, ids);
-        this.#doubted.delete(uid);
+        this.#invalidated.delete(uid);
       }
       return ids;
     } finally {
@@ -47,16 +47,16 @@ export class PodIds {
   /** An own call created this sandbox or container. */
   made(uid: string, kind: keyof Ids, id: string): void {
     const known = this.of(uid);
-    if (!known) return this.doubt(uid);
+    if (!known) return this.invalidate(uid);
     this.#listings.delete(uid);
     if (!known[kind].includes(id)) this.#known.set(uid, { ...known, [kind]: [...known[kind], id] });
   }
 
   /** The ids of the pod are no longer certain. */
-  doubt(uid: string): void {
+  invalidate(uid: string): void {
     this.#listings.delete(uid);
     this.#known.delete(uid);
-    this.#doubted.set(uid, false);
+    this.#invalidated.set(uid, false);
   }
 
   /** A list of all pods shows these; an id that was not created here may not be the only one. */
@@ -66,7 +66,7 @@ export class PodIds {
       known &&
       sandboxIds.every((id) => known.sandboxIds.includes(id)) &&
       containerIds.every((id) => known.containerIds.includes(id));
-    if (!areKnown) this.doubt(uid);
+    if (!areKnown) this.invalidate(uid);
   }
 
   /** The runtime no longer knows these ids. */
@@ -83,9 +83,9 @@ export class PodIds {
     for (const [uid, { sandboxIds, containerIds }] of this.#known) {
       if (sandboxIds.length + containerIds.length === 0 && !listed.has(uid)) this.#known.delete(uid);
     }
-    for (const [uid, isOlder] of this.#doubted) {
-      if (isOlder && !listed.has(uid)) this.#doubted.delete(uid);
-      else this.#doubted.set(uid, true);
+    for (const [uid, isOlder] of this.#invalidated) {
+      if (isOlder && !listed.has(uid)) this.#invalidated.delete(uid);
+      else this.#invalidated.set(uid, true);
     }
   }
 }

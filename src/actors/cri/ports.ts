@@ -15,7 +15,7 @@ import type { RuntimeClient } from './client.ts';
 import { imagePorts } from './image-ports.ts';
 import { inspectPod } from './inspect.ts';
 import { POD_UID_LABEL } from './relist.ts';
-import { markHolder, recognizable, withSecrets } from './secrets.ts';
+import { markHolder, searchableSecrets, withSecrets } from './secrets.ts';
 import { PodWatcher } from './watch-pods.ts';
 
 /** A sandbox gets twice the usual time, as in the Go kubelet: its network plug-ins may be slow. */
@@ -116,7 +116,7 @@ async function createContainer(adapter: Adapter, call: PortCall<CreateInput>) {
     return containers.find(({ metadata }) => metadata?.name === name && metadata?.attempt === attempt)?.id;
   };
   const opened = withSecrets(config, [...secrets, ...written, ...words], adapter.vault);
-  const withheld = [...secrets, ...recognizable(written, adapter.vault)];
+  const withheld = [...secrets, ...searchableSecrets(written, adapter.vault)];
   if (secrets.length > 0) await markHolder(sandboxConfig, config);
   const request = { pod_sandbox_id: podSandboxId, config: encoded(opened), sandbox_config: sandboxConfig };
   const made = () => adapter.client.call('CreateContainer', request, adapter.limits(call));
@@ -125,7 +125,7 @@ async function createContainer(adapter: Adapter, call: PortCall<CreateInput>) {
   const containerId = await adapter.own.making(uid ?? '', () =>
     adapter.making('containerIds', uid, () => adapter.redactingErrors(withheld, createOnce(call.resume, find, create))),
   );
-  adapter.secrets.hold(containerId, podSandboxId, withheld);
+  adapter.secrets.remember(containerId, podSandboxId, withheld);
   return { containerId };
 }
 
@@ -232,7 +232,7 @@ async function podStatus(adapter: Adapter, { input: { uid }, signal }: PortCall<
   const limits = adapter.limits({ signal: abortedLater(signal) });
   const options = { ...limits, podIds, observedAtMs: adapter.now(), onSeen };
   const status = await adapter.inspections.take(uid, () => inspectPod(client, uid, options));
-  if (!signal.aborted) adapter.saw(status);
+  if (!signal.aborted) adapter.publishInspection(status);
   return status;
 }
 

@@ -33,12 +33,12 @@ const sandboxState = (state: unknown) => (state === 'SANDBOX_READY' ? 'SANDBOX_R
 const containerState = (state: ContainerStatus['state']) =>
   CONTAINER_STATES.has(state) ? state : ('CONTAINER_UNKNOWN' as const);
 
-interface Stated {
+interface InstanceState {
   readonly id: string;
   readonly state: string;
 }
 
-function digestOf(sandboxes: readonly Stated[], containers: readonly Stated[]): string {
+function digestOf(sandboxes: readonly InstanceState[], containers: readonly InstanceState[]): string {
   const parts = [
     ...sandboxes.map(({ id, state }) => `s ${id} ${sandboxState(state)}`),
     ...containers.map(({ id, state }) => `c ${id} ${CONTAINER_STATES.has(state) ? state : 'CONTAINER_UNKNOWN'}`),
@@ -145,7 +145,7 @@ export function podRuntimeStatus(
 const fingerprint = (status: Instance['status']): string => hash('sha256', JSON.stringify(status), 'base64');
 
 /** The cached state of a sandbox or container. */
-interface Known {
+interface CachedInstance {
   readonly kind: Instance['kind'];
   readonly state: string;
   readonly fingerprint: string;
@@ -155,29 +155,29 @@ interface Known {
 const hasEnded = ({ state }: { readonly state: string }): boolean =>
   state === 'SANDBOX_NOTREADY' || state === 'CONTAINER_EXITED';
 
-const knownOf = (kind: Instance['kind'], status: Instance['status'], observedAtMs: number): Known => ({
+const cachedInstance = (kind: Instance['kind'], status: Instance['status'], observedAtMs: number): CachedInstance => ({
   kind,
   state: status.state,
   fingerprint: fingerprint(status),
   observedAtMs,
 });
 
-interface LedgerEntry {
-  readonly instances: ReadonlyMap<string, Known>;
+interface CachedPod {
+  readonly instances: ReadonlyMap<string, CachedInstance>;
   /** When the newest inspection of the whole pod began. */
   readonly observedAtMs: number;
 }
 
-const newestOf = ({ instances, observedAtMs }: LedgerEntry): number =>
+const newestOf = ({ instances, observedAtMs }: CachedPod): number =>
   Math.max(observedAtMs, ...[...instances.values()].map((known) => known.observedAtMs));
 
-function digestOfEntry({ instances }: LedgerEntry): string {
-  const of = (wanted: Instance['kind']): Stated[] =>
+function digestOfEntry({ instances }: CachedPod): string {
+  const of = (wanted: Instance['kind']): InstanceState[] =>
     [...instances].flatMap(([id, { kind, state }]) => (kind === wanted ? [{ id, state }] : []));
   return digestOf(of('sandbox'), of('container'));
 }
 
-const areSame = (before: LedgerEntry['instances'], after: LedgerEntry['instances']): boolean =>
+const areSame = (before: CachedPod['instances'], after: CachedPod['instances']): boolean =>
   before.size === after.size &&
   [...after].every(([id, { fingerprint: print }]) => before.get(id)?.fingerprint === print);
 
@@ -187,8 +187,8 @@ export interface RelistFindings {
   readonly items: readonly WatchPodsItem[];
 }
 
-export class PodLedger {
-  readonly #pods = new Map<string, LedgerEntry>();
+export class PodCache {
+  readonly #pods = new Map<string, CachedPod>();
   readonly #podOf = new Map<string, { readonly uid: string; readonly seenAtMs: number }>();
   /** By uid: why the last inspection failed. */
   readonly #stale = new Map<string, string>();
@@ -235,8 +235,8 @@ export class PodLedger {
     const later = [...(known?.instances ?? [])].filter(([, each]) => each.observedAtMs > observedAtMs);
     if (sandboxes.length + containers.length + later.length === 0) return known ? this.#forget(uid) : [];
     const instances = new Map([
-      ...sandboxes.map((each) => [each.id, knownOf('sandbox', each, observedAtMs)] as const),
-      ...containers.map((each) => [each.id, knownOf('container', each, observedAtMs)] as const),
+      ...sandboxes.map((each) => [each.id, cachedInstance('sandbox', each, observedAtMs)] as const),
+      ...containers.map((each) => [each.id, cachedInstance('container', each, observedAtMs)] as const),
       ...later,
     ]);
     this.#pods.set(uid, { instances, observedAtMs });
@@ -246,26 +246,26 @@ export class PodLedger {
 
   /** Whether an id that is known here is a sandbox or a container. */
   kindOf(id: string): Instance['kind'] | undefined {
-    return this.#knownOf(id)?.kind;
+    return this.#cachedInstance(id)?.kind;
   }
 
   /** Whether the cache shows its end. */
   hasEnded(id: string): boolean {
-    const known = this.#knownOf(id);
+    const known = this.#cachedInstance(id);
     return known !== undefined && hasEnded(known);
   }
 
-  #knownOf(id: string): Known | undefined {
+  #cachedInstance(id: string): CachedInstance | undefined {
     return this.#pods.get(this.podOf(id) ?? '')?.instances.get(id);
   }
 
   /** Takes one sandbox or container; the items are the changes for its pod. An unknown pod is inspected. */
   observed({ kind, uid, status }: Instance, observedAtMs: number): readonly InstanceChanged[] {
-    const entry = this.#pods.get(uid) ?? { instances: new Map<string, Known>(), observedAtMs: 0 };
+    const entry = this.#pods.get(uid) ?? { instances: new Map<string, CachedInstance>(), observedAtMs: 0 };
     const before = entry.instances.get(status.id);
     // An answer may be older than an event that arrived before it: an ended container stays ended.
     if (before && hasEnded(before) && !hasEnded(status)) return [];
-    const known = knownOf(kind, status, observedAtMs);
+    const known = cachedInstance(kind, status, observedAtMs);
     this.#pods.set(uid, { ...entry, instances: new Map(entry.instances).set(status.id, known) });
     this.learn(status.id, uid, observedAtMs);
     if (before?.fingerprint === known.fingerprint) return [];
@@ -277,7 +277,7 @@ export class PodLedger {
   }
 
   /** Whether something was published about the pod. */
-  knows(uid: string): boolean {
+  hasPublished(uid: string): boolean {
     return this.#pods.has(uid);
   }
 

@@ -26,13 +26,14 @@ const MARK = '.holds-secrets';
 const LOG_FOLDER_MODE = 0o755;
 const MARK_MODE = 0o600;
 const PRE_STOP = containerAnnotationKeys.preStopHandler;
-const WITHHELD = 'what the runtime says may quote a Secret that this agent did not give: see the log of the runtime';
+const REDACTED_MESSAGE =
+  'what the runtime says may quote a Secret that this agent did not give: see the log of the runtime';
 
 /**
  * As in the machine's `expansion.ts`, for the values themselves: how much a word, and the whole command line, may grow.
  */
-const GROWTH_MAX_CHARS = 131_072;
-const GROWTH_TOTAL_MAX_CHARS = 6_291_456;
+const EXPANDED_MAX_CHARS = 131_072;
+const EXPANDED_TOTAL_MAX_CHARS = 6_291_456;
 const HANDLE_NAMES = /§[A-Za-z0-9_-]{22}/g;
 
 /**
@@ -44,7 +45,7 @@ const HANDLE_NAMES = /§[A-Za-z0-9_-]{22}/g;
 export class Values {
   readonly #values: ReadonlyMap<string, string>;
   readonly #opened = new Set<string>();
-  #left = GROWTH_TOTAL_MAX_CHARS;
+  #left = EXPANDED_TOTAL_MAX_CHARS;
 
   constructor(handles: readonly SecretHandle[], vault: Vault, encode = (value: string): string => value) {
     const known = handles.filter(isSecretHandle);
@@ -64,7 +65,7 @@ export class Values {
       if (this.#opened.has(name)) growth += this.#values.get(name)?.length ?? 0;
       else if (this.#values.has(name)) this.#opened.add(name);
     }
-    const limit = Math.min(GROWTH_MAX_CHARS, this.#left);
+    const limit = Math.min(EXPANDED_MAX_CHARS, this.#left);
     if (growth > limit) {
       const sentence = `variables make a word longer by ${growth} characters, and ${limit} are left for it`;
       throw new OperationError(sentence, { code: 'INVALID_ARGUMENT' });
@@ -117,7 +118,7 @@ const REDACTED_MIN_LENGTH = 4;
 const WRITTEN_MIN_LENGTH = 8;
 
 /** The literal values that are removed from reports of the runtime; short ones occur in texts by accident. */
-export const recognizable = (written: readonly SecretHandle[], vault: Vault): readonly SecretHandle[] =>
+export const searchableSecrets = (written: readonly SecretHandle[], vault: Vault): readonly SecretHandle[] =>
   written.filter((handle) => vault.open(handle).length >= WRITTEN_MIN_LENGTH);
 
 /** The same error without the values. */
@@ -137,7 +138,7 @@ export const redacted = (message: string, handles: readonly SecretHandle[], vaul
 /** The login behind a handle. */
 export const authOf = (json: string): AuthConfig => JSON.parse(json);
 
-const LOGIN_WITHHELD = '<withheld>';
+const REDACTED_LOGIN = '<withheld>';
 
 /** A registry may quote its input in a rejection: the password, or the basic authentication header. */
 export async function withoutLogin<T>(call: Promise<T>, { username = '', password = '' }: AuthConfig): Promise<T> {
@@ -147,28 +148,28 @@ export async function withoutLogin<T>(call: Promise<T>, { username = '', passwor
     if (!(error instanceof OperationError)) throw error;
     const basic = Buffer.from(`${username}:${password}`).toString('base64');
     const secrets = [basic, password].filter((each) => each.length >= REDACTED_MIN_LENGTH);
-    const message = secrets.reduce((text, each) => text.replaceAll(each, LOGIN_WITHHELD), error.message);
+    const message = secrets.reduce((text, each) => text.replaceAll(each, REDACTED_LOGIN), error.message);
     const { name, code, retriable } = error;
     throw new OperationError(message, { name, retriable, ...(code === undefined ? {} : { code }) });
   }
 }
 
 /** The secrets of created containers, for as long as statuses may quote them. */
-export class HeldSecrets {
-  readonly #held = new Map<string, { readonly sandbox: string; readonly secrets: readonly SecretHandle[] }>();
+export class ContainerSecrets {
+  readonly #byContainer = new Map<string, { readonly sandbox: string; readonly secrets: readonly SecretHandle[] }>();
 
-  hold(container: string, sandbox: string, secrets: readonly SecretHandle[]): void {
-    if (secrets.length > 0) this.#held.set(container, { sandbox, secrets });
+  remember(container: string, sandbox: string, secrets: readonly SecretHandle[]): void {
+    if (secrets.length > 0) this.#byContainer.set(container, { sandbox, secrets });
   }
 
   of(container: string): readonly SecretHandle[] | undefined {
-    return this.#held.get(container)?.secrets;
+    return this.#byContainer.get(container)?.secrets;
   }
 
   /** Removing a sandbox removes its containers. */
   forget(id: string): void {
-    for (const [container, { sandbox }] of this.#held) {
-      if (container === id || sandbox === id) this.#held.delete(container);
+    for (const [container, { sandbox }] of this.#byContainer) {
+      if (container === id || sandbox === id) this.#byContainer.delete(container);
     }
   }
 }
@@ -199,7 +200,7 @@ export function redactingClient(client: RuntimeClient, secretsOf: SecretsOf, vau
     if (!status?.message) return response;
     const handles = secretsOf(status.id);
     if (handles === undefined && !(await mayHoldSecrets(status))) return response;
-    const message = handles === undefined ? WITHHELD : redacted(status.message, handles, vault);
+    const message = handles === undefined ? REDACTED_MESSAGE : redacted(status.message, handles, vault);
     return { ...response, status: { ...status, message } };
   };
   const stream: RuntimeClient['stream'] = (name, request, onMessage, signal) => {

@@ -40,11 +40,11 @@ export class StartingCalls {
       if (isBusy) this.#release();
       isBusy = false;
     };
-    const lapse = setTimeout(rest, this.#busyMs);
+    const busyTimeout = setTimeout(rest, this.#busyMs);
     try {
       return await work();
     } finally {
-      clearTimeout(lapse);
+      clearTimeout(busyTimeout);
       rest();
     }
   }

@@ -15,15 +15,15 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
 import type { RuntimeClient } from './client.ts';
-import { type Expectations, expecting, type Outcome, stillOpen } from './expectations.ts';
+import { type Expectations, expecting, type Outcome, unmetExpectations } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
 import { inspectInstance, inspectPod } from './inspect.ts';
 import type { Inspections } from './inspections.ts';
 import type { OwnCalls } from './own-calls.ts';
 import type { PodIds } from './pod-ids.ts';
-import { groupByPod, type Instance, type ListedPod, PodLedger, statusesOf } from './relist.ts';
+import { groupByPod, type Instance, type ListedPod, PodCache, statusesOf } from './relist.ts';
 import { type RelistPeriods, RelistTimer } from './relist-timer.ts';
-import type { OnRuntime } from './seen.ts';
+import type { OnRuntimeActivity } from './runtime-activity.ts';
 
 /**
  * A hint waits this long for an inspection by the pod's actor to share; containerd's CRI plugin lags its events as
@@ -51,7 +51,7 @@ export interface WatchOptions {
   readonly periods: RelistPeriods;
   readonly now: () => number;
   readonly warn: (message: string) => void;
-  readonly onSeen?: OnRuntime;
+  readonly onSeen?: OnRuntimeActivity;
 }
 
 interface Inspection {
@@ -59,7 +59,7 @@ interface Inspection {
   /** The sandboxes and containers that hints named; `null`: the whole pod is to be inspected. */
   named: Set<string> | null;
   /** Requested again while it ran. */
-  again: boolean;
+  isRequestedAgain: boolean;
   done: Promise<void> | null;
   timer: NodeJS.Timeout | null;
   /** When the timer ends, by the clock of `performance`. */
@@ -69,11 +69,11 @@ interface Inspection {
 }
 
 /** The statuses that an inspection has shown: of the whole pod, or of the ids that were named. */
-type Seen = Pick<PodRuntimeStatus, 'sandboxes' | 'containers'>;
+type InspectedStatuses = Pick<PodRuntimeStatus, 'sandboxes' | 'containers'>;
 
 export class PodWatcher {
   readonly #options: WatchOptions;
-  readonly #ledger = new PodLedger();
+  readonly #ledger = new PodCache();
   readonly #inspections = new Map<string, Inspection>();
   readonly #limit: LimitFunction;
   readonly #timer: RelistTimer;
@@ -144,7 +144,7 @@ export class PodWatcher {
     if (isOfOne) inspection.named?.add(id);
     else inspection.named = null;
     inspection.hintedAt = this.#options.inspections.moment();
-    if (inspection.done) inspection.again = true;
+    if (inspection.done) inspection.isRequestedAgain = true;
     else this.#schedule(pod, inspection, gatherMs);
   }
 
@@ -164,19 +164,19 @@ export class PodWatcher {
 
   /** `false`: the pod is unknown. */
   #publishInstance(instance: Instance): boolean {
-    if (!this.#ledger.knows(instance.uid)) return false;
+    if (!this.#ledger.hasPublished(instance.uid)) return false;
     this.#publish(this.#ledger.observed(instance, this.#options.now()));
     return true;
   }
 
   /** Takes a status that the pod's actor read itself: other actors need only the end of the pod. */
-  saw(status: PodRuntimeStatus): void {
+  publishInspection(status: PodRuntimeStatus): void {
     this.#making.delete(status.uid);
     this.#publish(this.#ledger.inspected(status).filter(({ type }) => type !== 'runtime.podChanged'));
   }
 
   /** Takes the state of one sandbox or container from a call of the pod's own actor. */
-  sawInstance(instance: Instance): void {
+  publishInstance(instance: Instance): void {
     this.#making.delete(instance.uid);
     this.#ledger.observed(instance, this.#options.now());
   }
@@ -260,11 +260,11 @@ export class PodWatcher {
   }
 
   /** Lets the relist judge the event stream, which schedules the next relist. */
-  #judge(startedAtMs: number, surprised: boolean): void {
+  #judge(startedAtMs: number, foundUnannounced: boolean): void {
     const since = this.#listeningSinceMs;
     this.#timer.judge({
       listening: since !== null && startedAtMs - since >= this.#options.relistPeriodMs,
-      missed: this.#complete && surprised,
+      missed: this.#complete && foundUnannounced,
       troubled: this.#failing || this.#ledger.staleCount > 0,
       active: this.#hinted,
     });
@@ -277,7 +277,7 @@ export class PodWatcher {
     const inspection: Inspection = {
       expectations: new Map(),
       named: new Set(),
-      again: false,
+      isRequestedAgain: false,
       done: null,
       timer: null,
       dueAtMs: 0,
@@ -292,7 +292,7 @@ export class PodWatcher {
     if (inspection.timer) clearTimeout(inspection.timer);
     inspection.timer = null;
     if (inspection.done) {
-      inspection.again = true;
+      inspection.isRequestedAgain = true;
       return inspection.done;
     }
     inspection.done = this.#inspectUntilRest(uid, inspection, ids, listedAtMs);
@@ -302,10 +302,10 @@ export class PodWatcher {
   /** Ends synchronously when no further inspection is requested: a later request starts a new loop. */
   async #inspectUntilRest(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<void> {
     try {
-      let seen = await this.#seeing(uid, inspection, ids, listedAtMs);
-      while (inspection.again && !this.#options.signal.aborted) {
-        inspection.again = false;
-        seen = await this.#seeing(uid, inspection);
+      let seen = await this.#inspectionToMake(uid, inspection, ids, listedAtMs);
+      while (inspection.isRequestedAgain && !this.#options.signal.aborted) {
+        inspection.isRequestedAgain = false;
+        seen = await this.#inspectionToMake(uid, inspection);
       }
       if (seen && !this.#options.signal.aborted) this.#follow(uid, inspection, seen);
     } finally {
@@ -315,8 +315,13 @@ export class PodWatcher {
   }
 
   /** The inspection to make now: the one of the pod's own actor, of the ids that hints named, or of the whole pod. */
-  #seeing(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<Seen | null> {
-    const shared = this.#shared(uid, inspection);
+  #inspectionToMake(
+    uid: string,
+    inspection: Inspection,
+    ids?: ListedPod,
+    listedAtMs?: number,
+  ): Promise<InspectedStatuses | null> {
+    const shared = this.#inspectionByActor(uid, inspection);
     const named = inspection.named && new Set([...inspection.named, ...inspection.expectations.keys()]);
     inspection.named = new Set();
     if (shared) return shared;
@@ -324,8 +329,8 @@ export class PodWatcher {
   }
 
   /** Inspects again while an announced change does not show yet. */
-  #follow(uid: string, inspection: Inspection, seen: Seen): void {
-    const { open, waitMs } = stillOpen(inspection.expectations, seen);
+  #follow(uid: string, inspection: Inspection, seen: InspectedStatuses): void {
+    const { open, waitMs } = unmetExpectations(inspection.expectations, seen);
     inspection.expectations = open;
     if (waitMs !== null) this.#schedule(uid, inspection, waitMs);
   }
@@ -340,7 +345,7 @@ export class PodWatcher {
   }
 
   /** The inspection by the pod's actor, if it began after the last hint; `undefined`: the pod must be inspected. */
-  #shared(uid: string, inspection: Inspection): Promise<Seen | null> | undefined {
+  #inspectionByActor(uid: string, inspection: Inspection): Promise<InspectedStatuses | null> | undefined {
     const { hintedAt } = inspection;
     inspection.hintedAt = null;
     const status = hintedAt === null ? undefined : this.#options.inspections.after(uid, hintedAt);
@@ -354,7 +359,7 @@ export class PodWatcher {
   }
 
   /** Inspects the sandboxes and containers that hints named; the whole pod when one of them is gone. */
-  async #inspectInstances(uid: string, named: ReadonlySet<string>): Promise<Seen | null> {
+  async #inspectInstances(uid: string, named: ReadonlySet<string>): Promise<InspectedStatuses | null> {
     const { client, inspectDeadlineMs: timeoutMs, signal, now } = this.#options;
     const kinds = [...named].map((id) => [id, this.#ledger.kindOf(id)] as const);
     if (kinds.length === 0 || kinds.some(([, kind]) => kind === undefined)) return this.#inspectPod(uid);

@@ -14,27 +14,31 @@ import { bindDevice, isLinked, linkDevice, unbindDevice, unlinkDevice } from '..
 import type { Mounter } from '../volume/mounter.ts';
 import { removeTree } from '../volume/tree.ts';
 import { makeTarget, readRecord, writeRecord } from './record.ts';
-import { askToPublish, askToStage, callDriver, unlessDone } from './volumes.ts';
+import { callDriver, callNodePublish, callNodeStage, unlessDone } from './volumes.ts';
 
 type Operations = typeof csiOperations;
-type Of<Name extends 'csi.stage' | 'csi.unstage' | 'csi.publish' | 'csi.unpublish', Block> = InputOf<
+type BlockInput<Name extends 'csi.stage' | 'csi.unstage' | 'csi.publish' | 'csi.unpublish', Block> = InputOf<
   Operations[Name]
 > & { readonly block: Block };
 
-export async function stageBlock(input: Of<'csi.stage', BlockStage>, vault: Vault, signal: AbortSignal): Promise<null> {
+export async function stageBlock(
+  input: BlockInput<'csi.stage', BlockStage>,
+  vault: Vault,
+  signal: AbortSignal,
+): Promise<null> {
   const { root, directory, endpoint, data, request, block } = input;
   await writeRecord(root, directory, data);
   if (request === null) return null;
   await makeTarget(root, block.staging);
   await unlessDone(
-    () => askToStage(endpoint, request, vault, signal),
+    () => callNodeStage(endpoint, request, vault, signal),
     () => removeDevice(root, block),
   );
   return null;
 }
 
 export async function unstageBlock(
-  { root, directory, endpoint, handle, isStaged, block }: Of<'csi.unstage', BlockStage>,
+  { root, directory, endpoint, handle, isStaged, block }: BlockInput<'csi.unstage', BlockStage>,
   signal: AbortSignal,
 ): Promise<null> {
   if ((await readRecord(root, directory)) === null) return null;
@@ -46,24 +50,24 @@ export async function unstageBlock(
 
 /** The record is removed last, so that a failed removal is retried. */
 async function removeDevice(root: string, { staging, published, folder }: BlockStage): Promise<void> {
-  await inParent(root, staging, removeOwn);
-  await inParent(root, published, (path) => rmdir(path).catch(unlessGone));
-  await inParent(root, folder, removeOwn);
+  await inParent(root, staging, removeOnDevice);
+  await inParent(root, published, (path) => rmdir(path).catch(nullIfMissing));
+  await inParent(root, folder, removeOnDevice);
 }
 
 /** Removes a path without crossing into another file system. */
-const removeOwn = async (path: string): Promise<void> => {
-  const found = await stat(path).catch(unlessGone);
+const removeOnDevice = async (path: string): Promise<void> => {
+  const found = await stat(path).catch(nullIfMissing);
   if (found) await removeTree(path, found.dev);
 };
 
-const unlessGone = (error: unknown): null => {
+const nullIfMissing = (error: unknown): null => {
   if (errnoOf(error) !== 'ENOENT') throw error;
   return null;
 };
 
 export async function publishBlock(
-  input: Of<'csi.publish', BlockMount>,
+  input: BlockInput<'csi.publish', BlockMount>,
   { vault, mounter }: { readonly vault: Vault; readonly mounter: Mounter },
   signal: AbortSignal,
 ): Promise<null> {
@@ -71,7 +75,7 @@ export async function publishBlock(
   await linkDevice(root, block.link, block.target);
   await makeTarget(root, dirname(block.target));
   await unlessDone(
-    () => askToPublish(input, vault, signal),
+    () => callNodePublish(input, vault, signal),
     () => unlinkDevice(root, block.link),
   );
   await bindDevice(root, block.map, block.target, mounter);
@@ -79,7 +83,7 @@ export async function publishBlock(
 }
 
 export async function unpublishBlock(
-  { root, endpoint, handle, block }: Of<'csi.unpublish', BlockMount>,
+  { root, endpoint, handle, block }: BlockInput<'csi.unpublish', BlockMount>,
   mounter: Mounter,
   signal: AbortSignal,
 ): Promise<null> {

@@ -19,7 +19,7 @@ const FOLDER_MODE = 0o750;
 const FILE_MODE = 0o644;
 /** A driver's name, a handle, and the kubelet's other fields. */
 const RECORD_MAX_BYTES = 64 * 1024;
-const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 /** Creates the folder of a record, and the record. */
 export async function writeRecord(root: string, directory: string, data: VolumeData): Promise<void> {
@@ -43,7 +43,7 @@ export const makeTarget = (root: string, path: string): Promise<unknown> =>
 /** `null` if there is no record, or none with the input for its driver. */
 export async function readRecord(root: string, directory: string): Promise<VolumeData | null> {
   return await inParent(root, `${directory}/${RECORD}`, async (path) => {
-    const file = await open(path, READ).catch(ignoring('ENOENT'));
+    const file = await open(path, READ_FLAGS).catch(ignoring('ENOENT'));
     if (!file) return null;
     try {
       const { size } = await file.stat();
@@ -80,12 +80,12 @@ export async function removeRecord(root: string, directory: string, target: stri
       retriable: true,
     });
   }
-  await inParent(root, path, (name) => rmdir(name).catch(orFile(name)));
+  await inParent(root, path, (name) => rmdir(name).catch(orRegularFile(name)));
   await inParent(root, `${directory}/${RECORD}`, (name) => rm(name, { force: true }));
   await inParent(root, directory, (name) => rmdir(name).catch(ignoring('ENOENT')));
 }
 
-const orFile = (name: string) => async (error: unknown) => {
+const orRegularFile = (name: string) => async (error: unknown) => {
   if (errnoOf(error) === 'ENOTDIR') await unlink(name);
   else if (errnoOf(error) !== 'ENOENT') throw error;
 };
@@ -110,7 +110,7 @@ export async function inventory(root: string): Promise<CSIInventory> {
   const devices: FoundDevice[] = [];
   for (const uid of await namesIn(`${root}/pods`)) {
     for (const spec of await namesIn(`${root}/pods/${uid}/${VOLUMES}`)) {
-      const data = await believed(root, `${root}/pods/${uid}/${VOLUMES}/${spec}`, spec, errors);
+      const data = await verifiedRecord(root, `${root}/pods/${uid}/${VOLUMES}/${spec}`, spec, errors);
       if (data)
         volumes.push({
           uid,
@@ -125,7 +125,7 @@ export async function inventory(root: string): Promise<CSIInventory> {
     if (driver === BLOCK) continue;
     for (const name of await namesIn(`${root}/${DEVICES}/${driver}`)) {
       const directory = `${root}/${DEVICES}/${driver}/${name}`;
-      const data = await believed(root, directory, '', errors);
+      const data = await verifiedRecord(root, directory, '', errors);
       if (data && isOf(data, driver, name)) devices.push({ directory, ...idOf(data), block: null });
       else if (data) errors.push(`${directory}/${RECORD} is not of this folder: it is left alone`);
     }
@@ -148,7 +148,7 @@ async function blockDevices(root: string, errors: string[]): Promise<readonly Fo
   for (const spec of await namesIn(`${root}/${DEVICES}/${BLOCK}`)) {
     const directory = `${root}/${DEVICES}/${BLOCK}/${spec}/data`;
     const isRecorded = (await readdir(directory).catch(ignoring('ENOENT'))) !== null;
-    const data = isRecorded ? await believed(root, directory, spec, errors) : null;
+    const data = isRecorded ? await verifiedRecord(root, directory, spec, errors) : null;
     if (data) found.push({ directory, ...idOf(data), block: spec });
   }
   return found;
@@ -174,7 +174,12 @@ async function entriesIn(folder: string, isMeant: (entry: Dirent) => boolean): P
     .toSorted();
 }
 
-async function believed(root: string, directory: string, spec: string, errors: string[]): Promise<VolumeData | null> {
+async function verifiedRecord(
+  root: string,
+  directory: string,
+  spec: string,
+  errors: string[],
+): Promise<VolumeData | null> {
   try {
     const data = await readRecord(root, directory);
     if (data !== null && (spec === '' || data['specVolID'] === spec)) return data;

@@ -31,7 +31,7 @@ import { isMounted, makeTarget, readRecord, removeRecord, writeRecord } from './
 const TIMEOUT_MS = 120_000;
 const SERVICE = 'csi.v1.Node';
 /** gRPC's error for a socket without a listener. */
-const GONE = { name: 'RuntimeError', code: 'UNAVAILABLE', retriable: true };
+const NOT_FOUND_CODES = { name: 'RuntimeError', code: 'UNAVAILABLE', retriable: true };
 
 /**
  * One call of a CSI driver's node service, with Go's gRPC text for each failure.
@@ -45,7 +45,7 @@ export async function callDriver<Reply>(
   request: object,
   signal: AbortSignal,
 ): Promise<Reply> {
-  if (endpoint === null) throw new OperationError('the driver is no longer registered on this node', GONE);
+  if (endpoint === null) throw new OperationError('the driver is no longer registered on this node', NOT_FOUND_CODES);
   return await called(endpoint, methodOf<object, Reply>(SERVICE, name), request, { timeoutMs: TIMEOUT_MS, signal });
 }
 
@@ -57,7 +57,7 @@ const TOKENS = 'csi.storage.k8s.io/serviceAccount.tokens';
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 /** After these codes it is unknown whether the driver did, or will still do, the request. */
-const UNCERTAIN: ReadonlySet<string | undefined> = new Set([
+const UNCERTAIN_CODES: ReadonlySet<string | undefined> = new Set([
   'CANCELLED',
   'DEADLINE_EXCEEDED',
   'UNAVAILABLE',
@@ -82,18 +82,18 @@ export async function stage(
   await writeRecord(root, directory, data);
   await makeTarget(root, `${directory}/${STAGING_TARGET}`);
   if (request === null || (await isMounted(root, `${directory}/${STAGING_TARGET}`))) return null;
-  await cleaningUp(root, directory, STAGING_TARGET, () => askToStage(endpoint, request, vault, signal));
+  await cleaningUp(root, directory, STAGING_TARGET, () => callNodeStage(endpoint, request, vault, signal));
   return null;
 }
 
-export const askToStage = (
+export const callNodeStage = (
   endpoint: string | null,
   request: NodeStageRequest,
   vault: Vault,
   signal: AbortSignal,
 ): Promise<void> =>
   redactingErrors(request, [], vault, (secrets) =>
-    callDriver(endpoint, 'NodeStageVolume', { ...request, secrets } satisfies Opened<NodeStageRequest>, signal),
+    callDriver(endpoint, 'NodeStageVolume', { ...request, secrets } satisfies WithSecrets<NodeStageRequest>, signal),
   );
 
 export async function unstage(
@@ -115,8 +115,8 @@ export async function publish(
   const { root, directory, data, again } = input;
   await writeRecord(root, directory, data);
   const wasMounted = await isMounted(root, `${directory}/${TARGET}`);
-  if (again) await askToPublish(input, vault, signal);
-  else if (!wasMounted) await cleaningUp(root, directory, TARGET, () => askToPublish(input, vault, signal));
+  if (again) await callNodePublish(input, vault, signal);
+  else if (!wasMounted) await cleaningUp(root, directory, TARGET, () => callNodePublish(input, vault, signal));
   return await share(input);
 }
 
@@ -126,21 +126,21 @@ export async function expand(
   signal: AbortSignal,
 ): Promise<null> {
   await redactingErrors(request, [], vault, (secrets) =>
-    callDriver(endpoint, 'NodeExpandVolume', { ...request, secrets } satisfies Opened<NodeExpandRequest>, signal),
+    callDriver(endpoint, 'NodeExpandVolume', { ...request, secrets } satisfies WithSecrets<NodeExpandRequest>, signal),
   );
   return null;
 }
 
-type Opened<Request> = Omit<Request, 'secrets'> & { readonly secrets: Readonly<Record<string, string>> };
+type WithSecrets<Request> = Omit<Request, 'secrets'> & { readonly secrets: Readonly<Record<string, string>> };
 
-export async function askToPublish(
+export async function callNodePublish(
   { endpoint, request, tokens, tokensIn }: InputOf<Operations['csi.publish']>,
   vault: Vault,
   signal: AbortSignal,
 ): Promise<void> {
   const issued = Object.values(tokens).map(({ token }) => token);
   await redactingErrors(request, issued, vault, async (secrets) => {
-    const opened: Opened<NodePublishRequest> = { ...request, secrets };
+    const opened: WithSecrets<NodePublishRequest> = { ...request, secrets };
     const shown = JSON.stringify(vault.openAll(tokens));
     const more = issued.length === 0 ? {} : { [tokensIn]: { ...opened[tokensIn], [TOKENS]: shown } };
     await callDriver(endpoint, 'NodePublishVolume', { ...opened, ...more }, signal);
@@ -169,7 +169,7 @@ export async function unlessDone(work: () => Promise<void>, undo: () => Promise<
   try {
     await work();
   } catch (error) {
-    const isCertain = !(error instanceof OperationError) || !UNCERTAIN.has(error.code);
+    const isCertain = !(error instanceof OperationError) || !UNCERTAIN_CODES.has(error.code);
     if (isCertain) await undo().catch(() => {});
     throw error;
   }

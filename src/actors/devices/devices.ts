@@ -88,7 +88,7 @@ async function listAndWatch(
       forgetEnded(connections);
       connections.set(input.resource, connection);
       try {
-        await followed(connection, connections, call);
+        await followLists(connection, connections, call);
       } finally {
         connection.endedAtMs = performance.now();
       }
@@ -99,7 +99,7 @@ async function listAndWatch(
 }
 
 /** A plugin that sends lists endlessly is slowed down by its own stream: no list is queued here. */
-async function followed(
+async function followLists(
   connection: Connection,
   connections: Connections,
   call: PortCall<DevicePlugin, DevicesListed>,
@@ -114,7 +114,7 @@ async function followed(
   let before = '';
   try {
     for await (const { devices } of stream as AsyncIterable<ListReply>) {
-      holdToLimits(devices.length, connection, connections);
+      enforceLimits(devices.length, connection, connections);
       connection.count = devices.length;
       await bucket.take(signal);
       const listed = devices.map(deviceOf).toSorted((a, b) => (a.id < b.id ? -1 : 1));
@@ -130,7 +130,7 @@ async function followed(
   }
 }
 
-function holdToLimits(count: number, connection: Connection, connections: Connections): void {
+function enforceLimits(count: number, connection: Connection, connections: Connections): void {
   if (count > DEVICES_MAX) throw tooMany(count, `${DEVICES_MAX} of one resource`);
   const others = [...connections.values()].filter((each) => each !== connection);
   const all = others.reduce((sum, each) => sum + each.count, count);
@@ -256,7 +256,7 @@ function withBytes({ response, ...entry }: DeviceEntry) {
 }
 
 /** The continuation bit of a varint's bytes. */
-const MORE = 0x80;
+const MORE_GROUPS = 0x80;
 
 /** A container's response is preceded by its field number and length. */
 function encoded({ envs, mounts, devices, annotations, cdiDevices }: DeviceResponse): Buffer {
@@ -281,6 +281,6 @@ function encoded({ envs, mounts, devices, annotations, cdiDevices }: DeviceRespo
     ],
   });
   let start = 1;
-  while ((reply[start]! & MORE) !== 0) start += 1;
+  while ((reply[start]! & MORE_GROUPS) !== 0) start += 1;
   return reply.subarray(start + 1);
 }

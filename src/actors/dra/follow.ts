@@ -80,7 +80,7 @@ interface HealthReply {
 async function followHealth(client: grpc.Client, call: Call): Promise<void> {
   const { signal } = call;
   while (!signal.aborted) {
-    const known = new KnownHealth(call);
+    const known = new HealthCache(call);
     const isImplemented = await reports(client, signal, known);
     known.close();
     await sleep(isImplemented ? REOPEN_MS : UNIMPLEMENTED_MS, undefined, { signal }).catch(() => {});
@@ -88,7 +88,7 @@ async function followHealth(client: grpc.Client, call: Call): Promise<void> {
 }
 
 /** Reads the reports of one stream. False: the driver does not report health. */
-async function reports(client: grpc.Client, signal: AbortSignal, known: KnownHealth): Promise<boolean> {
+async function reports(client: grpc.Client, signal: AbortSignal, known: HealthCache): Promise<boolean> {
   const method = methodOf<object, HealthReply>('v1alpha1.DRAResourceHealth', 'NodeWatchResources');
   const stream = client.makeServerStreamRequest(method.path, method.requestSerialize, method.responseDeserialize, {});
   const cancel = () => stream.cancel();
@@ -110,7 +110,7 @@ async function reports(client: grpc.Client, signal: AbortSignal, known: KnownHea
 }
 
 /** The reported health of a driver's devices, while it is valid. */
-class KnownHealth {
+class HealthCache {
   private readonly call: Call;
   private readonly devices = new Map<string, DeviceReport & { readonly untilMs: number }>();
   private emitted = '{}';

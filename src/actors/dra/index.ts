@@ -42,14 +42,14 @@ export const draPorts = (): Ports<typeof draOperations> => ({
     return { prepared };
   },
   'dra.unprepare': async ({ input: { calls }, signal }) => {
-    for (const call of calls) await answersOf(call, 'NodeUnprepareResources', signal);
+    for (const call of calls) await callForClaims(call, 'NodeUnprepareResources', signal);
     return null;
   },
   'dra.follow': followDriver,
 });
 
 async function prepare(call: DraCall, signal: AbortSignal): Promise<DraPrepared> {
-  const answers = await answersOf(call, 'NodePrepareResources', signal);
+  const answers = await callForClaims(call, 'NodePrepareResources', signal);
   const claims = answers.map(([uid, answer]) => [uid, (answer?.devices ?? []).map(deviceOf)] as const);
   return { driver: call.driver, claims: Object.fromEntries(claims) };
 }
@@ -63,7 +63,7 @@ const deviceOf = (device: NonNullable<Answer['devices']>[number]): ClaimDevice =
 });
 
 /** A driver's answer for each claim of a call, or upstream's error. */
-async function answersOf(
+async function callForClaims(
   { endpoint, service, claims }: DraCall,
   name: Method,
   signal: AbortSignal,

@@ -16,7 +16,7 @@ import { serve } from './grpc-server.ts';
 import { identify, isAlive, killMembers } from './process/proc.ts';
 import { Supervisor } from './process/supervisor.ts';
 import { Sandboxes } from './sandboxes.ts';
-import { imageMethods, type Parts, runtimeMethods } from './service.ts';
+import { imageMethods, type RuntimeParts, runtimeMethods } from './service.ts';
 import { Stats } from './stats.ts';
 import { containerStatus, NO_ISOLATION, sandboxStatus } from './status.ts';
 import { claim, readJson } from './store/files.ts';
@@ -135,7 +135,7 @@ async function adopt(store: Store, supervisor: Supervisor, log: RuntimeLog): Pro
   for (const container of store.containers.values()) await supervisor.adopt(container);
 }
 
-async function stopAll({ store, containers }: Parts): Promise<void> {
+async function stopAll({ store, containers }: RuntimeParts): Promise<void> {
   await Promise.all([...store.containers.values()].map((one) => containers.stop(one, CLOSE_GRACE_SECONDS)));
 }
 

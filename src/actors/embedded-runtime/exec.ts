@@ -46,7 +46,7 @@ export interface ExecRequest {
 
 export async function execSync({ container, command, timeoutSeconds, signal }: ExecRequest): Promise<ExecSyncResponse> {
   checkExec(container, command);
-  return await counted(() => execute(container, command, timeoutSeconds, signal));
+  return await withinLimit(() => execute(container, command, timeoutSeconds, signal));
 }
 
 /** @throws CriError if there is nothing to run, or no running container */
@@ -56,7 +56,7 @@ export function checkExec(container: Container, command: readonly string[]): voi
   if (!container.running) throw wrongState(`failed to exec in container: container is in ${stateOf(container)} state`);
 }
 
-async function counted<T>(work: () => Promise<T>): Promise<T> {
+async function withinLimit<T>(work: () => Promise<T>): Promise<T> {
   if (running >= MAX_RUNNING) {
     throw new CriError(status.RESOURCE_EXHAUSTED, `failed to exec in container: ${MAX_RUNNING} commands already run`);
   }
@@ -80,19 +80,19 @@ export async function execStreams(
 ): Promise<number> {
   checkExec(container, command);
   const spec = { ...container.record.process, command };
-  return await counted(async () => {
+  return await withinLimit(async () => {
     const terminal = tty ? (await import('./process/terminal.ts')).openTerminal(spec) : null;
     try {
-      return await conducted(spec, terminal, streams);
+      return await runWithStreams(spec, terminal, streams);
     } finally {
       terminal?.stream.destroy();
     }
   });
 }
 
-async function conducted(spec: ProcessSpec, terminal: Terminal | null, streams: CommandStreams): Promise<number> {
+async function runWithStreams(spec: ProcessSpec, terminal: Terminal | null, streams: CommandStreams): Promise<number> {
   const file = spec.command[0] ?? '';
-  const { child, stdin, stdout, stderr, resize } = started(spec, terminal, streams.stdin !== null);
+  const { child, stdin, stdout, stderr, resize } = spawnOrExplain(spec, terminal, streams.stdin !== null);
   streams.sizes.follow(resize);
   if (stdin && streams.stdin) follow(streams.stdin, stdin, terminal === null);
   // An orphaned child process may hold the pipes longer; a caller need not wait for it.
@@ -104,19 +104,19 @@ async function conducted(spec: ProcessSpec, terminal: Terminal | null, streams: 
   } finally {
     stdin?.end();
     for (const stream of [stdout, stderr]) stream?.destroy();
-    await ended(child);
+    await killWhenAbandoned(child);
   }
 }
 
 /** A command that lost its client lost its streams as well; it may notice and clean up before it is killed. */
-async function ended(child: ChildProcess): Promise<void> {
+async function killWhenAbandoned(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null || !child.pid) return;
   const exited = once(child, 'exit');
   await Promise.race([exited, sleep(ABANDONED_MS, undefined, { ref: false })]);
   if (child.exitCode === null && child.signalCode === null) sendSignal(-child.pid, 'SIGKILL');
 }
 
-function started(spec: ProcessSpec, terminal: Terminal | null, stdin: boolean): Spawned {
+function spawnOrExplain(spec: ProcessSpec, terminal: Terminal | null, stdin: boolean): Spawned {
   try {
     return spawnProcess(spec, stdin, terminal);
   } catch (thrown) {
@@ -197,12 +197,12 @@ function explain(file: string, thrown: unknown): string {
 /** Keeps output up to the limit and reads on past it, so that the process never blocks on a full pipe. */
 function collect(child: Child) {
   const chunks: Record<'stdout' | 'stderr', Buffer[]> = { stdout: [], stderr: [] };
-  let room = MAX_OUTPUT_BYTES;
+  let remainingBytes = MAX_OUTPUT_BYTES;
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].on('error', () => {});
     child[name].on('data', (bytes: Buffer) => {
-      const kept = bytes.subarray(0, room);
-      room -= kept.length;
+      const kept = bytes.subarray(0, remainingBytes);
+      remainingBytes -= kept.length;
       if (kept.length > 0) chunks[name].push(kept);
     });
   }

@@ -72,9 +72,9 @@ function unary(name: string, method: Method, faults: Faults, closing: AbortSigna
     call.once('cancelled', () => gone.abort());
     const signal = AbortSignal.any([gone.signal, closing]);
     const fault = faults.next(name);
-    if (fault && !fault.afterSuccess) await suffer(fault, signal);
+    if (fault && !fault.afterSuccess) await applyFault(fault, signal);
     const response = await method(call.request, signal);
-    if (fault?.afterSuccess) await suffer(fault, signal);
+    if (fault?.afterSuccess) await applyFault(fault, signal);
     return response;
   };
   return async (call: Call, callback: grpc.sendUnaryData<unknown>): Promise<void> => {
@@ -92,14 +92,17 @@ function unary(name: string, method: Method, faults: Faults, closing: AbortSigna
 async function listen(stream: EventStream, { events, faults }: GrpcServerOptions, closing: AbortSignal): Promise<void> {
   try {
     const fault = faults.next('GetContainerEvents');
-    if (fault) await suffer(fault, closing);
+    if (fault) await applyFault(fault, closing);
     events.add(stream);
   } catch (thrown) {
     stream.emit('error', serviceError(thrown));
   }
 }
 
-async function suffer({ delayMs, error }: NonNullable<ReturnType<Faults['next']>>, signal: AbortSignal): Promise<void> {
+async function applyFault(
+  { delayMs, error }: NonNullable<ReturnType<Faults['next']>>,
+  signal: AbortSignal,
+): Promise<void> {
   if (delayMs > 0) await sleep(delayMs, undefined, { signal });
   if (error) throw new CriError(error.code, error.message);
 }

@@ -19,7 +19,7 @@ import { attachStreams, checkAttach } from './streaming/attach-stream.ts';
 import { type CommandStreams, exitStatus, type StreamsAsked, SUCCESS } from './streaming/command-streams.ts';
 import type { StreamServer } from './streaming/stream-server.ts';
 
-export interface Parts {
+export interface RuntimeParts {
   readonly root: string;
   readonly store: Store;
   readonly images: Images;
@@ -30,14 +30,14 @@ export interface Parts {
 }
 
 /** Every unary method by name. `signal` is aborted when the caller disconnects or the runtime closes. */
-export type Methods = Readonly<Record<string, Answerer['answer']>>;
+export type Methods = Readonly<Record<string, RequestHandler['answer']>>;
 
 /** Declared as a method, so that each implementation may declare the request type that the contract decodes for it. */
-interface Answerer {
+interface RequestHandler {
   answer(request: unknown, signal: AbortSignal): unknown;
 }
 
-export function runtimeMethods(parts: Parts): Methods {
+export function runtimeMethods(parts: RuntimeParts): Methods {
   return {
     ...nodeMethods(parts),
     ...sandboxMethods(parts),
@@ -47,7 +47,7 @@ export function runtimeMethods(parts: Parts): Methods {
   };
 }
 
-function nodeMethods({ root }: Parts): Methods {
+function nodeMethods({ root }: RuntimeParts): Methods {
   return {
     Version: (): cri.VersionResponse => ({
       version: '0.1.0',
@@ -65,24 +65,24 @@ function nodeMethods({ root }: Parts): Methods {
 }
 
 /** Each checks first, as containerd does, and returns the URL of the stream. */
-function streamMethods({ store, streams }: Parts): Methods {
+function streamMethods({ store, streams }: RuntimeParts): Methods {
   return {
     Exec: async ({ container_id = '', cmd = [], ...request }: cri.ExecRequest): Promise<cri.ExecResponse> => {
       const container = store.container(container_id);
       checkExec(container, cmd);
-      const asked = askedOf(request);
-      const conduct = async (client: CommandStreams) =>
+      const asked = requestedStreams(request);
+      const run = async (client: CommandStreams) =>
         exitStatus(cmd, await execStreams(container, cmd, asked.tty, client));
-      return { url: await streams.place({ kind: 'exec', asked, conduct }) };
+      return { url: await streams.place({ kind: 'exec', asked, run }) };
     },
     Attach: async ({ container_id = '', ...request }: cri.AttachRequest): Promise<cri.AttachResponse> => {
       const container = store.container(container_id);
       checkAttach(container);
-      const conduct = async (client: CommandStreams) => {
+      const run = async (client: CommandStreams) => {
         await attachStreams(container, client);
         return SUCCESS;
       };
-      return { url: await streams.place({ kind: 'attach', asked: askedOf(request), conduct }) };
+      return { url: await streams.place({ kind: 'attach', asked: requestedStreams(request), run }) };
     },
     PortForward: async ({ pod_sandbox_id = '' }: cri.PortForwardRequest): Promise<cri.PortForwardResponse> => {
       const { id, ready } = store.sandbox(pod_sandbox_id);
@@ -92,7 +92,7 @@ function streamMethods({ store, streams }: Parts): Methods {
   };
 }
 
-const askedOf = ({
+const requestedStreams = ({
   stdin = false,
   stdout = false,
   stderr = false,
@@ -109,7 +109,7 @@ function refuse(method: string, why: string): () => never {
   };
 }
 
-function sandboxMethods({ store, sandboxes }: Parts): Methods {
+function sandboxMethods({ store, sandboxes }: RuntimeParts): Methods {
   return {
     RunPodSandbox: ({ config, runtime_handler = '' }: cri.RunPodSandboxRequest): cri.RunPodSandboxResponse => ({
       pod_sandbox_id: sandboxes.run(config, runtime_handler),
@@ -149,7 +149,7 @@ function sandboxMethods({ store, sandboxes }: Parts): Methods {
   };
 }
 
-function containerMethods({ store, containers }: Parts): Methods {
+function containerMethods({ store, containers }: RuntimeParts): Methods {
   return {
     CreateContainer: (request: cri.CreateContainerRequest): cri.CreateContainerResponse => ({
       container_id: containers.create(request).id,
@@ -204,7 +204,7 @@ function select(store: Store, { id, pod_sandbox_id, label_selector }: Selection)
   );
 }
 
-function statsMethods({ store, stats }: Parts): Methods {
+function statsMethods({ store, stats }: RuntimeParts): Methods {
   const ofSandbox = (id: string) => stats.sandbox(store.sandbox(id), store.containersOf(id));
   return {
     ContainerStats: async ({ container_id = '' }: cri.ContainerStatsRequest): Promise<cri.ContainerStatsResponse> => ({
@@ -234,7 +234,7 @@ function statsMethods({ store, stats }: Parts): Methods {
   };
 }
 
-export function imageMethods({ images, stats }: Parts): Methods {
+export function imageMethods({ images, stats }: RuntimeParts): Methods {
   return {
     ListImages: ({ filter }: cri.ListImagesRequest): cri.ListImagesResponse => ({
       images: images.list(filter?.image?.image ?? ''),

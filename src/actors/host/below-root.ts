@@ -59,12 +59,12 @@ export function openParent(root: string, path: string, mode?: number): Place | n
     if (!folder) return null;
     const above = folder;
     try {
-      folder = enter(at(above, name), path, mode);
+      folder = enter(inFolder(above, name), path, mode);
     } finally {
       above.close();
     }
   }
-  return folder && { folder, path: at(folder, last) };
+  return folder && { folder, path: inFolder(folder, last) };
 }
 
 /**
@@ -109,9 +109,9 @@ export class RootFolder {
     for (const name of names.slice(0, -1)) {
       const above = folder;
       way = `${way}/${name}`;
-      folder = this.#kept(way, () => enter(at(above, name), path, this.#mode));
+      folder = this.#kept(way, () => enter(inFolder(above, name), path, this.#mode));
     }
-    return at(folder, names.at(-1) ?? '');
+    return inFolder(folder, names.at(-1) ?? '');
   }
 
   #kept(way: string, open: () => Folder | null): Folder {
@@ -127,17 +127,17 @@ export class RootFolder {
   }
 }
 
-const at = (folder: Folder, name: string): string => `/proc/self/fd/${folder.fd}/${name}`;
+const inFolder = (folder: Folder, name: string): string => `/proc/self/fd/${folder.fd}/${name}`;
 
 /** The root itself may be a link: it is the administrator's. */
 function openRoot(root: string, mode?: number): Folder | null {
-  const found = openIfThere(root, constants.O_DIRECTORY);
+  const found = openIfExists(root, constants.O_DIRECTORY);
   if (found || mode === undefined) return found;
   mkdirSync(root, { recursive: true, mode });
   return new Folder(root, constants.O_DIRECTORY);
 }
 
-function openIfThere(path: string, flags: number): Folder | null {
+function openIfExists(path: string, flags: number): Folder | null {
   try {
     return new Folder(path, flags);
   } catch (error) {
@@ -149,7 +149,7 @@ function openIfThere(path: string, flags: number): Folder | null {
 /** `path` is the caller's path, for errors. */
 function enter(place: string, path: string, mode?: number): Folder | null {
   try {
-    const found = openIfThere(place, FOLDER);
+    const found = openIfExists(place, FOLDER);
     if (found || mode === undefined) return found;
     makeFolder(place, mode);
     return new Folder(place, FOLDER);
@@ -170,7 +170,7 @@ function enter(place: string, path: string, mode?: number): Folder | null {
 export function makeFolder(path: string, mode: number): void {
   let found = lstatSync(path, { throwIfNoEntry: false });
   if (!found) {
-    madeOrThere(path, mode);
+    madeOrExisting(path, mode);
     found = lstatSync(path);
   }
   if (!found.isDirectory()) throw new OperationError(`${path} is not a folder`, { code: 'ENOTDIR' });
@@ -178,7 +178,7 @@ export function makeFolder(path: string, mode: number): void {
   if ((found.mode & wanted) !== wanted) chmodSync(path, (found.mode & 0o7777) | wanted);
 }
 
-function madeOrThere(path: string, mode: number): void {
+function madeOrExisting(path: string, mode: number): void {
   try {
     mkdirSync(path, mode);
   } catch (error) {

@@ -11,7 +11,7 @@ const MAX_TIMER_MS = 2_147_483_647;
 export class Hints {
   readonly #signal: AbortSignal;
   readonly #onAbort = (): void => this.#wake();
-  #areNew = false;
+  #hasNew = false;
   #lastAtMs = Number.NEGATIVE_INFINITY;
   #wake: () => void = () => {};
 
@@ -27,23 +27,23 @@ export class Hints {
 
   give(): void {
     this.#lastAtMs = performance.now();
-    this.#areNew = true;
+    this.#hasNew = true;
     this.#wake();
   }
 
   /** There were hints since the last inspection. */
-  get areNew(): boolean {
-    return this.#areNew;
+  get hasNew(): boolean {
+    return this.#hasNew;
   }
 
   /** An inspection begins, which covers all hints so far. */
   take(): void {
-    this.#areNew = false;
+    this.#hasNew = false;
   }
 
   /** Waits at most `ms`, and not at all when there are new hints. */
   wait(ms: number): Promise<void> {
-    if (this.#signal.aborted || this.#areNew) return Promise.resolve();
+    if (this.#signal.aborted || this.#hasNew) return Promise.resolve();
     const quietMs = this.#lastAtMs + QUIET_MS - performance.now();
     const limitMs = Math.min(ms, quietMs > 0 ? quietMs : MAX_TIMER_MS, MAX_TIMER_MS);
     return new Promise((done) => {

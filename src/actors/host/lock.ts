@@ -31,11 +31,11 @@ type Operations = typeof hostOperations;
 type LockCall = PortCall<{ path: string; wait: boolean }>;
 
 export function lockPorts(system: SystemCalls | null) {
-  const held = new Map<string, unknown>();
+  const heldLocks = new Map<string, unknown>();
   const acquireLock: Port<Operations['host.acquireLock']> = async (call) => {
     const { path } = call.input;
-    if (held.has(path)) return null;
-    held.set(path, system ? await lockBySystemCall(call, system) : await lockByChild(call));
+    if (heldLocks.has(path)) return null;
+    heldLocks.set(path, system ? await lockBySystemCall(call, system) : await lockByChild(call));
     return null;
   };
   const watchLock: Port<Operations['host.watchLock']> = async (call) => {

@@ -65,13 +65,13 @@ export function watchdogPorts(environment: NodeJS.ProcessEnv, notify: Notify) {
   const feed: Port<Operations['host.feedWatchdog']> = async (call) => {
     const { id, input, signal } = call;
     const notifyAlive = () => notify({ id, input: { state: 'WATCHDOG=1' }, resume: false, signal, emit: () => {} });
-    let isHeard = true;
+    let isDelivered = true;
     while (!signal.aborted) {
       const error = await tryTo(notifyAlive, input.tries, signal);
       if (signal.aborted) break;
-      if (error !== null && isHeard) call.emit({ type: 'watchdog.unheard', message: error });
-      if (error === null && !isHeard) call.emit({ type: 'watchdog.heard' });
-      isHeard = error === null;
+      if (error !== null && isDelivered) call.emit({ type: 'watchdog.unheard', message: error });
+      if (error === null && !isDelivered) call.emit({ type: 'watchdog.heard' });
+      isDelivered = error === null;
       await pause(Math.max(MIN_INTERVAL_MS, input.intervalMs), signal);
     }
     return null;

@@ -59,9 +59,9 @@ export function credentialPorts(options: CredentialOptions): Ports<typeof imageO
     'images.credentials': async ({ input: { root, repository, secrets, pod }, signal }) => {
       const home = environment['HOME'] ?? '';
       const rings = [
-        await secretRing(secrets, vault),
-        nodeRing(await nodeLogins({ root, workingDirectory, home })),
-        await pluginRing(plugins, { repository, pod, signal }, warn),
+        await secretsKeyring(secrets, vault),
+        nodeKeyring(await nodeLogins({ root, workingDirectory, home })),
+        await pluginsKeyring(plugins, { repository, pod, signal }, warn),
       ];
       const found = rings.flatMap((ring) => ring.lookup(repository));
       return { credentials: found.map((each) => sealed(each, vault)) };
@@ -99,7 +99,7 @@ const DECODERS: Readonly<Record<string, readonly [key: string, decode: (text: st
 };
 
 /** A pod may name hundreds of secrets with thousands of registries each: the event loop runs in between. */
-async function secretRing(secrets: readonly ConfigObject[], vault: Vault): Promise<Keyring<Source>> {
+async function secretsKeyring(secrets: readonly ConfigObject[], vault: Vault): Promise<Keyring<Source>> {
   const ring = new Keyring<Source>();
   for (const [at, { namespace, name, uid = '', type = '', data }] of secrets.entries()) {
     if (at > 0) await setImmediate();
@@ -123,7 +123,7 @@ function opened(content: ConfigObject['data'][string], vault: Vault): string {
   return isText ? text : Buffer.from(text, 'base64').toString('utf8');
 }
 
-function nodeRing(logins: Logins): Keyring<Source> {
+function nodeKeyring(logins: Logins): Keyring<Source> {
   const ring = new Keyring<Source>();
   ring.add(logins, null);
   return ring;
@@ -136,7 +136,7 @@ interface Lookup {
 }
 
 /** A failed plugin is logged and skipped. */
-async function pluginRing(
+async function pluginsKeyring(
   plugins: readonly Plugin[],
   { repository, pod, signal }: Lookup,
   warn: (message: string) => void,

@@ -114,9 +114,9 @@ function statError(path: string, error: unknown): string {
   return code === 'ENOENT' ? `stat ${path}: no such file or directory` : message;
 }
 
-type Sparse = Partial<Provider>;
+type PartialProvider = Partial<Provider>;
 
-async function readDocument(path: string): Promise<readonly Sparse[]> {
+async function readDocument(path: string): Promise<readonly PartialProvider[]> {
   const source = await readConfiguration(path);
   const refuse = (reason: string) => new Error(`error decoding config ${quote(path)}: ${reason}`);
   if (source.kind === 'unreadable') throw new Error(`unable to read file ${quote(path)}: ${source.message}`);
@@ -136,7 +136,7 @@ async function readDocument(path: string): Promise<readonly Sparse[]> {
   return decoded.value.providers ?? [];
 }
 
-const completed = (provider: Sparse): Provider => ({
+const completed = (provider: PartialProvider): Provider => ({
   name: '',
   apiVersion: '',
   matchImages: [],
@@ -146,7 +146,7 @@ const completed = (provider: Sparse): Provider => ({
   ...provider,
 });
 
-function validateProviders(providers: readonly Sparse[], tokens: boolean): FieldError[] {
+function validateProviders(providers: readonly PartialProvider[], tokens: boolean): FieldError[] {
   if (providers.length === 0) return [required('providers', 'at least 1 item in plugins is required')];
   return providers.flatMap((provider) => [
     ...validateName(provider.name ?? ''),

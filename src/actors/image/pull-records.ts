@@ -115,12 +115,12 @@ function merged(
   const record = before ?? { ...empty, credentialMapping: {} };
   if (added === null) return record;
   const known = record.credentialMapping[repository];
-  const next = known === undefined ? added : joined(known, added);
+  const next = known === undefined ? added : mergedCredentials(known, added);
   if (next === known) return before;
   return { ...record, apiVersion: VERSION, credentialMapping: { ...record.credentialMapping, [repository]: next } };
 }
 
-function joined(known: StoredCredentials, added: StoredCredentials): StoredCredentials {
+function mergedCredentials(known: StoredCredentials, added: StoredCredentials): StoredCredentials {
   if (known.nodePodsAccessible === true) return known;
   if (added.nodePodsAccessible === true) return { nodePodsAccessible: true };
   const before = new Map((known.kubernetesSecrets ?? []).map((each) => [placeOf(each), each]));

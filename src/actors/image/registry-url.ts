@@ -74,11 +74,11 @@ function globMatches(pattern: string, label: string): boolean {
 
 const STAR = Symbol('*');
 /** A predicate of one character. */
-type One = (character: string) => boolean;
+type CharacterTest = (character: string) => boolean;
 
 /** `null` for an invalid pattern. */
-function partsOf(pattern: string): readonly (typeof STAR | One)[] | null {
-  const parts: (typeof STAR | One)[] = [];
+function partsOf(pattern: string): readonly (typeof STAR | CharacterTest)[] | null {
+  const parts: (typeof STAR | CharacterTest)[] = [];
   const rest = Array.from(pattern).values();
   for (const character of rest) {
     if (character === '*') parts.push(STAR);
@@ -94,13 +94,13 @@ function partsOf(pattern: string): readonly (typeof STAR | One)[] | null {
 
 type Characters = Iterator<string>;
 
-function literalIn(first: string, rest: Characters): One | null {
+function literalIn(first: string, rest: Characters): CharacterTest | null {
   const wanted = first === '\\' ? rest.next().value : first;
   return wanted === undefined ? null : (found) => found === wanted;
 }
 
 /** Characters and ranges up to the closing bracket; at least one. */
-function setIn(rest: Characters): One | null {
+function setIn(rest: Characters): CharacterTest | null {
   let character = next(rest);
   const isNegated = character === '^';
   if (isNegated) character = next(rest);

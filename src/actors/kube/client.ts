@@ -40,12 +40,12 @@ type Exchanged =
   /** The body of a response was read; never of a watch. */
   | { readonly kind: 'read'; readonly bytes: number };
 /** `host` includes its port, `path` excludes the query. */
-export type RequestSeen = {
+export type ObservedRequest = {
   readonly method: TransportRequest['method'];
   readonly host: string;
   readonly path: string;
 } & Exchanged;
-export type OnRequest = (seen: RequestSeen) => void;
+export type OnRequest = (seen: ObservedRequest) => void;
 
 export interface ClientRequest {
   readonly method: TransportRequest['method'];
@@ -87,7 +87,7 @@ export class KubeClient {
     const path = this.pathOf(request, isTimed);
     for (let tries = 1; ; tries += 1) {
       await this.turn(request, signal);
-      const answer = await this.send(request, path, signal);
+      const answer = await this.sendWithRetries(request, path, signal);
       if (answer.statusCode < 300) return { answer, signal, url: `${transport.server}${path}` };
       const body = await bodyOf(answer);
       this.seen(request, { kind: 'read', bytes: body.length });
@@ -106,7 +106,7 @@ export class KubeClient {
     this.seen(request, { kind: 'waited', durationMs: performance.now() - beganMs });
   }
 
-  private async send(request: ClientRequest, path: string, signal: AbortSignal): Promise<TransportAnswer> {
+  private async sendWithRetries(request: ClientRequest, path: string, signal: AbortSignal): Promise<TransportAnswer> {
     const { method, body } = request;
     const beganMs = performance.now();
     let code = '<error>';

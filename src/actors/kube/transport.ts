@@ -37,12 +37,12 @@ cancelStreamsGivenUp();
 endLostConnections();
 
 /** Events in the life of the connections of one identity. */
-type TransportSeen =
+type TransportActivity =
   /** New ones with the current credentials; `pluginCertificate` is PEM, `null` without one of an exec plugin. */
   | { readonly kind: 'opened'; readonly pluginCertificate: string | null }
   /** Replaced by new ones, or closed with the client. */
   | { readonly kind: 'closed' };
-export type OnTransport = (seen: TransportSeen) => void;
+export type OnTransport = (seen: TransportActivity) => void;
 
 export class Transport {
   readonly server: string;

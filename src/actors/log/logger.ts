@@ -20,7 +20,7 @@ interface Streams {
   readonly err: (lines: string) => void;
 }
 
-const OF_THE_PROCESS: Streams = {
+const PROCESS_STREAMS: Streams = {
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),
 };
@@ -30,13 +30,13 @@ const LETTERS: Readonly<Record<string, string>> = { debug: 'I', info: 'I', warn:
 /** Go's runtime prints this prefix before it crashes, bypassing klog. */
 const PANIC = 'panic: ';
 
-const two = (value: number): string => String(value).padStart(2, '0');
+const twoDigits = (value: number): string => String(value).padStart(2, '0');
 
 /** klog's header: severity, month and day, local time with microseconds, process, and here the actor. */
 function klogHeader(level: string, timeMs: number, pid: number, source: string): string {
   const at = new Date(timeMs);
-  const day = `${two(at.getMonth() + 1)}${two(at.getDate())}`;
-  const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}000`;
+  const day = `${twoDigits(at.getMonth() + 1)}${twoDigits(at.getDate())}`;
+  const time = `${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}:${twoDigits(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}000`;
   return `${LETTERS[level] ?? 'I'}${day} ${time} ${String(pid).padStart(7)} ${source}]`;
 }
 
@@ -99,7 +99,7 @@ export const logPorts = (
   },
 });
 
-export function logRecords({ streams = OF_THE_PROCESS, ...first }: LoggerOptions): RecordPrinter {
+export function logRecords({ streams = PROCESS_STREAMS, ...first }: LoggerOptions): RecordPrinter {
   let form: LogForm = first;
   const pending = { out: '', err: '' };
   let loggers = loggersOf(form, pending);

@@ -26,9 +26,9 @@ const SIGHUP = 1;
 const US_PER_MS = 1_000n;
 const MS_PER_SECOND = 1_000;
 /** Between looks at the delay after a reload; as upstream. */
-const RELOAD_PAUSES_MS = [100, 200, 400, 800];
+const DELAY_CHECK_PAUSES_MS = [100, 200, 400, 800];
 /** Go's zero time in JSON. */
-const NEVER = '0001-01-01T00:00:00Z';
+const GO_ZERO_TIME = '0001-01-01T00:00:00Z';
 
 export interface LogindOptions {
   /** The address of the system bus, in D-Bus notation. */
@@ -59,7 +59,7 @@ export function logindPorts(options: LogindOptions = {}): LogindPorts {
       return null;
     },
     'logind.storeShutdown': async ({ input: { path, startMs, endMs } }) => {
-      const timeOf = (ms: number | null): string => (ms === null ? NEVER : new Date(ms).toISOString());
+      const timeOf = (ms: number | null): string => (ms === null ? GO_ZERO_TIME : new Date(ms).toISOString());
       const state = { startTime: timeOf(startMs), endTime: timeOf(endMs) };
       await writeFile(path, JSON.stringify(state), { mode: 0o600 });
       return null;
@@ -72,7 +72,7 @@ export function logindPorts(options: LogindOptions = {}): LogindPorts {
 interface Bus {
   call(message: Message): Promise<unknown>;
   /** Receives every message; rejects when the bus connection breaks. */
-  listen(match: string, heard: (message: Message) => void, signal: AbortSignal): Promise<void>;
+  listen(match: string, onMessage: (message: Message) => void, signal: AbortSignal): Promise<void>;
   close(): void;
 }
 
@@ -85,8 +85,8 @@ function openBus(address: string): Bus {
   const { bus: client, broken } = connectBus(address, explain);
   return {
     call: (message) => Promise.race([client.invoke(message, { timeout: CALL_TIMEOUT_MS }), broken]),
-    async listen(match, heard, signal) {
-      client.connection.on('message', heard);
+    async listen(match, onMessage, signal) {
+      client.connection.on('message', onMessage);
       await Promise.race([client.watch(match), broken]);
       const aborted = once(signal, 'abort');
       if (!signal.aborted) await Promise.race([aborted, broken]);
@@ -130,7 +130,7 @@ async function inhibitDelay(address: string): Promise<number> {
 
 /** logind reads its configuration only after it has answered: waits briefly for the longer delay. */
 async function untilInhibitDelay(address: string, wantedMs: number): Promise<void> {
-  for (const pauseMs of RELOAD_PAUSES_MS) {
+  for (const pauseMs of DELAY_CHECK_PAUSES_MS) {
     if ((await inhibitDelay(address)) >= wantedMs) return;
     await sleep(pauseMs);
   }
@@ -167,11 +167,11 @@ async function overrideDelay(folder: string, seconds: number): Promise<void> {
 
 async function watchShutdown(address: string, signal: AbortSignal, report: (active: boolean) => void): Promise<void> {
   const match = `type='signal',interface='${MANAGER}',member='PrepareForShutdown',path='${OBJECT}'`;
-  const heard = ({ interface: name, member, body }: Message): void => {
+  const onMessage = ({ interface: name, member, body }: Message): void => {
     const active: unknown = body?.[0];
     if (name === MANAGER && member === 'PrepareForShutdown' && typeof active === 'boolean') report(active);
   };
-  await withBus(address, (bus) => bus.listen(match, heard, signal));
+  await withBus(address, (bus) => bus.listen(match, onMessage, signal));
 }
 
 // ---- the lock -------------------------------------------------------------------------------------------------------
@@ -185,12 +185,12 @@ const LOCK = [
   'cat',
 ];
 
-async function holdLock(address: string, signal: AbortSignal, held: () => void): Promise<void> {
+async function holdLock(address: string, signal: AbortSignal, onAcquired: () => void): Promise<void> {
   const environment = { ...process.env, DBUS_SYSTEM_BUS_ADDRESS: address };
   const holder = spawn('systemd-inhibit', LOCK, { env: environment, stdio: 'pipe' });
   let output = '';
   holder.stderr.on('data', (chunk) => (output = `${output}${String(chunk)}`.slice(-1_000)));
-  holder.stdout.once('data', held);
+  holder.stdout.once('data', onAcquired);
   holder.stdin.on('error', () => {});
   const release = (): void => void holder.stdin.end();
   signal.addEventListener('abort', release, { once: true });

@@ -19,7 +19,7 @@ import type { KeptLog, logOperations, PodLogs } from '../../machines/model/opera
 import { errnoOf, openParent, type Place } from '../host/below-root.ts';
 
 type LogPorts = Ports<typeof logOperations>;
-type Keeping = Parameters<LogPorts['logs.keep']>[0];
+type KeepLogsInput = Parameters<LogPorts['logs.keep']>[0];
 
 const COMPRESSED = '.gz';
 const UNFINISHED = '.tmp';
@@ -64,7 +64,7 @@ export function containerLogPorts(now: () => Date = () => new Date()): LogPorts 
 
 // ---- keeping --------------------------------------------------------------------------------------------------------
 
-async function keep(call: Keeping, now: () => Date): Promise<null> {
+async function keep(call: KeepLogsInput, now: () => Date): Promise<null> {
   const { input, signal } = call;
   let isLinked = input.link === '';
   let missingAt = 0;
@@ -165,12 +165,12 @@ async function compress(place: Place, part: string, signal: AbortSignal): Promis
   await rm(source);
 }
 
-const two = (value: number): string => String(value).padStart(2, '0');
+const twoDigits = (value: number): string => String(value).padStart(2, '0');
 
 /** Local time in Go's layout `20060102-150405`, which sorts by age. */
 const timestamp = (at: Date): string =>
-  `${at.getFullYear()}${two(at.getMonth() + 1)}${two(at.getDate())}-` +
-  `${two(at.getHours())}${two(at.getMinutes())}${two(at.getSeconds())}`;
+  `${at.getFullYear()}${twoDigits(at.getMonth() + 1)}${twoDigits(at.getDate())}-` +
+  `${twoDigits(at.getHours())}${twoDigits(at.getMinutes())}${twoDigits(at.getSeconds())}`;
 
 // ---- places ---------------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ const NOTIFY_TIMEOUT_MS = 5_000;
 const REGISTRATION = 'pluginregistration.Registration';
 
 /** The same error, prefixed with the attempted action. */
-function within(what: string, thrown: unknown): OperationError {
+function prefixedError(what: string, thrown: unknown): OperationError {
   const { message, code, retriable } = toPlainError(thrown);
   return new OperationError(`RegisterPlugin error -- ${what}, err: ${message}`, {
     ...(code ? { code } : {}),
@@ -62,7 +62,7 @@ const getInfo: Port<(typeof pluginOperations)['plugins.getInfo']> = async ({ inp
       return { type, name, endpoint, versions };
     });
   } catch (error) {
-    throw within(what, error);
+    throw prefixedError(what, error);
   }
 };
 

@@ -67,9 +67,9 @@ class SocketFollower {
       const found = await scan(input.path);
       // A new folder may have been filled before it was watched.
       if (await this.#watch(found.folders)) this.#hints.give();
-      await this.#say(found).catch(() => {});
+      await this.#publish(found).catch(() => {});
       await this.#hints.wait(PERIOD_MS);
-      if (this.#hints.areNew) await setTimeout(SOON_MS, undefined, { signal }).catch(() => {});
+      if (this.#hints.hasNew) await setTimeout(SOON_MS, undefined, { signal }).catch(() => {});
     }
     this.#hints.close();
     for (const watch of this.#watches.values()) watch.close();
@@ -94,7 +94,7 @@ class SocketFollower {
   }
 
   /** Rejects if the abort came first. */
-  async #say({ sockets, errors: noted }: Scan): Promise<void> {
+  async #publish({ sockets, errors: noted }: Scan): Promise<void> {
     const errors = [...noted];
     const report = JSON.stringify([sockets, errors]);
     if (report === this.#emitted) return;

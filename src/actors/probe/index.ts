@@ -11,7 +11,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import type { criOperations } from '../../machines/model/operations/cri.ts';
 import type { Header, ProbeHandler, ProbeWatch, probeOperations } from '../../machines/model/operations/probe.ts';
-import { recognizable, redacted, Values, withoutSecrets } from '../cri/secrets.ts';
+import { redacted, searchableSecrets, Values, withoutSecrets } from '../cri/secrets.ts';
 import { openedText } from '../pod-values.ts';
 import {
   type Attempt,
@@ -39,7 +39,7 @@ const KEY_BYTES = 32;
 
 type ProbePorts = Ports<typeof probeOperations>;
 
-interface Asks {
+interface ProbeContext {
   readonly execSync: ExecSync;
   /** Holds the values of headers and variables. */
   readonly vault: Vault;
@@ -56,14 +56,14 @@ export function probePorts(
 ): ProbePorts {
   const execSync: ExecSync = (input, signal) =>
     runtime['cri.execSync']({ id: 0, input, resume: false, signal, emit: () => {} });
-  const asks = { execSync, vault };
+  const context = { execSync, vault };
   return {
     'probe.watch': async (call) => {
       const { input, signal } = call;
       let state = newTally(input.verdict, performance.now());
       while (!signal.aborted) {
         const beganMs = performance.now();
-        const attempt = await attemptPatiently(asks, input, signal);
+        const attempt = await attemptWithRetries(context, input, signal);
         if (signal.aborted) break;
         onAttempt(call.id, attempt.result, performance.now() - beganMs);
         const { tally: next, items } = tally(state, input, attempt, performance.now());
@@ -77,19 +77,27 @@ export function probePorts(
   };
 }
 
-async function attemptPatiently(asks: Asks, watch: ProbeWatch, signal: AbortSignal): Promise<Attempt> {
+async function attemptWithRetries(context: ProbeContext, watch: ProbeWatch, signal: AbortSignal): Promise<Attempt> {
   const { handler, timeoutSeconds } = watch;
   let attempt = errored('');
   for (let tries = 0; tries < ATTEMPTS_MAX && attempt.result === 'errored' && !signal.aborted; tries++) {
-    attempt = await attemptOnce(asks, handler, { timeoutSeconds, signal });
+    attempt = await attemptOnce(context, handler, { timeoutSeconds, signal });
   }
   return attempt;
 }
 
-function attemptOnce({ execSync, vault }: Asks, handler: ProbeHandler, options: AttemptOptions): Promise<Attempt> {
+function attemptOnce(
+  { execSync, vault }: ProbeContext,
+  handler: ProbeHandler,
+  options: AttemptOptions,
+): Promise<Attempt> {
   switch (handler.kind) {
     case 'exec':
-      return probeExec(opening(execSync, handler, vault), { ...handler, shown: shownOf(handler, vault) }, options);
+      return probeExec(
+        withSecretWords(execSync, handler, vault),
+        { ...handler, shown: shownOf(handler, vault) },
+        options,
+      );
     case 'httpGet':
       return probeHttp({ ...handler, headers: openedHeaders(handler.headers, vault) }, options);
     case 'tcpSocket':
@@ -108,16 +116,16 @@ function shownOf({ command, words = [] }: ExecHandler, vault: Vault): readonly s
 }
 
 /** The command is sent with the values; its output or error is reported without those of variables. */
-const opening =
+const withSecretWords =
   (execSync: ExecSync, { secrets = [], words = [] }: ExecHandler, vault: Vault): ExecSync =>
   async (input, signal) => {
     const values = new Values([...secrets, ...words], vault);
     try {
       const end = await execSync({ ...input, command: input.command.map((word) => values.put(word)) }, signal);
-      const redact = (text: string): string => redacted(text, recognizable(secrets, vault), vault);
+      const redact = (text: string): string => redacted(text, searchableSecrets(secrets, vault), vault);
       return { ...end, stdout: redact(end.stdout), stderr: redact(end.stderr) };
     } catch (error) {
-      throw withoutSecrets(error, recognizable(secrets, vault), vault);
+      throw withoutSecrets(error, searchableSecrets(secrets, vault), vault);
     }
   };
 

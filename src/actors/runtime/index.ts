@@ -17,7 +17,7 @@ import { parseEndpoint } from '../../machines/model/values/paths.ts';
 import type { CriOptions } from '../cri/adapter.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 import { type CriPorts, criPorts } from '../cri/ports.ts';
-import type { OnRuntime } from '../cri/seen.ts';
+import type { OnRuntimeActivity } from '../cri/runtime-activity.ts';
 import type { EmbeddedRuntime, RuntimeLog } from '../embedded-runtime/embedded-runtime.ts';
 import { watchChanges } from '../watch-changes.ts';
 
@@ -41,7 +41,7 @@ function socketPath(endpoint: string): string {
 const optionsOf = (
   input: InputOf<(typeof runtimeOperations)['runtime.connect']>,
   vault: Vault | undefined,
-  onSeen: OnRuntime | undefined,
+  onSeen: OnRuntimeActivity | undefined,
 ): CriOptions => ({
   endpoint: `unix://${socketPath(input.endpoint)}`,
   ...(input.imageEndpoint === '' ? {} : { imageEndpoint: `unix://${socketPath(input.imageEndpoint)}` }),
@@ -51,7 +51,7 @@ const optionsOf = (
 });
 
 /** `vault` holds the values of Secrets that containers get; `onSeen` gets each call and inspection. */
-export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntime): RuntimeConnection {
+export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntimeActivity): RuntimeConnection {
   let connection: CriPorts | undefined;
   let embedded: EmbeddedRuntime | undefined;
   const current = (): CriPorts => {

@@ -17,7 +17,7 @@ import type { KubeObject } from '../../machines/model/operations/kube.ts';
 import type { serverOperations } from '../../machines/model/operations/server.ts';
 import { gatesOf } from '../../machines/startup/context/derive-features.ts';
 import type { RuntimeClient } from '../cri/client.ts';
-import type { OnRuntime } from '../cri/seen.ts';
+import type { OnRuntimeActivity } from '../cri/runtime-activity.ts';
 import type { OnPluginRun } from '../image/plugin.ts';
 import type { OnRequest } from '../kube/client.ts';
 import type { KubeConnection } from '../kube/index.ts';
@@ -79,7 +79,7 @@ export interface NodeServer {
   /** For the kernel's option `onTurn`. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
   /** Receives each call of the runtime and each inspection of its pods. */
-  readonly onRuntime: OnRuntime;
+  readonly onRuntime: OnRuntimeActivity;
   /** Receives each run of a credential plugin. */
   readonly onCredentialPlugin: OnPluginRun;
   /** Receives each measured volume. */

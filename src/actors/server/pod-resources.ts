@@ -139,7 +139,7 @@ function resourcesOf(
     name: each.name,
     cpu_ids: cpuIds(exclusiveCpus[each.name] ?? ''),
     ...givenTo(view, uid, each.name),
-    ...dynamicResources(pod, each, prepared, booksOf(view)?.settings ?? {}),
+    ...dynamicResources(pod, each, prepared, allocationState(view)?.settings ?? {}),
   }));
   return { name, namespace, containers };
 }
@@ -174,7 +174,7 @@ function cpuIds(list: string): readonly number[] {
 const ALLOCATION = 'kubelet/allocation';
 
 /** The used part of the allocation manager's context. */
-interface Books {
+interface AllocationState {
   readonly settings: NodeSettings;
   readonly grants: Readonly<Record<string, Holding>>;
   readonly devices: Devices;
@@ -204,7 +204,7 @@ interface Given {
 
 type View = Pick<NodeView, 'contexts'>;
 
-const booksOf = (view: View): Books | undefined => view.contexts<Books>(ALLOCATION)[0];
+const allocationState = (view: View): AllocationState | undefined => view.contexts<AllocationState>(ALLOCATION)[0];
 
 const topologyOf = (nodes: readonly number[]): NumaTopology => ({ nodes: nodes.map((ID) => ({ ID })) });
 
@@ -230,15 +230,15 @@ function devicesOf(holding: Holding, container: string): readonly GivenDevice[] 
 
 /** The resources of a container of a pod. */
 function givenTo(view: View, uid: string, container: string): Given {
-  const holding = booksOf(view)?.grants[uid] ?? {};
+  const holding = allocationState(view)?.grants[uid] ?? {};
   return { devices: devicesOf(holding, container), memory: (holding.memory?.[container] ?? []).map(memoryOf) };
 }
 
 /** The resources that containers may have. */
 function allocatable(view: View): Given {
-  const books = booksOf(view);
-  const manager = books?.settings.admission?.memoryManager;
-  const devices = Object.entries(books?.devices ?? {}).flatMap(([resource, offer]) => {
+  const state = allocationState(view);
+  const manager = state?.settings.admission?.memoryManager;
+  const devices = Object.entries(state?.devices ?? {}).flatMap(([resource, offer]) => {
     const healthy = healthyIds(offer);
     const free = offer.devices.filter(({ id }) => healthy.includes(id));
     return free.map(({ id, nodes }) => ({

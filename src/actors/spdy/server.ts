@@ -29,7 +29,7 @@ export class SpdyServerStream extends Duplex {
   readonly id: number;
   readonly headers: Readonly<Record<string, string>>;
   /** The client has ended its side of the stream. */
-  isHeard = false;
+  isInputEnded = false;
   private readonly session: SpdyServer;
 
   constructor(session: SpdyServer, id: number, headers: Readonly<Record<string, string>>) {
@@ -96,8 +96,8 @@ export class SpdyServer {
     });
     // A client that ends its side of the connection has disconnected: none half-closes a connection of many streams.
     socket.once('end', () => socket.destroy());
-    socket.on('data', (chunk: Buffer) => this.heard(chunk));
-    if (head.length > 0) this.heard(head);
+    socket.on('data', (chunk: Buffer) => this.received(chunk));
+    if (head.length > 0) this.received(head);
   }
 
   /** Ends the connection once the client has read all bytes. */
@@ -141,7 +141,7 @@ export class SpdyServer {
     else this.socket.write(bytes, () => void (this.unreadReplyBytes -= bytes.length));
   }
 
-  private heard(chunk: Buffer): void {
+  private received(chunk: Buffer): void {
     this.reader.push(chunk);
     if (!this.isTaking) void this.take();
   }
@@ -202,17 +202,17 @@ export class SpdyServer {
 
   private dataTaken({ stream: id, isLast, payload }: Extract<Frame, { kind: 'data' }>): void {
     const stream = this.streams.get(id);
-    if (!stream || stream.isHeard) return;
-    if (payload.length > 0 && !stream.push(payload)) this.held(stream);
+    if (!stream || stream.isInputEnded) return;
+    if (payload.length > 0 && !stream.push(payload)) this.pauseReading(stream);
     if (isLast) this.endReceiving(stream);
   }
 
   private endReceiving(stream: SpdyServerStream): void {
-    stream.isHeard = true;
+    stream.isInputEnded = true;
     stream.push(null);
   }
 
-  private held(stream: SpdyServerStream): void {
+  private pauseReading(stream: SpdyServerStream): void {
     this.unread.add(stream);
     this.socket.pause();
   }

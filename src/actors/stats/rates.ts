@@ -43,7 +43,7 @@ export class Rates {
   }
 
   /** Whether another reading of this key now would have no rate: a short sample gives one first. */
-  lacks(key: string, nowMs: number): boolean {
+  needsReading(key: string, nowMs: number): boolean {
     const before = this.#last.get(key);
     return before?.rate == null || isStale(nowMs - before.atMs);
   }

@@ -177,7 +177,7 @@ export class StatsReader {
     const { kubelet, runtime, misc } = node.systemCgroups;
     const atMs = this.now();
     const counted = ['/', node.podsCgroup, kubelet, runtime, misc, ...containers]
-      .filter((cgroup) => cgroup !== '' && this.#rates.lacks(cgroup, atMs))
+      .filter((cgroup) => cgroup !== '' && this.#rates.needsReading(cgroup, atMs))
       .filter((cgroup) => this.#usage(hierarchy, cgroup, null).cpu !== null);
     if (counted.length > 0) await sleep(FIRST_WINDOW_MS);
   }

@@ -133,13 +133,13 @@ const podUse = (pod: PodStats): PodUse => ({
 const standing = (thresholds: readonly EvictionThreshold[], observations: Observations): string =>
   JSON.stringify([metThresholds(thresholds, observations, false), metThresholds(thresholds, observations, true)]);
 
-const NOTHING_MET = JSON.stringify([[], []]);
+const NO_THRESHOLD_MET = JSON.stringify([[], []]);
 
 const watchSignals =
   (reader: StatsReader): Port<Operations['stats.watchSignals']> =>
   async ({ input: { place, thresholds, periodMs }, signal, ...call }) => {
     const folders = await runtimeFolders(reader, place, signal);
-    let last = NOTHING_MET;
+    let last = NO_THRESHOLD_MET;
     let failing = false;
     while (!signal.aborted) {
       try {

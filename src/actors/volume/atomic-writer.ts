@@ -41,7 +41,7 @@ const LEVELS_MAX = 256;
 const FOLDER_MODE = 0o755;
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
-const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 /** Ten digits, as mkdtemp of Go gives. */
 const RANDOM_MAX = 2 ** 32;
 
@@ -53,7 +53,7 @@ export async function writeAtomically(
   for (const { path } of files) refuseEscape(path);
   const before = await currentFolder(volume);
   const wanted = files.map((file) => ({ ...file, mode: modeOf(file, ownership) }));
-  if (before === null || !(await holds(volume, before, wanted))) {
+  if (before === null || !(await hasExactly(volume, before, wanted))) {
     const folder = `..${stamp(new Date())}.${randomInt(RANDOM_MAX)}`;
     await writeFolder(volume, folder, wanted, ownership);
     await removeTree(fdPath(volume, DATA_NEW));
@@ -169,7 +169,7 @@ async function shareFolder(folder: FileHandle, ownership: Ownership | null): Pro
 // ---- comparing ------------------------------------------------------------------------------------------------------
 
 /** The folder has exactly these files. */
-async function holds(volume: FileHandle, name: string, files: readonly PlainFile[]): Promise<boolean> {
+async function hasExactly(volume: FileHandle, name: string, files: readonly PlainFile[]): Promise<boolean> {
   const wanted = new Map(files.map((file) => [file.path, file]));
   const folder = await open(fdPath(volume, name), FOLDER);
   try {
@@ -204,7 +204,7 @@ async function withFolder<T>(path: string, use: (folder: FileHandle) => Promise<
 async function isSameFile(path: string, wanted: PlainFile | undefined): Promise<boolean> {
   if (wanted === undefined) return false;
   try {
-    const handle = await open(path, READ);
+    const handle = await open(path, READ_FLAGS);
     try {
       const found = await handle.stat();
       const isAlike = found.isFile() && found.uid === ownerOf(wanted) && (found.mode & 0o7777) === wanted.mode;

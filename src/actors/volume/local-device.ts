@@ -21,7 +21,7 @@ import { fdPath } from './tree.ts';
 export type LocalVolume = Extract<VolumeSetUp, { kind: 'local' }>;
 
 const MOUNTS = 'plugins/kubernetes.io/local-volume/mounts';
-const WAY_MODE = 0o750;
+const PARENT_MODE = 0o750;
 const INSIDE = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 /** A large disk takes mkfs or fsck minutes. */
 const TOOL_TIMEOUT_MS = 30 * 60_000;
@@ -37,7 +37,7 @@ export async function mountLocalDevice(root: string, volume: LocalVolume, mounte
   try {
     return await mounted(root, volume, mounter);
   } catch (error) {
-    await leave(root, volume.spec);
+    await removeIfEmpty(root, volume.spec);
     const message = messageOf(error);
     throw new DeviceFailure(message, { code: errnoOf(error), retriable: true });
   }
@@ -45,10 +45,10 @@ export async function mountLocalDevice(root: string, volume: LocalVolume, mounte
 
 async function mounted(root: string, { source, spec, filesystem }: LocalVolume, mounter: Mounter): Promise<FileHandle> {
   const path = pathOf(root, spec);
-  const place = openParent(root, path, WAY_MODE);
+  const place = openParent(root, path, PARENT_MODE);
   if (!place) throw new OperationError(`${path} cannot be made`);
   try {
-    makeFolder(place.path, WAY_MODE);
+    makeFolder(place.path, PARENT_MODE);
     if (!(await isMounted(root, path))) {
       await prepare(source, filesystem);
       const folder = await open(place.path, INSIDE);
@@ -75,7 +75,7 @@ export async function unmountLocalDevice(root: string, spec: string, mounter: Mo
   } finally {
     place.folder.close();
   }
-  await leave(root, spec);
+  await removeIfEmpty(root, spec);
 }
 
 const pathOf = (root: string, spec: string): string => `${root}/${MOUNTS}/${spec}`;
@@ -86,7 +86,7 @@ async function isMounted(root: string, path: string): Promise<boolean> {
 }
 
 /** An empty folder goes; one that is mounted, or has something in it, does not. */
-async function leave(root: string, spec: string): Promise<void> {
+async function removeIfEmpty(root: string, spec: string): Promise<void> {
   const place = openParent(root, pathOf(root, spec));
   if (!place) return;
   await rmdir(place.path).catch(() => undefined);

@@ -14,7 +14,7 @@ import { type LocalVolume, mountLocalDevice, unmountLocalDevice } from './local-
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, shareTree } from './tree.ts';
 
-const WAY_MODE = 0o750;
+const PARENT_MODE = 0o750;
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY;
 const INSIDE = FOLDER | constants.O_NOFOLLOW;
 const PLUGIN = 'volumes/kubernetes.io~local-volume';
@@ -40,16 +40,16 @@ async function inTurn<Answer>(spec: string, work: () => Promise<Answer>): Promis
  * The part of a volume that was not given to the pod's group: all of it, where it keeps another group, or some of its
  * files.
  */
-export interface NotGiven {
+export interface Unshareable {
   readonly kept?: KeptGroup;
   readonly unshared?: Unshared;
 }
 
-export const bindLocal = (root: string, volume: LocalVolume, mounter: Mounter): Promise<NotGiven> =>
+export const bindLocal = (root: string, volume: LocalVolume, mounter: Mounter): Promise<Unshareable> =>
   inTurn(volume.spec, () => bindNow(root, volume, mounter));
 
 /** After pods were unbound from these PersistentVolumes: unmounts the disks that no pod has any more. */
-export async function leaveLocal(root: string, specs: readonly string[], mounter: Mounter): Promise<void> {
+export async function unmountUnused(root: string, specs: readonly string[], mounter: Mounter): Promise<void> {
   for (const spec of specs) {
     await inTurn(spec, async () => {
       if (!(await isInUse(root, { spec }))) await unmountLocalDevice(root, spec, mounter);
@@ -57,7 +57,7 @@ export async function leaveLocal(root: string, specs: readonly string[], mounter
   }
 }
 
-async function bindNow(root: string, volume: LocalVolume, mounter: Mounter): Promise<NotGiven> {
+async function bindNow(root: string, volume: LocalVolume, mounter: Mounter): Promise<Unshareable> {
   const { source, path } = volume;
   const point = await realPath(root, path);
   if ((await mountsBelow(point)).includes(point)) return {};
@@ -66,7 +66,7 @@ async function bindNow(root: string, volume: LocalVolume, mounter: Mounter): Pro
   });
   const folder = found ?? (await mountLocalDevice(root, volume, mounter));
   try {
-    const notGiven = await giveAway(root, volume, folder);
+    const notGiven = await shareWithGroup(root, volume, folder);
     await bind(root, volume, folder, mounter);
     return notGiven;
   } finally {
@@ -74,7 +74,7 @@ async function bindNow(root: string, volume: LocalVolume, mounter: Mounter): Pro
   }
 }
 
-async function giveAway(root: string, volume: LocalVolume, folder: FileHandle): Promise<NotGiven> {
+async function shareWithGroup(root: string, volume: LocalVolume, folder: FileHandle): Promise<Unshareable> {
   if (volume.ownership === null) return {};
   const { spec, ownership } = volume;
   const { groupId: wanted, onlyTop } = ownership;
@@ -92,15 +92,15 @@ async function openSource(source: string): Promise<FileHandle | null> {
     return await open(source, FOLDER);
   } catch (error) {
     const code = errnoOf(error);
-    if (code === 'ENOENT') throw new NoSource(`path ${JSON.stringify(source)} does not exist`, { code });
+    if (code === 'ENOENT') throw new SourceMissing(`path ${JSON.stringify(source)} does not exist`, { code });
     if (code !== 'ENOTDIR') throw error;
     if ((await stat(source)).isBlockDevice()) return null;
-    throw new NoSource(`only directory and block device are supported, which ${source} is not`, { code });
+    throw new SourceMissing(`only directory and block device are supported, which ${source} is not`, { code });
   }
 }
 
 /** The volume's source folder is missing or of another type. */
-export class NoSource extends OperationError {}
+export class SourceMissing extends OperationError {}
 
 /** By another pod. */
 async function isInUse(root: string, { spec }: Pick<LocalVolume, 'spec'>): Promise<boolean> {
@@ -109,10 +109,10 @@ async function isInUse(root: string, { spec }: Pick<LocalVolume, 'spec'>): Promi
 }
 
 async function bind(root: string, { path, filesystem }: LocalVolume, source: FileHandle, mounter: Mounter) {
-  const place = openParent(root, path, WAY_MODE);
+  const place = openParent(root, path, PARENT_MODE);
   if (!place) return;
   try {
-    makeFolder(place.path, WAY_MODE);
+    makeFolder(place.path, PARENT_MODE);
     const target = await open(place.path, INSIDE);
     try {
       await mounter.bind(fdPath(source), fdPath(target));

@@ -27,7 +27,7 @@ export interface ProjectFiles {
   readonly names: string;
 }
 
-const OF_MACHINE: ProjectFiles = { projects: '/etc/projects', names: '/etc/projid' };
+const SYSTEM_FILES: ProjectFiles = { projects: '/etc/projects', names: '/etc/projid' };
 
 /** The numbers that lines of the two files name. */
 const numberOf = (line: string): number => Number(/^(\d+):/.exec(line)?.[1] ?? 0);
@@ -39,7 +39,7 @@ export class Projects {
   private readonly files: ProjectFiles;
   private readonly system: SystemCalls | null;
 
-  constructor(files = OF_MACHINE, system = systemCalls()) {
+  constructor(files = SYSTEM_FILES, system = systemCalls()) {
     this.files = files;
     this.system = system;
   }

@@ -25,7 +25,7 @@ import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { checkHostPath } from './host-path.ts';
 import { DeviceFailure } from './local-device.ts';
-import { bindLocal, LOCAL_STEP, NoSource, type NotGiven } from './local-volume.ts';
+import { bindLocal, LOCAL_STEP, SourceMissing, type Unshareable } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import type { Projects } from './projects.ts';
 import { fdPath, shareTree } from './tree.ts';
@@ -39,7 +39,7 @@ type Place = Pick<Input, 'root' | 'podDirectory'>;
 
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 /** Folders on the way; any user of a container may use the volume itself. */
-const WAY_MODE = 0o750;
+const PARENT_MODE = 0o750;
 const PLUGIN_MODE = 0o755;
 const VOLUME_MODE = 0o777;
 
@@ -62,7 +62,7 @@ export async function setUpVolumes(
   signal: AbortSignal,
 ): Promise<VolumesSetUp> {
   const results = await Promise.all(
-    volumes.map(async (volume): Promise<NotGiven & { failed?: VolumeFailure }> => {
+    volumes.map(async (volume): Promise<Unshareable & { failed?: VolumeFailure }> => {
       try {
         signal.throwIfAborted();
         return await setUp({ root, podDirectory }, volume, tools);
@@ -82,20 +82,20 @@ function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
   const failure = { name: volume.name, message: messageOf(error) };
   if (volume.kind === 'device') return { ...failure, spec: volume.spec, step: 'MapVolume.MapBlockVolume' };
   if (volume.kind === 'local') {
-    const step = error instanceof NoSource ? LOCAL_STEP : error instanceof DeviceFailure ? DEVICE_STEP : undefined;
+    const step = error instanceof SourceMissing ? LOCAL_STEP : error instanceof DeviceFailure ? DEVICE_STEP : undefined;
     return { ...failure, spec: volume.spec, ...(step === undefined ? {} : { step }) };
   }
   return volume.kind === 'host' && volume.spec !== undefined ? { ...failure, spec: volume.spec } : failure;
 }
 
-async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: SetUpTools): Promise<NotGiven> {
+async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: SetUpTools): Promise<Unshareable> {
   switch (volume.kind) {
     case 'local':
       return await bindLocal(root, volume, tools.mounter);
     case 'folder':
-      return await handOver({ root, podDirectory }, volume, tools);
+      return await shareOnce({ root, podDirectory }, volume, tools);
     case 'host':
-      await giveOnce(podDirectory, volume, tools.given);
+      await checkHostPathOnce(podDirectory, volume, tools.given);
       break;
     case 'device':
       await linkDevice(root, volume.link, volume.device);
@@ -126,7 +126,11 @@ async function withVolume<T>(
 /**
  * Checked only before the pod begins: a socket whose server restarts later is no fault of the pod that has it mounted.
  */
-async function giveOnce(podDirectory: string, { path, type }: Host, given: SetUpTools['given']): Promise<void> {
+async function checkHostPathOnce(
+  podDirectory: string,
+  { path, type }: Host,
+  given: SetUpTools['given'],
+): Promise<void> {
   const has = given.get(podDirectory) ?? new Set();
   given.set(podDirectory, has);
   const what = `${type} ${path}`;
@@ -140,7 +144,7 @@ async function giveOnce(podDirectory: string, { path, type }: Host, given: SetUp
 /**
  * Done once: afterwards containers may have set other permissions (a database refuses a folder that others may read).
  */
-async function handOver({ root, podDirectory }: Place, volume: Folder, tools: SetUpTools): Promise<NotGiven> {
+async function shareOnce({ root, podDirectory }: Place, volume: Folder, tools: SetUpTools): Promise<Unshareable> {
   const mark = readyMark(podDirectory, volume.path);
   if (foundAt(root, mark)?.isFile() && (await isThere(root, volume))) return {};
   const { groupId, path } = volume;
@@ -191,7 +195,7 @@ async function makeVolumeFolder(root: string, path: string): Promise<void> {
     [plugin, PLUGIN_MODE],
     [path, VOLUME_MODE],
   ] as const) {
-    const place = openParent(root, each, WAY_MODE);
+    const place = openParent(root, each, PARENT_MODE);
     if (!place) continue;
     try {
       makeFolder(place.path, mode);
@@ -270,7 +274,7 @@ function foundAt(root: string, path: string): Stats | null {
 }
 
 function leaveMark(root: string, mark: string): void {
-  const place = openParent(root, mark, WAY_MODE);
+  const place = openParent(root, mark, PARENT_MODE);
   if (!place) return;
   try {
     closeSync(openSync(place.path, CREATE, MARK_MODE));

@@ -27,7 +27,7 @@ const LINKS_MAX = 40;
 const LEVELS_MAX = 256;
 /** Only names the thing: a FIFO or a device is not opened. */
 const NAME_ONLY = 0o10000000;
-const WAY_MODE = 0o750;
+const PARENT_MODE = 0o750;
 const TARGET_FILE_MODE = 0o640;
 /**
  * The mode with the bits that pass a folder's group on, or keep names to their owners: `fsGroup` and tmpfs have these.
@@ -46,14 +46,14 @@ export async function bindSubPaths(
       await bindSubPath(root, subPath, mounter);
     } catch (error) {
       const why = messageOf(error);
-      failed[subPath.container] ??= { message: await complaint(subPath), why };
+      failed[subPath.container] ??= { message: await pathMessage(subPath), why };
     }
   }
   return { failed };
 }
 
 /** The message for the pod's author: whether the path exists, and nothing else of the node. */
-async function complaint({ container, volume, volumePath, subPath }: SubPath): Promise<string> {
+async function pathMessage({ container, volume, volumePath, subPath }: SubPath): Promise<string> {
   const path = `${volumePath}/${subPath}`;
   const isThere = await boundedCall(`subPath ${path}`, () => stat(path)).then(
     () => true,
@@ -165,7 +165,7 @@ async function enter(folder: FileHandle, name: string, mode: number | null): Pro
 async function bind(root: string, source: FileHandle, path: string, mounter: Mounter): Promise<void> {
   const from = await source.stat();
   const point = await realPath(root, path);
-  const place = openParent(root, path, WAY_MODE);
+  const place = openParent(root, path, PARENT_MODE);
   if (!place) return;
   try {
     const isMounted = (await mountsBelow(point)).includes(point);
@@ -196,6 +196,6 @@ async function isSame(path: string, { dev, ino }: { readonly dev: number; readon
 /** A folder shows a folder, a file everything else. */
 async function makeTarget(path: string, isFolder: boolean): Promise<void> {
   await removeTree(path);
-  if (isFolder) return await mkdir(path, WAY_MODE);
+  if (isFolder) return await mkdir(path, PARENT_MODE);
   await (await open(path, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY, TARGET_FILE_MODE)).close();
 }

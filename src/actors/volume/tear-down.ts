@@ -14,7 +14,7 @@ import { messageOf } from '../../kernel/thrown.ts';
 import type { volumeOperations } from '../../machines/model/operations/volume.ts';
 import { errnoOf, namesBelow, openParent } from '../host/below-root.ts';
 import { unbindDevice } from './block-device.ts';
-import { leaveLocal } from './local-volume.ts';
+import { unmountUnused } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import type { Projects } from './projects.ts';
 import { fdPath, removeTree } from './tree.ts';
@@ -39,7 +39,7 @@ export async function tearDownVolumes({ root, podDirectory }: Input, tools: Tear
   if (!(await exists(root, podDirectory))) return null;
   const volumes = await realPath(root, `${podDirectory}/volumes`);
   await unmountAll(root, podDirectory, mounter);
-  await leaveLocal(root, await readdir(`${podDirectory}/${LOCAL_FOLDERS}`).catch(noneThere), mounter);
+  await unmountUnused(root, await readdir(`${podDirectory}/${LOCAL_FOLDERS}`).catch(noneThere), mounter);
   await unbindDevices(root, podDirectory, mounter);
   for (const name of FOLDERS) {
     const place = openParent(root, `${podDirectory}/${name}`);

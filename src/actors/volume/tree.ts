@@ -125,7 +125,7 @@ export async function shareTree(folder: FileHandle, ownership: Ownership, path: 
   const wanted = sharedMode(top.mode & 0o7777, true, ownership.readOnly);
   const isShared = top.gid === ownership.groupId && (top.mode & 0o7777) === wanted;
   if (isShared && ownership.always !== true) return null;
-  const giving = new Giving(path, ownership);
+  const giving = new OwnershipChange(path, ownership);
   underWay.add(giving);
   try {
     await giving.below(folder, path);
@@ -136,13 +136,13 @@ export async function shareTree(folder: FileHandle, ownership: Ownership, path: 
   return giving.unshared;
 }
 
-const underWay = new Set<Giving>();
+const underWay = new Set<OwnershipChange>();
 
 /** The trees below `directory` that are being given to a group right now. */
 export const sharingsBelow = (directory: string): Sharing[] =>
   [...underWay].filter(({ path }) => path.startsWith(`${directory}/`)).map((giving) => giving.progress());
 
-class Giving {
+class OwnershipChange {
   unshared: Unshared | null = null;
   readonly path: string;
   readonly #ownership: Ownership;

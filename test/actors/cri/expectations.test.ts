@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type Expectations, expecting, type Outcome, stillOpen } from '../../../src/actors/cri/expectations.ts';
+import { type Expectations, expecting, type Outcome, unmetExpectations } from '../../../src/actors/cri/expectations.ts';
 import { podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../../src/machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../../src/machines/model/operations/cri.ts';
@@ -36,7 +36,7 @@ it.each<[string, Outcome, string, PodRuntimeStatus, boolean]>([
   ['c', 'gone', 'is there', status(null, 'CONTAINER_EXITED'), false],
   ['c', 'gone', 'is gone', status('SANDBOX_READY', null), true],
 ])('%s should be %s and %s', (id, outcome, _what, seen, met) => {
-  expect(stillOpen(promised(id, outcome), seen).open.size).toBe(met ? 0 : 1);
+  expect(unmetExpectations(promised(id, outcome), seen).open.size).toBe(met ? 0 : 1);
 });
 
 it('`changed` promises nothing', () => {
@@ -52,7 +52,7 @@ it('waits double, up to a second, and end after half a minute', () => {
   const waits: (number | null)[] = [];
   let open: Expectations = promised('c', 'exited');
   do {
-    const result = stillOpen(open, status('SANDBOX_READY', 'CONTAINER_RUNNING'));
+    const result = unmetExpectations(open, status('SANDBOX_READY', 'CONTAINER_RUNNING'));
     open = result.open;
     waits.push(result.waitMs);
   } while (open.size > 0);

@@ -63,8 +63,8 @@ it('a pod that a list of all did not have has nothing but what calls of our own 
 it('a doubt lasts until the pod is listed, or two lists of all do not have it', async () => {
   const podIds = new PodIds();
   podIds.retain(new Set());
-  podIds.doubt('a');
-  podIds.doubt('b');
+  podIds.invalidate('a');
+  podIds.invalidate('b');
   podIds.retain(new Set());
   expect([podIds.of('a'), podIds.of('b')]).toEqual([undefined, undefined]);
   await podIds.listing('a', () => Promise.resolve(ONE));
@@ -76,7 +76,7 @@ it('a doubt lasts until the pod is listed, or two lists of all do not have it', 
 it('a list during which something was made, or may have been, is not the whole truth', async () => {
   for (const happens of [
     (podIds: PodIds) => podIds.made('a', 'containerIds', 'new'),
-    (podIds: PodIds) => podIds.doubt('a'),
+    (podIds: PodIds) => podIds.invalidate('a'),
   ]) {
     const podIds = new PodIds();
     const list = Promise.withResolvers<Ids>();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { containerInstance, groupByPod, PodLedger, podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
+import { containerInstance, groupByPod, PodCache, podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
 import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../../src/machines/model/api/cri.ts';
 import { labelsOf } from './fake-runtime.ts';
 
@@ -128,7 +128,7 @@ describe('one pod in canonical form', () => {
 
 describe('the ledger', () => {
   it('a new pod is inspected, told once, and then silent while it stays the same', () => {
-    const ledger = new PodLedger();
+    const ledger = new PodCache();
     expect(ledger.relisted(listed('a'), 1)).toEqual({ inspect: ['a'], items: [] });
     expect(ledger.inspected(observed('a', 2))).toMatchObject([{ type: 'runtime.podChanged', status: { uid: 'a' } }]);
     expect(ledger.relisted(listed('a'), 3)).toEqual({ inspect: [], items: [] });
@@ -136,13 +136,13 @@ describe('the ledger', () => {
   });
 
   it('a change that only the full status has is told', () => {
-    const ledger = new PodLedger();
+    const ledger = new PodCache();
     ledger.inspected(observed('a', 1));
     expect(ledger.inspected(observed('a', 2, { reason: 'OOMKilled' }))).toHaveLength(1);
   });
 
   it('a changed list asks for an inspection, and tells nothing itself', () => {
-    const ledger = new PodLedger();
+    const ledger = new PodCache();
     ledger.inspected(observed('a', 1));
     const change = listed('a', { state: 'CONTAINER_EXITED' });
     expect(ledger.relisted(change, 2)).toEqual({ inspect: ['a'], items: [] });
@@ -152,13 +152,13 @@ describe('the ledger', () => {
     ['a later list removes a pod', 1, 2, { inspect: [], items: [{ type: 'runtime.podRemoved', uid: 'a' }] }],
     ['a list that began before the pod was seen does not', 2, 1, { inspect: ['a'], items: [] }],
   ])('%s', (_what, seenAtMs, listedAtMs, findings) => {
-    const ledger = new PodLedger();
+    const ledger = new PodCache();
     ledger.inspected(observed('a', seenAtMs));
     expect(ledger.relisted(empty, listedAtMs)).toEqual(findings);
   });
 
   it('what has ended stays so, whatever an answer says that was made before', () => {
-    const ledger = new PodLedger();
+    const ledger = new PodCache();
     ledger.inspected(observed('a', 1));
     const ended = containerInstance(containerStatus('c', 'a', { state: 'CONTAINER_EXITED', exit_code: 5 }));
     expect(ledger.observed(ended, 2)).toHaveLength(1);
@@ -167,7 +167,7 @@ describe('the ledger', () => {
   });
 
   it('an inspection that finds nothing removes the pod, once', () => {
-    const ledger = new PodLedger();
+    const ledger = new PodCache();
     ledger.inspected(observed('a', 1));
     const nothing = podRuntimeStatus('a', [], [], 2);
     expect(ledger.inspected(nothing)).toEqual([{ type: 'runtime.podRemoved', uid: 'a' }]);
@@ -175,13 +175,13 @@ describe('the ledger', () => {
   });
 
   it('an observation that began earlier changes nothing', () => {
-    const ledger = new PodLedger();
+    const ledger = new PodCache();
     ledger.inspected(observed('a', 5, { exit_code: 1 }));
     expect(ledger.inspected(observed('a', 4, { exit_code: 2 }))).toEqual([]);
   });
 
   it('a stale pod is named once per reason, inspected at each relist, and told again when it recovers', () => {
-    const ledger = new PodLedger();
+    const ledger = new PodCache();
     ledger.inspected(observed('a', 1));
     expect(ledger.failed('a', 'hangs')).toEqual([{ type: 'runtime.podStale', uid: 'a', message: 'hangs' }]);
     expect(ledger.failed('a', 'hangs')).toEqual([]);
@@ -193,14 +193,14 @@ describe('the ledger', () => {
   });
 
   it('a stale pod that the runtime no longer has is not stale', () => {
-    const ledger = new PodLedger();
+    const ledger = new PodCache();
     ledger.failed('a', 'hangs');
     ledger.relisted(empty, 1);
     expect(ledger.staleCount).toBe(0);
   });
 
   it('ids lead to their pod until a later list has them no more', () => {
-    const ledger = new PodLedger();
+    const ledger = new PodCache();
     ledger.learn('early', 'a', 1);
     ledger.learn('late', 'a', 5);
     ledger.relisted(listed('a'), 3);

@@ -1,6 +1,6 @@
 /** The kube ports of one node, connected to a test API server. */
 import { randomBytes } from 'node:crypto';
-import type { RequestSeen } from '../../../src/actors/kube/client.ts';
+import type { ObservedRequest } from '../../../src/actors/kube/client.ts';
 import { connectKube } from '../../../src/actors/kube/index.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
 import type { Json } from '../../../src/kernel/json.ts';
@@ -23,7 +23,7 @@ export const settings = (kubeconfig: string, more: Partial<KubeSettings> = {}): 
 /** Asks ports as the kernel does. */
 export function bench() {
   const vault = new Vault(randomBytes(32));
-  const seen: RequestSeen[] = [];
+  const seen: ObservedRequest[] = [];
   const connection = connectKube({ vault, onRequest: (exchange) => seen.push(exchange) });
   const ask = (
     name: keyof typeof connection.ports,

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
-import type { OnRuntime } from '../../../src/actors/cri/seen.ts';
+import type { OnRuntimeActivity } from '../../../src/actors/cri/runtime-activity.ts';
 import { type Create, tokenReviewer } from '../../../src/actors/server/auth/reviews.ts';
 import { ApiClientMetrics, TransportMetrics } from '../../../src/actors/server/metrics/calls/api-client.ts';
 import { RequestMetrics } from '../../../src/actors/server/metrics/calls/request-metrics.ts';
@@ -167,7 +167,7 @@ async function serve(requests: RequestMetrics): Promise<void> {
   await review('token');
 }
 
-function lookAt(seen: OnRuntime): void {
+function lookAt(seen: OnRuntimeActivity): void {
   for (const startedAtMs of [1_000, 2_000]) seen({ kind: 'relisted', startedAtMs, durationMs: 5 });
   seen({ kind: 'called', name: 'RunPodSandbox', durationMs: 5, failed: false });
   seen({ kind: 'called', name: 'ListContainers', durationMs: 5, failed: true });

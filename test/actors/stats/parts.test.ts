@@ -75,7 +75,7 @@ it('a rate needs two readings, keeps through a short window, and ends with the c
   expect(rates.note('a', 2_100, 9_000_000_000n)).toBe(500_000_000n);
   expect(rates.note('a', 4_000, 3_000_000_000n)).toBe(1_000_000_000n);
   expect(rates.note('a', 6_000, 1n)).toBeNull();
-  expect(rates.lacks('a', 6_000)).toBe(true);
+  expect(rates.needsReading('a', 6_000)).toBe(true);
   rates.prune(10_000_000);
   expect(rates.note('a', 10_000_001, 5n)).toBeNull();
 });
@@ -85,7 +85,7 @@ it('a reading of long ago, or of a clock that was set back, is no earlier one', 
   const hourMs = 3_600_000;
   rates.note('a', hourMs, 0n);
   expect(rates.note('a', hourMs + 2_000, 1_000_000_000n)).toBe(500_000_000n);
-  expect([hourMs + 2_000, hourMs + 302_001, 0].map((now) => rates.lacks('a', now))).toEqual([false, true, true]);
+  expect([hourMs + 2_000, hourMs + 302_001, 0].map((now) => rates.needsReading('a', now))).toEqual([false, true, true]);
   expect(rates.note('a', 0, 2_000_000_000n)).toBeNull();
   expect(rates.note('a', 2_000, 4_000_000_000n)).toBe(1_000_000_000n);
   rates.note('future', hourMs, 0n);

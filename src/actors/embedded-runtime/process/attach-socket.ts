@@ -17,7 +17,7 @@ const SIZE_BYTES = 4;
 /** Largest message: twice the largest of a client; output has the sizes of pipe reads. */
 const MESSAGE_MAX_BYTES = 8 * 1024 * 1024;
 /** Output buffered for one slow client. */
-const BEHIND_MAX_BYTES = 1024 * 1024;
+const UNSENT_MAX_BYTES = 1024 * 1024;
 /** Clients at once: users who watch one container. */
 const CLIENTS_MAX = 64;
 /** How long the last output may take to reach the clients after the container has ended. */
@@ -35,7 +35,7 @@ function message(channel: Channel, data: Buffer): Buffer {
 }
 
 /** Reports each message of a connection; an invalid one ends it. */
-function listen(socket: Socket, heard: (channel: Channel, data: Buffer) => void): void {
+function listen(socket: Socket, onMessage: (channel: Channel, data: Buffer) => void): void {
   let buffered = Buffer.alloc(0);
   socket.on('error', () => socket.destroy());
   socket.on('data', (chunk: Buffer) => {
@@ -46,7 +46,7 @@ function listen(socket: Socket, heard: (channel: Channel, data: Buffer) => void)
         return;
       }
       buffered = next.rest;
-      heard(next.channel, next.data);
+      onMessage(next.channel, next.data);
     }
   });
 }
@@ -80,7 +80,7 @@ export class AttachServer {
 
   /** @param directory the container's; a path too long for a socket is allowed */
   constructor(directory: string, container: Attachable) {
-    this.server = createServer((socket) => this.joined(socket, container));
+    this.server = createServer((socket) => this.addClient(socket, container));
     this.server.maxConnections = CLIENTS_MAX;
     // A container runs without the socket as well; an attach then fails with that reason.
     this.server.on('error', () => {});
@@ -93,7 +93,7 @@ export class AttachServer {
 
   output(channel: 'stdout' | 'stderr', data: Buffer): void {
     for (const client of this.clients) {
-      if (client.writableLength > BEHIND_MAX_BYTES) client.destroy();
+      if (client.writableLength > UNSENT_MAX_BYTES) client.destroy();
       else client.write(message(channel, data));
     }
   }
@@ -101,15 +101,15 @@ export class AttachServer {
   /** Resolves when the clients have read the last output, or after a timeout. */
   async close(): Promise<void> {
     const clients = [...this.clients];
-    const heard = clients.map((client) => new Promise((resolve) => client.once('close', resolve)));
+    const closed = clients.map((client) => new Promise((resolve) => client.once('close', resolve)));
     for (const client of clients) client.end(message('end', Buffer.alloc(0)));
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise((resolve) => (timer = setTimeout(resolve, LINGER_MS)));
-    await Promise.race([Promise.all(heard), late]);
+    await Promise.race([Promise.all(closed), late]);
     clearTimeout(timer);
   }
 
-  private joined(socket: Socket, { stdin, stdinOnce, resize }: Attachable): void {
+  private addClient(socket: Socket, { stdin, stdinOnce, resize }: Attachable): void {
     this.clients.add(socket);
     socket.once('close', () => this.clients.delete(socket));
     listen(socket, (channel, data) => {

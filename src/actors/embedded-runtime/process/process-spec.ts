@@ -22,19 +22,19 @@ interface User {
   readonly home: string;
 }
 
-export interface Plan {
+export interface ProcessPlan {
   readonly process: ProcessSpec;
   readonly terminal?: TerminalSpec;
   readonly ignored: readonly string[];
 }
 
-export function planProcess(containerId: string, config: ContainerConfig, sandboxHostname: string): Plan {
+export function planProcess(containerId: string, config: ContainerConfig, sandboxHostname: string): ProcessPlan {
   const command = config.command?.length ? config.command : ENTRYPOINT;
   const requested = requestedUser(config.linux);
-  const mayWear = process.getuid?.() === 0;
-  const user = requested && mayWear ? requested : undefined;
+  const canChangeUser = process.getuid?.() === 0;
+  const user = requested && canChangeUser ? requested : undefined;
   const ignored = ignoredFields(config);
-  if (requested && !mayWear && requested.uid !== process.getuid?.())
+  if (requested && !canChangeUser && requested.uid !== process.getuid?.())
     ignored.push('runAsUser (the runtime is not root)');
   const env: Record<string, string> = {
     PATH: DEFAULT_PATH,
@@ -56,7 +56,11 @@ export function planProcess(containerId: string, config: ContainerConfig, sandbo
   };
 }
 
-function terminalOf({ stdin = false, stdin_once: stdinOnce = false, tty = false }: ContainerConfig): Partial<Plan> {
+function terminalOf({
+  stdin = false,
+  stdin_once: stdinOnce = false,
+  tty = false,
+}: ContainerConfig): Partial<ProcessPlan> {
   return stdin || tty ? { terminal: { stdin, stdinOnce: stdinOnce && !tty, tty } } : {};
 }
 

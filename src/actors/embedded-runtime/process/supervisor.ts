@@ -85,7 +85,7 @@ export class Supervisor {
       );
       return;
     }
-    if (gone) await this.#lose(container);
+    if (gone) await this.#endLost(container);
     else this.#watch(container);
   }
 
@@ -127,7 +127,7 @@ export class Supervisor {
     }
     const shim = readJson(container.files.shim, isProcessIdentity);
     if (shim && isAlive(shim)) process.kill(shim.pid, 'SIGKILL');
-    this.#loseSoon(container);
+    this.#endLostSoon(container);
   }
 
   /** Whether the condition became true in time. Rejects if the caller disconnected. */
@@ -187,17 +187,17 @@ export class Supervisor {
       this.#hooks.changed(container, 'started');
     }
     if (exit) this.#end(container, exit);
-    else if (gone) this.#loseSoon(container);
+    else if (gone) this.#endLostSoon(container);
     for (const listener of container.listeners) listener();
   }
 
-  #loseSoon(container: Container): void {
-    this.#lose(container).catch((thrown: unknown) => {
+  #endLostSoon(container: Container): void {
+    this.#endLost(container).catch((thrown: unknown) => {
       this.#hooks.failed(`cannot end what its lost shim left: ${messageOf(thrown)}`, container);
     });
   }
 
-  async #lose(container: Container): Promise<void> {
+  async #endLost(container: Container): Promise<void> {
     if (container.losing || container.exit) return;
     container.losing = true;
     const leader = container.process;

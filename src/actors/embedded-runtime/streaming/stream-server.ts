@@ -41,7 +41,7 @@ export type Stream =
       readonly kind: 'exec' | 'attach';
       readonly asked: StreamsAsked;
       /** Resolves at its end, with the status for the client. */
-      readonly conduct: (streams: CommandStreams) => Promise<object>;
+      readonly run: (streams: CommandStreams) => Promise<object>;
     }
   | { readonly kind: 'portforward'; readonly sandboxId: string };
 
@@ -131,7 +131,7 @@ async function overSpdy(stream: Stream, request: IncomingMessage, socket: Duplex
   const headers = { Connection: 'Upgrade', Upgrade: 'SPDY/3.1', 'X-Stream-Protocol-Version': accepted };
   socket.write(headOf(101, headers));
   if (stream.kind === 'portforward') forwardPorts(socket, head, stream.sandboxId);
-  else await conducted(stream, await spdyStreams(socket, head, stream.asked));
+  else await runStream(stream, await spdyStreams(socket, head, stream.asked));
 }
 
 async function overWebSocket(stream: Stream, request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
@@ -145,12 +145,12 @@ async function overWebSocket(stream: Stream, request: IncomingMessage, socket: D
     handleProtocols: () => COMMAND_PROTOCOL,
   });
   server.handleUpgrade(request, socket, head, (client) => {
-    void conducted(stream, webSocketStreams(client, stream.asked));
+    void runStream(stream, webSocketStreams(client, stream.asked));
   });
 }
 
-async function conducted(stream: Exclude<Stream, { kind: 'portforward' }>, streams: CommandStreams): Promise<void> {
-  const ended = await stream.conduct(streams).catch((thrown: unknown) => failureStatus(messageOf(thrown)));
+async function runStream(stream: Exclude<Stream, { kind: 'portforward' }>, streams: CommandStreams): Promise<void> {
+  const ended = await stream.run(streams).catch((thrown: unknown) => failureStatus(messageOf(thrown)));
   streams.end(ended);
 }
 

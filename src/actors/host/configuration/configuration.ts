@@ -25,7 +25,7 @@ const TOO_DEEP = `yaml: exceeded max depth of ${MAX_DEPTH}`;
 /** The first directive before the document. */
 const DIRECTIVE = /^(?:[ \t]*(?:#[^\n]*)?\n)*%([a-zA-Z]+)[ \t]*(\S*)/;
 /** Characters that also end a line for the Go reader. */
-const ODD_BREAK = /[\u0085\u2028\u2029]/g;
+const UNICODE_BREAK = /[\u0085\u2028\u2029]/g;
 const PROTOBUF_PREFIX = 'k8s\0';
 
 /** Reads one file; a relative path starts at the working directory. */
@@ -110,8 +110,8 @@ type Yaml = { value: Json; duplicates: string[]; error?: undefined } | { error: 
 
 /** Replaces odd line breaks, except in lines that may be quoted text, a block or a comment. */
 function withPlainBreaks(text: string): string {
-  if (text.search(ODD_BREAK) === -1) return text;
-  const plain = (line: string) => (/["'#|>]/.test(line) ? line : line.replaceAll(ODD_BREAK, '\n'));
+  if (text.search(UNICODE_BREAK) === -1) return text;
+  const plain = (line: string) => (/["'#|>]/.test(line) ? line : line.replaceAll(UNICODE_BREAK, '\n'));
   return text.split('\n').map(plain).join('\n');
 }
 

@@ -20,11 +20,11 @@ const NAMES_SECRET_FIELD = /staticpodurlheader/i;
 const URL_FIELD = /^staticpodurl$/i;
 
 /** Replaces a credential by its mask. */
-export type Hide = (value: string) => string;
+export type HideValue = (value: string) => string;
 
-const mask: Hide = () => MASKED;
+const mask: HideValue = () => MASKED;
 
-export function masked(source: ConfigurationSource, hide: Hide = mask): ConfigurationSource {
+export function masked(source: ConfigurationSource, hide: HideValue = mask): ConfigurationSource {
   if (source.kind !== 'document') return source;
   const secrets = new Set<Json>();
   collect(source.value, false, secrets);
@@ -34,7 +34,7 @@ export function masked(source: ConfigurationSource, hide: Hide = mask): Configur
   return { ...source, value, text: source.text === null ? null : JSON.stringify(value) };
 }
 
-export function maskedDropIns(listing: DropInListing, hide: Hide = mask): DropInListing {
+export function maskedDropIns(listing: DropInListing, hide: HideValue = mask): DropInListing {
   if (listing.kind !== 'files') return listing;
   return { ...listing, files: listing.files.map((file) => masked(file, hide)) };
 }
@@ -50,17 +50,17 @@ function collect(value: Json | undefined, isSecret: boolean, secrets: Set<Json>)
   } else if (isSecret && (typeof value === 'string' || typeof value === 'number')) secrets.add(value);
 }
 
-interface Hiding {
+interface MaskOptions {
   readonly secrets: ReadonlySet<Json>;
-  readonly hide: Hide;
+  readonly hide: HideValue;
 }
 
-function ofField(key: string, item: Json | undefined, isSecret: boolean, hiding: Hiding): Json {
+function ofField(key: string, item: Json | undefined, isSecret: boolean, hiding: MaskOptions): Json {
   const isUrl = URL_FIELD.test(key) && typeof item === 'string' && hasLogin(item);
   return isUrl ? withLogin(item, hiding.hide) : withoutSecrets(item, isSecret || SECRET_FIELD.test(key), hiding);
 }
 
-function withoutSecrets(value: Json | undefined, isSecret: boolean, hiding: Hiding): Json {
+function withoutSecrets(value: Json | undefined, isSecret: boolean, hiding: MaskOptions): Json {
   if (isObject(value)) {
     const entries = Object.entries(value).map(([key, item]) => [key, ofField(key, item, isSecret, hiding)] as const);
     return Object.fromEntries(entries);

@@ -11,8 +11,8 @@ interface Place {
   readonly line: number;
 }
 
-type Verdict = readonly [words: string, line: number];
-type Judge = (place: Place) => Verdict;
+type Explanation = readonly [words: string, line: number];
+type ErrorExplainer = (place: Place) => Explanation;
 
 const NO_COLON = "could not find expected ':'";
 const NO_VALUES = 'mapping values are not allowed in this context';
@@ -29,10 +29,10 @@ const rest = ({ text, at }: Place): string => text.slice(at);
 const columnAt = (text: string, at: number): number => at - (text.lastIndexOf('\n', at - 1) + 1);
 
 const scanner =
-  (words: string): Judge =>
+  (words: string): ErrorExplainer =>
   ({ line }) => [words, line];
 const parser =
-  (words: string): Judge =>
+  (words: string): ErrorExplainer =>
   ({ line }) => [words, line - 1];
 
 /** A quote at the start of a line that never ends. */
@@ -51,7 +51,7 @@ function isKeyPlace({ text, at }: Place): boolean {
 }
 
 /** The scanner looks ahead before it reports the missing colon. */
-function missingColon(place: Place): Verdict {
+function missingColon(place: Place): Explanation {
   if (isOpenQuote(place)) return [NO_END, lineOfEnd(place.text)];
   if (rest(place).startsWith('- ')) return [NO_KEY, place.line - 1];
   const scalar = /^[^\n]*/.exec(rest(place))?.[0].length ?? 0;
@@ -62,7 +62,7 @@ function missingColon(place: Place): Verdict {
 }
 
 /** A key on several lines, whose colon comes too late. */
-function lateColon(place: Place): Verdict {
+function lateColon(place: Place): Explanation {
   if (isOpenQuote(place)) return [NO_END, lineOfEnd(place.text)];
   if (rest(place).startsWith('- ')) return [NO_KEY, place.line - 1];
   const colon = rest(place).search(/:(?:\s|$)/);
@@ -70,7 +70,7 @@ function lateColon(place: Place): Verdict {
   return [isKeyPlace(place) ? NO_COLON : NO_VALUES, line];
 }
 
-function nestedMapping(place: Place): Verdict {
+function nestedMapping(place: Place): Explanation {
   const quoted = /^(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')/s.exec(rest(place))?.[0].length ?? 0;
   const colon = place.text.slice(place.at + quoted).search(/:(?:\s|$)/);
   return [NO_VALUES, colon < 0 ? place.line : lineAt(place.text, place.at + quoted + colon)];
@@ -78,7 +78,7 @@ function nestedMapping(place: Place): Verdict {
 
 /** Inside brackets or braces the missing character depends on the one before. */
 const flow =
-  (end: string): Judge =>
+  (end: string): ErrorExplainer =>
   ({ text, at, line }) => {
     const opening = text.slice(0, at).trimEnd().at(-1) ?? '';
     const isEnd = at >= text.length && !text.endsWith('\n');
@@ -86,7 +86,7 @@ const flow =
   };
 
 /** In a block that is a list, each entry begins with a dash. */
-function missingEntry({ text, at, line }: Place): Verdict {
+function missingEntry({ text, at, line }: Place): Explanation {
   const column = columnAt(text, at);
   const before = text
     .slice(0, at - column)
@@ -97,18 +97,18 @@ function missingEntry({ text, at, line }: Place): Verdict {
 }
 
 /** A tab after plain text would continue that text, except for its indentation. */
-function tab({ text, at, line }: Place): Verdict {
+function tab({ text, at, line }: Place): Explanation {
   const before = text.slice(0, at).trimEnd();
-  const goesOn = columnAt(text, at) === 0 && /: [^\n"'[{|>&*!#]*[^\n:\]}"'#]$/.test(before);
-  return [goesOn ? 'found a tab character that violates indentation' : NO_TOKEN, line];
+  const isMappingLine = columnAt(text, at) === 0 && /: [^\n"'[{|>&*!#]*[^\n:\]}"'#]$/.test(before);
+  return [isMappingLine ? 'found a tab character that violates indentation' : NO_TOKEN, line];
 }
 
-const badEscape: Judge = (place) => [
+const badEscape: ErrorExplainer = (place) => [
   /^\\[xuU]/.test(rest(place)) ? 'did not find expected hexdecimal number' : 'found unknown escape character',
   place.line,
 ];
 
-const JUDGES: readonly (readonly [finding: RegExp, judge: Judge])[] = [
+const EXPLAINERS: readonly (readonly [finding: RegExp, judge: ErrorExplainer])[] = [
   [/^Tabs /, tab],
   [/^Flow sequence/, flow(']')],
   [/^Flow map/, flow('}')],
@@ -125,20 +125,20 @@ const JUDGES: readonly (readonly [finding: RegExp, judge: Judge])[] = [
   [/^Unexpected scalar|indent|same column|A block sequence may not/, missingEntry],
 ];
 
-const placed = (words: string, line: number): string => `${line > 0 ? `line ${line}: ` : ''}${words}`;
+const withLine = (words: string, line: number): string => `${line > 0 ? `line ${line}: ` : ''}${words}`;
 /** The scanner omits the line of an error in the first line. */
-const scanned = (words: string, line: number): string => placed(words, line > 1 ? line : 0);
+const scanned = (words: string, line: number): string => withLine(words, line > 1 ? line : 0);
 
 /** The end marker of a document before any content, after blank lines and comments. */
-const LONE_END = /^((?:[ \t]*(?:#[^\n]*)?\n)*)\.\.\.(?:\s|$)/;
+const UNMATCHED_END = /^((?:[ \t]*(?:#[^\n]*)?\n)*)\.\.\.(?:\s|$)/;
 const ESCAPE = /\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|[^])/g;
 
 const isNoCharacter = (code: number): boolean => (code >= 0xd8_00 && code <= 0xdf_ff) || code > 0x10_ff_ff;
 
 /** The Go reader's error for a document that this parser would accept, or null. */
 export function earlyRefusal(text: string, document: Document): string | null {
-  const before = LONE_END.exec(text)?.[1];
-  if (before !== undefined) return placed(NO_CONTENT, lineAt(before, before.length) - 1);
+  const before = UNMATCHED_END.exec(text)?.[1];
+  if (before !== undefined) return withLine(NO_CONTENT, lineAt(before, before.length) - 1);
   let at: number | undefined;
   visit(document, {
     Scalar: (_, { type, range }) => {
@@ -154,10 +154,10 @@ export function earlyRefusal(text: string, document: Document): string | null {
 /** The Go reader's error, without `yaml: `. */
 export function explain({ message, linePos, pos }: YAMLParseError, text: string): string {
   const place = { text, at: pos[0], line: linePos?.[0].line ?? 1 };
-  const judge = JUDGES.find(([finding]) => finding.test(message))?.[1] ?? parser(withoutPlace(message));
+  const judge = EXPLAINERS.find(([finding]) => finding.test(message))?.[1] ?? parser(withoutPlace(message));
   const [words, line] = judge(place);
   const isOfParser = [NO_KEY, NO_ENTRY, NO_CONTENT].includes(words) || words.startsWith(NO_SEPARATOR);
-  return isOfParser ? placed(words, line) : scanned(words, line);
+  return isOfParser ? withLine(words, line) : scanned(words, line);
 }
 
 function withoutPlace(message: string): string {

@@ -25,9 +25,9 @@ const CANARY_TABLES = ['mangle', 'nat', 'filter'] as const;
 const HINT = 'KUBE-IPTABLES-HINT';
 const FIREWALL = 'KUBE-FIREWALL';
 /** The exit status of iptables when the chain exists, or the rule does not. */
-const NO = '1';
+const NO_CHAIN_ERROR = '1';
 
-const MARTIANS = [
+const MARTIAN_RULE = [
   ['-m', 'comment', '--comment', 'block incoming localnet connections'],
   ['--dst', '127.0.0.0/8', '!', '--src', '127.0.0.0/8'],
   ['-m', 'conntrack', '!', '--ctstate', 'RELATED,ESTABLISHED,DNAT', '-j', 'DROP'],
@@ -66,13 +66,13 @@ class Tables {
     return runCommand(this.#program, ['-w', LOCK_SECONDS, ...args]);
   }
 
-  /** True if the program succeeded, false for exit status {@link NO}; any other status is an error. */
+  /** True if the program succeeded, false for exit status {@link NO_CHAIN_ERROR}; any other status is an error. */
   async asks(...args: readonly string[]): Promise<boolean> {
     try {
       await this.run(...args);
       return true;
     } catch (error) {
-      if (toPlainError(error).code === NO) return false;
+      if (toPlainError(error).code === NO_CHAIN_ERROR) return false;
       throw error;
     }
   }
@@ -104,7 +104,7 @@ const FIREWALL_STEPS: readonly Step[] = [
   ],
   [
     'Failed to ensure rule to drop invalid localhost packets in filter table KUBE-FIREWALL chain',
-    (tables) => tables.rule('-A', 'filter', FIREWALL, MARTIANS),
+    (tables) => tables.rule('-A', 'filter', FIREWALL, MARTIAN_RULE),
   ],
 ];
 

@@ -22,10 +22,10 @@ const RECORD_BYTES = 16 * 1_024;
 /** The latency of a report. The kernel's log cannot be awaited without blocking a thread. */
 const POLL_MS = 1_000;
 /** Records read between two turns of the event loop. */
-const AT_ONCE = 256;
+const RECORDS_PER_YIELD = 256;
 const OWNER_ONLY = 0o600;
 
-interface Seen {
+interface LogPosition {
   readonly bootId: string;
   readonly sequence: number;
 }
@@ -44,14 +44,14 @@ export const watchOom =
     try {
       call.emit({ type: 'oom.watching' });
       const bootId = (await readFile(`${root}/proc/sys/kernel/random/boot_id`, 'utf8').catch(() => '')).trim();
-      let seen = await loadSeen(seenFile, bootId);
+      let seen = await loadPosition(seenFile, bootId);
       const parser = new OomParser();
       for await (const record of records(log.fd, signal)) {
         const kill = parser.next(record.text);
         if (kill === null || record.sequence <= seen.sequence || signal.aborted) continue;
         seen = { bootId, sequence: record.sequence };
         call.emit({ type: 'oom.killed', ...kill });
-        await saveSeen(seenFile, seen);
+        await savePosition(seenFile, seen);
       }
     } finally {
       await log.close();
@@ -84,7 +84,7 @@ async function* records(fd: number, signal: AbortSignal) {
       const record = parseRecord(line);
       if (record !== null) yield record;
     }
-    sinceYield = (sinceYield + 1) % AT_ONCE;
+    sinceYield = (sinceYield + 1) % RECORDS_PER_YIELD;
     if (sinceYield === 0) await setImmediate();
   }
 }
@@ -105,17 +105,17 @@ function readSome(fd: number): string {
   }
 }
 
-async function loadSeen(file: string, bootId: string): Promise<Seen> {
+async function loadPosition(file: string, bootId: string): Promise<LogPosition> {
   try {
-    const seen: Partial<Seen> = JSON.parse(await readFile(file, 'utf8'));
-    if (seen.bootId === bootId && Number.isSafeInteger(seen.sequence)) return seen as Seen;
+    const seen: Partial<LogPosition> = JSON.parse(await readFile(file, 'utf8'));
+    if (seen.bootId === bootId && Number.isSafeInteger(seen.sequence)) return seen as LogPosition;
   } catch {
     // On the first start of a boot, or with an unusable file, the kernel's remaining records are reported again.
   }
   return { bootId, sequence: -1 };
 }
 
-async function saveSeen(file: string, seen: Seen): Promise<void> {
+async function savePosition(file: string, seen: LogPosition): Promise<void> {
   const draft = `${file}.${process.pid}`;
   const saved = writeFile(draft, JSON.stringify(seen), { mode: OWNER_ONLY }).then(() => rename(draft, file));
   await saved.catch(() => {});

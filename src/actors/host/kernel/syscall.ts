@@ -124,7 +124,7 @@ function load(): SystemCalls | null {
   try {
     const library = openLibrary();
     const calls = callsOf(library);
-    rehearse(library, calls);
+    compileCall(library, calls);
     return calls;
   } catch {
     return null;
@@ -159,7 +159,7 @@ function openLibrary(): Library {
 }
 
 /** Verifies with calls that change nothing that results and errno arrive correctly. */
-function rehearse({ call, errno }: Library, calls: SystemCalls): void {
+function compileCall({ call, errno }: Library, calls: SystemCalls): void {
   const isRefused = call.flock(-1, LOCK_EX) === -1 && errno() === constants.errno.EBADF;
   const limits = Buffer.alloc(16);
   const isRead = call.prlimit(0, RLIMIT_NOFILE, null, limits) === 0 && limits.readBigUInt64LE(8) > 0n;

@@ -1,6 +1,6 @@
-/** The program of the thread that decodes one large document; see `decode-apart.ts`. */
+/** The program of the thread that decodes one large document; see `decode-in-thread.ts`. */
 import { parentPort, workerData } from 'node:worker_threads';
-import type { Decoded } from './decode-apart.ts';
+import type { Decoded } from './decode-in-thread.ts';
 import { DocumentError, decodeDocument } from './document.ts';
 
 function decoded(bytes: Uint8Array): Decoded {

@@ -31,7 +31,7 @@ import type { ConfigObject } from '../../../machines/model/operations/volume.ts'
 import { aggregate } from '../../../machines/model/values/go-text.ts';
 import { sealedPod } from '../../pod-values.ts';
 import { configObject, configObjectKind } from './config-object.ts';
-import { decodeApart } from './decode-apart.ts';
+import { decodeInThread } from './decode-in-thread.ts';
 import { DocumentError, MAX_DOCUMENT_BYTES } from './document.ts';
 
 /** Files of one folder. Several times the pods a node can run (110 by default), so only a mistake exceeds it. */
@@ -93,7 +93,7 @@ export async function* scanManifests(path: string, reader: Reader, before: Scan[
   let isNew = false;
   for (let at = 0, next = READ_PARALLEL; at < listing.files.length; at += READ_PARALLEL) {
     if (at === next) {
-      if (isNew) yield scanOf(listing, partly(listing.files, outcomes, reader, before), false);
+      if (isNew) yield scanOf(listing, scanPart(listing.files, outcomes, reader, before), false);
       isNew = false;
       next = 2 * at;
     }
@@ -107,7 +107,7 @@ export async function* scanManifests(path: string, reader: Reader, before: Scan[
 }
 
 /** An intermediate result; objects that a pod names may be among the files still to be read. */
-function partly(files: readonly string[], read: readonly FileOutcome[], { nodeName }: Reader, before: Scan['files']) {
+function scanPart(files: readonly string[], read: readonly FileOutcome[], { nodeName }: Reader, before: Scan['files']) {
   const known = new Map(read.map((outcome) => [outcome.file, outcome]));
   return files.flatMap((file) => {
     const [now, was] = [known.get(file), before.get(file)];
@@ -199,7 +199,7 @@ async function readManifest(file: string, reader: Reader, before?: FileState): P
     if (!found.isFile()) return skipped(file, `Manifest path "${file}" is not a directory or file: ${kindOf(found)}`);
     if (before && before.stamp !== '' && before.stamp === stampOf(found)) return finished(file, before);
     const { bytes, stats } = await readWhole(file);
-    const stamp = rests(stats.ctimeMs) ? stampOf(stats) : '';
+    const stamp = isSettled(stats.ctimeMs) ? stampOf(stats) : '';
     const digest = createHash('sha256').update(bytes).digest('hex');
     if (before?.digest === digest) return finished(file, stamp === before.stamp ? before : { ...before, stamp });
     const inode = `${stats.dev}:${stats.ino}`;
@@ -212,7 +212,7 @@ async function readManifest(file: string, reader: Reader, before?: FileState): P
     return { file, state: { ...UNREAD, inode, manifest, object, error }, unfinishedForMs };
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return null;
-    return finished(file, { ...UNREAD, ...broken(file, error, before) });
+    return finished(file, { ...UNREAD, ...failedFile(file, error, before) });
   }
 }
 
@@ -226,7 +226,7 @@ const stampOf = ({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string =>
   [dev, ino, size, mtimeNs, ctimeNs].join(':');
 
 /** Whether the last change of the file is more than a tick ago. */
-const rests = (ctimeMs: bigint): boolean => Date.now() - Number(ctimeMs) > 2 * TICK_MS;
+const isSettled = (ctimeMs: bigint): boolean => Date.now() - Number(ctimeMs) > 2 * TICK_MS;
 
 /** Milliseconds without a further change until the file counts as complete; `FINISHED` if it already does. */
 function settlesInMs({ mtimeMs }: BigIntStats): number {
@@ -278,22 +278,22 @@ async function decode(
 ): Promise<Decoded> {
   let what = 'pod';
   try {
-    const value = await decodeApart(bytes);
+    const value = await decodeInThread(bytes);
     if (value === null) throw new DocumentError('the file is empty');
     const kind = configObjectKind(value);
     what = kind ?? what;
     if (kind !== null) return { manifest: null, object: configObject(value, kind, vault), error: null };
     const manifest = { file, uid: uidOf(file, nodeName, value), value: sealedPod(value, vault) };
     const { errors } = staticPod(manifest, nodeName);
-    if (errors) return broken(file, new Error(`invalid pod: ${aggregate(errors)}`), before);
+    if (errors) return failedFile(file, new Error(`invalid pod: ${aggregate(errors)}`), before);
     return { manifest, object: null, error: null };
   } catch (error) {
     const isObject = what !== 'pod' && !(error instanceof DocumentError);
-    return broken(file, isObject ? new Error(`invalid ${what}: ${messageOf(error)}`) : error, before);
+    return failedFile(file, isObject ? new Error(`invalid ${what}: ${messageOf(error)}`) : error, before);
   }
 }
 
-function broken(file: string, error: unknown, before?: FileState): Decoded {
+function failedFile(file: string, error: unknown, before?: FileState): Decoded {
   const problem = messageOf(error);
   const why = error instanceof DocumentError ? `couldn't parse as pod(${problem}), please check config file` : problem;
   const { manifest = null, object = null } = before ?? {};

@@ -15,7 +15,7 @@ import type { hostOperations, Manifest } from '../../../machines/model/operation
 import { environmentProxy } from '../../environment-proxy.ts';
 import { openedText, sealedPod } from '../../pod-values.ts';
 import { basicLogin, withLogin } from '../../url-login.ts';
-import { decodeApart } from './decode-apart.ts';
+import { decodeInThread } from './decode-in-thread.ts';
 import { MAX_DOCUMENT_BYTES } from './document.ts';
 import { uidOf } from './manifest-files.ts';
 
@@ -68,7 +68,7 @@ async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): 
     }
     const bytes = await bodyOf(response);
     if (bytes.length === 0) return { manifests: [], error: `zero-length data received from ${url}` };
-    const manifests = podsIn(await decodeApart(bytes)).map((value) => {
+    const manifests = podsIn(await decodeInThread(bytes)).map((value) => {
       const uid = uidOf(placeOf(opened), nodeName, value);
       return { file: url, uid, value: sealedPod(value, vault) };
     });

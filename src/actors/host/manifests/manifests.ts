@@ -68,7 +68,7 @@ class ManifestFollower {
       const endedAtMs = performance.now();
       await this.#hints.wait(Math.min(input.periodMs, unfinishedForMs));
       const restUntilMs = 2 * endedAtMs - startedAtMs;
-      if (this.#hints.areNew) await this.#rest(Math.max(SOON_MS, restUntilMs - performance.now()));
+      if (this.#hints.hasNew) await this.#rest(Math.max(SOON_MS, restUntilMs - performance.now()));
     }
     this.#hints.close();
     this.#watch.close();
@@ -89,7 +89,7 @@ class ManifestFollower {
   async #scan(): Promise<number> {
     try {
       const reader = { nodeName: this.#call.input.nodeName, vault: this.#vault };
-      const returned = this.#takeReturned();
+      const returned = this.#takeRecreated();
       let unfinishedForMs = Number.POSITIVE_INFINITY;
       for await (const scan of scanManifests(this.#path, reader, this.#files)) {
         if (scan.isWhole) unfinishedForMs = this.#publishWhole(scan, returned);
@@ -124,7 +124,7 @@ class ManifestFollower {
   }
 
   /** The pods of existing files that disappeared and came back since; replacement by a rename is a single event. */
-  #takeReturned(): ReadonlySet<string> {
+  #takeRecreated(): ReadonlySet<string> {
     const twice = [...this.#moves].flatMap(([file, times]) => (times > 1 ? [file] : []));
     this.#moves.clear();
     return new Set(twice.flatMap((file) => this.#files.get(file)?.manifest?.uid ?? []));

@@ -27,9 +27,9 @@ import { parseMounts } from '../kernel/mounts.ts';
 type Operations = typeof hostOperations;
 
 /** Mode of created parent folders. */
-const WAY_MODE = 0o750;
-const FILE = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-const READ = constants.O_RDONLY | constants.O_NONBLOCK;
+const PARENT_MODE = 0o750;
+const WRITE_FLAGS = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+const READ_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK;
 /** A larger file is not one of the agent's own; it is replaced without comparison. */
 const MAX_COMPARED_BYTES = 1_048_576;
 /** Bytes read of the node's own hosts file. */
@@ -41,9 +41,9 @@ const NODE_FILE_BYTES_MAX = 10 * 1024 * 1024;
  */
 export const preparePod: Port<Operations['host.preparePod']> = async ({ input: { root, directories, files } }) => {
   const roots = new Map<string, RootFolder>();
-  const below = (its: string): RootFolder => {
-    const known = roots.get(its) ?? new RootFolder(its, WAY_MODE);
-    roots.set(its, known);
+  const below = (rootPath: string): RootFolder => {
+    const known = roots.get(rootPath) ?? new RootFolder(rootPath, PARENT_MODE);
+    roots.set(rootPath, known);
     return known;
   };
   try {
@@ -79,7 +79,7 @@ function bytesOf(content: string | NodeText): Buffer {
 /** `null`: the file cannot be read, is not regular, or is too large. */
 function bytesNow(file: string): Buffer | null {
   try {
-    const fd = openSync(file, READ);
+    const fd = openSync(file, READ_FLAGS);
     try {
       const found = fstatSync(fd);
       return found.isFile() && found.size <= NODE_FILE_BYTES_MAX ? readFileSync(fd) : null;
@@ -94,7 +94,7 @@ function bytesNow(file: string): Buffer | null {
 function writeManagedFile(folder: RootFolder, { path, mode, content }: ManagedFile): void {
   const place = folder.to(path);
   try {
-    const fd = openSync(place, FILE, mode);
+    const fd = openSync(place, WRITE_FLAGS, mode);
     try {
       const found = fstatSync(fd);
       if (!found.isFile()) throw new OperationError('it is not a regular file', { code: 'EEXIST' });

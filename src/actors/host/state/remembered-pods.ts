@@ -84,11 +84,11 @@ interface StoredPod extends RememberedPod {
 }
 
 /** The form of a secret in a file. */
-interface Wrapped {
+interface WrappedSecret {
   readonly $wrapped: string;
 }
 
-const isWrapped = (value: unknown): value is Wrapped => typeof memberOf(value, '$wrapped') === 'string';
+const isWrapped = (value: unknown): value is WrappedSecret => typeof memberOf(value, '$wrapped') === 'string';
 
 const wrapped = (remembered: RememberedPod, vault: Vault): object => ({
   ...remembered,

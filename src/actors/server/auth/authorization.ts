@@ -30,13 +30,13 @@ export async function authorize(
   user: User,
   method: string,
   subresources: readonly Subresource[],
-  mayHave: Authorize,
+  isAllowed: Authorize,
 ): Promise<Answer | null> {
   const verb = verbOf(method);
   const asked = `user=${user.name}, verb=${verb}, resource=nodes`;
   for (const subresource of subresources) {
     try {
-      if (await mayHave({ user, verb, subresource })) return null;
+      if (await isAllowed({ user, verb, subresource })) return null;
     } catch {
       return text(500, `Authorization error (${asked}, subresource=${subresource})`);
     }

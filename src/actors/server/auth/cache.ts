@@ -12,11 +12,11 @@ export interface CacheOptions<Value> {
   readonly maxEntries: number;
   /** Milliseconds of a monotonic clock. */
   readonly now?: () => number;
-  readonly seen?: CacheSeen;
+  readonly seen?: CacheObserver;
 }
 
 /** Receives the cache's activity; `by` is 1 at a start and -1 at an end. */
-export interface CacheSeen {
+export interface CacheObserver {
   /** A lookup got its answer, or the error of the request. */
   answered(status: 'hit' | 'miss', durationMs: number): void;
   /** A lookup waits for a request in progress. */
@@ -29,8 +29,8 @@ export interface CacheSeen {
 export class AnswerCache<Value> {
   private readonly options: CacheOptions<Value>;
   private readonly secret = randomBytes(32);
-  private readonly kept = new Map<string, { readonly value: Value; readonly until: number }>();
-  private readonly asking = new Map<string, Promise<Value>>();
+  private readonly entries = new Map<string, { readonly value: Value; readonly until: number }>();
+  private readonly pending = new Map<string, Promise<Value>>();
 
   constructor(options: CacheOptions<Value>) {
     this.options = options;
@@ -42,13 +42,13 @@ export class AnswerCache<Value> {
 
   async get(question: string, ask: () => Promise<Value>): Promise<Value> {
     const key = createHmac('sha256', this.secret).update(question).digest('base64');
-    const known = this.kept.get(key);
+    const known = this.entries.get(key);
     if (known && known.until > this.now()) {
       this.options.seen?.answered('hit', 0);
       return known.value;
     }
-    this.kept.delete(key);
-    return await this.waited(this.asking.get(key) ?? this.ask(key, ask));
+    this.entries.delete(key);
+    return await this.waited(this.pending.get(key) ?? this.ask(key, ask));
   }
 
   private async waited(answer: Promise<Value>): Promise<Value> {
@@ -68,21 +68,21 @@ export class AnswerCache<Value> {
     const answer = ask()
       .then((value) => this.keep(key, value))
       .finally(() => {
-        this.asking.delete(key);
+        this.pending.delete(key);
         this.options.seen?.fetches(-1);
       });
     answer.then(
       () => this.options.seen?.fetched('ok'),
       () => this.options.seen?.fetched('error'),
     );
-    this.asking.set(key, answer);
+    this.pending.set(key, answer);
     return answer;
   }
 
   private keep(key: string, value: Value): Value {
     const ttlMs = this.options.ttlMs(value);
-    if (ttlMs > 0) this.kept.set(key, { value, until: this.now() + ttlMs });
-    keepNewest(this.kept, this.options.maxEntries);
+    if (ttlMs > 0) this.entries.set(key, { value, until: this.now() + ttlMs });
+    keepNewest(this.entries, this.options.maxEntries);
     return value;
   }
 }

@@ -11,7 +11,7 @@ import type { KubeObject, KubeTarget } from '../../../machines/model/operations/
 import type { User } from '../http/endpoint.ts';
 import type { ReviewToken } from './authentication.ts';
 import type { Authorize } from './authorization.ts';
-import { AnswerCache, type CacheSeen } from './cache.ts';
+import { AnswerCache, type CacheObserver } from './cache.ts';
 
 /** Creates an object in the API server and resolves with the server's answer; ends with the signal. */
 export type Create = (request: KubeTarget & { readonly body: Json }, signal: AbortSignal) => Promise<KubeObject>;
@@ -44,7 +44,7 @@ interface TokenReviewStatus {
 }
 
 /** Requests a TokenReview. A rejected token is cached as long as a user; a failed request is not cached. */
-export function tokenReviewer(create: Create, ttls: Pick<Ttls, 'tokenMs'>, seen?: CacheSeen): ReviewToken {
+export function tokenReviewer(create: Create, ttls: Pick<Ttls, 'tokenMs'>, seen?: CacheObserver): ReviewToken {
   const cache = new AnswerCache<User | null>({
     ttlMs: () => ttls.tokenMs,
     maxEntries: TOKENS_MAX,

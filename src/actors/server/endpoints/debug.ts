@@ -49,10 +49,10 @@ export function debugEndpoints(options: DebugOptions): Endpoint[] {
   ];
 }
 
-const SNIFFLESS = { 'x-content-type-options': 'nosniff' };
+const NO_SNIFF = { 'x-content-type-options': 'nosniff' };
 const page = (body: string): Answer => ({
   status: 200,
-  headers: { 'content-type': 'text/plain; charset=utf-8', ...SNIFFLESS },
+  headers: { 'content-type': 'text/plain; charset=utf-8', ...NO_SNIFF },
   body,
 });
 
@@ -61,7 +61,7 @@ const attachment = (name: string, body: Answer['body']): Answer => ({
   headers: {
     'content-type': 'application/octet-stream',
     'content-disposition': `attachment; filename="${name}"`,
-    ...SNIFFLESS,
+    ...NO_SNIFF,
   },
   body,
 });
@@ -120,7 +120,7 @@ async function waiting(name: string, insight: Insight, isText: boolean): Promise
 async function verbosity({ method, raw }: ApiRequest, { setVerbosity }: DebugOptions): Promise<Answer> {
   const plain = (status: number, body: string): Answer => ({
     status,
-    headers: { 'content-type': 'text/plain', ...SNIFFLESS },
+    headers: { 'content-type': 'text/plain', ...NO_SNIFF },
     body: `${body}\n`,
   });
   if (method !== 'PUT') return plain(406, 'unsupported http method');

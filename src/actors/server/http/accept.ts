@@ -25,10 +25,10 @@ export function mediaRanges(header: string): MediaRange[] {
   return header
     .split(',')
     .flatMap((text) => rangeOf(text) ?? [])
-    .toSorted((one, other) => other.quality - one.quality || stars(one) - stars(other));
+    .toSorted((one, other) => other.quality - one.quality || wildcards(one) - wildcards(other));
 }
 
-const stars = ({ type, subtype }: MediaRange): number => (type === '*' ? 2 : 0) + (subtype === '*' ? 1 : 0);
+const wildcards = ({ type, subtype }: MediaRange): number => (type === '*' ? 2 : 0) + (subtype === '*' ? 1 : 0);
 
 function rangeOf(text: string): MediaRange | null {
   const [name = '', ...rest] = text.split(';');

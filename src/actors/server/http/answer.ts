@@ -9,13 +9,13 @@ export interface Answer {
 }
 
 /** The connection is no longer HTTP: the endpoint owns it. */
-export const TAKEN: Answer = { status: 101, headers: {}, body: '' };
+export const UPGRADED: Answer = { status: 101, headers: {}, body: '' };
 
 /** Upstream's HTTP library sends a length only for a body that fits into its first buffer. */
 export const MEASURED_BYTES = 2_048;
 
 /** A body within the first buffer as a buffer; a longer one as a stream from its start. */
-export async function measured(body: Readable): Promise<Buffer | Readable> {
+export async function measuredBody(body: Readable): Promise<Buffer | Readable> {
   const rest: AsyncIterator<Buffer | string> = body[Symbol.asyncIterator]();
   const chunks: Buffer[] = [];
   for (let bytes = 0; bytes <= MEASURED_BYTES; ) {

@@ -21,8 +21,8 @@ import {
   notAcceptable,
   notFound,
   redirect,
-  TAKEN,
   text,
+  UPGRADED,
 } from './answer.ts';
 import type { ApiRequest, Endpoint, Upgrade } from './endpoint.ts';
 import { closeSoon, inTurn, noteAnswering, whenAnswered } from './in-order.ts';
@@ -261,7 +261,7 @@ export class ApiServer {
   }
 
   private send(answer: Answer, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-    if (answer === TAKEN) return this.taken(request, reply);
+    if (answer === UPGRADED) return this.taken(request, reply);
     const { status, headers, body } = answer;
     reply.code(status).headers(headers);
     const isTunnel = sentMethod(request.raw) === 'CONNECT' && status < 300;

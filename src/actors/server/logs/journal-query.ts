@@ -10,7 +10,7 @@ import { PassThrough, pipeline, Readable } from 'node:stream';
 import { createGzip } from 'node:zlib';
 import { chunksOf } from '../../byte-stream.ts';
 import { firstHeader } from '../http/accept.ts';
-import { type Answer, measured } from '../http/answer.ts';
+import { type Answer, measuredBody } from '../http/answer.ts';
 import type { ApiRequest } from '../http/endpoint.ts';
 import { nanoseconds } from './container-log.ts';
 import type { NodeLogQuery } from './node-log-query.ts';
@@ -25,8 +25,8 @@ export async function serviceLogs(request: ApiRequest, query: NodeLogQuery, dire
   const headers = { 'content-type': 'text/plain;charset=UTF-8' };
   // Upstream compares the whole header.
   if (firstHeader(request.raw, 'accept-encoding') !== 'gzip')
-    return { status: 200, headers, body: await measured(plain) };
-  const body = await measured(pipeline(plain, createGzip(), () => {}));
+    return { status: 200, headers, body: await measuredBody(plain) };
+  const body = await measuredBody(pipeline(plain, createGzip(), () => {}));
   return { status: 200, headers: { ...headers, 'content-encoding': 'gzip' }, body };
 }
 

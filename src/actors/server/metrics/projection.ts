@@ -16,7 +16,7 @@ type Started<Effect> = Effect extends NodeEffect
   ? Pick<Effect, 'name' | 'input' | 'class'> & { readonly address: string; readonly sinceMs: number }
   : never;
 
-export interface Seen {
+export interface RecordContext {
   readonly kernel: Kernel;
   /** The request that a `result` or `cancel` record ends. */
   readonly request: UnderWay | undefined;
@@ -29,8 +29,8 @@ export type RecordKind = NodeRecord['k'];
 /** A part of the metrics, derived from the records of turns, in order; `end` closes each turn. */
 export interface Projection {
   /** The record kinds that it receives. */
-  readonly hears: readonly RecordKind[];
-  on(record: NodeRecord, seen: Seen): void;
+  readonly recordKinds: readonly RecordKind[];
+  on(record: NodeRecord, seen: RecordContext): void;
 }
 
 const POD = 'kubelet/pods/pod-';

@@ -94,7 +94,8 @@ export class Recorder {
 
   constructor({ journalBytes }: RecorderOptions) {
     for (const projection of this.#projections) {
-      for (const kind of projection.hears) this.#hearers.set(kind, [...(this.#hearers.get(kind) ?? []), projection]);
+      for (const kind of projection.recordKinds)
+        this.#hearers.set(kind, [...(this.#hearers.get(kind) ?? []), projection]);
     }
     const underWay = this.#underWay;
     const sampled = (name: string, help: string, read: () => number) => sampledGauge(this.registry, name, help, read);

@@ -11,7 +11,7 @@ import { type Duplex, Readable } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import type { OperationError } from '../../../kernel/json.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
-import { type Answer, pageNotFound, refusal, TAKEN, text } from '../http/answer.ts';
+import { type Answer, pageNotFound, refusal, text, UPGRADED } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
 import { RemoteCommand, type StreamOptions } from './remote-command.ts';
@@ -66,7 +66,7 @@ export function streamingEndpoints(
       const silentMs = await idleMs();
       const answer = await serveStream(kind, view, urls, request, onWebSocket);
       const { socket } = request.raw;
-      if (answer === TAKEN) socket.setTimeout(silentMs, () => socket.destroy());
+      if (answer === UPGRADED) socket.setTimeout(silentMs, () => socket.destroy());
       return answer;
     },
   });
@@ -271,7 +271,7 @@ async function serveTunnel(kind: Kind, url: string, request: ApiRequest): Promis
     return passedOn(kind, await openRuntimeStream(url, raw.method ?? 'GET', forwardedHeaders(raw, url)));
   }
   const answered = await tunnel(url, request.raw, request.upgrade);
-  return answered === null ? TAKEN : passedOn(kind, { kind: 'answered', response: answered });
+  return answered === null ? UPGRADED : passedOn(kind, { kind: 'answered', response: answered });
 }
 
 async function serveCommand(kind: Kind, url: string, request: ApiRequest): Promise<Answer> {
@@ -280,14 +280,14 @@ async function serveCommand(kind: Kind, url: string, request: ApiRequest): Promi
   acceptWebSocket(request, COMMAND_PROTOCOL, opened, (client) => {
     void new RemoteCommand(client, opened, { ...optionsOf(request), attaches: kind === 'attach' });
   });
-  return TAKEN;
+  return UPGRADED;
 }
 
 async function servePorts(url: string, request: ApiRequest): Promise<Answer> {
   const opened = await openSpdy(url, ['portforward.k8s.io']);
   if (opened.kind === 'answered') return passedOn('portForward', opened);
   acceptWebSocket(request, TUNNEL_PROTOCOL, opened, (client) => forwardPorts(client, opened));
-  return TAKEN;
+  return UPGRADED;
 }
 
 type Client = Parameters<Parameters<WebSocketServer['handleUpgrade']>[3]>[0];

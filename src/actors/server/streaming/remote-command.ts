@@ -28,7 +28,7 @@ const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 25
 /** Bytes buffered for a client that does not read before the runtime is stopped. */
 const CLIENT_BUFFER_BYTES = 256 * 1024;
 /** For a command whose end was not reported: it may have succeeded or not. */
-const UNTOLD = 'the runtime closed the connection before it said how the command ended';
+const UNKNOWN_STATUS = 'the runtime closed the connection before it said how the command ended';
 /**
  * Delay before the end of an attached client's input is forwarded. The runtime then stops sending the process's output;
  * and if it receives the end while it is still attaching, containerd never ends the stream.
@@ -103,7 +103,7 @@ export class RemoteCommand {
     this.resize = options.tty ? this.runtime.open({ streamType: 'resize' }, {}) : null;
     this.runtime.onDrain = () => client.resume();
     this.runtime.onClose = () => this.finish();
-    client.on('message', (data: Buffer) => this.hear(data));
+    client.on('message', (data: Buffer) => this.handleMessage(data));
     client.on('close', () => this.runtime.close());
     client.on('error', () => client.terminate());
   }
@@ -122,7 +122,7 @@ export class RemoteCommand {
     this.open.add(stream.id);
   }
 
-  private hear(data: Buffer): void {
+  private handleMessage(data: Buffer): void {
     const [channel, ...rest] = [data[0], data.subarray(1)];
     const payload = rest[0] ?? Buffer.alloc(0);
     if (channel === CHANNEL.close && payload[0] === CHANNEL.stdin) this.endInput();
@@ -160,7 +160,7 @@ export class RemoteCommand {
   private finish(): void {
     if (this.client.readyState === this.client.OPEN) {
       const received = Buffer.concat(this.received).toString();
-      const status = received === '' ? internalError(UNTOLD) : clientStatus(received);
+      const status = received === '' ? internalError(UNKNOWN_STATUS) : clientStatus(received);
       this.write(CHANNEL.error, Buffer.from(JSON.stringify(status)));
       this.client.close(1000);
     }

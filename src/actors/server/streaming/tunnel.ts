@@ -56,7 +56,7 @@ export const openSpdy = (url: string, protocols: readonly string[]): Promise<Ope
 
 const FORWARDED_FOR = 'X-Forwarded-For';
 /** Headers for this node, not for the runtime, or that it gets in another form. */
-const KEPT_HERE = new Set(['authorization', 'cookie', 'host', 'x-forwarded-for']);
+const HOP_HEADERS = new Set(['authorization', 'cookie', 'host', 'x-forwarded-for']);
 /** How long one side of a tunnel may leave bytes unread after the other has disconnected. */
 const LINGER_MS = 10_000;
 /** Browsers cannot set Authorization, so a token may be passed as the name of a subprotocol. */
@@ -74,7 +74,7 @@ export function forwardedHeaders({ rawHeaders, headers: known, socket }: Incomin
   if (known['user-agent'] === undefined) headers['User-Agent'] = USER_AGENT;
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const [name, value] = [rawHeaders[at] ?? '', rawHeaders[at + 1] ?? ''];
-    if (KEPT_HERE.has(name.toLowerCase())) continue;
+    if (HOP_HEADERS.has(name.toLowerCase())) continue;
     const kept = name.toLowerCase() === 'sec-websocket-protocol' ? withoutToken(value) : value;
     const before = headers[name];
     headers[name] = before === undefined ? kept : [before, kept].flat();

@@ -18,7 +18,7 @@ const QUESTIONS_MAX = 8_192;
 /** Enough that a sender does not wait for each item, few enough that 64 KiB each are not many. */
 const ITEMS_MAX = 16;
 
-export interface HeardCall {
+export interface ReceivedCall {
   /** Aborted when the requesting side cancels or has ended. */
   readonly signal: AbortSignal;
   /** Sends an item before the answer; resolves when more may be sent. */
@@ -26,9 +26,9 @@ export interface HeardCall {
 }
 
 /** The answers of one side, by the name of the request. */
-export type Answers = Readonly<Record<string, (input: never, call: HeardCall) => unknown>>;
+export type Answers = Readonly<Record<string, (input: never, call: ReceivedCall) => unknown>>;
 
-export interface Asking {
+export interface AskOptions {
   readonly signal?: AbortSignal | undefined;
   /** Receives the items of the answer in order. The other side waits until they are handled. */
   readonly onItem?: (item: never) => unknown;
@@ -41,24 +41,24 @@ type Message =
   | { readonly kind: 'item'; readonly id: number; readonly item: unknown }
   | { readonly kind: 'taken' | 'cancel'; readonly id: number };
 
-interface Asked {
+interface OutgoingCall {
   readonly resolve: (output: unknown) => void;
   readonly reject: (error: Error) => void;
   readonly onItem: (item: unknown) => unknown;
 }
 
-class Heard {
+class IncomingCall {
   readonly abort = new AbortController();
-  #onTheWay = 0;
+  #unacknowledged = 0;
   #waiting: (() => void)[] = [];
 
   async sent(): Promise<void> {
-    if (++this.#onTheWay < ITEMS_MAX || this.abort.signal.aborted) return;
+    if (++this.#unacknowledged < ITEMS_MAX || this.abort.signal.aborted) return;
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
   taken(): void {
-    this.#onTheWay--;
+    this.#unacknowledged--;
     this.#waiting.shift()?.();
   }
 
@@ -71,8 +71,8 @@ class Heard {
 export class Channel {
   readonly #end: MessageEnd;
   readonly #answers: Answers;
-  readonly #asked = new Map<number, Asked>();
-  readonly #heard = new Map<number, Heard>();
+  readonly #outgoing = new Map<number, OutgoingCall>();
+  readonly #incoming = new Map<number, IncomingCall>();
   #lastId = 0;
   #closed: Error | undefined;
 
@@ -83,9 +83,9 @@ export class Channel {
   }
 
   /** Rejects with the other side's error as an {@link OperationError}. The answer arrives even after an abort. */
-  ask<Output>(name: string, input: unknown, { signal, onItem = () => {} }: Asking = {}): Promise<Output> {
+  ask<Output>(name: string, input: unknown, { signal, onItem = () => {} }: AskOptions = {}): Promise<Output> {
     if (this.#closed) return Promise.reject(this.#closed);
-    if (this.#asked.size >= QUESTIONS_MAX) {
+    if (this.#outgoing.size >= QUESTIONS_MAX) {
       return Promise.reject(new OperationError(`too many requests are under way (${QUESTIONS_MAX}): try again`));
     }
     const id = ++this.#lastId;
@@ -93,10 +93,10 @@ export class Channel {
     return new Promise((resolve, reject) => {
       const settled = (): boolean => {
         signal?.removeEventListener('abort', cancel);
-        return this.#asked.delete(id);
+        return this.#outgoing.delete(id);
       };
       this.#send({ kind: 'question', id, name, input });
-      this.#asked.set(id, {
+      this.#outgoing.set(id, {
         resolve: (output) => settled() && resolve(output as Output),
         reject: (error) => settled() && reject(error),
         onItem: onItem as (item: unknown) => unknown,
@@ -109,8 +109,8 @@ export class Channel {
   /** The other side is gone: no request is answered any more, in either direction. */
   close(why: Error): void {
     this.#closed = why;
-    for (const { reject } of this.#asked.values()) reject(why);
-    for (const heard of this.#heard.values()) heard.cancel();
+    for (const { reject } of this.#outgoing.values()) reject(why);
+    for (const call of this.#incoming.values()) call.cancel();
   }
 
   #send(message: Message): void {
@@ -121,41 +121,41 @@ export class Channel {
   #receive(message: Message): void {
     const { id, kind } = message;
     if (this.#closed) return;
-    if (kind === 'question') void this.#hear(message);
-    else if (kind === 'answer') this.#asked.get(id)?.resolve(message.output);
-    else if (kind === 'error') this.#asked.get(id)?.reject(errorOf(message.error));
+    if (kind === 'question') void this.#answer(message);
+    else if (kind === 'answer') this.#outgoing.get(id)?.resolve(message.output);
+    else if (kind === 'error') this.#outgoing.get(id)?.reject(errorOf(message.error));
     else if (kind === 'item') void this.#take(id, message.item);
-    else if (kind === 'taken') this.#heard.get(id)?.taken();
-    else this.#heard.get(id)?.cancel();
+    else if (kind === 'taken') this.#incoming.get(id)?.taken();
+    else this.#incoming.get(id)?.cancel();
   }
 
   async #take(id: number, item: unknown): Promise<void> {
     try {
-      await this.#asked.get(id)?.onItem(item);
+      await this.#outgoing.get(id)?.onItem(item);
       this.#send({ kind: 'taken', id });
     } catch (error) {
-      this.#asked.get(id)?.reject(error as Error);
+      this.#outgoing.get(id)?.reject(error as Error);
       this.#send({ kind: 'cancel', id });
     }
   }
 
-  async #hear({ id, name, input }: Message & { readonly kind: 'question' }): Promise<void> {
-    const heard = new Heard();
-    this.#heard.set(id, heard);
+  async #answer({ id, name, input }: Message & { readonly kind: 'question' }): Promise<void> {
+    const call = new IncomingCall();
+    this.#incoming.set(id, call);
     const emit = async (item: unknown): Promise<void> => {
-      if (!this.#heard.has(id)) return;
+      if (!this.#incoming.has(id)) return;
       this.#send({ kind: 'item', id, item });
-      await heard.sent();
+      await call.sent();
     };
     try {
       const answer = this.#answers[name];
       if (!answer) throw new Error(`this thread has no answer to ${name}`);
-      const output = await answer(input as never, { signal: heard.abort.signal, emit });
+      const output = await answer(input as never, { signal: call.abort.signal, emit });
       this.#send({ kind: 'answer', id, output: output ?? null });
     } catch (error) {
       this.#send({ kind: 'error', id, error: toPlainError(error) });
     } finally {
-      this.#heard.delete(id);
+      this.#incoming.delete(id);
     }
   }
 }

@@ -15,7 +15,7 @@ import type { NodeMetrics } from '../metrics/node-metrics.ts';
 import type { StreamUrls } from '../streaming/endpoints.ts';
 import type { ExecSync } from '../streaming/run.ts';
 import type { Feed } from '../visualizer/feed.ts';
-import type { Asking, Channel, HeardCall } from './channel.ts';
+import type { AskOptions, Channel, ReceivedCall } from './channel.ts';
 import type { PodsAnswer } from './known-pods.ts';
 
 interface Question<Input, Output> {
@@ -64,14 +64,14 @@ interface Questions {
 export type QuestionAnswers = {
   readonly [Name in keyof Questions]: (
     input: Questions[Name]['input'],
-    call: HeardCall,
+    call: ReceivedCall,
   ) => Questions[Name]['output'] | Promise<Questions[Name]['output']>;
 };
 
 export type Ask = <Name extends keyof Questions>(
   name: Name,
   input: Questions[Name]['input'],
-  asking?: Asking,
+  asking?: AskOptions,
 ) => Promise<Questions[Name]['output']>;
 
 export const asks =

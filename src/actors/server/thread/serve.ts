@@ -13,7 +13,7 @@ import { type ServerOptions, servePort } from '../node-port.ts';
 import { JournalFiles } from '../visualizer/journal-files.ts';
 import type { PageInput } from '../visualizer/served-page.ts';
 import { Visualizer } from '../visualizer/visualizer.ts';
-import { Channel, type HeardCall, type MessageEnd } from './channel.ts';
+import { Channel, type MessageEnd, type ReceivedCall } from './channel.ts';
 import { type Ask, asks, type ThreadFacts } from './questions.ts';
 import { remoteFeed, remoteNode } from './remote.ts';
 
@@ -55,7 +55,7 @@ export type ServiceName = keyof typeof SERVICES;
 /** Starts answering at `end`. */
 export function serve(end: MessageEnd, facts: ThreadFacts): void {
   const opens = Object.entries(SERVICES).map(([name, open]) => {
-    const opened = (input: never, { signal, emit }: HeardCall) =>
+    const opened = (input: never, { signal, emit }: ReceivedCall) =>
       open({ input, signal, emit: (item) => void emit(item) }, parts);
     return [name, opened] as const;
   });

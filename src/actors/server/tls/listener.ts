@@ -99,17 +99,17 @@ export class Listener {
   private readonly options: ListenerOptions;
   private readonly connections: Connections;
   /** By the client's address and port, its TLS connection. */
-  private readonly spoken = new Map<string, Socket>();
+  private readonly tlsSockets = new Map<string, Socket>();
   private readonly server: NetServer;
   private tls: TlsServer | undefined;
   private material: Material | null = null;
-  private readonly vouched = new WeakMap<Socket, Material>();
+  private readonly verifiedBy = new WeakMap<Socket, Material>();
 
   constructor(options: ListenerOptions) {
     this.options = options;
     this.server = createServer({ noDelay: true }, (socket) => this.connected(socket));
     this.connections = new Connections(
-      (socket) => isAnswering(this.spoken.get(endOf(socket)) ?? socket),
+      (socket) => isAnswering(this.tlsSockets.get(endOf(socket)) ?? socket),
       options.limits,
     );
   }
@@ -153,9 +153,9 @@ export class Listener {
     });
     server.on('secureConnection', (socket) => {
       const end = endOf(socket);
-      this.spoken.set(end, socket);
-      socket.once('close', () => this.spoken.delete(end));
-      if (this.material) this.vouched.set(socket, this.material);
+      this.tlsSockets.set(end, socket);
+      socket.once('close', () => this.tlsSockets.delete(end));
+      if (this.material) this.verifiedBy.set(socket, this.material);
       this.options.accept(socket);
     });
     server.on('tlsClientError', (_error, socket) => socket.destroy());
@@ -188,7 +188,7 @@ export class Listener {
     const now = Date.now();
     if (!certificate || certificate.validToDate.getTime() < now || certificate.validFromDate.getTime() > now)
       return false;
-    if (this.vouched.get(socket) === this.material || this.vouched.get(socket)?.ca?.equals(this.material.ca))
+    if (this.verifiedBy.get(socket) === this.material || this.verifiedBy.get(socket)?.ca?.equals(this.material.ca))
       return true;
     return authoritiesOf(this.material.ca, 'in force').some(
       (authority) => certificate.checkIssued(authority) && certificate.verify(authority.publicKey),

@@ -27,7 +27,7 @@ export class Calls {
   /** `t` is the time of the record's turn. */
   take(record: KernelRecord, t: number): void {
     if (record.k === 'effect') this.begin(record, t);
-    else if (record.k === 'in') this.hear(record, t);
+    else if (record.k === 'in') this.handleInput(record, t);
     else if (record.k === 'cancel') this.cancel(record.id);
     else if (record.k === 'state' && record.status !== undefined) this.forget(record.at);
     else if (record.k === 'result') this.settle(record);
@@ -54,7 +54,7 @@ export class Calls {
     this.streams.delete(id);
   }
 
-  private hear(record: InRecord, t: number): void {
+  private handleInput(record: InRecord, t: number): void {
     const id = streamOf(record);
     const stream = id === undefined ? undefined : this.streams.get(id);
     if (stream) this.end({ ...stream, n: record.n, t }, streamError(record), true);

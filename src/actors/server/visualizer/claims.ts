@@ -24,7 +24,10 @@ import { shortText } from './trim.ts';
 const PODS_MAX = 1_100;
 const MESSAGE_MAX_CHARS = 500;
 
-type Heard = ClaimRequest | ClaimReport | { readonly type: 'claims.fetched'; readonly claims: readonly FetchedClaim[] };
+type ClaimEvent =
+  | ClaimRequest
+  | ClaimReport
+  | { readonly type: 'claims.fetched'; readonly claims: readonly FetchedClaim[] };
 
 export class Claims {
   /** By uid of a pod. */
@@ -35,7 +38,7 @@ export class Claims {
   /** `t` is the time of the record's turn. */
   take(record: KernelRecord, t: number, root: Address): void {
     const at = { n: record.n, t };
-    if (record.k === 'message') this.heard(record.event, record.from, at);
+    if (record.k === 'message') this.handleEvent(record.event, record.from, at);
     else if (record.k === 'effect') this.called(record, at);
     else if (record.k === 'state') this.moved(record, root);
     else if (record.k === 'log' && record.text === PREPARATION_FAILED)
@@ -46,9 +49,9 @@ export class Claims {
     return this.waits.get(uid);
   }
 
-  private heard(event: JsonEvent, from: Address, at: At): void {
+  private handleEvent(event: JsonEvent, from: Address, at: At): void {
     if (!event.type.startsWith('claims.')) return;
-    const claims = event as unknown as Heard;
+    const claims = event as unknown as ClaimEvent;
     if (claims.type === 'claims.wanted') {
       const names = claims.wanted.map(({ name }) => `${claims.namespace}/${name}`);
       this.wanted.set(claims.uid, names);

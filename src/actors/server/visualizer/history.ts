@@ -60,7 +60,7 @@ export class History {
   private held = 0;
   private readonly source: CauseSource;
   /** The record that each actor received last in the current turn. */
-  private heard = new Map<Address, number>();
+  private lastReceived = new Map<Address, number>();
 
   constructor(source: CauseSource) {
     this.source = source;
@@ -71,7 +71,7 @@ export class History {
     const cause = this.causeOf(record);
     const receiver = record.k === 'header' ? root : actorOf(record);
     const isReceived = record.k !== 'state' && record.k !== 'log' && record.k !== 'effect';
-    if (isReceived && receiver !== undefined) this.heard.set(receiver, record.n);
+    if (isReceived && receiver !== undefined) this.lastReceived.set(receiver, record.n);
     return { n: record.n, t, turn, ...(cause === undefined ? {} : { cause }), record };
   }
 
@@ -102,14 +102,14 @@ export class History {
   /** The record that the actor handled last in this turn; without one, its parent's. */
   private handledBy(address: Address): number | undefined {
     for (let at = address; at !== ''; at = parentOf(at)) {
-      const n = this.heard.get(at);
+      const n = this.lastReceived.get(at);
       if (n !== undefined) return n;
     }
     return undefined;
   }
 
   endTurn(turn: SeenTurn): void {
-    this.heard.clear();
+    this.lastReceived.clear();
     const records = turn.records.slice(-RECORDS_MAX);
     this.turns.push({ ...turn, records });
     this.held += records.length;

@@ -5,7 +5,7 @@
 
 import { X509Certificate } from 'node:crypto';
 import type { Registry } from 'prom-client';
-import type { RequestSeen } from '../../../kube/client.ts';
+import type { ObservedRequest } from '../../../kube/client.ts';
 import type { OnTransport } from '../../../kube/transport.ts';
 import { counter, histogram, sampledGauge } from '../instruments.ts';
 import { MS_PER_SECOND } from '../projection.ts';
@@ -50,7 +50,7 @@ export class ApiClientMetrics {
     this.#reviews = { authn: reviews(registry, 'authn'), authz: reviews(registry, 'authz') };
   }
 
-  readonly seen = (seen: RequestSeen): void => {
+  readonly seen = (seen: ObservedRequest): void => {
     const { method, host } = seen;
     const labels = { verb: method, host };
     if (seen.kind === 'waited') this.#waits.observe(labels, seen.durationMs / MS_PER_SECOND);

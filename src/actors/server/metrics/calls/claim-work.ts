@@ -5,7 +5,7 @@ import type { NodeRecord } from '../../../node-records.ts';
 import type { NodeView } from '../../node-view.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
 import { histogram } from '../instruments.ts';
-import { MS_PER_SECOND, type Projection, podUidAt, type Seen } from '../projection.ts';
+import { MS_PER_SECOND, type Projection, podUidAt, type RecordContext } from '../projection.ts';
 
 /** Upstream's: 15 buckets from 0.1 to 40 seconds, in equal ratios. */
 const [FIRST_BUCKET, LAST_BUCKET, BUCKETS] = [0.1, 40, 15];
@@ -31,7 +31,7 @@ const ENDS: Readonly<Record<string, readonly [operation: Operation, isError: boo
 };
 
 export class ClaimWork implements Projection {
-  readonly hears = ['message', 'effect'] as const;
+  readonly recordKinds = ['message', 'effect'] as const;
   readonly #durations;
   /** Uids of pods with claims. */
   readonly #claimed = new Set<string>();
@@ -43,7 +43,7 @@ export class ClaimWork implements Projection {
     this.#durations = histogram(registry, 'dra_operations_duration_seconds', DURATIONS, CLAIM_BUCKETS, labels);
   }
 
-  on(record: NodeRecord, { kernel }: Seen): void {
+  on(record: NodeRecord, { kernel }: RecordContext): void {
     if (record.k === 'effect' && record.name === 'cri.runPodSandbox') this.#without('Prepare', podUidAt(record.at));
     if (record.k !== 'message') return;
     const { event } = record;

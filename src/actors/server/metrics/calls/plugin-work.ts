@@ -7,7 +7,7 @@ import type { NodeRecord } from '../../../node-records.ts';
 import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';
 import type { NodeView } from '../../node-view.ts';
 import { counter, histogram } from '../instruments.ts';
-import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
+import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, type RecordContext } from '../projection.ts';
 import { CLAIM_BUCKETS } from './claim-work.ts';
 
 /** Upstream's. */
@@ -50,7 +50,7 @@ export function countDriverCalls(registry: Registry, view: Pick<NodeView, 'conte
 }
 
 export class DeviceWork implements Projection {
-  readonly hears = ['in', 'result'] as const;
+  readonly recordKinds = ['in', 'result'] as const;
   readonly #registrations;
   readonly #allocations;
 
@@ -70,7 +70,7 @@ export class DeviceWork implements Projection {
     );
   }
 
-  on(record: NodeRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'in' && record.event.type === 'devices.registered') {
       this.#registrations.inc({ resource_name: record.event.resource });
     } else if (record.k === 'result' && request?.name === 'devices.allocate') {

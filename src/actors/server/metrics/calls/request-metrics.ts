@@ -1,6 +1,6 @@
 /** Metrics of the requests to the node's servers. Only known parts of a path become labels. */
 import type { Registry } from 'prom-client';
-import type { CacheSeen } from '../../auth/cache.ts';
+import type { CacheObserver } from '../../auth/cache.ts';
 import type { Kind } from '../../streaming/endpoints.ts';
 import { counter, gauge, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
@@ -87,7 +87,7 @@ const CACHE = 'authentication_token_cache_';
 export class AuthMetrics {
   readonly #lifetimes;
   /** Counts of the cache of tokens. Upstream's help texts for these are empty. */
-  readonly tokens: CacheSeen;
+  readonly tokens: CacheObserver;
 
   constructor(registry: Registry) {
     const none = '[ALPHA] ';

@@ -1,6 +1,6 @@
 /** Metrics of the calls to the container runtime, by name, and of the inspections of its pods. */
 import type { Registry } from 'prom-client';
-import type { RuntimeSeen } from '../../../cri/seen.ts';
+import type { RuntimeActivity } from '../../../cri/runtime-activity.ts';
 import { counter, gauge, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 
@@ -43,7 +43,7 @@ export class RuntimeMetrics {
     this.#pleg = pleg(registry);
   }
 
-  readonly seen = (seen: RuntimeSeen): void => {
+  readonly seen = (seen: RuntimeActivity): void => {
     switch (seen.kind) {
       case 'called':
         this.#called(seen);
@@ -65,14 +65,14 @@ export class RuntimeMetrics {
     }
   };
 
-  #called({ name, durationMs, failed }: RuntimeSeen & { readonly kind: 'called' }): void {
+  #called({ name, durationMs, failed }: RuntimeActivity & { readonly kind: 'called' }): void {
     const labels = { operation_type: operationType(name) };
     this.#total.inc(labels);
     this.#durations.observe(labels, durationMs / MS_PER_SECOND);
     if (failed) this.#errors.inc(labels);
   }
 
-  #relisted({ startedAtMs, durationMs }: RuntimeSeen & { readonly kind: 'relisted' }): void {
+  #relisted({ startedAtMs, durationMs }: RuntimeActivity & { readonly kind: 'relisted' }): void {
     this.#pleg.relists.observe(durationMs / MS_PER_SECOND);
     if (this.#relistedAtMs > 0) this.#pleg.intervals.observe((startedAtMs - this.#relistedAtMs) / MS_PER_SECOND);
     this.#relistedAtMs = startedAtMs;

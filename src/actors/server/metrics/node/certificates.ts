@@ -8,7 +8,7 @@ import type { StateRecord } from '../../../../kernel/records.ts';
 import type { CertificateFacts } from '../../../../machines/model/operations/certificate.ts';
 import type { NodeRecord, NodeResult } from '../../../node-records.ts';
 import { counter, histogram, sampledGauge } from '../instruments.ts';
-import { MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
+import { MS_PER_SECOND, type Projection, type RecordContext } from '../projection.ts';
 
 const MANAGER = /^kubelet\/(?<purpose>clientCertificate|servingCertificate)(?=\/|$)/;
 /** Upstream's, in seconds: a minute, hours, days, to four years. */
@@ -27,7 +27,7 @@ interface Managed {
 }
 
 export class Certificates implements Projection {
-  readonly hears = ['state', 'result'] as const;
+  readonly recordKinds = ['state', 'result'] as const;
   readonly #registry: Registry;
   readonly #managed = new Map<string, Managed>();
 
@@ -35,7 +35,7 @@ export class Certificates implements Projection {
     this.#registry = registry;
   }
 
-  on(record: NodeRecord, { kernel }: Seen): void {
+  on(record: NodeRecord, { kernel }: RecordContext): void {
     if (record.k !== 'state' && record.k !== 'result') return;
     const found = MANAGER.exec(record.at);
     if (!found) return;

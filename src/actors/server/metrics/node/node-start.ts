@@ -7,7 +7,7 @@ import type { Gauge, Registry } from 'prom-client';
 import type { NodeStatus } from '../../../../machines/model/api/node.ts';
 import type { NodeRecord } from '../../../node-records.ts';
 import { gauge } from '../instruments.ts';
-import { MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
+import { MS_PER_SECOND, type Projection, type RecordContext, type UnderWay } from '../projection.ts';
 
 const CREATE = 'kubelet/nodeStatus/registration/create';
 const REPORT = 'kubelet/nodeStatus/patch';
@@ -32,7 +32,7 @@ function bootTimeMs(): number | undefined {
 }
 
 export class NodeStart implements Projection {
-  readonly hears = ['header', 'effect', 'result'] as const;
+  readonly recordKinds = ['header', 'effect', 'result'] as const;
   readonly #gauges: Readonly<Record<keyof typeof PHASES, Gauge>>;
   #beganMs = 0;
   #askedMs: number | undefined;
@@ -47,7 +47,7 @@ export class NodeStart implements Projection {
     this.#gauges = Object.fromEntries(named) as Record<keyof typeof PHASES, Gauge>;
   }
 
-  on(record: NodeRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'header') this.#beganMs = record.t;
     else if (this.#isOver) return;
     else if (record.k === 'effect' && record.at === CREATE) this.#askedMs ??= kernel.now;
@@ -87,7 +87,7 @@ const SUPPORT_ENDS = '1.37.0';
 
 /** Whether this runtime will be supported by the next release of Kubernetes. */
 export class RuntimeSupport implements Projection {
-  readonly hears = ['result'] as const;
+  readonly recordKinds = ['result'] as const;
   readonly #losing: Gauge<'version'>;
 
   constructor(registry: Registry) {

@@ -10,7 +10,7 @@ import { MISALIGNED } from '../../../../machines/model/allocation/topology-manag
 import type { ResourceManagers } from '../../../../machines/model/settings/resource-managers.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
-import { isPodActor, type Projection, type Seen } from '../projection.ts';
+import { isPodActor, type Projection, type RecordContext } from '../projection.ts';
 
 const ALLOCATION = 'kubelet/allocation';
 /** Upstream's, in milliseconds: from 0.05, with a factor of 2. */
@@ -19,7 +19,7 @@ const CPU_REFUSAL = /not enough cpus available|^SMT Alignment Error/;
 const MEMORY_REFUSAL = /^\[memorymanager\]/;
 
 export class ResourceManagerWork implements Projection {
-  readonly hears = ['message'] as const;
+  readonly recordKinds = ['message'] as const;
   /** By pod, the requests of its containers; `null` for pods already counted. */
   readonly #requests = new Map<string, readonly ExclusiveRequest[] | null>();
   readonly #families: ReturnType<typeof families>;
@@ -28,7 +28,7 @@ export class ResourceManagerWork implements Projection {
     this.#families = families(registry);
   }
 
-  on(record: NodeRecord, seen: Seen): void {
+  on(record: NodeRecord, seen: RecordContext): void {
     if (record.k !== 'message') return;
     const { to, event } = record;
     if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event);
@@ -46,7 +46,7 @@ export class ResourceManagerWork implements Projection {
     if (!this.#requests.has(request.uid)) this.#requests.set(request.uid, request.containers ?? []);
   }
 
-  #decided(uid: string, rejection: Rejection | null, { kernel, turnMs }: Seen): void {
+  #decided(uid: string, rejection: Rejection | null, { kernel, turnMs }: RecordContext): void {
     const requests = this.#requests.get(uid) ?? null;
     if (requests === null) return;
     this.#requests.set(uid, null);

@@ -18,7 +18,7 @@ import {
   type Projection,
   podContext,
   podContextAt,
-  type Seen,
+  type RecordContext,
   type UnderWay,
 } from '../projection.ts';
 
@@ -39,7 +39,7 @@ interface Sleep {
 }
 
 export class ContainerWork implements Projection {
-  readonly hears = ['message', 'effect', 'result', 'state'] as const;
+  readonly recordKinds = ['message', 'effect', 'result', 'state'] as const;
   readonly #families: ReturnType<typeof families>;
   /** By address of the container. */
   readonly #sleeping = new Map<string, Sleep>();
@@ -48,7 +48,7 @@ export class ContainerWork implements Projection {
     this.#families = families(registry);
   }
 
-  on(record: NodeRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'message') this.#told(record, kernel);
     else if (record.k === 'effect') this.#asked(record, kernel);
     else if (record.k === 'result' && request) this.#done(request, record, kernel);

@@ -21,7 +21,7 @@ import {
 } from '../../../node-records.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
 import { counter, histogram } from '../instruments.ts';
-import { isPodActor, MS_PER_SECOND, type Projection, type Seen, type UnderWay } from '../projection.ts';
+import { isPodActor, MS_PER_SECOND, type Projection, type RecordContext, type UnderWay } from '../projection.ts';
 
 const IMAGE_ACTOR = /^kubelet\/images\/image-[^/]+/;
 const COLLECTOR = 'kubelet/imageGC';
@@ -79,7 +79,7 @@ interface ImageContext {
 }
 
 export class ImageWork implements Projection {
-  readonly hears = ['message', 'effect', 'result'] as const;
+  readonly recordKinds = ['message', 'effect', 'result'] as const;
   /** By pod and container, the open requests. */
   readonly #requests = new Map<string, ImageRequest>();
   /** By the actor of an image, the start of its pull. */
@@ -92,7 +92,7 @@ export class ImageWork implements Projection {
     this.#families = families(registry);
   }
 
-  on(record: NodeRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'message') this.#readMessage(record);
     else if (record.k === 'effect' && record.name === 'cri.pullImage') this.#pulling(record.at, kernel.now);
     else if (record.k === 'effect' && record.name === 'cri.removeImage' && record.at.startsWith(`${COLLECTOR}/`))

@@ -3,7 +3,7 @@ import type { Counter, Histogram, Registry } from 'prom-client';
 import type { EvictionContext } from '../../../../machines/model/eviction/policy.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
-import { DEFAULT_BUCKETS, isPodActor, MS_PER_SECOND, type Projection, type Seen } from '../projection.ts';
+import { DEFAULT_BUCKETS, isPodActor, MS_PER_SECOND, type Projection, type RecordContext } from '../projection.ts';
 
 /** The reasons that upstream counts by name. */
 const REASONS: ReadonlySet<string> = new Set([
@@ -30,7 +30,7 @@ const REASONS: ReadonlySet<string> = new Set([
 ]);
 
 export class PodAdmission implements Projection {
-  readonly hears = ['message'] as const;
+  readonly recordKinds = ['message'] as const;
   readonly #refused = new Set<string>();
   readonly #rejections: Counter<'reason'>;
   readonly #preemptions: Counter<'preemption_signal'>;
@@ -77,7 +77,7 @@ const EVICTION = 'kubelet/eviction';
 
 /** The age of the statistics used by evictions. */
 export class Evictions implements Projection {
-  readonly hears = ['message', 'result'] as const;
+  readonly recordKinds = ['message', 'result'] as const;
   readonly #ages: Histogram<'eviction_signal'>;
   #counted: EvictionContext['evictions'] = {};
   #observedAtMs: number | undefined;
@@ -92,7 +92,7 @@ export class Evictions implements Projection {
     );
   }
 
-  on(record: NodeRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'result' && request?.name === 'stats.observe') this.#observedAtMs = request.sinceMs;
     else if (record.k === 'message' && record.from === EVICTION && record.event.type === 'pods.kill') {
       this.#went(contextOf<EvictionContext>(kernel, EVICTION)?.evictions ?? {}, kernel.now);

@@ -18,7 +18,7 @@ import {
   type Projection,
   podContextAt,
   podUidAt,
-  type Seen,
+  type RecordContext,
 } from '../projection.ts';
 
 /** Volume types without external storage: as upstream, others make a pod stateful. */
@@ -38,7 +38,7 @@ interface Start {
 }
 
 export class PodStarts implements Projection {
-  readonly hears = ['message', 'effect', 'result'] as const;
+  readonly recordKinds = ['message', 'effect', 'result'] as const;
   readonly #starts = new Map<string, Start>();
   /** Pods without configuration that may have leftovers. */
   readonly #removed = new Set<string>();
@@ -51,7 +51,7 @@ export class PodStarts implements Projection {
     for (const kind of ['', 'true']) this.#families.restarted.inc({ static: kind }, 0);
   }
 
-  on(record: NodeRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'message') this.#readMessage(record, kernel);
     else if (record.k === 'effect') this.#requested(record, kernel);
     else if (record.k === 'result' && request?.name === 'cri.pullImage') {

@@ -7,7 +7,7 @@ import { isMirrorPod } from '../../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../../machines/model/pods/messages.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
 import { histogram } from '../instruments.ts';
-import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, podUidAt, type Seen } from '../projection.ts';
+import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, podUidAt, type RecordContext } from '../projection.ts';
 
 /** Upstream's. */
 const STATUS_BUCKETS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60];
@@ -22,7 +22,7 @@ interface Busy {
 }
 
 export class PodWork implements Projection {
-  readonly hears = ['message', 'effect', 'result', 'cancel', 'end'] as const;
+  readonly recordKinds = ['message', 'effect', 'result', 'cancel', 'end'] as const;
   readonly #busy = new Map<string, Busy>();
   /** The cause of a pod's next work; `sync` without an entry. */
   readonly #next = new Map<string, Work>();
@@ -47,7 +47,7 @@ export class PodWork implements Projection {
     );
   }
 
-  on(record: NodeRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'message') {
       const { to, event } = record;
       if (to === 'kubelet/pods' && event.type === 'config.pods') this.#configured(event);
@@ -90,7 +90,7 @@ export class PodWork implements Projection {
     }
   }
 
-  #statusWritten(address: string, kernel: Seen['kernel']): void {
+  #statusWritten(address: string, kernel: RecordContext['kernel']): void {
     const publisher = STATUS_PATCH.exec(address)?.[0];
     if (publisher === undefined) return;
     const context = contextOf<{ readonly sinceMs: number | null }>(kernel, publisher);

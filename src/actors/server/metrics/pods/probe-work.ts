@@ -23,7 +23,7 @@ interface Attempt {
 }
 
 export class ProbeWork implements Projection {
-  readonly hears = ['message'] as const;
+  readonly recordKinds = ['message'] as const;
   readonly registry = new Registry();
   readonly #total = counter(
     this.registry,

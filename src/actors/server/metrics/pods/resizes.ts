@@ -7,7 +7,7 @@ import type { Allocation } from '../../../../machines/model/operations/grants.ts
 import { nanoOf } from '../../../../machines/model/values/quantity.ts';
 import type { NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
-import { isPodActor, type Projection, podUidAt, type Seen } from '../projection.ts';
+import { isPodActor, type Projection, podUidAt, type RecordContext } from '../projection.ts';
 
 /** Upstream's, in milliseconds: from 10, with a factor of 2. */
 const DURATION_BUCKETS = Array.from({ length: 18 }, (_, power) => 10 * 2 ** power);
@@ -38,7 +38,7 @@ interface Asked {
 }
 
 export class Resizes implements Projection {
-  readonly hears = ['message', 'result', 'end'] as const;
+  readonly recordKinds = ['message', 'result', 'end'] as const;
   readonly #asked = new Map<string, Asked>();
   /** By pod, the start of applying a granted resize. */
   readonly #working = new Map<string, number>();
@@ -50,7 +50,7 @@ export class Resizes implements Projection {
     this.#families = families(registry);
   }
 
-  on(record: NodeRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'message') {
       this.#readMessage(record);
       this.#actuated(record, kernel.now);

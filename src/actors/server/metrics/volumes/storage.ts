@@ -9,7 +9,14 @@ import { contextOf, type NodeRecord, type NodeResult } from '../../../node-recor
 import type { NodePod } from '../../node-pods.ts';
 import type { Family, Sample } from '../family.ts';
 import { counter, gauge, histogram } from '../instruments.ts';
-import { MS_PER_SECOND, type Projection, podContextAt, podUidAt, type Seen, type UnderWay } from '../projection.ts';
+import {
+  MS_PER_SECOND,
+  type Projection,
+  podContextAt,
+  podUidAt,
+  type RecordContext,
+  type UnderWay,
+} from '../projection.ts';
 
 /** Upstream's. */
 const BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
@@ -52,7 +59,7 @@ export interface DriverVolume {
 }
 
 export class StorageMetrics implements Projection {
-  readonly hears = ['effect', 'result', 'cancel'] as const;
+  readonly recordKinds = ['effect', 'result', 'cancel'] as const;
   /** By pod, since when a volume is not set up. */
   readonly #since = new Map<string, Map<string, number>>();
   /** By request of a driver's volume, the driver: its actor may have ended with the answer. */
@@ -77,7 +84,7 @@ export class StorageMetrics implements Projection {
     );
   }
 
-  on(record: NodeRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'effect' && DRIVER_OPERATIONS[record.name] !== undefined) {
       this.#drivers.set(record.id, driverAt(record.at, kernel));
     } else if (record.k === 'result' && request && this.#drivers.has(record.id)) {
@@ -105,7 +112,7 @@ export class StorageMetrics implements Projection {
     }
   }
 
-  #done(request: UnderWay, name: string, isDone: boolean, kernel: Seen['kernel']): void {
+  #done(request: UnderWay, name: string, isDone: boolean, kernel: RecordContext['kernel']): void {
     const volume = specVolumes(request.address, kernel).find((each) => each.name === name);
     this.#observe(request, { volume, operation_name: 'volume_mount', isDone }, kernel.now);
     const since = this.#since.get(podUidAt(request.address));
@@ -133,7 +140,7 @@ export class StorageMetrics implements Projection {
   }
 }
 
-const specVolumes = (address: string, kernel: Seen['kernel']): readonly Volume[] =>
+const specVolumes = (address: string, kernel: RecordContext['kernel']): readonly Volume[] =>
   usedVolumes(podContextAt(address, kernel)?.pod ?? null);
 
 /** Volumes that no container has are not set up, and do not count. */
@@ -143,7 +150,7 @@ function usedVolumes(pod: Pod | null): readonly Volume[] {
   return (pod.spec.volumes ?? []).filter(({ name }) => mounts.has(name) || devices.has(name));
 }
 
-function driverAt(address: string, kernel: Seen['kernel']): string {
+function driverAt(address: string, kernel: RecordContext['kernel']): string {
   const actor = DRIVER_ACTOR.exec(address)?.[0] ?? '';
   return contextOf<DriverVolume>(kernel, actor)?.volume.driver ?? '';
 }
@@ -175,7 +182,7 @@ export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly Drive
 
 /** Volumes left by an earlier agent, found once after a start: of removed pods, and those that it had set up. */
 export class VolumeLeftovers implements Projection {
-  readonly hears = ['result'] as const;
+  readonly recordKinds = ['result'] as const;
   /** Pods that had a folder when this agent listed them, and whose folder is not known to be removed. */
   #left = new Set<string>();
   readonly #failing = new Set<string>();
@@ -185,7 +192,7 @@ export class VolumeLeftovers implements Projection {
     this.#families = families(registry);
   }
 
-  on(record: NodeRecord, { kernel, request }: Seen): void {
+  on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k !== 'result' || !request) return;
     if (record.name === 'volume.podFolders' && !record.error) this.#listed(record.output.uids);
     else if (record.name === 'csi.inventory' && !record.error) {

@@ -6,7 +6,7 @@ import { Registry } from 'prom-client';
 import { afterEach, expect, it } from 'vitest';
 import { criPorts } from '../../../../../src/actors/cri/ports.ts';
 import { type Create, tokenReviewer } from '../../../../../src/actors/server/auth/reviews.ts';
-import { TAKEN, text } from '../../../../../src/actors/server/http/answer.ts';
+import { text, UPGRADED } from '../../../../../src/actors/server/http/answer.ts';
 import { ApiServer } from '../../../../../src/actors/server/http/api-server.ts';
 import type { Endpoint } from '../../../../../src/actors/server/http/endpoint.ts';
 import { ApiClientMetrics } from '../../../../../src/actors/server/metrics/calls/api-client.ts';
@@ -42,7 +42,7 @@ async function served(requests: RequestMetrics): Promise<number> {
       }),
       endpoint('/exec/:namespace', ({ upgrade }) => {
         upgrade!.take().socket.write('taken');
-        return TAKEN;
+        return UPGRADED;
       }),
     ],
     gate: async () => null,

@@ -1,6 +1,6 @@
 /** Large documents are decoded as small ones are, and decisions go on meanwhile. */
 import { expect, it } from 'vitest';
-import { decodeApart } from '../../../../src/actors/host/manifests/decode-apart.ts';
+import { decodeInThread } from '../../../../src/actors/host/manifests/decode-in-thread.ts';
 import { DocumentError, decodeDocument, MAX_DOCUMENT_BYTES } from '../../../../src/actors/host/manifests/document.ts';
 
 const list = (entries: number): Buffer => Buffer.from(Array.from({ length: entries }, (_, i) => `- v${i}`).join('\n'));
@@ -26,7 +26,7 @@ it.each<[string, Buffer]>([
   ['two large documents', Buffer.concat([list(2_000), Buffer.from('\n---\n'), list(2_000)])],
   ['more than is read', Buffer.alloc(MAX_DOCUMENT_BYTES + 1, 'a')],
 ])('%s comes out the same', async (_what, bytes) => {
-  expect(await outcomeOf(() => decodeApart(bytes))).toEqual(await outcomeOf(() => decodeDocument(bytes)));
+  expect(await outcomeOf(() => decodeInThread(bytes))).toEqual(await outcomeOf(() => decodeDocument(bytes)));
 });
 
 it('decisions go on while a hostile document is decoded', async () => {
@@ -39,7 +39,7 @@ it('decisions go on while a hostile document is decoded', async () => {
     before = performance.now();
   }, 1);
   const beganMs = performance.now();
-  await expect(decodeApart(Buffer.from('['.repeat(300_000)))).rejects.toThrow('nested deeper than 100 levels');
+  await expect(decodeInThread(Buffer.from('['.repeat(300_000)))).rejects.toThrow('nested deeper than 100 levels');
   const tookMs = performance.now() - beganMs;
   clearInterval(counting);
   expect(turns).toBeGreaterThan(10);

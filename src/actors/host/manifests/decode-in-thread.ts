@@ -17,7 +17,7 @@ export type Decoded = { readonly value: Json } | { readonly refusal: string };
 /** Bytes of a document that is decoded directly: the worst one of this size takes about 50 ms. */
 const SMALL_BYTES = 8 * 1_024;
 /** Many times the duration of the largest accepted document. */
-const PATIENCE_MS = 30_000;
+const DECODE_TIMEOUT_MS = 30_000;
 /** MiB of the worker's heap; a document that needs more is rejected. */
 const HEAP_MAX_MIB = 512;
 /** One worker at a time: they are short-lived, and each has a heap. */
@@ -28,7 +28,7 @@ const THREAD =
     : `${import.meta.dirname}/document-thread.ts`;
 
 /** As {@link decodeDocument}. @throws DocumentError for a document that cannot be decoded */
-export async function decodeApart(bytes: Uint8Array): Promise<Json> {
+export async function decodeInThread(bytes: Uint8Array): Promise<Json> {
   if (bytes.length <= SMALL_BYTES) return decodeDocument(bytes);
   const written = writtenByProgram(bytes);
   if (written !== null) return written;
@@ -41,7 +41,10 @@ function decodedByThread(bytes: Uint8Array): Promise<Decoded> {
   const worker = new Worker(THREAD, { workerData: bytes, resourceLimits: { maxOldGenerationSizeMb: HEAP_MAX_MIB } });
   return new Promise<Decoded>((resolve) => {
     const refuse = (refusal: string): void => resolve({ refusal });
-    const timer = setTimeout(() => refuse(`it takes more than ${PATIENCE_MS / 1_000} s to decode`), PATIENCE_MS);
+    const timer = setTimeout(
+      () => refuse(`it takes more than ${DECODE_TIMEOUT_MS / 1_000} s to decode`),
+      DECODE_TIMEOUT_MS,
+    );
     worker.once('message', resolve);
     worker.once('error', (error: Error) => refuse(`it cannot be decoded: ${error.message}`));
     worker.once('exit', () => {

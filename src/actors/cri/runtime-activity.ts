@@ -4,7 +4,7 @@
 import { steadyNow } from '../../kernel/clock.ts';
 import type { CallName, RuntimeClient, StreamName } from './client.ts';
 
-export type RuntimeSeen =
+export type RuntimeActivity =
   /** A call ended, successfully or not. */
   | {
       readonly kind: 'called';
@@ -21,12 +21,12 @@ export type RuntimeSeen =
   /** An event of that stream, with its delay. */
   | { readonly kind: 'heard'; readonly lateMs: number };
 
-export type OnRuntime = (seen: RuntimeSeen) => void;
+export type OnRuntimeActivity = (activity: RuntimeActivity) => void;
 
 /** Reports the call when it has ended. */
 async function timed<Answer>(
   name: CallName | StreamName,
-  onRuntime: OnRuntime,
+  onRuntime: OnRuntimeActivity,
   call: Promise<Answer>,
 ): Promise<Answer> {
   const beganMs = steadyNow();
@@ -41,7 +41,7 @@ async function timed<Answer>(
 }
 
 /** A client that reports its every call. */
-export const counted = (client: RuntimeClient, onRuntime: OnRuntime): RuntimeClient => ({
+export const observedClient = (client: RuntimeClient, onRuntime: OnRuntimeActivity): RuntimeClient => ({
   ...client,
   call: (name, request, options) => timed(name, onRuntime, client.call(name, request, options)),
   stream: (name, request, onMessage, signal) => timed(name, onRuntime, client.stream(name, request, onMessage, signal)),
