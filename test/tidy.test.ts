@@ -166,7 +166,7 @@ describe('CONTRIBUTING answers where to change what', () => {
     'startup/kubelet.ts': 'kubeletMachine',
     'startup/run.ts': 'run',
     'model/validation/pod.ts': 'validatePod',
-    'model/allocation/predicates.ts': 'judge',
+    'model/allocation/predicates.ts': 'checkPredicates',
     'model/reasons/reasons.ts': 'podEvents',
     'model/spec/container.ts': 'containerConfig',
     'model/spec/environment.ts': 'environment',

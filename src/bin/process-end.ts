@@ -10,7 +10,7 @@ import type { AgentFault } from '../kernel/fault.ts';
 import { toPlainError } from '../kernel/json.ts';
 
 /** Time for files and connections to close. */
-const PATIENCE_MS = 1_000;
+const EXIT_TIMEOUT_MS = 1_000;
 
 /** Gives the code back, with which the process ends: by itself when it can. */
 export function endSoon(exitCode: number): number {
@@ -20,7 +20,7 @@ export function endSoon(exitCode: number): number {
     flushCompileCache();
     process.execve?.('/bin/sh', ['sh', '-c', `exit ${exitCode}`]);
   };
-  setTimeout(replace, PATIENCE_MS).unref();
+  setTimeout(replace, EXIT_TIMEOUT_MS).unref();
   return exitCode;
 }
 
@@ -45,7 +45,7 @@ export function onNpmEnded(ended: () => void): void {
 /** The exit code of a Go program that panics. */
 const FAULT_EXIT_CODE = 2;
 /** Time for the journal, the ports and the clients to close: any of them may be broken. */
-const FAULT_PATIENCE_MS = 5_000;
+const FAULT_EXIT_TIMEOUT_MS = 5_000;
 /** Characters of an error, which may quote its input. */
 const MESSAGE_MAX = 4_096;
 const FRAMES_MAX = 8;
@@ -60,7 +60,7 @@ export function onFault(report: (fault: AgentFault) => void): void {
     process.stderr.write(`statelet: uncaught fault: ${textOf(thrown)}\n`);
     if (isEnding) process.exit(FAULT_EXIT_CODE);
     isEnding = true;
-    setTimeout(() => process.exit(FAULT_EXIT_CODE), FAULT_PATIENCE_MS).unref();
+    setTimeout(() => process.exit(FAULT_EXIT_CODE), FAULT_EXIT_TIMEOUT_MS).unref();
     report(faultOf(thrown));
   });
 }

@@ -9,7 +9,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { PACKAGE_DIRECTORY } from '../actors/package-directory.ts';
 
-const DOOR = `${PACKAGE_DIRECTORY}/src/bin/statelet.js`;
+const ENTRY_POINT = `${PACKAGE_DIRECTORY}/src/bin/statelet.js`;
 
 /** More processes only wait for each other's disk. */
 const JOBS_MAX = 256;
@@ -22,7 +22,7 @@ export function jobsOf(text: string | undefined): number | undefined {
 }
 
 /** From the loss of the connection until the end of the process is known. */
-const END_PATIENCE_MS = 1_000;
+const END_TIMEOUT_MS = 1_000;
 
 export interface Work<Task, Answer> {
   /** The verb that the processes are started with. */
@@ -42,7 +42,9 @@ export async function* answersTo<Task extends object, Answer>(work: Work<Task, A
     let worker: ChildProcess | undefined;
     for (const [at, task] of waiting) {
       worker =
-        worker && isAlive(worker) ? worker : fork(DOOR, [verb], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+        worker && isAlive(worker)
+          ? worker
+          : fork(ENTRY_POINT, [verb], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
       answers[at]!.resolve(await answered(worker, task, work.lost));
     }
     if (worker && isAlive(worker)) worker.disconnect();
@@ -71,7 +73,7 @@ function answered<Task extends object, Answer>(
     worker.once('exit', (code, signal) => died(signal ? `was ended by ${signal}` : `ended with exit code ${code}`));
     worker.once('error', (error) => died(`failed: ${error.message}`));
     // The way a process ended is more informative than that it was unreachable, and is known later.
-    const unreached = (error: Error) => setTimeout(() => died(`cannot be reached: ${error.message}`), END_PATIENCE_MS);
+    const unreached = (error: Error) => setTimeout(() => died(`cannot be reached: ${error.message}`), END_TIMEOUT_MS);
     worker.send(task, (error) => error && unreached(error));
   });
 }

@@ -89,18 +89,18 @@ export type IsUnhandled = (snapshot: AnyMachineSnapshot, type: string) => boolea
 export function unhandledBy(machine: AnyStateMachine): IsUnhandled {
   const nodes = statesBelow(machine.root);
   const eventless = new Set(nodes.filter(({ always }) => always !== undefined));
-  const takers = new Map<string, ReadonlySet<AnyStateNode>>();
-  const takersOf = (type: string): ReadonlySet<AnyStateNode> => {
-    const known = takers.get(type);
+  const statesByType = new Map<string, ReadonlySet<AnyStateNode>>();
+  const statesHandling = (type: string): ReadonlySet<AnyStateNode> => {
+    const known = statesByType.get(type);
     if (known) return known;
-    if (takers.size === TYPES_MAX) takers.clear();
+    if (statesByType.size === TYPES_MAX) statesByType.clear();
     const found = new Set(nodes.filter((node) => mayTake(node, type)));
-    takers.set(type, found);
+    statesByType.set(type, found);
     return found;
   };
   return (snapshot, type) => {
     if (snapshot.status !== 'active' || ALL.has(type) || type.startsWith(ERROR)) return false;
-    const taking = takersOf(type);
+    const taking = statesHandling(type);
     const active = stateNodesOf(snapshot);
     return active !== undefined && active.every((node) => !taking.has(node) && !eventless.has(node));
   };
@@ -109,7 +109,7 @@ export function unhandledBy(machine: AnyStateMachine): IsUnhandled {
 function mayTake({ transitions }: AnyStateNode, type: string): boolean {
   if (transitions.has(type)) return true;
   return [...transitions.keys()].some((descriptor) => {
-    const wild = descriptor.indexOf('*');
-    return wild !== -1 && type.startsWith(descriptor.slice(0, Math.max(0, wild - 1)));
+    const wildcard = descriptor.indexOf('*');
+    return wildcard !== -1 && type.startsWith(descriptor.slice(0, Math.max(0, wildcard - 1)));
   });
 }

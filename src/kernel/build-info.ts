@@ -29,13 +29,13 @@ function definitionHash({ config, implementations }: AnyStateMachine): string {
 }
 
 /** Properties of XState's own action and guard creators, which are not part of a machine. */
-const OF_XSTATE: ReadonlySet<string> = new Set(['resolve', 'execute', 'check']);
+const XSTATE_PROPERTIES: ReadonlySet<string> = new Set(['resolve', 'execute', 'check']);
 
 /** A function as its source text, with the arguments of the function that created it. */
 function written(key: string, value: unknown): unknown {
   if (value instanceof StateMachine) return value.id;
   if (typeof value !== 'function') return value;
-  const given = Object.entries(value).filter(([name]) => !OF_XSTATE.has(name));
+  const given = Object.entries(value).filter(([name]) => !XSTATE_PROPERTIES.has(name));
   return { key, source: String(value), ...Object.fromEntries(given) };
 }
 

@@ -61,8 +61,8 @@ function partsOfList(before: readonly unknown[], after: readonly unknown[]): str
   const parts: string[] = [];
   for (let at = 0; at < after.length; at++) {
     if (before[at] === after[at]) continue;
-    const its = difference(before[at], after[at]);
-    if (its !== undefined) parts.push(`"${at}":${its}`);
+    const childText = difference(before[at], after[at]);
+    if (childText !== undefined) parts.push(`"${at}":${childText}`);
   }
   for (let at = after.length; at < before.length; at++) if (before[at] !== undefined) parts.push(`"${at}":nothing`);
   return parts;
@@ -80,8 +80,8 @@ function partsOfObject(before: Container, after: Container): string[] {
   const parts: string[] = [];
   for (let at = 0; at < names.length; at++) {
     if (earlierValues[at] === values[at]) continue;
-    const its = difference(earlierValues[at], values[at]);
-    if (its !== undefined) parts.push(`${JSON.stringify(names[at])}:${its}`);
+    const childText = difference(earlierValues[at], values[at]);
+    if (childText !== undefined) parts.push(`${JSON.stringify(names[at])}:${childText}`);
   }
   if (areSameNames) return parts;
   for (const name of earlier)

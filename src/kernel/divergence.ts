@@ -6,8 +6,8 @@ import type { Address } from './address.ts';
 import { align, type Pair } from './alignment.ts';
 import type { PendingTimer } from './clock.ts';
 import { isSameJson } from './json.ts';
-import { type IsUnchanged, SeenByWorld } from './promise.ts';
 import type { EffectRecord, EndRecord, JournalRecord } from './records.ts';
+import { type IsUnchanged, WorldComparison } from './world-comparison.ts';
 
 /**
  * `missing`: only the log has the record; `extra`: only the replay has it; `deadline`: a timer is set for another time;
@@ -89,8 +89,8 @@ export function divergenceOf(
 ): Compared {
   const pairs = align(expected, actual);
   const found = mismatchesIn(pairs);
-  const world = new SeenByWorld(expected, actual, before);
-  const isNote = (mismatch: Mismatch): boolean => !isPromised(mismatch, expected, actual, { before, world });
+  const world = new WorldComparison(expected, actual, before);
+  const isNote = (mismatch: Mismatch): boolean => !isDivergence(mismatch, expected, actual, { before, world });
   const broken = found.find((mismatch) => !isNote(mismatch));
   if (!broken && found.length > 0) return { same: expected.length, divergence: null, notes: found };
   const last = pairs.at(-1);
@@ -100,7 +100,7 @@ export function divergenceOf(
   const same = pairs.findIndex((pair) => pair.expected === first.expected && pair.actual === first.actual);
   const side = first.expected ? expected : actual;
   const record = first.expected ?? first.actual;
-  const actors = record.k === 'end' ? involvedIn(side) : decider(record, side, before);
+  const actors = record.k === 'end' ? involvedIn(side) : decidingActor(record, side, before);
   const state = actors[0] === undefined ? undefined : before.stateOf(actors[0]);
   const divergence: Divergence = {
     ...first,
@@ -132,18 +132,18 @@ function originOf(broken: Mismatch, found: readonly Mismatch[], { expected, actu
 }
 
 /** Whether a difference is visible to the world, or belongs to machines that are unchanged since the recording. */
-function isPromised(
+function isDivergence(
   mismatch: Mismatch,
   expected: readonly JournalRecord[],
   actual: readonly JournalRecord[],
-  { before, world }: { readonly before: Before; readonly world: SeenByWorld },
+  { before, world }: { readonly before: Before; readonly world: WorldComparison },
 ): boolean {
   const { kind } = mismatch;
   const record = mismatch.expected ?? mismatch.actual;
   if (kind === 'deadline') return true;
   if (kind === 'digest') return [...expected, ...actual].flatMap(partOf).every(before.isUnchanged);
   if (record.k === 'message') return before.isUnchanged(record.from) && before.isUnchanged(record.to);
-  const deciders = decider(record, mismatch.expected ? expected : actual, before);
+  const deciders = decidingActor(record, mismatch.expected ? expected : actual, before);
   const isUnchanged = deciders.every(before.isUnchanged);
   return isUnchanged || (record.k !== 'state' && !world.isSame(record));
 }
@@ -198,7 +198,7 @@ const parentOf = (address: Address): Address => address.slice(0, Math.max(0, add
  * The actor that made the request, sent the message or changed its state; for a message its sender, for a stop the
  * parent.
  */
-function decider(record: JournalRecord, side: readonly JournalRecord[], before: Before): Address[] {
+function decidingActor(record: JournalRecord, side: readonly JournalRecord[], before: Before): Address[] {
   if (record.k === 'message') return [record.from];
   if (record.k === 'cancel') {
     const request = side.find((other) => other.k === 'effect' && other.id === record.id);
@@ -260,7 +260,7 @@ function chainTo(record: JournalRecord, side: readonly JournalRecord[], before: 
 function causeOf(record: JournalRecord, side: readonly JournalRecord[], before: Before): JournalRecord | undefined {
   const earlier = side.slice(0, side.indexOf(record));
   if ('cause' in record) return earlier.find(({ n }) => n === record.cause);
-  for (let address = decider(record, side, before)[0] ?? ''; address !== ''; address = parentOf(address)) {
+  for (let address = decidingActor(record, side, before)[0] ?? ''; address !== ''; address = parentOf(address)) {
     const received = earlier.findLast((other) => receiverOf(other) === address);
     if (received) return received;
   }

@@ -78,7 +78,7 @@ export function toPlainError(thrown: unknown): PlainError {
 const equal = new WeakMap<object, object>();
 
 /** Pairs with at least this many members are remembered. */
-const WORTH_KEEPING = 4;
+const CACHED_MIN_MEMBERS = 4;
 
 /**
  * Whether two values have the same JSON, including the order of members, without serializing them. `logged` comes from
@@ -100,14 +100,14 @@ function haveSameMembers(logged: Container, made: Container): boolean {
   // Reading lists of values is faster than reading members by name.
   const [values, madeValues] = [Object.values(logged), Object.values(made)];
   let at = 0;
-  for (let its = 0; its < madeNames.length; its++) {
-    const value = madeValues[its];
+  for (let madeAt = 0; madeAt < madeNames.length; madeAt++) {
+    const value = madeValues[madeAt];
     if (value === undefined || typeof value === 'function' || typeof value === 'symbol') continue;
-    if (names[at] !== madeNames[its] || !isSameJson(values[at], value)) return false;
+    if (names[at] !== madeNames[madeAt] || !isSameJson(values[at], value)) return false;
     at++;
   }
   if (at !== names.length) return false;
-  if (at >= WORTH_KEEPING) equal.set(logged, made);
+  if (at >= CACHED_MIN_MEMBERS) equal.set(logged, made);
   return true;
 }
 

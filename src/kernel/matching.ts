@@ -54,10 +54,10 @@ export class Matching {
   #timer(record: TimerRecord): TimerRecord {
     const set = this.#timers.get(record.id);
     if (!set) return record;
-    const likeness = ({ target, event }: PendingTimer): number =>
+    const score = ({ target, event }: PendingTimer): number =>
       2 * Number(event.type === record.event) + Number(target === record.at);
     const candidates = this.#pending().filter(({ id }) => set.includes(id));
-    const [best] = candidates.toSorted((one, other) => likeness(other) - likeness(one));
+    const [best] = candidates.toSorted((one, other) => score(other) - score(one));
     if (!best) return { ...record, id: NO_TIMER };
     set.splice(set.indexOf(best.id), 1);
     return { ...record, id: best.id, at: best.target, event: best.event.type };

@@ -52,13 +52,13 @@ export class TurnRecorder {
   changedActors: readonly ChangedActor[] = [];
   private readonly shown = new Map<AnyActorRef, Shown>();
   private readonly changed = new Map<AnyActorRef, Snapshot>();
-  private readonly heard = new Map<AnyActorRef, number>();
+  private readonly lastReceived = new Map<AnyActorRef, number>();
   /** State values by their text: equal values become one object, which the journal stores and compares once. */
   private readonly values = new Map<string, unknown>();
   private records: KernelRecord[] = [];
   /** The event that this turn delivers from outside; its delivery is not a message. */
   private delivering: object | undefined;
-  private speaker: AnyActorRef | undefined;
+  private sender: AnyActorRef | undefined;
   private readonly onActor: ((address: Address, machine: string) => void) | undefined;
 
   constructor(onActor?: (address: Address, machine: string) => void) {
@@ -102,20 +102,20 @@ export class TurnRecorder {
     this.n -= derived.length;
     this.changed.clear();
     this.delivering = undefined;
-    this.speaker = undefined;
+    this.sender = undefined;
   }
 
   private forgetTurn(): readonly KernelRecord[] {
     const records = this.records;
     this.records = [];
     this.changed.clear();
-    this.heard.clear();
+    this.lastReceived.clear();
     return records;
   }
 
   /** The record that this actor received last in this turn. */
   causeOf(actor: AnyActorRef | undefined): { cause?: number } {
-    const cause = actor && this.heard.get(actor);
+    const cause = actor && this.lastReceived.get(actor);
     return cause === undefined ? {} : { cause };
   }
 
@@ -124,7 +124,7 @@ export class TurnRecorder {
     if (event.type === '@xstate.event') {
       this.messageSeen(event.sourceRef as AnyActorRef | undefined, actor, event.event);
     } else if (event.type === '@xstate.snapshot') this.changed.set(actor, event.snapshot);
-    else if (event.type === '@xstate.action' && event.action.type === 'xstate.log') this.speaker = actor;
+    else if (event.type === '@xstate.action' && event.action.type === 'xstate.log') this.sender = actor;
   }
 
   private messageSeen(source: AnyActorRef | undefined, target: AnyActorRef, event: JsonEvent): void {
@@ -133,12 +133,12 @@ export class TurnRecorder {
     if (this.restoring) return;
     if (event === this.delivering || (init && !source)) {
       this.delivering = undefined;
-      this.heard.set(target, this.n - 1);
+      this.lastReceived.set(target, this.n - 1);
       return;
     }
     if (!source) throw new Error(`${event.type} was sent to ${addressOf(target)} past the journal: use sendTo`);
     if (this.isFiringTimer(source, target, event)) return;
-    if (isEffectLogic(logicOf(source))) this.heard.set(target, this.heard.get(source) ?? this.n - 1);
+    if (isEffectLogic(logicOf(source))) this.lastReceived.set(target, this.lastReceived.get(source) ?? this.n - 1);
     else if (!isEffectLogic(logicOf(target))) this.recordMessage(source, target, event);
   }
 
@@ -151,20 +151,23 @@ export class TurnRecorder {
 
   private recordMessage(source: AnyActorRef, target: AnyActorRef, event: JsonEvent): void {
     const [from, to] = [addressOf(source), addressOf(target)];
-    this.heard.set(target, this.record({ k: 'message', from, to, event: plain(event), ...this.causeOf(source) }));
+    this.lastReceived.set(
+      target,
+      this.record({ k: 'message', from, to, event: plain(event), ...this.causeOf(source) }),
+    );
   }
 
   /** The first message of a turn that a timer started is the timer itself. */
   private isFiringTimer(source: AnyActorRef, target: AnyActorRef, event: JsonEvent): boolean {
     const last = this.records.at(-1);
     if (last?.k !== 'timer' || last.event !== event.type || last.at !== addressOf(target)) return false;
-    if (this.heard.size > 0) return false;
-    this.heard.set(source, last.n).set(target, last.n);
+    if (this.lastReceived.size > 0) return false;
+    this.lastReceived.set(source, last.n).set(target, last.n);
     return true;
   }
 
   logged(level: LogLevel, line: LoggedLine, root: AnyActorRef): void {
-    this.record({ k: 'log', at: addressOf(this.speaker ?? root), level, ...line });
+    this.record({ k: 'log', at: addressOf(this.sender ?? root), level, ...line });
   }
 
   /** Records the states of all actors that changed; returns the digests. */

@@ -42,7 +42,7 @@ export function differences({ node, pods, manifests }: Wanted): string[] {
   }
   checkNode(node, report);
   checkLeftovers(node, wanted, report);
-  checkBooks(node, wanted, report);
+  checkAllocation(node, wanted, report);
   return problems;
 }
 
@@ -140,7 +140,7 @@ function checkLeftovers(node: SimulatedNode, wanted: ReadonlySet<string>, report
 const isBeat = (name: string, at: string): boolean =>
   name.startsWith('kube.') && /^kubelet\/(lease|nodeStatus|eventRecorder)\b/.test(at);
 
-function checkBooks(node: SimulatedNode, wanted: ReadonlySet<string>, report: Report): void {
+function checkAllocation(node: SimulatedNode, wanted: ReadonlySet<string>, report: Report): void {
   const { context } = node.snapshot('kubelet/allocation')!;
   for (const table of ['grants', 'over', 'rejections', 'waiting', 'unjudged', 'resizes', 'arranging']) {
     for (const uid of Object.keys(context[table])) if (!wanted.has(uid)) report(`${table} of ${uid} is left`);

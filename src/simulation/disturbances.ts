@@ -157,11 +157,11 @@ function disturbRuntime({ node: { world } }: Simulation, chance: Chance): string
   return `sandbox of ${config.metadata?.uid} ${removes ? 'removed' : 'stopped'}`;
 }
 
-function toggle(simulation: Simulation, chance: Chance): string {
+function toggleFault(simulation: Simulation, chance: Chance): string {
   const { world, kube } = simulation.node;
   switch (chance.below(5)) {
     case 0:
-      simulation.turnRuntime(!world.isDown);
+      simulation.setRuntimeDown(!world.isDown);
       return `runtime down ${world.isDown}`;
     case 1:
       kube.isAway = !kube.isAway;
@@ -172,8 +172,8 @@ function toggle(simulation: Simulation, chance: Chance): string {
       kube.breakWatches();
       return 'watches break';
     case 3:
-      simulation.trouble = chance.pick([0, 0.1, 0.3]);
-      return `trouble ${simulation.trouble}`;
+      simulation.extraFaultShare = chance.pick([0, 0.1, 0.3]);
+      return `trouble ${simulation.extraFaultShare}`;
     default: {
       const result = chance.pick(['failure', 'success'] as const);
       world.answers.set('sick', { result, output: '' });
@@ -199,6 +199,6 @@ export const DISTURBANCES: readonly (readonly [string, Disturbance])[] = [
   ['configMap', changeConfigMap],
   ['runtime', disturbRuntime],
   ['runtime', disturbRuntime],
-  ['toggle', toggle],
-  ['toggle', toggle],
+  ['toggle', toggleFault],
+  ['toggle', toggleFault],
 ];

@@ -31,7 +31,7 @@ export class Rules {
     runtime.startContainer = (id) => {
       start(id);
       const container = runtime.containers.get(id);
-      if (container?.state === 'CONTAINER_RUNNING') this.begun(container);
+      if (container?.state === 'CONTAINER_RUNNING') this.containerStarted(container);
     };
     runtime.exit = (container, code) => {
       if (container.state !== 'CONTAINER_EXITED' && code === 0)
@@ -41,7 +41,7 @@ export class Rules {
     node.kube.store.changes.on('event', (event) => this.written(event));
   }
 
-  private begun(container: Container): void {
+  private containerStarted(container: Container): void {
     const { runtime } = this.node.world;
     const uid = uidOf(container);
     const name = nameOf(container);

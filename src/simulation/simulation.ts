@@ -70,13 +70,13 @@ export class Simulation {
   readonly rules: Rules;
   manifests: readonly Manifest[] = [];
   /** The share of calls that go wrong beyond the usual, for a while. */
-  trouble = 0;
+  extraFaultShare = 0;
   private readonly script: Script;
   private readonly problems: Problem[] = [];
   private readonly events: string[] = [];
   private readonly beganMs: number;
   private readonly expectedCrashes = new Set<string>();
-  private isWild = true;
+  private isDisturbed = true;
   private statics = 0;
   private refusals = 0;
 
@@ -144,7 +144,7 @@ export class Simulation {
   }
 
   /** Changes while the runtime does not answer are seen when it does, as by the real watch. */
-  turnRuntime(isDown: boolean): void {
+  setRuntimeDown(isDown: boolean): void {
     const { world } = this.node;
     world.isDown = isDown;
     if (!isDown) for (const uid of this.rules.specs.keys()) world.runtime.onChange(uid);
@@ -181,7 +181,7 @@ export class Simulation {
     world.runtime.programOf = (container) => {
       const spec = this.rules.specs.get(uidOf(container));
       const name = container.config.metadata?.name ?? '';
-      return program(this.chance('program', runs++), name, this.isWild, spec?.restartPolicy === 'Always');
+      return program(this.chance('program', runs++), name, this.isDisturbed, spec?.restartPolicy === 'Always');
     };
     if (this.script.faults === false) return;
     world.fault = (name, _input, nth) => this.fault(name, nth);
@@ -189,9 +189,9 @@ export class Simulation {
   }
 
   private fault(name: string, nth: number): Fault | undefined {
-    if (!this.isWild || name.includes('atch')) return undefined;
+    if (!this.isDisturbed || name.includes('atch')) return undefined;
     const chance = this.chance(name, nth);
-    if (!chance.is(FAULT_SHARE + this.troubleNow)) return undefined;
+    if (!chance.is(FAULT_SHARE + this.currentExtraFaultShare)) return undefined;
     if (chance.is(0.3)) return { extraMs: chance.ms(30_000) };
     const lost = chance.is(0.5) && !name.startsWith('kube.');
     const extraMs = chance.is(0.1) ? HANG_MS : chance.ms(3_000);
@@ -199,14 +199,14 @@ export class Simulation {
   }
 
   /** A start that mostly fails shows little of what comes behind it. */
-  private get troubleNow(): number {
-    return this.trouble > 0 && isStarted(this.node) ? this.trouble : 0;
+  private get currentExtraFaultShare(): number {
+    return this.extraFaultShare > 0 && isStarted(this.node) ? this.extraFaultShare : 0;
   }
 
   private refusal(): Refusal | undefined {
-    if (!this.isWild) return undefined;
+    if (!this.isDisturbed) return undefined;
     const chance = this.chance('refusal', this.refusals++);
-    if (!chance.is(FAULT_SHARE + this.troubleNow)) return undefined;
+    if (!chance.is(FAULT_SHARE + this.currentExtraFaultShare)) return undefined;
     const [code, reason, retryAfterSeconds] = chance.pick([
       [409, 'Conflict', undefined],
       [429, 'TooManyRequests', 1],
@@ -224,11 +224,11 @@ export class Simulation {
     this.expectedCrashes.clear();
   }
 
-  private calm(): void {
-    this.isWild = false;
+  private endDisturbances(): void {
+    this.isDisturbed = false;
     const { world, kube } = this.node;
     world.answers.clear();
-    this.turnRuntime(false);
+    this.setRuntimeDown(false);
     kube.isAway = false;
     for (const name of CONFIG_MAPS) this.configMap(name);
     for (const { metadata } of this.pods) {
@@ -239,7 +239,7 @@ export class Simulation {
   }
 
   private converge(): void {
-    this.calm();
+    this.endDisturbances();
     const { node, manifests } = this;
     const endMs = this.nowMs + CONVERGENCE_MAX_MS;
     let wrong: string[];

@@ -78,15 +78,15 @@ export function podSpec(chance: Chance, isStatic: boolean): Fields {
 }
 
 /** Without disturbances every program ends with success, and one that is to run for ever does so. */
-export function program(chance: Chance, name: string, isWild: boolean, isForEver: boolean): Program {
+export function program(chance: Chance, name: string, isDisturbed: boolean, isForEver: boolean): Program {
   const stopsMs = chance.pick([0, 0, 500, 4_000, Number.POSITIVE_INFINITY]);
   const stopExitCode = chance.pick([0, 143]);
   if (name.startsWith('init')) {
-    const exitCode = isWild && chance.is(0.2) ? 1 : 0;
+    const exitCode = isDisturbed && chance.is(0.2) ? 1 : 0;
     return { runsMs: chance.ms(8_000), exitCode, stopsMs };
   }
-  if (isWild && chance.is(0.03)) return { startError: 'cannot be started' };
-  if (isWild && chance.is(name === 'job' ? 0.7 : 0.15)) {
+  if (isDisturbed && chance.is(0.03)) return { startError: 'cannot be started' };
+  if (isDisturbed && chance.is(name === 'job' ? 0.7 : 0.15)) {
     return { runsMs: chance.ms(60_000), exitCode: chance.below(2), stopsMs, stopExitCode };
   }
   if (name === 'job' && !isForEver) return { runsMs: chance.ms(5_000), stopsMs };

@@ -98,8 +98,8 @@ export class Adapter {
   }
 
   /** Takes an inspection that a pod requested itself. */
-  publishInspection(status: PodRuntimeStatus): void {
-    for (const watcher of this.watchers) watcher.publishInspection(status);
+  publishOwnInspection(status: PodRuntimeStatus): void {
+    for (const watcher of this.watchers) watcher.publishOwnInspection(status);
   }
 
   /**
@@ -114,7 +114,7 @@ export class Adapter {
       this.changed(id, outcome);
       return null;
     }
-    for (const watcher of this.watchers) watcher.publishInstance(instance);
+    for (const watcher of this.watchers) watcher.publishOwnInstance(instance);
     return instance.status as Statuses[Kind];
   }
 

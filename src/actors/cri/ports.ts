@@ -232,7 +232,7 @@ async function podStatus(adapter: Adapter, { input: { uid }, signal }: PortCall<
   const limits = adapter.limits({ signal: abortedLater(signal) });
   const options = { ...limits, podIds, observedAtMs: adapter.now(), onSeen };
   const status = await adapter.inspections.take(uid, () => inspectPod(client, uid, options));
-  if (!signal.aborted) adapter.publishInspection(status);
+  if (!signal.aborted) adapter.publishOwnInspection(status);
   return status;
 }
 

@@ -70,7 +70,7 @@ export class RelistTimer {
   }
 
   /** Takes the last relist's evidence about the event stream. */
-  judge(outcome: RelistOutcome): void {
+  schedule(outcome: RelistOutcome): void {
     this.#cadence = nextCadence(this.#cadence, outcome);
   }
 

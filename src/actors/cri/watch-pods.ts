@@ -69,11 +69,11 @@ interface Inspection {
 }
 
 /** The statuses that an inspection has shown: of the whole pod, or of the ids that were named. */
-type InspectedStatuses = Pick<PodRuntimeStatus, 'sandboxes' | 'containers'>;
+type Statuses = Pick<PodRuntimeStatus, 'sandboxes' | 'containers'>;
 
 export class PodWatcher {
   readonly #options: WatchOptions;
-  readonly #ledger = new PodCache();
+  readonly #cache = new PodCache();
   readonly #inspections = new Map<string, Inspection>();
   readonly #limit: LimitFunction;
   readonly #timer: RelistTimer;
@@ -133,14 +133,14 @@ export class PodWatcher {
     this.#hinted = true;
     if (instance) this.#options.own.carriesStatuses = true;
     if (this.#isKnown(hint) || (instance && this.#publishInstance(instance))) return;
-    const pod = uid ?? this.#ledger.podOf(id);
+    const pod = uid ?? this.#cache.podOf(id);
     if (pod === undefined) {
       if (outcome !== 'gone') this.#noteUnknown(id);
       return;
     }
     const inspection = this.#inspectionOf(pod);
     inspection.expectations = expecting(inspection.expectations, id, outcome);
-    const isOfOne = (outcome === 'running' || outcome === 'exited') && this.#ledger.kindOf(id) !== undefined;
+    const isOfOne = (outcome === 'running' || outcome === 'exited') && this.#cache.kindOf(id) !== undefined;
     if (isOfOne) inspection.named?.add(id);
     else inspection.named = null;
     inspection.hintedAt = this.#options.inspections.moment();
@@ -153,10 +153,10 @@ export class PodWatcher {
     const { own } = this.#options;
     if (instance && own.isStarting(id)) own.observed(instance);
     const isMaking = uid !== undefined && own.isMaking(uid);
-    const pod = uid ?? this.#ledger.podOf(id);
-    if (isNew) return isMaking || this.#ledger.podOf(id) !== undefined;
+    const pod = uid ?? this.#cache.podOf(id);
+    if (isNew) return isMaking || this.#cache.podOf(id) !== undefined;
     if (outcome === 'gone') return pod !== undefined && own.isRemoving(pod);
-    if (outcome === 'exited') return this.#ledger.hasEnded(id);
+    if (outcome === 'exited') return this.#cache.hasEnded(id);
     const isMade = outcome === 'running' && isMaking && instance?.kind === 'sandbox';
     if (isMade) own.observed(instance);
     return isMade || (outcome === 'running' && own.isStarting(id));
@@ -164,30 +164,30 @@ export class PodWatcher {
 
   /** `false`: the pod is unknown. */
   #publishInstance(instance: Instance): boolean {
-    if (!this.#ledger.hasPublished(instance.uid)) return false;
-    this.#publish(this.#ledger.observed(instance, this.#options.now()));
+    if (!this.#cache.hasPublished(instance.uid)) return false;
+    this.#publish(this.#cache.observed(instance, this.#options.now()));
     return true;
   }
 
   /** Takes a status that the pod's actor read itself: other actors need only the end of the pod. */
-  publishInspection(status: PodRuntimeStatus): void {
+  publishOwnInspection(status: PodRuntimeStatus): void {
     this.#making.delete(status.uid);
-    this.#publish(this.#ledger.inspected(status).filter(({ type }) => type !== 'runtime.podChanged'));
+    this.#publish(this.#cache.inspected(status).filter(({ type }) => type !== 'runtime.podChanged'));
   }
 
   /** Takes the state of one sandbox or container from a call of the pod's own actor. */
-  publishInstance(instance: Instance): void {
+  publishOwnInstance(instance: Instance): void {
     this.#making.delete(instance.uid);
-    this.#ledger.observed(instance, this.#options.now());
+    this.#cache.observed(instance, this.#options.now());
   }
 
   podOf(id: string): string | undefined {
-    return this.#ledger.podOf(id);
+    return this.#cache.podOf(id);
   }
 
   /** The pod knows its end. */
   hasEnded(id: string): boolean {
-    return this.#ledger.hasEnded(id);
+    return this.#cache.hasEnded(id);
   }
 
   /** An own call ended that should have had this outcome. */
@@ -199,17 +199,17 @@ export class PodWatcher {
   learn(id: string, uid: string): void {
     this.#unknownIds.delete(id);
     this.#making.add(uid);
-    this.#ledger.learn(id, uid, this.#options.now());
+    this.#cache.learn(id, uid, this.#options.now());
   }
 
   #noteUnknown(id: string): void {
     this.#unknownIds.add(id);
-    const judge = () => {
+    const relistIfUnknown = () => {
       if (!this.#unknownIds.has(id)) return;
       this.#hasUnknown = true;
       this.#timer.end('soon');
     };
-    setTimeout(judge, UNKNOWN_ID_MS).unref();
+    setTimeout(relistIfUnknown, UNKNOWN_ID_MS).unref();
   }
 
   #publish(items: readonly WatchPodsItem[]): void {
@@ -236,18 +236,18 @@ export class PodWatcher {
     } catch (error) {
       if (!this.#failing) this.#publish([{ type: 'runtime.relistFailing', message: messageOf(error) }]);
       this.#failing = true;
-      this.#judge(startedAtMs, false);
+      this.#scheduleRelist(startedAtMs, false);
       return;
     }
     if (this.#failing) this.#publish([{ type: 'runtime.relistWorking' }]);
     this.#failing = false;
-    const { inspect: changed, items } = this.#ledger.relisted(listed, startedAtMs);
+    const { inspect: changed, items } = this.#cache.relisted(listed, startedAtMs);
     const inspect = changed.filter((uid) => !this.#complete || !this.#making.delete(uid));
     for (const uid of inspect) this.#options.podIds.shown(uid, listed.get(uid) ?? { sandboxIds: [], containerIds: [] });
     this.#options.podIds.retain(listed);
     this.#publish(items);
     const unannounced = inspect.filter((uid) => !this.#inspections.has(uid));
-    this.#judge(startedAtMs, !announced && unannounced.length + items.length > 0);
+    this.#scheduleRelist(startedAtMs, !announced && unannounced.length + items.length > 0);
     const inspected = inspect.map((uid) => {
       const inspection = this.#inspectionOf(uid);
       inspection.named = null;
@@ -259,13 +259,13 @@ export class PodWatcher {
     this.#publish([{ type: 'runtime.relisted', uids: [...listed.keys()] }]);
   }
 
-  /** Lets the relist judge the event stream, which schedules the next relist. */
-  #judge(startedAtMs: number, foundUnannounced: boolean): void {
+  /** Schedules the next relist by what this one showed of the event stream. */
+  #scheduleRelist(startedAtMs: number, foundUnannounced: boolean): void {
     const since = this.#listeningSinceMs;
-    this.#timer.judge({
+    this.#timer.schedule({
       listening: since !== null && startedAtMs - since >= this.#options.relistPeriodMs,
       missed: this.#complete && foundUnannounced,
-      troubled: this.#failing || this.#ledger.staleCount > 0,
+      troubled: this.#failing || this.#cache.staleCount > 0,
       active: this.#hinted,
     });
     this.#hinted = false;
@@ -302,10 +302,10 @@ export class PodWatcher {
   /** Ends synchronously when no further inspection is requested: a later request starts a new loop. */
   async #inspectUntilRest(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<void> {
     try {
-      let seen = await this.#inspectionToMake(uid, inspection, ids, listedAtMs);
+      let seen = await this.#inspectNow(uid, inspection, ids, listedAtMs);
       while (inspection.isRequestedAgain && !this.#options.signal.aborted) {
         inspection.isRequestedAgain = false;
-        seen = await this.#inspectionToMake(uid, inspection);
+        seen = await this.#inspectNow(uid, inspection);
       }
       if (seen && !this.#options.signal.aborted) this.#follow(uid, inspection, seen);
     } finally {
@@ -315,12 +315,7 @@ export class PodWatcher {
   }
 
   /** The inspection to make now: the one of the pod's own actor, of the ids that hints named, or of the whole pod. */
-  #inspectionToMake(
-    uid: string,
-    inspection: Inspection,
-    ids?: ListedPod,
-    listedAtMs?: number,
-  ): Promise<InspectedStatuses | null> {
+  #inspectNow(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<Statuses | null> {
     const shared = this.#inspectionByActor(uid, inspection);
     const named = inspection.named && new Set([...inspection.named, ...inspection.expectations.keys()]);
     inspection.named = new Set();
@@ -329,7 +324,7 @@ export class PodWatcher {
   }
 
   /** Inspects again while an announced change does not show yet. */
-  #follow(uid: string, inspection: Inspection, seen: InspectedStatuses): void {
+  #follow(uid: string, inspection: Inspection, seen: Statuses): void {
     const { open, waitMs } = unmetExpectations(inspection.expectations, seen);
     inspection.expectations = open;
     if (waitMs !== null) this.#schedule(uid, inspection, waitMs);
@@ -345,13 +340,13 @@ export class PodWatcher {
   }
 
   /** The inspection by the pod's actor, if it began after the last hint; `undefined`: the pod must be inspected. */
-  #inspectionByActor(uid: string, inspection: Inspection): Promise<InspectedStatuses | null> | undefined {
+  #inspectionByActor(uid: string, inspection: Inspection): Promise<Statuses | null> | undefined {
     const { hintedAt } = inspection;
     inspection.hintedAt = null;
     const status = hintedAt === null ? undefined : this.#options.inspections.after(uid, hintedAt);
     return status?.then(
       (seen) => {
-        this.#publish(this.#ledger.inspected(seen));
+        this.#publish(this.#cache.inspected(seen));
         return seen;
       },
       () => this.#limit(() => this.#inspectPod(uid)),
@@ -359,9 +354,9 @@ export class PodWatcher {
   }
 
   /** Inspects the sandboxes and containers that hints named; the whole pod when one of them is gone. */
-  async #inspectInstances(uid: string, named: ReadonlySet<string>): Promise<InspectedStatuses | null> {
+  async #inspectInstances(uid: string, named: ReadonlySet<string>): Promise<Statuses | null> {
     const { client, inspectDeadlineMs: timeoutMs, signal, now } = this.#options;
-    const kinds = [...named].map((id) => [id, this.#ledger.kindOf(id)] as const);
+    const kinds = [...named].map((id) => [id, this.#cache.kindOf(id)] as const);
     if (kinds.length === 0 || kinds.some(([, kind]) => kind === undefined)) return this.#inspectPod(uid);
     const observedAtMs = now();
     try {
@@ -370,10 +365,10 @@ export class PodWatcher {
       );
       const instances = found.filter((instance) => instance !== undefined);
       if (instances.length < found.length) return await this.#inspectPod(uid);
-      for (const instance of instances) this.#publish(this.#ledger.observed(instance, observedAtMs));
+      for (const instance of instances) this.#publish(this.#cache.observed(instance, observedAtMs));
       return statusesOf(instances);
     } catch (error) {
-      if (!signal.aborted) this.#publish(this.#ledger.failed(uid, messageOf(error)));
+      if (!signal.aborted) this.#publish(this.#cache.failed(uid, messageOf(error)));
       return null;
     }
   }
@@ -392,10 +387,10 @@ export class PodWatcher {
         ...(onSeen ? { onSeen } : {}),
       };
       const status = await inspectPod(client, uid, options);
-      this.#publish(this.#ledger.inspected(status));
+      this.#publish(this.#cache.inspected(status));
       return status;
     } catch (error) {
-      if (!signal.aborted) this.#publish(this.#ledger.failed(uid, messageOf(error)));
+      if (!signal.aborted) this.#publish(this.#cache.failed(uid, messageOf(error)));
       return null;
     }
   }

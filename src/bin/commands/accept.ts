@@ -36,11 +36,11 @@ async function accept(log: string): Promise<number> {
     const journal = readJournal(log);
     const { divergence } = replay({ ...replayOptions(journal), strict: true });
     if (!divergence) return print(`${log}: replays the same`);
-    const obstacle = obstacleIn(log, journal);
+    const obstacle = refusalOf(log, journal);
     if (obstacle !== undefined) return refuse('accept', `${log}: ${obstacle}`, exitCodes.couldNotTest);
     const folder = mkdtempSync(join(dirname(log), `.${basename(log)}-`));
     try {
-      await writeAnew(journal, folder);
+      await rewriteJournal(journal, folder);
       replaceFiles(log, folder);
     } finally {
       rmSync(folder, { recursive: true, force: true });
@@ -53,7 +53,7 @@ async function accept(log: string): Promise<number> {
   }
 }
 
-function obstacleIn(log: string, { header, checkpoint }: Journal): string | undefined {
+function refusalOf(log: string, { header, checkpoint }: Journal): string | undefined {
   const incarnations = new Set(segmentsIn(log).map(({ incarnation }) => incarnation));
   if (incarnations.size !== 1)
     return `it has ${incarnations.size} starts; one journal of one start can be written anew`;
@@ -63,7 +63,7 @@ function obstacleIn(log: string, { header, checkpoint }: Journal): string | unde
   return `it was recorded by Statelet ${statelet}, this is ${STATELET_VERSION}: journals of another version stay as they are`;
 }
 
-async function writeAnew(journal: Journal, directory: string): Promise<void> {
+async function rewriteJournal(journal: Journal, directory: string): Promise<void> {
   const { incarnation } = journal.header;
   const build = thisBuild();
   await rewrite(journal, openJournal({ directory, incarnation, durability: 'none' }), {

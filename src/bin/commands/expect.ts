@@ -84,12 +84,12 @@ const CODES: Readonly<Record<Verdict, number>> = {
 
 function describe({ log, error, incarnation, findings = [] }: ExpectedLog): string {
   if (error !== undefined) return `${log}: ${error}\n`;
-  const held = findings.filter(({ verdict }) => verdict === 'holds').length;
+  const passed = findings.filter(({ verdict }) => verdict === 'holds').length;
   const lines = findings.map(({ verdict, expected, actual, n }) => {
     const where = verdict === 'holds' || n === undefined ? '' : ` (record ${n})`;
     return `  ${verdict.padEnd(8)}  ${expected}: ${actual}${where}\n`;
   });
-  return `${log}: ${held} of ${findings.length} expectations hold (incarnation ${incarnation})\n${lines.join('')}`;
+  return `${log}: ${passed} of ${findings.length} expectations hold (incarnation ${incarnation})\n${lines.join('')}`;
 }
 
 /** Expectations as JUnit XML: a test suite a log, a test case an expectation; a log that cannot be read is an error. */

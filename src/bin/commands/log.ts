@@ -20,11 +20,11 @@ const POLL_MS = 500;
 const POLL_COST = 5;
 
 export function logCommand(log: string, options: LogOptions): number {
-  const wrong = wrongIn(options);
+  const wrong = usageError(options);
   return wrong === undefined ? print(log, options, () => true) : refuse('log', wrong, exitCodes.usage);
 }
 
-function wrongIn(options: LogOptions): string | undefined {
+function usageError(options: LogOptions): string | undefined {
   const { output } = options;
   if (output !== 'text' && output !== 'json') return `--output is text or json, not ${JSON.stringify(output)}`;
   return wrongFilter(options);
@@ -32,7 +32,7 @@ function wrongIn(options: LogOptions): string | undefined {
 
 /** Until `signal`, or the end of the process. */
 export async function followLog(log: string, options: LogOptions, signal?: AbortSignal): Promise<number> {
-  const wrong = wrongIn(options);
+  const wrong = usageError(options);
   if (wrong !== undefined) return refuse('log', wrong, exitCodes.usage);
   const { incarnation } = options;
   if (incarnation !== undefined || placeOf(log).incarnation !== undefined) {

@@ -38,7 +38,7 @@ interface Minimized {
 }
 
 export async function minimizeCommand(log: string | undefined, options: MinimizeCommandOptions): Promise<number> {
-  const wrong = wrongIn(log, options);
+  const wrong = usageError(log, options);
   if (wrong !== undefined) return refuse('minimize', wrong, exitCodes.usage);
   const beganMs = performance.now();
   const deadlineMs = beganMs + Number(options.seconds) * 1_000;
@@ -55,7 +55,7 @@ export async function minimizeCommand(log: string | undefined, options: Minimize
   }
 }
 
-function wrongIn(
+function usageError(
   log: string | undefined,
   { seed, seconds, format, shows, output }: MinimizeCommandOptions,
 ): string | undefined {
@@ -69,13 +69,13 @@ function wrongIn(
   return undefined;
 }
 
-type Timeless = Omit<Minimized, 'seconds'>;
+type MinimizedCase = Omit<Minimized, 'seconds'>;
 
 async function ofJournal(
   log: string,
   { incarnation, shows, strict = false, output }: MinimizeCommandOptions,
   deadlineMs: number,
-): Promise<Timeless | string> {
+): Promise<MinimizedCase | string> {
   const journal = journalAt(log, incarnation);
   if (journal.checkpoint)
     return `${log} begins with a checkpoint: only a journal that begins with its start has every input`;
@@ -93,7 +93,7 @@ async function ofJournal(
   return { what, noun: 'inputs', ...inputs, trials, isMinimal, journal: output, reproduce };
 }
 
-async function ofSeed({ seed, output }: MinimizeCommandOptions, deadlineMs: number): Promise<Timeless | string> {
+async function ofSeed({ seed, output }: MinimizeCommandOptions, deadlineMs: number): Promise<MinimizedCase | string> {
   const minimized = minimizeSeed(Number(seed), thisBuild(), deadlineMs);
   if (typeof minimized === 'string') return minimized;
   const { what, steps, trials, isMinimal, report } = minimized;

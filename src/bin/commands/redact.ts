@@ -25,7 +25,7 @@ export async function redactCommand(log: string, options: RedactOptions): Promis
   }
   try {
     const journal = journalAt(log, options.incarnation);
-    const obstacle = obstacleIn(journal);
+    const obstacle = refusalOf(journal);
     if (obstacle !== undefined) return refuse('redact', `${log}: ${obstacle}`, exitCodes.divergence);
     const redactor = await redactInto(journal, output, value);
     const wrong = verify ? wrongWith(journal, readJournal(output), redactor) : undefined;
@@ -55,7 +55,7 @@ export async function redactInto(journal: Journal, output: string, value: readon
 /** Texts come into a journal by these alone. */
 const isSource = ({ k }: JournalRecord): boolean => k === 'header' || k === 'in' || k === 'result';
 
-export function obstacleIn(journal: Journal): string | undefined {
+export function refusalOf(journal: Journal): string | undefined {
   if (journal.checkpoint)
     return 'its first segments are gone; only a journal that begins with its start can be made anew';
   const { divergence } = replay(replayOptions(journal));

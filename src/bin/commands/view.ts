@@ -20,7 +20,7 @@ import { messageOf } from '../../kernel/thrown.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, placeOf, refuse } from '../insight/command.ts';
 import { visitTexts } from '../rewrite/private-values.ts';
-import { obstacleIn, redactInto } from './redact.ts';
+import { redactInto, refusalOf } from './redact.ts';
 
 const PORT_MAX = 65_535;
 
@@ -67,7 +67,7 @@ async function write(output: string, files: JournalFiles | undefined, what: stri
 /** A report goes to others: where values of variables stand in the journal as they are, it gets a redacted one. */
 async function writeReport(files: JournalFiles, journal: Journal, output: string): Promise<number> {
   if (!hasPlainValues(journal)) return write(output, files, nameOf(journal));
-  const obstacle = obstacleIn(journal);
+  const obstacle = refusalOf(journal);
   if (obstacle !== undefined) {
     const why = `values of variables stand in the journal as they are, and cannot be redacted: ${obstacle}`;
     return refuse('view', why, exitCodes.couldNotTest);

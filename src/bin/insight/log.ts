@@ -35,7 +35,7 @@ export interface LogEntry {
   readonly record: KernelRecord;
 }
 
-type Test = (moment: Moment, record: KernelRecord) => boolean;
+type RecordTest = (moment: Moment, record: KernelRecord) => boolean;
 
 const LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'fatal'];
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
@@ -61,8 +61,8 @@ export function wrongFilter({ cause, level, since, until }: LogFilters): string 
 
 /** A string says that there is no such pod. Filters are as {@link wrongFilter} wants them. */
 export function logOf(story: Story, records: Iterable<JournalRecord>, filters: LogFilters): LogEntry[] | string {
-  const tests: Test[] = [];
-  for (const make of MAKERS) {
+  const tests: RecordTest[] = [];
+  for (const make of FILTER_BUILDERS) {
     const test = make(story, filters);
     if (typeof test === 'string') return test;
     if (test) tests.push(test);
@@ -83,22 +83,22 @@ function entryOf({ t, cause, text, actor }: Moment, record: KernelRecord, story:
 
 // ---- filters --------------------------------------------------------------------------------------------------------
 
-type Maker = (story: Story, filters: LogFilters) => Test | string | undefined;
+type FilterBuilder = (story: Story, filters: LogFilters) => RecordTest | string | undefined;
 
-const byActor: Maker = (story, { actor }) => {
+const byActor: FilterBuilder = (story, { actor }) => {
   if (actor === undefined) return undefined;
   const isIt = (name: string): boolean => name === actor || name.startsWith(`${actor}/`);
   return (moment) => isIt(moment.actor) || isIt(actorName(moment.actor, story));
 };
 
-const byType: Maker = (_story, { type }) => {
+const byType: FilterBuilder = (_story, { type }) => {
   if (type === undefined) return undefined;
   const start = type.endsWith('*') ? type.slice(0, -1) : undefined;
   const isIt = (what: string): boolean => (start === undefined ? what === type : what.startsWith(start));
   return ({ k, what }) => isIt(k) || isIt(what);
 };
 
-const byPod: Maker = (story, { pod }) => {
+const byPod: FilterBuilder = (story, { pod }) => {
   if (pod === undefined) return undefined;
   const found = podNamed(story, pod);
   if (typeof found === 'string') return found;
@@ -106,7 +106,7 @@ const byPod: Maker = (story, { pod }) => {
 };
 
 /** Causes come before their consequences, so that one pass finds all. */
-const byCause: Maker = (_story, { cause }) => {
+const byCause: FilterBuilder = (_story, { cause }) => {
   if (cause === undefined) return undefined;
   const led = new Set([Number(cause)]);
   return (moment) => {
@@ -115,14 +115,14 @@ const byCause: Maker = (_story, { cause }) => {
   };
 };
 
-const byLevel: Maker = (_story, { level }) => {
+const byLevel: FilterBuilder = (_story, { level }) => {
   if (level === undefined) return undefined;
   const least = LEVELS.findIndex((each) => each === level);
   return (_moment, record) => record.k === 'log' && LEVELS.indexOf(record.level) >= least;
 };
 
 const byTime =
-  (option: 'since' | 'until'): Maker =>
+  (option: 'since' | 'until'): FilterBuilder =>
   (story, filters) => {
     const given = filters[option];
     if (given === undefined) return undefined;
@@ -130,11 +130,20 @@ const byTime =
     return option === 'since' ? (moment) => moment.t >= t : (moment) => moment.t <= t;
   };
 
-const byText: Maker = (_story, { grep }) =>
+const byText: FilterBuilder = (_story, { grep }) =>
   grep === undefined ? undefined : (_moment, record) => JSON.stringify(record).includes(grep);
 
 /** The cause first: it has to see every record. */
-const MAKERS: readonly Maker[] = [byCause, byActor, byType, byPod, byLevel, byTime('since'), byTime('until'), byText];
+const FILTER_BUILDERS: readonly FilterBuilder[] = [
+  byCause,
+  byActor,
+  byType,
+  byPod,
+  byLevel,
+  byTime('since'),
+  byTime('until'),
+  byText,
+];
 
 export const describeLog = (entries: readonly LogEntry[]): string =>
   entries.map(({ atMs, actor, text, record }) => `+${duration(atMs)}  ${record.n}  ${actor}: ${text}\n`).join('');

@@ -220,8 +220,8 @@ export class Story implements CauseSource {
       const failed = record.error ? { error: record.error.message } : {};
       this.settle(record.id, { end: record.error ? 'failed' : 'done', ...failed });
     } else if (record.k === 'cancel') this.settle(record.id, { end: 'cancelled' });
-    else if (record.k === 'in') this.streamSpoke(record);
-    else if (record.k === 'message') this.heard(record.to, record.event, record.n);
+    else if (record.k === 'in') this.streamReported(record);
+    else if (record.k === 'message') this.messageReceived(record.to, record.event, record.n);
     else if (!this.failure) this.failed(failureIn(record, ROOT));
   }
 
@@ -234,7 +234,7 @@ export class Story implements CauseSource {
     if (operation) this.operations.set(id, { ...operation, ...end, ended: this.ended });
   }
 
-  private streamSpoke(record: InRecord): void {
+  private streamReported(record: InRecord): void {
     const id = streamOf(record);
     const operation = id === undefined ? undefined : this.operations.get(id);
     if (!operation) return;
@@ -252,7 +252,7 @@ export class Story implements CauseSource {
     if (address === ROOT) this.phaseVisits.nowIn(status === 'active' ? phasesIn(value) : [], t, n);
   }
 
-  private heard(to: string, event: Readonly<Record<string, unknown>>, n: number): void {
+  private messageReceived(to: string, event: Readonly<Record<string, unknown>>, n: number): void {
     const at = { t: this.ended, n };
     if (to === ROOT && event['type'] === 'healthz.serving') this.healthz ??= at;
     if (to !== `${ROOT}/status` || event['type'] !== 'status.changed') return;

@@ -291,12 +291,12 @@ interface Line {
 
 export function alignTabs(text: string): string {
   const lines = text.split('\n').map((line): Line => ({ cells: line.split('\t'), widths: [] }));
-  const goesOn = (row: number, column: number): boolean => (lines[row]?.cells.length ?? 0) > column + 1;
+  const hasNextCell = (row: number, column: number): boolean => (lines[row]?.cells.length ?? 0) > column + 1;
   const format = (column: number, from: number, to: number): void => {
     for (let row = from; row < to; row++) {
-      if (!goesOn(row, column)) continue;
+      if (!hasNextCell(row, column)) continue;
       let end = row;
-      while (end < to && goesOn(end, column)) end += 1;
+      while (end < to && hasNextCell(end, column)) end += 1;
       const block = lines.slice(row, end);
       const width = Math.max(...block.map(({ cells }) => cells[column]?.length ?? 0)) + PADDING;
       for (const { widths } of block) widths[column] = width;

@@ -19,14 +19,14 @@ export function minimizeSeed(seed: number, build: BuildInfo, deadlineMs: number)
   const whole = simulate({ seed }, build);
   const [problem] = whole.problems;
   if (!problem) return `seed ${seed} breaks no rule`;
-  const sought = shapeOf(problem);
+  const wantedShape = shapeOf(problem);
   let best = whole;
   const items = [FAULTS, ...Array.from({ length: STEPS }, (_, step) => step)];
   const reduced = reduce(
     items,
     (subset) => {
       const report = simulate(scriptOf(seed, subset), build);
-      if (!report.problems.some((other) => shapeOf(other) === sought)) return undefined;
+      if (!report.problems.some((other) => shapeOf(other) === wantedShape)) return undefined;
       best = report;
       return subset;
     },

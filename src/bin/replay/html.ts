@@ -47,10 +47,10 @@ export function htmlReport(outcomes: readonly Outcome[]): string {
 
 function rowOf({ log, verdict, code, error, divergence }: Outcome): string {
   const what = divergence ? `record ${divergence.n} of turn ${divergence.turn}: ${divergence.kind}` : (error ?? '');
-  const mood = verdict === 'same' ? 'same' : 'other';
+  const cssClass = verdict === 'same' ? 'same' : 'other';
   const cells = [
     `<td>${cell(log)}</td>`,
-    `<td class="${mood}">${verdict}</td>`,
+    `<td class="${cssClass}">${verdict}</td>`,
     `<td>${code}</td>`,
     `<td>${cell(what)}</td>`,
   ];

@@ -244,9 +244,9 @@ export class Decoder {
     if (known) return known;
     let [chars, levels] = [0, 0];
     for (const [name, part] of Object.entries(value)) {
-      const its = this.#extentOf(part);
-      chars += name.length + its.chars;
-      levels = Math.max(levels, its.levels);
+      const partExtent = this.#extentOf(part);
+      chars += name.length + partExtent.chars;
+      levels = Math.max(levels, partExtent.levels);
     }
     const extent = { chars, levels: levels + 1 };
     this.#extents.set(value, extent);

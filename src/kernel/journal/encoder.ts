@@ -226,8 +226,8 @@ export class Encoder {
   #list(value: readonly unknown[], path: string): string {
     let [text, content, chars] = ['', '', 1 + Math.max(1, value.length)];
     for (let at = 0; at < value.length; at++) {
-      const its = this.#value(value[at], `${path}/${at}`);
-      text = at === 0 ? its : `${text},${its}`;
+      const childText = this.#value(value[at], `${path}/${at}`);
+      text = at === 0 ? childText : `${text},${childText}`;
       content = at === 0 ? this.#content : `${content},${this.#content}`;
       chars += this.#chars;
     }
@@ -243,17 +243,17 @@ export class Encoder {
       const member = value[name];
       if (!isJson(member)) continue;
       shape = shape.next.get(name) ?? this.#newShape(shape, name);
-      const its = this.#value(member, isPlaced(member) ? path + shape.step : '');
+      const childText = this.#value(member, isPlaced(member) ? path + shape.step : '');
       const comma = chars === 1 ? '' : ',';
-      text += comma + shape.name + its;
+      text += comma + shape.name + childText;
       // A value that contains no reference is identified by its text.
-      if (content !== '' || its !== this.#content) {
-        if (content === '') content = text.slice(0, text.length - its.length) + this.#content;
+      if (content !== '' || childText !== this.#content) {
+        if (content === '') content = text.slice(0, text.length - childText.length) + this.#content;
         else content += comma + shape.name + this.#content;
       }
       chars += shape.name.length + this.#chars + 1;
       members.push(this.#content);
-      texts.push(shape.name + its);
+      texts.push(shape.name + childText);
     }
     const whole = { text: `{${text}}`, content: `{${content || text}}`, chars: Math.max(2, chars), members };
     return this.#placed(value, path, whole, { shape, texts });
@@ -267,7 +267,7 @@ export class Encoder {
   }
 
   /** A value whose parts are written: as a reference, as its difference to an object of the same shape, or in full. */
-  #placed(value: object, path: string, whole: Whole, like?: Likeness): string {
+  #placed(value: object, path: string, whole: EncodedObject, like?: SimilarObject): string {
     const { content, text, chars, members } = whole;
     this.#content = content;
     this.#chars = chars;
@@ -352,13 +352,13 @@ export class Encoder {
 
 type Members = Readonly<Record<string, unknown>>;
 
-interface Likeness {
+interface SimilarObject {
   readonly shape: Shape;
   /** Members as they stand in the line. */
   readonly texts: readonly string[];
 }
 
-interface Whole {
+interface EncodedObject {
   readonly text: string;
   readonly content: string;
   readonly chars: number;

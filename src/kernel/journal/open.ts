@@ -48,12 +48,12 @@ export interface JournalOptions {
 
 export function openJournal(options: JournalOptions): JournalWriter {
   const { directory, report = () => undefined, durability = 'second', disk = realDisk } = options;
-  const trouble = troubleWith(directory);
+  const problem = writeProblem(directory);
   const segments = existing(directory);
   const incarnation = options.incarnation ?? nextIncarnation(segments);
   refuseUnusable(incarnation, segments, directory);
   const claim = new Claim(directory);
-  if (trouble === undefined) claim.take();
+  if (problem === undefined) claim.take();
   const archive = new Archive(directory, incarnation, options.retainedMaxBytes ?? RETAINED_MAX_BYTES);
   const writer = new Writer({
     incarnation,
@@ -77,13 +77,13 @@ export function openJournal(options: JournalOptions): JournalWriter {
     report,
     released: () => claim.release(),
   });
-  if (trouble === undefined) writer.tidy(0, false);
-  else writer.suspend(trouble);
+  if (problem === undefined) writer.tidy(0, false);
+  else writer.suspend(problem);
   return writer;
 }
 
 /** Tries to write a few bytes; returns why journaling starts suspended if that fails. */
-function troubleWith(directory: string): string | undefined {
+function writeProblem(directory: string): string | undefined {
   const probe = join(directory, `probe-${process.pid}${UNFINISHED}`);
   try {
     makeDirectory(directory);

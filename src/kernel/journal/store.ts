@@ -81,7 +81,7 @@ export class Store {
     if (!this.settings.isOwned()) throw new Error(`the lock of ${this.settings.directory} was removed or replaced`);
     this.open ??= await this.createSegment(0);
     try {
-      await this.appendOrThin(this.open, turns);
+      await this.appendOrOmit(this.open, turns);
     } catch (error) {
       if (this.kept === -1) await this.discard();
       throw error;
@@ -90,13 +90,13 @@ export class Store {
   }
 
   /** On a full disk, derived records are left out before anything else is dropped. */
-  private async appendOrThin(open: Open, { records, upto }: Turns): Promise<void> {
+  private async appendOrOmit(open: Open, { records, upto }: Turns): Promise<void> {
     try {
       await this.append(open, records, upto);
     } catch (error) {
       const code = codeOf(error) ?? '';
       if (!NO_SPACE.has(code)) throw error;
-      await this.append(open, thin(records, code), upto);
+      await this.append(open, withoutDerived(records, code), upto);
     }
   }
 
@@ -221,14 +221,14 @@ const exists = (path: string): Promise<boolean> =>
  * Record kinds that are left out on a nearly full disk, because replay produces them again. Inputs, requests and
  * digests stay.
  */
-const SPARED: ReadonlySet<string> = new Set(['message', 'log', 'state']);
+const OMITTED_KINDS: ReadonlySet<string> = new Set(['message', 'log', 'state']);
 
 /** The records without messages, log lines and states; each run of omitted ones is replaced by one `dropped` record. */
-function thin(records: readonly JournalRecord[], why: string): JournalRecord[] {
+function withoutDerived(records: readonly JournalRecord[], why: string): JournalRecord[] {
   const kept: JournalRecord[] = [];
   for (const record of records) {
     const before = kept.at(-1);
-    if (!SPARED.has(record.k)) kept.push(record);
+    if (!OMITTED_KINDS.has(record.k)) kept.push(record);
     else if (before?.k === 'dropped') kept[kept.length - 1] = { ...before, upto: record.n };
     else kept.push({ n: record.n, k: 'dropped', upto: record.n, why });
   }

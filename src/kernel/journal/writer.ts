@@ -91,7 +91,7 @@ export class Writer implements JournalWriter {
   private batch = new Batch();
   private queue: Work[] = [];
   private backlog = 0;
-  private busy: Work | undefined;
+  private current: Work | undefined;
   private working: Promise<void> = Promise.resolve();
   private flushing: NodeJS.Immediate | undefined;
   private retrying: NodeJS.Timeout | undefined;
@@ -136,8 +136,8 @@ export class Writer implements JournalWriter {
   }
 
   whenDurable(callback: () => void): void {
-    const gathering = this.batch.records.length > 0 || this.turn.length > 0;
-    const work = gathering ? this.batch : (this.queue.at(-1) ?? this.busy);
+    const isCollecting = this.batch.records.length > 0 || this.turn.length > 0;
+    const work = isCollecting ? this.batch : (this.queue.at(-1) ?? this.current);
     if (work && this.suspendedBy === undefined) work.waiting.push(callback);
     else queueMicrotask(callback);
   }
@@ -168,7 +168,7 @@ export class Writer implements JournalWriter {
   }
 
   private async settle(): Promise<void> {
-    while (this.busy) await this.working;
+    while (this.current) await this.working;
     const { store, archive, released } = this.settings;
     try {
       await store.close();
@@ -216,12 +216,12 @@ export class Writer implements JournalWriter {
 
   private add(work: Work): void {
     this.queue.push(work);
-    if (!this.busy) this.working = this.workOff();
+    if (!this.current) this.working = this.workOff();
   }
 
   private async workOff(): Promise<void> {
     for (let work = this.queue.shift(); work; work = this.queue.shift()) {
-      this.busy = work;
+      this.current = work;
       try {
         await this.perform(work);
       } catch (error) {
@@ -231,7 +231,7 @@ export class Writer implements JournalWriter {
       if (work.kind === 'begin') this.isBeginning = false;
       release(work);
     }
-    this.busy = undefined;
+    this.current = undefined;
   }
 
   private async perform(work: Work): Promise<void> {
@@ -271,14 +271,14 @@ export class Writer implements JournalWriter {
     this.suspendedBy = why;
     this.lastSuspension = why;
     this.wantsCheckpoint = false;
-    const given = [...(this.busy ? [this.busy] : []), ...this.queue, this.batch];
+    const given = [...(this.current ? [this.current] : []), ...this.queue, this.batch];
     this.queue = [];
-    this.backlog = this.busy?.kind === 'batch' ? this.busy.records.length : 0;
+    this.backlog = this.current?.kind === 'batch' ? this.current.records.length : 0;
     this.batch = new Batch();
     this.turn = [];
     this.isBeginning = false;
     for (const work of given) release(work);
-    if (this.busy) this.queue.push({ kind: 'end', why, waiting: [] });
+    if (this.current) this.queue.push({ kind: 'end', why, waiting: [] });
     this.retryLater();
   }
 

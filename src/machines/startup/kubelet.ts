@@ -165,7 +165,7 @@ const sendPods = kubeletSetup.enqueueActions(({ context, enqueue }) => {
 });
 
 /** Other subsystems that read a changed field restart with it, as after a crash; no container is touched. */
-const takeConfiguration = kubeletSetup.enqueueActions(({ context, event, enqueue }) => {
+const applyConfiguration = kubeletSetup.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'configReload.applied') return;
   const { config, readers } = event;
   enqueue.assign({ config, settings: deriveSettings({ ...context, config }) });
@@ -190,7 +190,7 @@ const alive = kubeletSetup.createStateConfig({
         actions: line('info', ({ event }) => ['Received signal; stopping', { signal: event.signal }]),
       },
     ],
-    'configReload.applied': { actions: takeConfiguration },
+    'configReload.applied': { actions: applyConfiguration },
     'resolver.changed': {
       actions: [
         assign(({ context, event }) => {

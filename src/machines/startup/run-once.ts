@@ -130,7 +130,7 @@ const awaited = (pod: Pod): Awaited => ({
   result: null,
 });
 
-const takePods = enqueueActions(({ context, event, enqueue }) => {
+const handlePods = enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'config.pods' || event.op === 'REMOVE') return;
   const known = event.pods.map((pod) => [pod.metadata.uid, context.pods[pod.metadata.uid] ?? awaited(pod)] as const);
   enqueue.assign({ pods: { ...context.pods, ...Object.fromEntries(known) } });
@@ -147,7 +147,7 @@ const begin = enqueueActions((args) => {
   enqueue.sendTo(to('pods'), { type: 'status.wanted' });
 });
 
-const judge = enqueueActions((args) => {
+const decideResult = enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'status.changed') return;
   const before = context.pods[event.pod.uid];
@@ -182,14 +182,14 @@ function logResult(enqueue: Enqueue, { namespace, name, result, message, contain
 
 const giveUp = enqueueActions((args) => {
   const { context, enqueue } = args;
-  const judged = Object.values(context.pods).map((pod) => {
+  const completed = Object.values(context.pods).map((pod) => {
     if (pod.result) return pod;
     const message = `timeout error: pod "${formatPod(pod)}" containers not running after ${context.retries} retries`;
     const result = resultOf(pod, 'TimedOut', message, pod.status, now(args) - context.sinceMs);
     logResult(enqueue, result);
     return { ...pod, result };
   });
-  enqueue.assign({ pods: Object.fromEntries(judged.map((pod) => [pod.uid, pod])) });
+  enqueue.assign({ pods: Object.fromEntries(completed.map((pod) => [pod.uid, pod])) });
 });
 
 function finished(context: Context): RunOnceFinished {
@@ -216,7 +216,7 @@ export const runOnceMachine = createMachine({
       on: {
         'sources.started': { actions: askSources },
         'config.objects': { actions: forward },
-        'config.pods': { actions: takePods },
+        'config.pods': { actions: handlePods },
         'config.sourceReady': { guard: 'hasSource', target: 'running', actions: begin },
       },
       after: { sourceWait: 'withoutManifest' },
@@ -232,7 +232,7 @@ export const runOnceMachine = createMachine({
         'runtime.podRemoved': { guard: 'isAwaited', actions: forward },
         'runtime.podStale': { guard: 'isAwaited', actions: forward },
         'runtime.relisted': { actions: forward },
-        'status.changed': { actions: judge },
+        'status.changed': { actions: decideResult },
         'pods.started': 'gathering',
       },
       after: { deadline: { target: 'finished', actions: giveUp } },

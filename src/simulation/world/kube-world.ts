@@ -15,7 +15,7 @@ import { selectorOf } from '../api-server/selectors.ts';
 import { type Origin, Store, type StoreEvent } from '../api-server/store.ts';
 import type { ApiObject } from '../api-server/types.ts';
 import { isFields, textOf } from '../api-server/types.ts';
-import { seeing } from './objects.ts';
+import { withMounts } from './objects.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
 const ADMIN = { name: 'admin', groups: ['system:masters'] };
@@ -81,7 +81,7 @@ export class KubeWorld {
         nodeName: 'node',
         automountServiceAccountToken: false,
         ...spec,
-        containers: seeing(containers, spec['volumes']),
+        containers: withMounts(containers, spec['volumes']),
       },
     });
   }

@@ -19,7 +19,7 @@ export function manifest({ uid, name = 'web', spec = {}, containers }: PodOption
       apiVersion: 'v1',
       kind: 'Pod',
       metadata: { name, namespace: 'default' },
-      spec: { containers: seeing(containers ?? [{ name: 'app', image: 'app:1' }], volumes), ...spec },
+      spec: { containers: withMounts(containers ?? [{ name: 'app', image: 'app:1' }], volumes), ...spec },
     } as never,
   };
 }
@@ -42,7 +42,7 @@ interface Container {
  * The containers with mounts of their pod's volumes, because the kubelet leaves alone a volume that no container
  * mounts. A container without a list of mounts gets every volume but images, at `/<name>`.
  */
-export function seeing<Each extends object>(
+export function withMounts<Each extends object>(
   containers: readonly Each[],
   volumes: readonly { readonly name: string }[] = [],
 ): readonly Each[] {

@@ -28,19 +28,19 @@ export const podsAnswers = (world: PodsWorld): Handlers => ({
 /** The sandbox in the answer to a call. */
 function sandboxNow(world: PodsWorld, id: string) {
   const sandbox = world.runtime.sandboxes.get(id);
-  return sandbox ? world.knows(sandbox.config.metadata?.uid ?? '', world.runtime.statusOfSandbox(sandbox)) : null;
+  return sandbox ? world.markKnown(sandbox.config.metadata?.uid ?? '', world.runtime.statusOfSandbox(sandbox)) : null;
 }
 
 function containerNow(world: PodsWorld, id: string) {
   const container = world.runtime.containers.get(id);
   const uid = container?.sandbox.config.metadata?.uid ?? '';
-  return container ? world.knows(uid, world.runtime.statusOfContainer(container)) : null;
+  return container ? world.markKnown(uid, world.runtime.statusOfContainer(container)) : null;
 }
 
 function criHandlers(world: PodsWorld): Handlers {
   const { runtime } = world;
   return {
-    'cri.podStatus': ({ uid }, done) => done(world.knowsAll(runtime.inspect(uid))),
+    'cri.podStatus': ({ uid }, done) => done(world.markAllKnown(runtime.inspect(uid))),
     'cri.runPodSandbox': ({ config }, done) => {
       const podSandboxId = runtime.runSandbox(config);
       done({ podSandboxId, status: sandboxNow(world, podSandboxId) });

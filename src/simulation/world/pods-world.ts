@@ -231,7 +231,7 @@ export class PodsWorld implements Performer {
     const due = new Set<string>();
     const inspect = (uid: string): void => {
       due.delete(uid);
-      if (!this.isDown && this.watchers.has(id)) for (const event of this.newsOf(uid)) emit(event);
+      if (!this.isDown && this.watchers.has(id)) for (const event of this.changeEvents(uid)) emit(event);
     };
     this.known.clear();
     this.watchers.set(id, (uid) => {
@@ -246,7 +246,7 @@ export class PodsWorld implements Performer {
   }
 
   /** Events for what changed: the sandboxes and containers of a pod that has the same ones as before, else the pod. */
-  private newsOf(uid: string): JsonEvent[] {
+  private changeEvents(uid: string): JsonEvent[] {
     const status = this.runtime.inspect(uid);
     const before = this.known.get(uid);
     const now = textsOf(status);
@@ -255,20 +255,20 @@ export class PodsWorld implements Performer {
     if (before?.size !== now.size || [...now.keys()].some((each) => !before.has(each))) {
       return [{ type: 'runtime.podChanged', status }];
     }
-    const isNews = (each: { readonly id: string }): boolean => before.get(each.id) !== now.get(each.id);
+    const isChanged = (each: { readonly id: string }): boolean => before.get(each.id) !== now.get(each.id);
     return [
-      ...status.sandboxes.filter(isNews).map((each) => ({ type: 'runtime.sandboxChanged', uid, status: each })),
-      ...status.containers.filter(isNews).map((each) => ({ type: 'runtime.containerChanged', uid, status: each })),
+      ...status.sandboxes.filter(isChanged).map((each) => ({ type: 'runtime.sandboxChanged', uid, status: each })),
+      ...status.containers.filter(isChanged).map((each) => ({ type: 'runtime.containerChanged', uid, status: each })),
     ];
   }
 
   /** A pod learns this as an answer to a call of its own. */
-  knows<Status extends InstanceStatus>(uid: string, status: Status): Status {
+  markKnown<Status extends InstanceStatus>(uid: string, status: Status): Status {
     this.known.set(uid, new Map(this.known.get(uid)).set(status.id, JSON.stringify(status)));
     return status;
   }
 
-  knowsAll(status: PodRuntimeStatus): PodRuntimeStatus {
+  markAllKnown(status: PodRuntimeStatus): PodRuntimeStatus {
     const texts = textsOf(status);
     if (texts.size > 0) this.known.set(status.uid, texts);
     return status;

@@ -186,8 +186,8 @@ export function isTaken(context: Context, { uid, volume }: Mount): boolean {
  */
 export function fullDriver({ pods, devices, drivers }: Context, uid: string): string | null {
   const full = new Set(devices.filter(({ isNodeFull }) => isNodeFull).map(({ key }) => key));
-  const lacking = (pods[uid]?.volumes ?? []).filter((volume) => !volume.isEphemeral && full.has(deviceKey(volume)));
-  return lacking.find(({ driver }) => limitsPeriodMs(drivers?.[driver]) > 0)?.driver ?? null;
+  const missing = (pods[uid]?.volumes ?? []).filter((volume) => !volume.isEphemeral && full.has(deviceKey(volume)));
+  return missing.find(({ driver }) => limitsPeriodMs(drivers?.[driver]) > 0)?.driver ?? null;
 }
 
 /** Names of a pod's volumes that are not published, and of those that are not attached. */

@@ -47,12 +47,12 @@ const RETRY_MS = 5_000;
 const REOPEN_MS = 1_000;
 
 /** Updates the context with an event, then reconciles. */
-const updating = (take: (context: Context, event: Event) => Partial<Context>) =>
+const updating = (change: (context: Context, event: Event) => Partial<Context>) =>
   s.enqueueActions(({ context, event, enqueue }) => {
-    enqueue.assign(reconcile(enqueue, { ...context, ...take(context, event) }));
+    enqueue.assign(reconcile(enqueue, { ...context, ...change(context, event) }));
   });
 
-const takeInventory = updating((_, event) => {
+const handleInventory = updating((_, event) => {
   const { volumes, devices } = outputOf<CSIInventory>(event);
   return { found: { volumes, devices } };
 });
@@ -63,7 +63,7 @@ const logUnread = s.enqueueActions(({ event, enqueue }) => {
 });
 
 /** A volume that was wanted before may need a larger size now. */
-const takeWanted = updating(({ pods, mounts }, event) => {
+const handleWanted = updating(({ pods, mounts }, event) => {
   if (event.type !== 'csi.wanted') return {};
   const { pod, volumes } = event;
   const bySpec = new Map(volumes.map((volume) => [volume.spec, volume]));
@@ -100,13 +100,13 @@ const reportOverdue = s.enqueueActions(({ context, event, enqueue }) => {
   if (unmounted.length > 0) enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
 });
 
-const takeReleased = updating(({ pods }, event) => {
+const handleReleased = updating(({ pods }, event) => {
   if (event.type !== 'csi.released') return {};
   const before = pods[event.uid] ?? { pod: null, volumes: [] };
   return { pods: { ...pods, [event.uid]: { ...before, isReleased: true } } };
 });
 
-const takeEndpoint = updating(({ endpoints }, event) => {
+const handleEndpoint = updating(({ endpoints }, event) => {
   if (event.type === 'csi.driverListening') return { endpoints: { ...endpoints, [event.name]: event.endpoint } };
   if (event.type !== 'csi.driverGone') return {};
   const { [event.name]: _gone, ...others } = endpoints;
@@ -114,7 +114,7 @@ const takeEndpoint = updating(({ endpoints }, event) => {
 });
 
 /** Sends `volumesInUse` again if the Node lists other volumes: its publisher may have restarted. */
-const takeNode = updating(({ inUse }, event) => {
+const handleNode = updating(({ inUse }, event) => {
   if (event.type !== 'node.volumes') return {};
   const isAsReported = JSON.stringify(event.inUse) === JSON.stringify(inUse);
   return { node: { inUse: event.inUse, attached: event.attached }, inUse: isAsReported ? inUse : null };
@@ -122,7 +122,7 @@ const takeNode = updating(({ inUse }, event) => {
 
 const specIn = (object: KubeObject): CSIDriverSpec => (object['spec'] ?? {}) as CSIDriverSpec;
 
-const takeDrivers = updating(({ drivers }, event) => {
+const handleDrivers = updating(({ drivers }, event) => {
   if (event.type === 'reflector.listed') {
     return { drivers: Object.fromEntries(event.items.map((item) => [item.metadata.name, specIn(item)])) };
   }
@@ -132,7 +132,7 @@ const takeDrivers = updating(({ drivers }, event) => {
   return { drivers: event.change === 'DELETED' ? others : { ...others, [name]: specIn(event.object) } };
 });
 
-const takeStaged = updating(({ devices }, event) => {
+const handleStaged = updating(({ devices }, event) => {
   if (event.type !== 'device.staged') return {};
   const { key, device: staged } = event;
   return { devices: devices.map((each) => (each.key === key ? { ...each, staged, isNodeFull: false } : each)) };
@@ -146,7 +146,7 @@ const forwardFailure = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 /** A volume that is published again changes nothing. */
-const takePublished = s.enqueueActions(({ context, event, enqueue }) => {
+const handlePublished = s.enqueueActions(({ context, event, enqueue }) => {
   const found = context.mounts.find(({ id }) => event.type === 'mount.published' && id === event.id);
   if (!found || found.isPublished) return;
   const published = { ...found, isPublished: true };
@@ -156,7 +156,7 @@ const takePublished = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ mounts });
 });
 
-const takeExpanded = updating(({ mounts, devices }, event) => {
+const handleExpanded = updating(({ mounts, devices }, event) => {
   if (event.type !== 'mount.expanded') return {};
   const { id, size } = event;
   const key = mounts.flatMap((mount) => (mount.id === id ? [deviceKey(mount.volume)] : []))[0];
@@ -209,16 +209,16 @@ export const csiVolumesMachine = s.createMachine({
   type: 'parallel',
   entry: start,
   on: {
-    'csi.wanted': { actions: [takeWanted, answerWanted] },
+    'csi.wanted': { actions: [handleWanted, answerWanted] },
     'csi.overdue': { actions: reportOverdue },
-    'csi.released': { actions: takeReleased },
-    'csi.driverListening': { actions: takeEndpoint },
-    'csi.driverGone': { actions: takeEndpoint },
-    'node.volumes': { actions: takeNode },
-    'device.staged': { actions: takeStaged },
+    'csi.released': { actions: handleReleased },
+    'csi.driverListening': { actions: handleEndpoint },
+    'csi.driverGone': { actions: handleEndpoint },
+    'node.volumes': { actions: handleNode },
+    'device.staged': { actions: handleStaged },
     'device.failed': { actions: forwardFailure },
-    'mount.published': { actions: takePublished },
-    'mount.expanded': { actions: takeExpanded },
+    'mount.published': { actions: handlePublished },
+    'mount.expanded': { actions: handleExpanded },
     'csi.respawn': { actions: respawn },
     'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: reapCrashed },
@@ -233,7 +233,7 @@ export const csiVolumesMachine = s.createMachine({
             id: 'inventory',
             src: 'csi.inventory',
             input: ({ context: { rootDir } }) => ({ root: rootDir }),
-            onDone: { target: 'known', actions: [logUnread, takeInventory] },
+            onDone: { target: 'known', actions: [logUnread, handleInventory] },
             onError: {
               target: 'backingOff',
               actions: line('error', ({ event }) => [
@@ -253,7 +253,7 @@ export const csiVolumesMachine = s.createMachine({
         /** No CSI driver is registered and no pod uses a CSI volume: no inventory is needed. */
         unneeded: { always: { guard: 'isUsed', target: 'watching' } },
         watching: {
-          on: { 'reflector.listed': { actions: takeDrivers }, 'reflector.changed': { actions: takeDrivers } },
+          on: { 'reflector.listed': { actions: handleDrivers }, 'reflector.changed': { actions: handleDrivers } },
           invoke: {
             id: 'csiDrivers',
             src: 'reflector',

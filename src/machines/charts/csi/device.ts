@@ -90,7 +90,7 @@ const s = setup({
   delays: retryDelays,
 });
 
-const takeOrder = s.assign(({ context, event }) => {
+const updateOrder = s.assign(({ context, event }) => {
   if (event.type !== 'device.known') return {};
   const { type: _, ...known } = event;
   return { ...known, volume: known.volume ?? context.volume };
@@ -274,7 +274,7 @@ export const csiDeviceMachine = s.createMachine({
     untilMs: 0,
   }),
   initial: 'deciding',
-  on: { 'device.known': { actions: takeOrder } },
+  on: { 'device.known': { actions: updateOrder } },
   states: {
     deciding: {
       always: [
@@ -302,7 +302,10 @@ export const csiDeviceMachine = s.createMachine({
         { guard: 'needsNoAttachment', target: 'deciding' },
       ],
       on: {
-        'device.known': [{ guard: becameAttached, target: 'attaching', actions: takeOrder }, { actions: takeOrder }],
+        'device.known': [
+          { guard: becameAttached, target: 'attaching', actions: updateOrder },
+          { actions: updateOrder },
+        ],
       },
       after: { wait: 'attaching' },
     },
@@ -356,7 +359,7 @@ export const csiDeviceMachine = s.createMachine({
     backingOff: {
       always: { guard: 'isUnused', target: 'leaving' },
       on: {
-        'device.known': [{ guard: becamePossible, target: 'deciding', actions: takeOrder }, { actions: takeOrder }],
+        'device.known': [{ guard: becamePossible, target: 'deciding', actions: updateOrder }, { actions: updateOrder }],
       },
       after: { wait: 'deciding' },
     },

@@ -120,7 +120,7 @@ function failureToReport({ claim, expansion, failure, failedAt, hasFailed }: Con
   return failurePatch(claim, failure.message, isInfeasible, failedAt);
 }
 
-const takeOrder = s.assign(({ event }) => {
+const updateOrder = s.assign(({ event }) => {
   if (event.type !== 'expansion.known') return {};
   const { driver, isReleased } = event;
   return { driver, isReleased };
@@ -296,7 +296,7 @@ export const csiExpansionMachine = s.createMachine({
     outcome: 'released',
   }),
   initial: 'deciding',
-  on: { 'expansion.known': { actions: takeOrder } },
+  on: { 'expansion.known': { actions: updateOrder } },
   output: ({ context: { outcome, expansion } }) => ({ outcome, to: expansion.to }),
   states: {
     deciding: {
@@ -358,8 +358,8 @@ export const csiExpansionMachine = s.createMachine({
       always: { guard: 'isReleased', target: 'over', actions: ends('released') },
       on: {
         'expansion.known': [
-          { guard: becameRegistered, target: 'deciding', actions: takeOrder },
-          { actions: takeOrder },
+          { guard: becameRegistered, target: 'deciding', actions: updateOrder },
+          { actions: updateOrder },
         ],
       },
       after: { wait: 'deciding' },

@@ -37,7 +37,7 @@ interface MountInput extends Known {
 export interface Context extends MountInput {
   readonly capabilities: Capabilities;
   readonly secrets: Secrets;
-  readonly tokens: HeldTokens;
+  readonly tokens: CachedTokens;
   /** Audiences for which a new token is needed before the driver is called. */
   readonly due: readonly string[];
   /** The volume was published by this agent, or was found published. */
@@ -97,15 +97,15 @@ const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
 
 /** Tokens by audience; the empty audience is that of the API server itself. */
-export type HeldTokens = Readonly<Record<string, { readonly issued: IssuedToken; readonly refreshMs: number }>>;
+export type CachedTokens = Readonly<Record<string, { readonly issued: IssuedToken; readonly refreshMs: number }>>;
 
 type Spec = CSIDriverSpec | null;
 
 /** Audiences without a token, or whose token is too old. */
-export const dueTokens = (spec: Spec, held: HeldTokens, nowMs: number): readonly string[] =>
+export const dueTokens = (spec: Spec, cached: CachedTokens, nowMs: number): readonly string[] =>
   (spec?.tokenRequests ?? [])
     .map(({ audience }) => audience)
-    .filter((audience) => (held[audience]?.refreshMs ?? 0) <= nowMs);
+    .filter((audience) => (cached[audience]?.refreshMs ?? 0) <= nowMs);
 
 export function tokenRequestOf(spec: Spec, audience: string, pod: CSIPod) {
   const request = (spec?.tokenRequests ?? []).find((each) => each.audience === audience);
@@ -119,7 +119,10 @@ export interface TokenAnswer {
   readonly status: { readonly token: SecretHandle; readonly expirationTimestamp: string };
 }
 
-export function heldToken({ status: { token, expirationTimestamp } }: TokenAnswer, nowMs: number): HeldTokens[string] {
+export function cachedToken(
+  { status: { token, expirationTimestamp } }: TokenAnswer,
+  nowMs: number,
+): CachedTokens[string] {
   const lifeMs = Date.parse(expirationTimestamp) - nowMs;
   const issued = { token: { $secret: token.$secret, len: token.len }, expirationTimestamp };
   return { issued, refreshMs: nowMs + Math.min(lifeMs * REFRESH_SHARE, REFRESH_MAX_MS) };

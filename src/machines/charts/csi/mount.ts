@@ -34,8 +34,8 @@ import {
 import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
 import {
   type Context,
+  cachedToken,
   dueTokens,
-  heldToken,
   type Known,
   csiMountSetup as s,
   sharingInput,
@@ -43,7 +43,7 @@ import {
   tokenRequestOf,
 } from './mount-setup.ts';
 
-const takeOrder = s.assign(({ event }) => {
+const updateOrder = s.assign(({ event }) => {
   if (event.type !== 'mount.known') return {};
   const { type: _, ...known } = event;
   return known;
@@ -109,7 +109,7 @@ const noteToken = s.assign((args) => {
   const { context, event } = args;
   const [audience = '', ...due] = context.due;
   const output = outputOf<TokenAnswer>(event);
-  return { due, tokens: { ...context.tokens, [audience]: heldToken(output, now(args)) } };
+  return { due, tokens: { ...context.tokens, [audience]: cachedToken(output, now(args)) } };
 });
 /** Tokens whose values are lost, leaving only handles, are requested again. */
 const dropForgotten = s.assign(({ context, event }) => ({
@@ -279,7 +279,7 @@ const published = s.createStateConfig({
     },
     expanding: {
       meta: { waitsFor: 'the volume to be expanded' },
-      on: { 'mount.known': { actions: [takeOrder, sendExpansion] } },
+      on: { 'mount.known': { actions: [updateOrder, sendExpansion] } },
       invoke: {
         id: 'expansion',
         src: 'expansion',
@@ -337,7 +337,7 @@ const leaving = s.createStateConfig({
     },
     backingOff: {
       on: {
-        'mount.known': [{ guard: becameFree, target: 'connecting', actions: takeOrder }, { actions: takeOrder }],
+        'mount.known': [{ guard: becameFree, target: 'connecting', actions: updateOrder }, { actions: updateOrder }],
       },
       after: { wait: 'connecting' },
     },
@@ -360,7 +360,7 @@ export const csiMountMachine = s.createMachine({
     untilMs: 0,
   }),
   initial: 'deciding',
-  on: { 'mount.known': { actions: takeOrder } },
+  on: { 'mount.known': { actions: updateOrder } },
   states: {
     deciding: {
       always: [
@@ -388,7 +388,7 @@ export const csiMountMachine = s.createMachine({
     backingOff: {
       always: { guard: 'isReleased', target: 'leaving' },
       on: {
-        'mount.known': [{ guard: becameFree, target: 'deciding', actions: takeOrder }, { actions: takeOrder }],
+        'mount.known': [{ guard: becameFree, target: 'deciding', actions: updateOrder }, { actions: updateOrder }],
       },
       after: { wait: 'deciding' },
     },

@@ -171,8 +171,8 @@ const logUnremoved = line<Context, { type: string; error: unknown }, undefined, 
   ({ context, event }) => ['Failed to remove image', { image: context.queue[0]?.id, err: errorOf(event).message }],
 );
 
-const FAILED_ONCE = 'Image garbage collection failed once. Stats initialization may not have completed yet';
-const FAILED_AGAIN = 'Image garbage collection failed multiple times in a row';
+const FAILED_ONCE_MESSAGE = 'Image garbage collection failed once. Stats initialization may not have completed yet';
+const FAILED_AGAIN_MESSAGE = 'Image garbage collection failed multiple times in a row';
 
 /**
  * A failure becomes an event only if the previous round failed too: at first the disk may not have been measured yet.
@@ -180,7 +180,7 @@ const FAILED_AGAIN = 'Image garbage collection failed multiple times in a row';
 const fail = (messageOf: (context: Context, error: PlainError) => string, reason?: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const message = messageOf(context, errorOf(event));
-    enqueue(line('error', [context.failedBefore ? FAILED_AGAIN : FAILED_ONCE, { err: message }]));
+    enqueue(line('error', [context.failedBefore ? FAILED_AGAIN_MESSAGE : FAILED_ONCE_MESSAGE, { err: message }]));
     const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
     const reasons = [reason, context.failedBefore ? 'ImageGCFailed' : undefined].filter((each) => each !== undefined);
     for (const each of reasons) {

@@ -127,7 +127,7 @@ const recordEvent = (enqueue: Enqueue, { ref }: ImageWanted, text: EventText): v
 const used = (enqueue: Enqueue, { ref }: ImageFacts): void =>
   enqueue.sendTo(to('imageGC'), { type: 'image.used', id: ref });
 
-function give(
+function reportReady(
   enqueue: Enqueue,
   { uid, container, image: of }: ImageWanted,
   { ref, uid: user, username }: ImageFacts,
@@ -138,7 +138,7 @@ function give(
   enqueue.sendTo(to(podActor(answer.uid)), answer);
 }
 
-function refuse(enqueue: Enqueue, request: ImageWanted, reason: string, message: string, retryMs: number): void {
+function reportRefused(enqueue: Enqueue, request: ImageWanted, reason: string, message: string, retryMs: number): void {
   const { uid, container, image: of } = request;
   const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
   const { user = request.ref } = request;
@@ -146,9 +146,9 @@ function refuse(enqueue: Enqueue, request: ImageWanted, reason: string, message:
   enqueue.sendTo(to(podActor(answer.uid)), answer);
 }
 
-function giveKnown(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): void {
+function reportPresent(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): void {
   used(enqueue, image);
-  give(enqueue, request, image, { event: containerEvents.present(request.image) });
+  reportReady(enqueue, request, image, { event: containerEvents.present(request.image) });
 }
 
 /** The same text for an absent image and a forbidden one: to a pod without access it does not exist. */
@@ -156,7 +156,7 @@ function refuseNeverPull(enqueue: Enqueue, context: Context, request: ImageWante
   recordEvent(enqueue, request, containerEvents.neverPull(request.image));
   const message = waitingMessages.neverPull(request.image);
   const retryMs = isAsKubelet(context) ? NEVER_PULL_RETRY_MS : NEVER_PULL_LATE_RETRY_MS;
-  refuse(enqueue, request, waitingReasons.errImageNeverPull, message, retryMs);
+  reportRefused(enqueue, request, waitingReasons.errImageNeverPull, message, retryMs);
 }
 
 const backoffOf = ({ backoff }: Context, { uid, remembered }: ImageWanted): RememberedPull | null =>
@@ -168,7 +168,7 @@ function refuseInBackoff(enqueue: Enqueue, context: Context, request: ImageWante
   if (!backoff || backoff.untilMs <= nowMs) return false;
   const message = waitingMessages.imagePullBackOff(request.image, backoff.message);
   recordEvent(enqueue, request, containerEvents.pullBackOff(request.image));
-  refuse(enqueue, request, waitingReasons.imagePullBackOff, message, backoff.untilMs - nowMs);
+  reportRefused(enqueue, request, waitingReasons.imagePullBackOff, message, backoff.untilMs - nowMs);
   return true;
 }
 
@@ -187,7 +187,7 @@ export function pullingPod({ turn: [first] }: Context): PullingPod | null {
 }
 
 /** A repeated request replaces the older one. A running pull serves all requests with the same secrets. */
-export const enlist = s.assign((args) => {
+export const addRequest = s.assign((args) => {
   const { context, event } = args;
   if (event.type !== 'image.asked') return {};
   const { request } = event;
@@ -227,7 +227,7 @@ export const answerKnown = s.enqueueActions((args) => {
   const anyway = present && (isFree ? true : admittedAnyway(verification, context.place.image, record));
   const rest = context.waiting.filter((request) => {
     const admitted = mayBeServed(request) ? (anyway ?? null) : false;
-    if (present !== null && admitted === true) giveKnown(enqueue, request, present);
+    if (present !== null && admitted === true) reportPresent(enqueue, request, present);
     else if (request.policy === 'Never' && (present === null || admitted === false))
       refuseNeverPull(enqueue, context, request);
     else return (present !== null && admitted === null) || !refuseInBackoff(enqueue, context, request, now(args));
@@ -255,12 +255,12 @@ export const noteCredentials = s.assign(({ event }) => ({
 }));
 
 /** With the credentials it is known which pods may use the present image; for the others it is pulled, or denied. */
-export const judge = s.enqueueActions((args) => {
+export const decideByCredentials = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const verdict = verdictOf(context);
   const turn = context.turn.filter((request) => {
     if (context.present !== null && mayBeServed(request) && verdict?.admitted) {
-      giveKnown(enqueue, request, context.present);
+      reportPresent(enqueue, request, context.present);
     } else if (request.policy === 'Never') refuseNeverPull(enqueue, context, request);
     else return !refuseInBackoff(enqueue, context, request, now(args));
     return false;
@@ -276,7 +276,7 @@ function verdictOf({ verification, record, repository, place, credentials }: Con
 }
 
 /** The input that records the learnt credential, or the credential of the pull. */
-export const sendLearnt = ({ context }: { context: Context }) => ({
+export const recordInput = ({ context }: { context: Context }) => ({
   ...context.place,
   imageRef: context.present?.ref ?? '',
   repository: context.repository,
@@ -308,7 +308,7 @@ export const serveTurn = s.enqueueActions((args) => {
   const withWaiting = goDuration(now(args) - askedAtMs);
   for (const request of turn) {
     recordEvent(enqueue, request, containerEvents.pulled(request.image, took, withWaiting, present.sizeBytes));
-    give(enqueue, request, present);
+    reportReady(enqueue, request, present);
     if (backoffOf(context, request)) remember(enqueue, request, null);
   }
   const served = new Set(turn.map(({ uid }) => uid));
@@ -329,8 +329,8 @@ export const failPull = s.enqueueActions((args) => {
   const error = aggregate(context.errors);
   const nowMs = now(args);
   const isOver = ({ untilMs }: RememberedPull): boolean => nowMs - untilMs > PULL_QUIET_MS;
-  const held = Object.entries(context.backoff).filter(([, each]) => !isOver(each));
-  const backoff: Record<string, RememberedPull> = Object.fromEntries(held);
+  const active = Object.entries(context.backoff).filter(([, each]) => !isOver(each));
+  const backoff: Record<string, RememberedPull> = Object.fromEntries(active);
   for (const request of context.turn) {
     const before = backoffOf(context, request);
     const quietMs = before ? nowMs - before.untilMs : 0;
@@ -340,7 +340,7 @@ export const failPull = s.enqueueActions((args) => {
     if (backoff[request.uid]?.untilMs !== next.untilMs) remember(enqueue, request, next);
     backoff[request.uid] = next;
     recordEvent(enqueue, request, containerEvents.pullFailed(request.image, error));
-    refuse(enqueue, request, reason, message, SHOW_ERROR_MS);
+    reportRefused(enqueue, request, reason, message, SHOW_ERROR_MS);
   }
   enqueue.assign({ turn: [], backoff });
 });
@@ -358,7 +358,7 @@ export const warn = (text: string) =>
 const failTurn = (text: (context: Context, error: string) => string, reason: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const message = text(context, errorIn(event)?.message ?? '');
-    for (const request of context.turn) refuse(enqueue, request, reason, message, SHOW_ERROR_MS);
+    for (const request of context.turn) reportRefused(enqueue, request, reason, message, SHOW_ERROR_MS);
     enqueue.assign({ turn: [] });
   });
 
@@ -379,7 +379,7 @@ export const failInspection = s.enqueueActions(({ context, event, enqueue }) => 
   const text = `Failed to inspect image "${context.image}": ${message}`;
   for (const request of [...context.waiting, ...context.turn]) {
     recordEvent(enqueue, request, containerEvents.inspectFailed(text));
-    refuse(enqueue, request, waitingReasons.imageInspectError, text, SHOW_ERROR_MS);
+    reportRefused(enqueue, request, waitingReasons.imageInspectError, text, SHOW_ERROR_MS);
   }
   enqueue.assign({ waiting: [], turn: [] });
 });

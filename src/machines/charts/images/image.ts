@@ -18,25 +18,25 @@
  */
 import { sendParent } from '../../../kernel/xstate.ts';
 import {
+  addRequest,
   answerKnown,
   beginPull,
   beginTurn,
-  enlist,
+  decideByCredentials,
   failCredentials,
   failInspection,
   failIntent,
   failPull,
   failRecord,
   failVanished,
-  judge,
   noteCredentials,
   noteFailure,
   noteRecord,
   noteStatus,
   pullingPod,
   queuePull,
+  recordInput,
   imageSetup as s,
-  sendLearnt,
   serveTurn,
   throttlePull,
   warn,
@@ -73,7 +73,7 @@ const admitting = {
         secrets: context.turn[0]?.secrets ?? [],
         pod: pullingPod(context),
       }),
-      onDone: { target: 'judging', actions: [noteCredentials, judge] },
+      onDone: { target: 'judging', actions: [noteCredentials, decideByCredentials] },
       onError: { target: 'done', actions: failCredentials },
     },
   }),
@@ -90,7 +90,7 @@ const admitting = {
     invoke: {
       id: 'learn',
       src: 'images.recordPulled',
-      input: sendLearnt,
+      input: recordInput,
       onDone: { target: 'judging', actions: s.assign({ learnt: null }) },
       onError: {
         target: 'judging',
@@ -147,7 +147,7 @@ const recording = {
     invoke: {
       id: 'recordPulled',
       src: 'images.recordPulled',
-      input: sendLearnt,
+      input: recordInput,
       onDone: { target: 'done', actions: serveTurn },
       onError: { target: 'done', actions: [warn('failed to write image pulled record'), serveTurn] },
     },
@@ -180,10 +180,10 @@ export const imageMachine = s.createMachine({
     backoff: {},
   }),
   initial: 'idle',
-  on: { 'image.asked': { actions: enlist } },
+  on: { 'image.asked': { actions: addRequest } },
   states: {
     /** No pod waits for the image. */
-    idle: { on: { 'image.asked': { target: 'inspecting', actions: enlist } }, after: { idle: 'forgotten' } },
+    idle: { on: { 'image.asked': { target: 'inspecting', actions: addRequest } }, after: { idle: 'forgotten' } },
     /** The back-offs are over, and the image has no other state. */
     forgotten: { type: 'final' },
     /** Waits for the runtime's answer whether it has the image. */

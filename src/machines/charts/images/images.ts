@@ -34,7 +34,7 @@ export type ImagesInput = Pick<
 >;
 
 /** An image name that does not parse never will: the container asks again with its pod's next configuration. */
-const HOPELESS_RETRY_MS = 300_000;
+const INVALID_NAME_RETRY_MS = 300_000;
 
 interface Context {
   /** How many changed decisions this node takes: `behaviors.ts`. */
@@ -69,14 +69,14 @@ type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 /** The id of an image's actor. An address is a path, so slashes in the name are encoded. */
 const idOf = (image: string): string => `image-${encodeURIComponent(image)}`;
 
-const take = s.enqueueActions(({ context, event, enqueue }) => {
+const handleWanted = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'image.wanted') return;
   const parsed = parseImage(event.image);
   if ('error' in parsed) {
     const { uid, container, image: of } = event;
     const message = waitingMessages.invalidImageName(event.image, parsed.error);
     const reason = waitingReasons.invalidImageName;
-    const retryMs = HOPELESS_RETRY_MS;
+    const retryMs = INVALID_NAME_RETRY_MS;
     const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
     enqueue.sendTo(to('eventRecorder'), eventRecorded(event.ref, containerEvents.inspectFailed(message)));
     const { user = event.ref } = event;
@@ -100,8 +100,8 @@ const take = s.enqueueActions(({ context, event, enqueue }) => {
 function release(args: Args, queue: readonly string[], pulling: readonly string[]): void {
   const { context, enqueue } = args;
   const nowMs = now(args);
-  const earned = ((nowMs - context.refilledAtMs) / 1_000) * context.qps;
-  let tokens = Math.min(context.burst, context.tokens + earned);
+  const refilled = ((nowMs - context.refilledAtMs) / 1_000) * context.qps;
+  let tokens = Math.min(context.burst, context.tokens + refilled);
   const waiting = [...queue];
   const running = [...pulling];
   while (context.parallel === null || running.length < context.parallel) {
@@ -179,7 +179,7 @@ export const imagesMachine = s.createMachine({
     args.enqueue.sendTo(to('pods'), { type: 'images.started' });
   }),
   on: {
-    'image.wanted': { actions: take },
+    'image.wanted': { actions: handleWanted },
     'image.pullWanted': { actions: queuePull },
     'image.pullEnded': { actions: endPull },
     'xstate.done.actor.*': { actions: reap },

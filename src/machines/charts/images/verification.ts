@@ -44,7 +44,7 @@ export interface Admission {
 }
 
 /** Credentials that a record learns without a pull: a churn of namespaces must not fill the disk. */
-const LEARNT_MAX = 100;
+const SECRETS_MAX = 100;
 
 type KnownSecret = PulledCredentials['secrets'][number];
 
@@ -65,8 +65,8 @@ export function admission(pulled: PulledCredentials, credentials: readonly PullC
     const match = pulled.secrets.find((known) => isSameHash(known) || isSamePlace(known));
     if (match === undefined) continue;
     const isKnown = pulled.secrets.some((known) => isSameHash(known) && isSamePlace(known));
-    const learns = !isKnown && pulled.secrets.length < LEARNT_MAX;
-    return { admitted: true, learnt: learns ? recordOf({ hash, source }) : null };
+    const isRecorded = !isKnown && pulled.secrets.length < SECRETS_MAX;
+    return { admitted: true, learnt: isRecorded ? recordOf({ hash, source }) : null };
   }
   return { admitted: false, learnt: null };
 }

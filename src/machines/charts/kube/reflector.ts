@@ -101,12 +101,12 @@ const s = setup({
 /** An answer with this error counts as a failure that needs a new list. */
 const isExpired = ({ event }: { event: unknown }): boolean => ['Expired', 'Gone'].includes(errorIn(event)?.code ?? '');
 
-const takePage = s.assign(({ context, event }) => {
+const handlePage = s.assign(({ context, event }) => {
   const { items, continue: more, resourceVersion } = pageOf(event);
   return { pages: [...context.pages, ...items], continue: more, resourceVersion, pageCount: context.pageCount + 1 };
 });
 
-const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
+const handleChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'watch.changed') return;
   const { change, object } = event;
   enqueue.assign({ resourceVersion: object.metadata.resourceVersion ?? context.resourceVersion });
@@ -161,11 +161,11 @@ export const reflectorMachine = s.createMachine({
         }),
         onDone: [
           { guard: 'isEndless', target: 'backingOff', actions: [drop, fail] },
-          { guard: 'hasMore', target: 'listing', reenter: true, actions: takePage },
+          { guard: 'hasMore', target: 'listing', reenter: true, actions: handlePage },
           {
             target: 'watching',
             actions: [
-              takePage,
+              handlePage,
               sendParent(
                 ({ context }) => ({ type: 'reflector.listed', items: context.pages }) satisfies ReflectorReport,
               ),
@@ -210,7 +210,7 @@ export const reflectorMachine = s.createMachine({
           { target: 'backingOff', actions: fail },
         ],
       },
-      on: { 'watch.changed': { actions: takeChange } },
+      on: { 'watch.changed': { actions: handleChange } },
     },
     closed: {
       entry: assign({ closedAtMs: (args) => now({ system: args.self.system }) }),

@@ -151,7 +151,7 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-const take = s.assign({
+const noteReport = s.assign({
   isPressureOld: ({ context, event }) => context.isPressureOld && event.type !== 'eviction.conditions',
   reports: ({ context, event }) => {
     if (event.type === 'pressure.seen' && context.isPressureOld) return { ...context.reports, ...pressures([]) };
@@ -179,15 +179,15 @@ function reportParts(enqueue: Enqueue, before: Node | null, node: Node): void {
 }
 
 /** The Node was deleted. */
-function lose(enqueue: Enqueue): void {
+function noteDeleted(enqueue: Enqueue): void {
   enqueue.assign({ node: null });
   enqueue.sendTo(to('lease'), { type: 'node.gone' });
 }
 
 /** The current Node: other clients' changes are kept and published, and corrected in fields that this node owns. */
-const know = s.enqueueActions(({ context, event, enqueue }) => {
+const noteNode = s.enqueueActions(({ context, event, enqueue }) => {
   const node = nodeIn(event, context.facts.nodeName);
-  if (node === null) return lose(enqueue);
+  if (node === null) return noteDeleted(enqueue);
   const before = context.node?.spec?.unschedulable ?? false;
   const after = node.spec?.unschedulable ?? false;
   if (before !== after) emit(enqueue, context, 'Normal', after ? 'NodeNotSchedulable' : 'NodeSchedulable');
@@ -287,10 +287,10 @@ export const nodeStatusMachine = s.createMachine({
   initial: 'choosing',
   on: {
     'node.wanted': { actions: sendAgain },
-    'node.reported': { actions: take },
-    'images.changed': { actions: take },
-    'eviction.conditions': { actions: take },
-    'pressure.seen': { actions: take },
+    'node.reported': { actions: noteReport },
+    'images.changed': { actions: noteReport },
+    'eviction.conditions': { actions: noteReport },
+    'pressure.seen': { actions: noteReport },
   },
   states: {
     choosing: { always: [{ guard: 'registersItself', target: 'registering' }, { target: 'gettingNode' }] },
@@ -304,7 +304,7 @@ export const nodeStatusMachine = s.createMachine({
           const { facts, getsOnExistsOnly = false } = args.context;
           return { facts, node: newNode(facts, status), ...(getsOnExistsOnly ? { getsOnExistsOnly } : {}) };
         },
-        onDone: { target: 'known', actions: [know, remember] },
+        onDone: { target: 'known', actions: [noteNode, remember] },
         onError: { target: 'absent', actions: failed },
       },
     },
@@ -314,7 +314,7 @@ export const nodeStatusMachine = s.createMachine({
         id: 'get',
         src: 'kube.get',
         input: ({ context }) => nodeTarget(context.facts.nodeName),
-        onDone: { target: 'known', actions: [know, remember] },
+        onDone: { target: 'known', actions: [noteNode, remember] },
         onError: { target: 'absent', actions: failed },
       },
     },
@@ -345,14 +345,14 @@ export const nodeStatusMachine = s.createMachine({
         },
       ],
       on: {
-        'reflector.listed': { target: '.judging', actions: [announceAnother, know, begin] },
+        'reflector.listed': { target: '.judging', actions: [announceAnother, noteNode, begin] },
         'reflector.changed': [
           {
             guard: ({ event }) => event.change === 'DELETED',
             target: '.calm',
-            actions: s.enqueueActions(({ enqueue }) => lose(enqueue)),
+            actions: s.enqueueActions(({ enqueue }) => noteDeleted(enqueue)),
           },
-          { target: '.judging', actions: [announceAnother, know, begin] },
+          { target: '.judging', actions: [announceAnother, noteNode, begin] },
         ],
       },
       initial: 'judging',
@@ -361,10 +361,10 @@ export const nodeStatusMachine = s.createMachine({
         calm: {
           after: { nextReport: 'patching' },
           on: {
-            'node.reported': { target: 'judging', actions: take },
-            'images.changed': { target: 'judging', actions: take },
-            'eviction.conditions': { target: 'judging', actions: take },
-            'pressure.seen': { target: 'judging', actions: take },
+            'node.reported': { target: 'judging', actions: noteReport },
+            'images.changed': { target: 'judging', actions: noteReport },
+            'eviction.conditions': { target: 'judging', actions: noteReport },
+            'pressure.seen': { target: 'judging', actions: noteReport },
           },
         },
         patching: {
@@ -380,7 +380,7 @@ export const nodeStatusMachine = s.createMachine({
               patchType: 'application/strategic-merge-patch+json' as const,
               body: { ...statusPatch(statusOf(context), context.next), ...labelsOf(context) },
             }),
-            onDone: { target: 'judging', actions: [settle, know] },
+            onDone: { target: 'judging', actions: [settle, noteNode] },
             onError: [
               { guard: 'mayTryAgain', target: 'patching', reenter: true, actions: failed },
               {

@@ -15,7 +15,7 @@
  */
 import { type AnyActorRef, errorOf, line, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverChange, CSILimits } from '../../model/csi/messages.ts';
-import type { DraPluginNews } from '../../model/dra/messages.ts';
+import type { DraPluginMessage } from '../../model/dra/messages.ts';
 import type { DevicePlugin } from '../../model/operations/devices.ts';
 import type { DraPlugin } from '../../model/operations/dra.ts';
 import { type PluginSocket, type PluginsChanged, pluginOperations } from '../../model/operations/plugins.ts';
@@ -24,7 +24,7 @@ import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { childIn } from '../children.ts';
 import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
-import { draKey, endpointOf, judge, type Verdict } from './plugin-policy.ts';
+import { draKey, endpointOf, pluginVerdict, type Verdict } from './plugin-policy.ts';
 
 /** Before a broken watch is reopened, or the crashed actor of a plugin is replaced. */
 const RETRY_MS = 5_000;
@@ -170,11 +170,11 @@ const decide = s.enqueueActions(({ context, event, enqueue }) => {
   const { socket, info } = event;
   const plugin = context.plugins[socket];
   if (!plugin) return;
-  const verdict = judge(info, socket, takenBy(context));
+  const verdict = pluginVerdict(info, socket, takenBy(context));
   const endpoint = endpointOf(info, socket);
   if ('service' in verdict) {
     const dra = { driver: info.name, endpoint, service: verdict.service };
-    enqueue.sendTo(to('draManager'), { type: 'dra.registered', ...dra } satisfies DraPluginNews);
+    enqueue.sendTo(to('draManager'), { type: 'dra.registered', ...dra } satisfies DraPluginMessage);
     enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, dra } } });
   }
   enqueue.sendTo<AnyActorRef>(plugin.id, answerTo(verdict));
@@ -194,7 +194,7 @@ function takenBy(context: Context) {
 /** `draManager` restarted and knows no driver. */
 const sendDraPlugins = s.enqueueActions(({ context, enqueue }) => {
   for (const { dra } of Object.values(context.plugins))
-    if (dra) enqueue.sendTo(to('draManager'), { type: 'dra.registered', ...dra } satisfies DraPluginNews);
+    if (dra) enqueue.sendTo(to('draManager'), { type: 'dra.registered', ...dra } satisfies DraPluginMessage);
 });
 
 function answerTo(verdict: Verdict): PluginVerdict {

@@ -107,7 +107,7 @@ export interface Taken {
 export const draKey = (driver: string, endpoint: string): string => `${driver} ${endpoint}`;
 
 /** A resource driver, by the first service in its list that this node knows. */
-function judgedDra(info: PluginInfo, endpoint: string, { draPlugins }: Taken): Verdict {
+function draVerdict(info: PluginInfo, endpoint: string, { draPlugins }: Taken): Verdict {
   const { name, versions } = info;
   const [service] = versions.flatMap((version) => DRA_SERVICES.filter((each) => each === version));
   if (service === undefined) {
@@ -126,14 +126,14 @@ function judgedDra(info: PluginInfo, endpoint: string, { draPlugins }: Taken): V
 const goQuoted = (texts: readonly string[]): string => `[${texts.map((text) => JSON.stringify(text)).join(' ')}]`;
 
 /** Whether the plugin that listens on `socket` is accepted; `error` is the text for the plugin. */
-export function judge(info: PluginInfo, socket: string, taken: Taken): Verdict {
+export function pluginVerdict(info: PluginInfo, socket: string, taken: Taken): Verdict {
   const { type, name } = info;
   if (type === DEVICE_PLUGIN) {
     const problem = announcementProblem(info.versions, name);
     if (problem === '') return { isDevice: true };
     return { error: `RegisterPlugin error -- plugin validation failed with err: ${problem}` };
   }
-  if (type === DRA_PLUGIN && taken.takesDra) return judgedDra(info, endpointOf(info, socket), taken);
+  if (type === DRA_PLUGIN && taken.takesDra) return draVerdict(info, endpointOf(info, socket), taken);
   if (type !== CSI_PLUGIN) {
     const what = `no handler registered for plugin type: ${type} at socket ${socket}`;
     return { error: `RegisterPlugin error -- ${what}` };

@@ -105,7 +105,7 @@ const sendConnected = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendParent({ type: 'plugin.deviceConnected', socket, device } satisfies PluginReport);
 });
 
-const logUnheard = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+const logInfoFailed = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   errorOf(event).message,
   { socket: context.socket, retryInMs: context.retryMs },
 ]);
@@ -133,7 +133,7 @@ const sendChanged = s.enqueueActions(({ context, event, enqueue }) => {
   } else enqueue(line('error', ['Failed to update CSIDriver', { driver: name, socket: context.socket, err: problem }]));
 });
 
-const logUnasked = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
+const logNodeInfoFailed = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
   'Failed to update CSIDriver',
   { driver: context.info?.name ?? '', socket: context.socket, err: errorOf(event).message },
 ]);
@@ -151,7 +151,7 @@ const registered = s.createStateConfig({
         src: 'plugins.followNodeInfo',
         input: (args) => ({ ...endpointIn(args), periodMs: args.context.periodMs }),
         onDone: 'pausing',
-        onError: { target: 'pausing', actions: logUnasked },
+        onError: { target: 'pausing', actions: logNodeInfoFailed },
       },
     },
     asking: {
@@ -160,7 +160,7 @@ const registered = s.createStateConfig({
         src: 'plugins.csiNodeGetInfo',
         input: endpointIn,
         onDone: { target: 'following', actions: sendChanged },
-        onError: { target: 'following', actions: logUnasked },
+        onError: { target: 'following', actions: logNodeInfoFailed },
       },
     },
     pausing: { after: { [OPERATION_BACK_OFF.maxMs]: 'following' } },
@@ -196,7 +196,7 @@ export const pluginMachine = s.createMachine({
         src: 'plugins.getInfo',
         input: ({ context: { socket } }) => ({ socket }),
         onDone: { target: 'judged', actions: introduce },
-        onError: { target: 'backingOff', actions: logUnheard },
+        onError: { target: 'backingOff', actions: logInfoFailed },
       },
     },
     judged: {

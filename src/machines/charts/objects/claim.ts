@@ -103,7 +103,7 @@ const volumeNameIn = (claim: KubeObject | null): string => {
   return isObject(spec) && typeof spec['volumeName'] === 'string' ? spec['volumeName'] : '';
 };
 
-const take = s.enqueueActions((args) => {
+const handleClaim = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const claim = outputOf<KubeObject | undefined>(event) ?? null;
   const refusal = refusalOf(claim, idOf(context.key).name);
@@ -230,9 +230,9 @@ export const claimMachine = s.createMachine({
           namespace: idOf(key).namespace,
           name: idOf(key).name,
         }),
-        onDone: { target: 'deciding', actions: take },
+        onDone: { target: 'deciding', actions: handleClaim },
         onError: [
-          { guard: isMissing, target: 'deciding', actions: take },
+          { guard: isMissing, target: 'deciding', actions: handleClaim },
           { target: 'backingOff', actions: noteUnread },
         ],
       },

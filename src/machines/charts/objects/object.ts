@@ -81,16 +81,16 @@ function report(enqueue: Enqueue, context: Context, object: KubeObject | null): 
   sendState(enqueue, context, found === null ? { state: 'missing' } : { state: 'found', object: found });
 }
 
-const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+const handleList = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type === 'reflector.listed') report(enqueue, context, event.items[0] ?? null);
 });
 
-const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
+const handleChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'reflector.changed') return;
   report(enqueue, context, event.change === 'DELETED' ? null : event.object);
 });
 
-const takeAnswer = s.enqueueActions(({ context, event, enqueue }) => {
+const handleAnswer = s.enqueueActions(({ context, event, enqueue }) => {
   report(enqueue, context, outputOf<KubeObject>(event));
 });
 
@@ -167,7 +167,7 @@ export const objectMachine = s.createMachine({
         },
       },
       always: { guard: 'isImmutable', target: 'settled' },
-      on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
+      on: { 'reflector.listed': { actions: handleList }, 'reflector.changed': { actions: handleChange } },
       after: { [SYNC_MS]: { guard: 'isUnreported', actions: logUnsynced } },
     },
     reopening: { after: { [REOPEN_MS]: 'watching' } },
@@ -179,8 +179,8 @@ export const objectMachine = s.createMachine({
         src: 'kube.get',
         input: ({ context: { key } }) => ({ ...collectionOf(key), name: idOf(key).name }),
         onDone: [
-          { guard: 'isOverdue', target: 'getting', reenter: true, actions: takeAnswer },
-          { target: 'resting', actions: takeAnswer },
+          { guard: 'isOverdue', target: 'getting', reenter: true, actions: handleAnswer },
+          { target: 'resting', actions: handleAnswer },
         ],
         onError: [
           { guard: 'isOverdue', target: 'getting', reenter: true, actions: noteFailure },

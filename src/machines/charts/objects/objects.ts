@@ -164,7 +164,7 @@ function start(enqueue: Enqueue, context: Context, key: string): void {
     });
 }
 
-const take = s.enqueueActions(({ context, event, enqueue }) => {
+const handleWanted = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'objects.wanted') return;
   const { uid, keys } = event;
   const before = context.wants[uid] ?? [];
@@ -265,7 +265,7 @@ export const objectsMachine = s.createMachine({
     enqueue.sendTo(to('nodeStatus'), { type: 'node.wanted' });
   }),
   on: {
-    'objects.wanted': { actions: take },
+    'objects.wanted': { actions: handleWanted },
     'objects.released': { actions: release },
     'objects.more': { actions: startMore },
     'object.observed': { actions: observe },

@@ -64,7 +64,7 @@ function sendKey(enqueue: Enqueue, key: string, before: string, services: Contex
   return version;
 }
 
-const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+const handleList = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'reflector.listed') return;
   const services = event.items.flatMap((object) => {
     const service = serviceOf(object);
@@ -73,7 +73,7 @@ const takeList = s.enqueueActions(({ context, event, enqueue }) => {
   settle(enqueue, { ...context, isListed: true, services: Object.fromEntries(services) });
 });
 
-const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
+const handleChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'reflector.changed') return;
   const name = nameOf(event.object);
   const { [name]: _old, ...others } = context.services;
@@ -81,7 +81,7 @@ const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
   settle(enqueue, { ...context, services: service === null ? others : { ...others, [name]: service } });
 });
 
-const takeWanted = s.enqueueActions(({ context, event, enqueue }) => {
+const handleWanted = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'services.wanted') return;
   settle(enqueue, {
     ...context,
@@ -93,7 +93,7 @@ export const servicesMachine = s.createMachine({
   id: 'services',
   context: { services: {}, isListed: false, reported: {} },
   initial: 'watching',
-  on: { 'services.wanted': { actions: takeWanted } },
+  on: { 'services.wanted': { actions: handleWanted } },
   states: {
     watching: {
       invoke: {
@@ -112,7 +112,7 @@ export const servicesMachine = s.createMachine({
           ]),
         },
       },
-      on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
+      on: { 'reflector.listed': { actions: handleList }, 'reflector.changed': { actions: handleChange } },
     },
     reopening: { after: { [REOPEN_MS]: 'watching' } },
   },

@@ -83,20 +83,20 @@ function settle(enqueue: Enqueue, next: Context): void {
   if (isListed) report(enqueue, reported, (key) => trustAnchors(key, Object.values(bundles)));
 }
 
-const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+const handleList = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'reflector.listed') return;
   const bundles = event.items.map(trustBundleOf).map((bundle) => [bundle.name, bundle] as const);
   settle(enqueue, { ...context, isListed: true, bundles: Object.fromEntries(bundles) });
 });
 
-const takeChange = s.enqueueActions(({ context, event, enqueue }) => {
+const handleChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'reflector.changed') return;
   const bundle = trustBundleOf(event.object);
   const { [bundle.name]: _old, ...others } = context.bundles;
   settle(enqueue, { ...context, bundles: event.change === 'DELETED' ? others : { ...others, [bundle.name]: bundle } });
 });
 
-const takeWanted = s.enqueueActions(({ context, event, enqueue }) => {
+const handleWanted = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'trustBundles.wanted') return;
   settle(enqueue, {
     ...context,
@@ -126,7 +126,7 @@ const absent = s.createStateConfig({
     ),
     logUnknown(() => UNSUPPORTED),
   ],
-  on: { 'trustBundles.wanted': { actions: [takeWanted, logUnknown(() => UNSUPPORTED)] } },
+  on: { 'trustBundles.wanted': { actions: [handleWanted, logUnknown(() => UNSUPPORTED)] } },
   after: { [ABSENT_MS]: { target: 'choosing', actions: s.assign({ version: 0 }) } },
 });
 
@@ -134,7 +134,7 @@ export const trustBundlesMachine = s.createMachine({
   id: 'trustBundles',
   context: { bundles: {}, isListed: false, version: 0, failures: 0, untilMs: 0, reported: {} },
   initial: 'choosing',
-  on: { 'trustBundles.wanted': { actions: takeWanted } },
+  on: { 'trustBundles.wanted': { actions: handleWanted } },
   states: {
     choosing: {
       meta: { waitsFor: 'the API server to say which version of ClusterTrustBundles it has' },
@@ -171,7 +171,7 @@ export const trustBundlesMachine = s.createMachine({
           ]),
         },
       },
-      on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
+      on: { 'reflector.listed': { actions: handleList }, 'reflector.changed': { actions: handleChange } },
       after: { [SYNC_MS]: { guard: 'isUnlisted', actions: logUnknown(() => UNSYNCED) } },
     },
     reopening: { after: { [REOPEN_MS]: 'watching' } },

@@ -168,7 +168,7 @@ export function sendObjects(
     sendToPod(enqueue, uid, { type: 'objects.changed', objects });
 }
 
-export const takeObjects = podsSetup.enqueueActions(({ context, event, enqueue }) => {
+export const handleObjects = podsSetup.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'config.objects') return;
   for (const record of Object.values(context.records)) {
     sendObjects(enqueue, record, withKeys(event.objects, record.objectKeys), context.objects);

@@ -42,6 +42,7 @@ import {
   type Enqueue,
   forwardObject,
   fullName,
+  handleObjects,
   idOf,
   type Leftovers,
   type PodRecord,
@@ -52,7 +53,6 @@ import {
   podsSetup as s,
   sendObjects,
   sendToPod,
-  takeObjects,
   wantObjects,
   wantObjectsAgain,
   withRestarts,
@@ -103,7 +103,7 @@ function start(args: Args, ref: PodRef, before: PodRecord | undefined, what: Sta
 }
 
 /** Pods that start from now on get these settings. */
-const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
+const handleNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.changed') return;
   enqueue.assign({ settings: event.settings });
   for (const { uid, alive } of Object.values(context.records)) if (alive) sendToPod(enqueue, uid, event);
@@ -111,7 +111,7 @@ const takeNode = s.enqueueActions(({ context, event, enqueue }) => {
 
 // ---- wanted ---------------------------------------------------------------------------------------------------------
 
-const takeConfig = s.enqueueActions((args) => {
+const handleConfig = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'config.pods') return;
   const records: Record<string, PodRecord> = { ...context.records };
@@ -165,7 +165,7 @@ const endByNode = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ records: { ...context.records, [uid]: { ...record, verdict: order } } });
 });
 
-const keepHouse = s.enqueueActions(({ context, event, enqueue }) => {
+const handleHousekeeping = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pods.housekeeping') return;
   const desired = new Set(event.desired);
   const unwanted = Object.values(context.records).filter(({ uid, kill }) => !desired.has(uid) && kill === null);
@@ -199,7 +199,7 @@ const logUnlisted = s.enqueueActions(({ event, enqueue }) => {
 
 // ---- observed -------------------------------------------------------------------------------------------------------
 
-const takeObservation = s.enqueueActions((args) => {
+const handleObservation = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'runtime.podChanged') return;
   const { status } = event;
@@ -212,7 +212,7 @@ const takeObservation = s.enqueueActions((args) => {
   enqueue.assign({ records: { ...context.records, [uid]: judged } });
 });
 
-const takeRelist = s.enqueueActions((args) => {
+const handleRelist = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'runtime.relisted') return;
   const seen = new Set(event.uids);
@@ -319,7 +319,7 @@ const sendKnown = s.enqueueActions(({ context, enqueue }) => {
   for (const id of ['allocation', 'containerManager', 'softState', ...others]) enqueue.sendTo(to(id), known);
 });
 
-const keeping = s.createStateConfig({
+const publishingKnown = s.createStateConfig({
   entry: sendKnown,
   on: { 'softState.loaded': { actions: [noteSoftState, sendKnown] }, 'pods.wanted': { actions: sendKnown } },
 });
@@ -342,21 +342,21 @@ export const podsMachine = s.createMachine({
   initial: 'gathering',
   on: {
     'softState.loaded': { actions: noteSoftState },
-    'config.objects': { actions: takeObjects },
+    'config.objects': { actions: handleObjects },
     'object.found': { actions: forwardObject },
     'objects.started': { actions: wantObjectsAgain },
-    'config.pods': { actions: takeConfig },
-    'pods.housekeeping': { actions: keepHouse },
+    'config.pods': { actions: handleConfig },
+    'pods.housekeeping': { actions: handleHousekeeping },
     'pods.kill': { actions: endByNode },
-    'node.changed': { actions: takeNode },
+    'node.changed': { actions: handleNode },
     'allocation.started': { actions: forward },
     'allocation.shared': { actions: forward },
-    'runtime.podChanged': { actions: takeObservation },
+    'runtime.podChanged': { actions: handleObservation },
     'runtime.sandboxChanged': { actions: forward },
     'runtime.containerChanged': { actions: forward },
     'runtime.podRemoved': { actions: forward },
     'runtime.podStale': { actions: logStale },
-    'runtime.relisted': { actions: takeRelist },
+    'runtime.relisted': { actions: handleRelist },
     'images.started': { actions: forward },
     'garbage.wanted': { actions: forward },
     'status.wanted': { actions: forward },
@@ -370,7 +370,7 @@ export const podsMachine = s.createMachine({
   },
   states: {
     /** Waits until it is known which pods are wanted. */
-    gathering: { on: { 'pods.housekeeping': { target: 'listingLogs', actions: keepHouse } } },
+    gathering: { on: { 'pods.housekeeping': { target: 'listingLogs', actions: handleHousekeeping } } },
     listingLogs: {
       invoke: {
         id: 'logFolders',
@@ -392,7 +392,7 @@ export const podsMachine = s.createMachine({
         onError: { target: 'retrying', actions: logUnlisted },
       },
     },
-    retrying: { ...keeping, after: { [LIST_AGAIN_MS]: 'listingLogs' } },
-    keeping,
+    retrying: { ...publishingKnown, after: { [LIST_AGAIN_MS]: 'listingLogs' } },
+    keeping: publishingKnown,
   },
 });

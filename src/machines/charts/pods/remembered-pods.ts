@@ -49,7 +49,7 @@ function versionToBe({ pending, written }: Context, uid: string): string | undef
   return next === undefined ? written[uid] : next === null ? undefined : versionOf(next);
 }
 
-const take = s.assign(({ context, event }) => {
+const handleChange = s.assign(({ context, event }) => {
   if (event.type !== 'pod.remembered' && event.type !== 'pod.forgotten') return {};
   const remembered = event.type === 'pod.remembered' ? event.remembered : null;
   if (remembered !== null && versionToBe(context, event.uid) === versionOf(remembered)) return {};
@@ -57,7 +57,7 @@ const take = s.assign(({ context, event }) => {
 });
 
 /** Content that is being written counts as written: later content is compared with it. */
-const takeNext = s.assign(({ context }) => {
+const beginNext = s.assign(({ context }) => {
   const uid = Object.keys(context.pending)[0] ?? '';
   const { [uid]: remembered = null, ...pending } = context.pending;
   const { [uid]: _old, ...written } = context.written;
@@ -76,8 +76,8 @@ const keepToRemove = s.assign(({ context: { pending, saving } }) => ({
   saving: NOTHING,
 }));
 
-type Heard = RememberedPodsMessage | Ended;
-const logFailed = line<Context, Heard, undefined, Heard>('error', ({ context, event }) => [
+type FailureEvent = RememberedPodsMessage | Ended;
+const logFailed = line<Context, FailureEvent, undefined, FailureEvent>('error', ({ context, event }) => [
   context.saving.remembered === null
     ? 'Cannot forget a pod that was remembered for a start without the API server'
     : 'Cannot remember a pod for a start without the API server',
@@ -93,9 +93,9 @@ export const rememberedPodsMachine = s.createMachine({
     written: {},
   }),
   initial: 'saved',
-  on: { 'pod.remembered': { actions: take }, 'pod.forgotten': { actions: take } },
+  on: { 'pod.remembered': { actions: handleChange }, 'pod.forgotten': { actions: handleChange } },
   states: {
-    saved: { always: { guard: 'isPending', target: 'saving', actions: takeNext } },
+    saved: { always: { guard: 'isPending', target: 'saving', actions: beginNext } },
     saving: {
       invoke: {
         id: 'save',

@@ -65,7 +65,7 @@ const noteSource = s.assign({
 
 const noteRelist = s.assign({ relisted: true });
 
-const keepHouse = s.enqueueActions(({ context, enqueue }) => {
+const sendHousekeeping = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('pods'), { type: 'pods.housekeeping', desired: desired(context) });
 });
 
@@ -108,7 +108,7 @@ export const syncLoopMachine = s.createMachine({
     /** Waits until every source has published, the runtime is up and its pods were listed. */
     starting: { always: { guard: 'isComplete', target: 'syncing' } },
     syncing: {
-      entry: keepHouse,
+      entry: sendHousekeeping,
       on: {
         'config.sourceReady': { target: 'syncing', reenter: true, actions: noteSource },
         'runtime.relisted': { target: 'syncing', reenter: true, actions: noteRelist },

@@ -6,7 +6,7 @@
  */
 
 import type { PodDemand } from '../operations/grants.ts';
-import { judge, type NodeView, outOf, type Rejection } from './predicates.ts';
+import { checkPredicates, type NodeView, outOf, type Rejection } from './predicates.ts';
 import { type Candidate, choose } from './preemption.ts';
 import type { AdmissionRequest } from './request.ts';
 
@@ -19,7 +19,7 @@ const refused = (rejection: Rejection): Admission => ({ rejection });
 
 export function admit(request: AdmissionRequest, node: NodeView, active: readonly Candidate[]): Admission {
   const others = active.filter(({ uid }) => uid !== request.uid);
-  const { early, shortages, mismatch, late } = judge(
+  const { early, shortages, mismatch, late } = checkPredicates(
     request,
     node,
     others.map(({ demand }) => demand),
@@ -69,7 +69,7 @@ export function resize(
     return infeasible(`Node didn't have enough capacity: ${asked}`);
   }
   const others = active.filter(({ uid }) => uid !== request.uid).map(({ demand }) => demand);
-  const { early, shortages, mismatch, late } = judge(request, node, others);
+  const { early, shortages, mismatch, late } = checkPredicates(request, node, others);
   const first = shortages[0] === undefined ? null : outOf(shortages[0]);
   const rejection = early ?? first ?? mismatch ?? late;
   return rejection === null ? null : { reason: 'Deferred', cause: rejection.reason, message: rejection.message };

@@ -60,7 +60,7 @@ export interface CpuProgress {
 }
 
 /** The CPUs to choose from: those of the machine, of other pods, and of the pod so far. */
-interface CpuBooks {
+interface CpuInventory {
   readonly settings: CpuManagerSettings;
   readonly grants: readonly Granted[];
   readonly progress: CpuProgress;
@@ -75,7 +75,7 @@ interface CpuRequest {
 
 /** Exclusive CPUs for one container of a pod, from `nodes` as far as they suffice. */
 export function allocateCpus(
-  { settings, grants, progress: { cpus, reusable } }: CpuBooks,
+  { settings, grants, progress: { cpus, reusable } }: CpuInventory,
   { container, isInit, cpus: count }: CpuRequest,
   nodes: NumaSet | null,
 ): CpuProgress | { readonly rejection: Rejection } {
@@ -95,7 +95,7 @@ function nodesIn({ cpus }: CpuManagerSettings): (id: number) => number {
 
 /** The sets of NUMA nodes that have this many CPUs, the narrowest first. */
 export function cpuHints(
-  { settings, grants, progress: { cpus, reusable } }: CpuBooks,
+  { settings, grants, progress: { cpus, reusable } }: CpuInventory,
   count: number,
 ): readonly NumaHint[] {
   const nodeOf = nodesIn(settings);

@@ -23,7 +23,7 @@ export interface DeviceProgress {
 export type DeviceStep = DeviceProgress | { readonly rejection: Rejection } | { readonly question: DeviceQuestion };
 
 /** The devices of the node while one pod is evaluated. */
-export interface DeviceBooks {
+export interface DeviceInventory {
   readonly devices: Devices;
   /** Devices that other pods hold. */
   readonly others: readonly DeviceHoldings[];
@@ -46,7 +46,7 @@ interface DeviceRequest {
 }
 
 /** True for resources of device plugins; other resources are accounted for elsewhere. */
-const isOfPlugin = ({ devices, others }: DeviceBooks, resource: string): boolean =>
+const isOfPlugin = ({ devices, others }: DeviceInventory, resource: string): boolean =>
   devices[resource] !== undefined || heldIds(others, resource).length > 0;
 
 /** For a resource whose plugin is gone. */
@@ -54,7 +54,7 @@ const NO_OFFER: DeviceResource = { devices: [], prefers: false };
 
 /** Devices for one container, or the request that a plugin has to answer first. */
 export function allocateDevices(
-  books: DeviceBooks,
+  inventory: DeviceInventory,
   progress: DeviceProgress,
   { container, isInit, devices }: DeviceRequest,
   hint: NumaHint,
@@ -62,11 +62,11 @@ export function allocateDevices(
   let { reusable } = progress;
   const own: Record<string, ReturnType<typeof holdingOf>> = {};
   for (const [resource, count] of Object.entries(devices)) {
-    if (count === 0 || !isOfPlugin(books, resource)) continue;
+    if (count === 0 || !isOfPlugin(inventory, resource)) continue;
     const before = reusable[resource] ?? [];
-    const answer = choose(books, progress, { resource, count, before, hint });
+    const answer = choose(inventory, progress, { resource, count, before, hint });
     if (!('ids' in answer)) return answer;
-    own[resource] = holdingOf(answer.ids, books.devices[resource] ?? NO_OFFER);
+    own[resource] = holdingOf(answer.ids, inventory.devices[resource] ?? NO_OFFER);
     const left = before.filter((id) => !answer.ids.includes(id));
     reusable = { ...reusable, [resource]: isInit ? [...left, ...answer.ids] : left };
   }
@@ -86,9 +86,9 @@ type Chosen =
   | { readonly rejection: Rejection }
   | { readonly question: DeviceQuestion };
 
-function choose(books: DeviceBooks, { given }: DeviceProgress, choice: Choice): Chosen {
+function choose(inventory: DeviceInventory, { given }: DeviceProgress, choice: Choice): Chosen {
   const { resource, count, before } = choice;
-  const offer = books.devices[resource];
+  const offer = inventory.devices[resource];
   if (offer === undefined) return failed(`cannot allocate unregistered device ${resource}`);
   const healthy = healthyIds(offer);
   if (healthy.length === 0) {
@@ -96,19 +96,19 @@ function choose(books: DeviceBooks, { given }: DeviceProgress, choice: Choice): 
   }
   const again = before.slice(0, count);
   if (again.length === count) return { ids: again };
-  const inUse = new Set(heldIds([...books.others, given], resource));
+  const inUse = new Set(heldIds([...inventory.others, given], resource));
   const available = healthy.filter((id) => !inUse.has(id)).toSorted();
   const needed = count - again.length;
   if (available.length < needed) {
     const amounts = `Requested: ${needed}, Available: ${available.length}`;
     return failed(`requested number of devices unavailable for ${resource}. ${amounts}`);
   }
-  return chooseOf(books, offer, choice, { again, available });
+  return chooseOf(inventory, offer, choice, { again, available });
 }
 
 /** Devices of the wanted nodes first; a plugin with preferences is asked whenever there is a choice. */
 function chooseOf(
-  { answers }: DeviceBooks,
+  { answers }: DeviceInventory,
   offer: DeviceResource,
   { resource, count, hint }: Choice,
   { again, available }: { readonly again: readonly string[]; readonly available: readonly string[] },
@@ -147,17 +147,17 @@ function byAffinity(
 
 /** The sets of NUMA nodes that have enough devices, by resource. */
 export function deviceHints(
-  books: DeviceBooks,
+  inventory: DeviceInventory,
   { given, reusable }: DeviceProgress,
   devices: Readonly<Record<string, number>>,
 ): ProviderHints {
-  const wanted = Object.entries(devices).filter(([name, count]) => count > 0 && isOfPlugin(books, name));
+  const wanted = Object.entries(devices).filter(([name, count]) => count > 0 && isOfPlugin(inventory, name));
   return Object.fromEntries(
     wanted.map(([resource, count]) => {
-      const offer = books.devices[resource] ?? NO_OFFER;
-      const inUse = new Set(heldIds([...books.others, given], resource));
+      const offer = inventory.devices[resource] ?? NO_OFFER;
+      const inUse = new Set(heldIds([...inventory.others, given], resource));
       const free = healthyIds(offer).filter((id) => !inUse.has(id));
-      return [resource, hintsOf(books.nodes, offer, { free, again: reusable[resource] ?? [], count })];
+      return [resource, hintsOf(inventory.nodes, offer, { free, again: reusable[resource] ?? [], count })];
     }),
   );
 }
@@ -195,7 +195,7 @@ export const withAnswer = (
 });
 
 /** Containers and resources whose devices are chosen, but not yet allocated by their plugin. */
-export const unasked = (holdings: DeviceHoldings) =>
+export const callsWithoutAnswer = (holdings: DeviceHoldings) =>
   Object.entries(holdings).flatMap(([container, resources]) =>
     Object.entries(resources).flatMap(([resource, holding]) =>
       holding.response === null ? [{ container, resource, ids: idsOf(holding) }] : [],

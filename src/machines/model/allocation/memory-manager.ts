@@ -42,7 +42,7 @@ interface Granted {
 }
 
 /** The memory to choose from: that of the machine, the blocks of other pods, and those of the pod so far. */
-interface MemoryBooks {
+interface MemoryInventory {
   readonly settings: MemoryManagerSettings;
   readonly grants: readonly Granted[];
   readonly progress: MemoryProgress;
@@ -55,7 +55,7 @@ interface MemoryRequest {
   readonly memory: Amounts;
 }
 
-const machineOf = ({ settings, grants, progress: { blocks } }: MemoryBooks) =>
+const machineOf = ({ settings, grants, progress: { blocks } }: MemoryInventory) =>
   machineMemory(settings, [...grants.flatMap(({ memory }) => (memory === undefined ? [] : [memory])), blocks]);
 
 const reusableOf = ({ blocks, inits }: MemoryProgress, nodes: NumaSet, type: string): bigint =>
@@ -65,8 +65,8 @@ const reusableOf = ({ blocks, inits }: MemoryProgress, nodes: NumaSet, type: str
     .reduce((sum, { size }) => sum + BigInt(size), 0n);
 
 /** The sets of NUMA nodes that have these amounts, the narrowest first. */
-export const memoryHints = (books: MemoryBooks, amounts: Amounts): readonly NumaHint[] =>
-  hintsIn(machineOf(books), books.progress, entriesOf(amounts));
+export const memoryHints = (inventory: MemoryInventory, amounts: Amounts): readonly NumaHint[] =>
+  hintsIn(machineOf(inventory), inventory.progress, entriesOf(amounts));
 
 type Amount = readonly [type: string, size: bigint];
 const entriesOf = (amounts: Amounts): readonly Amount[] =>
@@ -138,17 +138,17 @@ export type MemoryStep = MemoryProgress | { readonly rejection: Rejection };
 
 /** Memory for one container of a pod. */
 export function allocateMemory(
-  books: MemoryBooks,
+  inventory: MemoryInventory,
   { container, isInit, memory }: MemoryRequest,
   hint: NumaHint,
 ): MemoryStep {
-  const { progress } = books;
+  const { progress } = inventory;
   const wanted = entriesOf(memory);
-  const answer = choose(machineOf(books), progress, wanted, hint);
+  const answer = choose(machineOf(inventory), progress, wanted, hint);
   if ('error' in answer) return { rejection: unexpected(`[memorymanager] ${answer.error}`) };
   const own = wanted.map(([type, size]) => ({ numaAffinity: answer.nodes, type, size: String(size) }));
   return {
-    blocks: { ...takenBack(progress, own), [container]: own },
+    blocks: { ...withoutReused(progress, own), [container]: own },
     inits: isInit ? [...progress.inits, container] : progress.inits,
   };
 }
@@ -162,16 +162,16 @@ const unexpected = (error: string): Rejection => ({
  * Blocks that a container reuses from init containers are counted with that container, so that nothing is counted
  * twice.
  */
-function takenBack({ blocks, inits }: MemoryProgress, own: readonly MemoryBlock[]): MemoryBlocks {
+function withoutReused({ blocks, inits }: MemoryProgress, own: readonly MemoryBlock[]): MemoryBlocks {
   const rest = own.map((block) => ({ ...block, left: BigInt(block.size) }));
   const shrink = (block: MemoryBlock): MemoryBlock => {
-    const taker = rest.find(
+    const reused = rest.find(
       ({ type, numaAffinity }) => type === block.type && isSameSet(numaAffinity, block.numaAffinity),
     );
-    if (taker === undefined) return block;
+    if (reused === undefined) return block;
     const size = BigInt(block.size);
-    const taken = size < taker.left ? size : taker.left;
-    taker.left -= taken;
+    const taken = size < reused.left ? size : reused.left;
+    reused.left -= taken;
     return { ...block, size: String(size - taken) };
   };
   const shrunk = inits.map((init) => [init, (blocks[init] ?? []).map(shrink)] as const);

@@ -54,7 +54,7 @@ export interface Verdict {
   readonly late: Rejection | null;
 }
 
-export const judge = (request: AdmissionRequest, node: NodeView, others: readonly PodDemand[]): Verdict => ({
+export const checkPredicates = (request: AdmissionRequest, node: NodeView, others: readonly PodDemand[]): Verdict => ({
   early: beforePredicates(request, node),
   shortages: shortagesOf(request.demand, node, others),
   mismatch: mismatchOf(request, node, others),
@@ -87,7 +87,7 @@ const STRICT_GROUPS = {
 };
 const NO_APP_ARMOR = { reason: 'AppArmor', message: 'Cannot enforce AppArmor: AppArmor is not enabled on the host' };
 /** The rejections of pods that need a feature whose gate is off. */
-const LACKING = {
+const FEATURE_DISABLED = {
   podLevelResources: {
     reason: 'PodLevelResourcesNotSupported',
     message: 'PodLevelResources feature gate is disabled',
@@ -117,7 +117,7 @@ function pressureOf(demand: PodDemand, tolerations: readonly Toleration[], press
 
 function afterPredicates({ rules }: AdmissionRequest, node: NodeView): Rejection | null {
   if (rules.wantsAppArmor && !node.appArmor) return NO_APP_ARMOR;
-  if (rules.lacking !== undefined) return LACKING[rules.lacking];
+  if (rules.lacking !== undefined) return FEATURE_DISABLED[rules.lacking];
   return node.isShuttingDown ? SHUTTING_DOWN : null;
 }
 

@@ -40,10 +40,10 @@ export interface PodRules {
   readonly wantsAppArmor: boolean;
   readonly wantsStrictGroups: boolean;
   /** A feature that the pod uses although its gate is off on this node; absent: none. */
-  readonly lacking?: Lacking;
+  readonly lacking?: DisabledFeature;
 }
 
-type Lacking = NonNullable<AdmissionSettings['lacks']>[number];
+type DisabledFeature = NonNullable<AdmissionSettings['lacks']>[number];
 
 export interface NodeRequirement {
   readonly key: string;
@@ -77,13 +77,13 @@ export const admissionRequest = (pod: Pod, node: NodeFacts = {}): AdmissionReque
   namespace: pod.metadata.namespace,
   name: pod.metadata.name,
   demand: demandOf(pod),
-  rules: { ...rulesOf(pod), ...lackingOf(pod, node) },
+  rules: { ...rulesOf(pod), ...disabledFeatureOf(pod, node) },
   ...exclusiveRequestsOf(pod, node),
   ...swappingOf(pod, node),
 });
 
 /** The first feature in upstream's order whose gate is off. */
-function lackingOf(pod: Pod, { admission }: NodeFacts): Pick<PodRules, 'lacking'> {
+function disabledFeatureOf(pod: Pod, { admission }: NodeFacts): Pick<PodRules, 'lacking'> {
   const lacking = admission?.lacks?.find((each) =>
     each === 'podLevelResources' ? hasPodLevelResources(pod.spec.resources) : mayRestartAll(pod),
   );

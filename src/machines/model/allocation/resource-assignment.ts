@@ -9,7 +9,7 @@ import { allocateCpus, type CpuProgress, cpuHints } from './cpu-manager.ts';
 import {
   allocateDevices,
   type DeviceAnswers,
-  type DeviceBooks,
+  type DeviceInventory,
   type DeviceProgress,
   deviceHints,
 } from './device-manager.ts';
@@ -25,10 +25,10 @@ export interface DeviceKnowledge {
   readonly answers: DeviceAnswers;
 }
 
-type Asking = { readonly question: DeviceQuestion };
+type AssignmentRequest = { readonly question: DeviceQuestion };
 
 /** The assigned resources, a rejection, or a request that a plugin has to answer first. */
-export type Assignment = Holding | Refused | Asking;
+export type Assignment = Holding | Refused | AssignmentRequest;
 
 interface Progress {
   readonly devices: DeviceProgress;
@@ -50,7 +50,7 @@ type Refused = { readonly rejection: Rejection };
 /** The node while one pod is evaluated. */
 interface Node extends ResourceManagers {
   readonly grants: readonly Holding[];
-  readonly books: DeviceBooks;
+  readonly inventory: DeviceInventory;
 }
 
 const NO_DEVICES: DeviceKnowledge = { devices: {}, answers: {} };
@@ -62,7 +62,7 @@ export function assign(
   { devices, answers }: DeviceKnowledge = NO_DEVICES,
 ): Assignment {
   const others = grants.flatMap((grant) => (grant.devices === undefined ? [] : [grant.devices]));
-  const node = { ...managers, grants, books: { devices, answers, others, nodes: managers.topology?.nodes ?? [] } };
+  const node = { ...managers, grants, inventory: { devices, answers, others, nodes: managers.topology?.nodes ?? [] } };
   const ofPod = managers.topology?.scope === 'pod' ? hintFor(node, NOTHING, podRequest(requests)) : null;
   let progress = NOTHING;
   for (const request of requests) {
@@ -84,7 +84,7 @@ const holdingOf = ({ devices: { given }, cpu: { cpus }, memory: { blocks } }: Pr
 type Wanted = Pick<ExclusiveRequest, 'cpus' | 'memory' | 'devices'>;
 
 function hintFor(
-  { topology, cpuManager, memoryManager, grants, books }: Node,
+  { topology, cpuManager, memoryManager, grants, inventory }: Node,
   { devices, cpu, memory }: Progress,
   wanted: Wanted,
 ): NumaHint | Refused {
@@ -94,7 +94,7 @@ function hintFor(
       ? {}
       : { cpu: cpuHints({ settings: cpuManager, grants, progress: cpu }, wanted.cpus) };
   return align(topology, [
-    wanted.devices === undefined ? {} : deviceHints(books, devices, wanted.devices),
+    wanted.devices === undefined ? {} : deviceHints(inventory, devices, wanted.devices),
     cpus,
     memoryManager === undefined || wanted.memory === undefined
       ? {}
@@ -132,12 +132,17 @@ function podRequest(requests: readonly ExclusiveRequest[]): Wanted {
   };
 }
 
-function give(node: Node, progress: Progress, request: ExclusiveRequest, hint: NumaHint): Progress | Refused | Asking {
-  const { cpuManager, memoryManager, grants, books } = node;
+function give(
+  node: Node,
+  progress: Progress,
+  request: ExclusiveRequest,
+  hint: NumaHint,
+): Progress | Refused | AssignmentRequest {
+  const { cpuManager, memoryManager, grants, inventory } = node;
   const devices =
     request.devices === undefined
       ? progress.devices
-      : allocateDevices(books, progress.devices, { ...request, devices: request.devices }, hint);
+      : allocateDevices(inventory, progress.devices, { ...request, devices: request.devices }, hint);
   if (!('given' in devices)) return devices;
   const cpu =
     cpuManager === undefined || request.cpus === undefined

@@ -64,7 +64,7 @@ interface ClaimFor {
 }
 
 /** A claim of the API server, or why this pod may not use it. */
-export function judgedClaim(
+export function claimVerdict(
   object: JsonObject,
   { isOwned, name }: ClaimWanted,
   pod: ClaimFor,

@@ -57,7 +57,7 @@ export type ClaimReport =
   /** `draManager` has started: waiting actors ask again. */
   | { readonly type: 'claims.started' };
 
-export type DraPluginNews =
+export type DraPluginMessage =
   | ({ readonly type: 'dra.registered' } & DraPlugin)
   | { readonly type: 'dra.withdrawn'; readonly driver: string; readonly endpoint: string };
 

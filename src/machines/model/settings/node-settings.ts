@@ -44,7 +44,7 @@ export interface AdmissionSettings extends ResourceManagers {
 }
 
 /** A field of pods that this node ignores: `restartRules` are policies and rules of single containers. */
-export type UnseenField = 'restartRules' | 'restartAll' | 'hostnameOverride' | 'fileKeyRef';
+export type IgnoredField = 'restartRules' | 'restartAll' | 'hostnameOverride' | 'fileKeyRef';
 
 export interface RuntimeHandlerAbilities {
   readonly userNamespaces: boolean;
@@ -180,7 +180,7 @@ export interface NodeSettings {
   /** Whether static pods may refer to API objects; absent: `none`. */
   readonly staticPodReferences?: 'none' | 'any';
   /** Fields of pods that this node ignores; absent: none. */
-  readonly unseenFields?: readonly UnseenField[];
+  readonly unseenFields?: readonly IgnoredField[];
   /** The condition PodReadyToStartContainers is not published. */
   readonly hidesReadyToStart?: boolean;
   /** With the gate ContainerStopSignals: statuses show the stop signals of containers. */

@@ -131,8 +131,10 @@ export function needsSandbox(pod: Pod, runtime: PodRuntimeStatus | null): boolea
 function initializedCondition(facts: ConditionFacts): Verdict {
   const type = 'Initialized';
   const { pod, phase, initContainerStatuses, containerStatuses, previous } = facts;
-  const { unknown, unmet } = survey(pod.spec.initContainers ?? [], initContainerStatuses, (container, status) =>
-    isSidecar(container) ? status.started === true : status.ready,
+  const { unknown, unmet } = unmetContainers(
+    pod.spec.initContainers ?? [],
+    initContainerStatuses,
+    (container, status) => (isSidecar(container) ? status.started === true : status.ready),
   );
   if (phase === 'Succeeded' && unknown.length === 0) {
     return { type, status: 'True', reason: conditionReasons.podCompleted };
@@ -147,7 +149,7 @@ function initializedCondition(facts: ConditionFacts): Verdict {
   return { type, status: 'False', reason: conditionReasons.containersNotInitialized, message };
 }
 
-function survey(
+function unmetContainers(
   containers: readonly Container[],
   statuses: readonly ContainerStatus[],
   isMet: (container: Container, status: ContainerStatus) => boolean,
@@ -167,7 +169,7 @@ function containersReadyCondition(facts: ConditionFacts): Verdict {
   const { pod, phase } = facts;
   const containers = [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers];
   const statuses = [...facts.initContainerStatuses, ...facts.containerStatuses];
-  const { unknown, unmet } = survey(containers, statuses, (_, status) => status.ready);
+  const { unknown, unmet } = unmetContainers(containers, statuses, (_, status) => status.ready);
   if (phase === 'Succeeded' && unknown.length === 0) {
     return { type, status: 'False', reason: conditionReasons.podCompleted };
   }
@@ -193,7 +195,7 @@ function readyCondition({ pod, foreign }: ConditionFacts, containersReady: Verdi
 }
 
 /** Conditions of a pod that has ended: an unchanged one keeps its reason. */
-export const settled = (verdicts: readonly Verdict[], previous: readonly PodCondition[]): readonly Verdict[] =>
+export const withKeptReasons = (verdicts: readonly Verdict[], previous: readonly PodCondition[]): readonly Verdict[] =>
   verdicts.map((verdict) => {
     const before = previous.find(({ type }) => type === verdict.type);
     if (before?.status !== verdict.status) return verdict;
@@ -205,7 +207,7 @@ export const settled = (verdicts: readonly Verdict[], previous: readonly PodCond
  * Adds time and generation to each condition: the old time if the status is unchanged. `AllContainersRestarting` has no
  * generation.
  */
-export function dated(
+export function withTransitionTimes(
   verdicts: readonly Verdict[],
   previous: readonly PodCondition[],
   nowMs: number,

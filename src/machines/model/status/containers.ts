@@ -71,13 +71,13 @@ export function ephemeralContainerStatuses(facts: ContainerFacts): readonly Cont
 }
 
 /** The inputs of a container's status that differ between containers. */
-interface Seen {
+interface StatusInputs {
   readonly previous: ContainerStatus | undefined;
   readonly current: CriContainerStatus | undefined;
   readonly last: CriContainerStatus | undefined;
 }
 
-interface Known extends Seen {
+interface CachedStatus extends StatusInputs {
   readonly facts: readonly unknown[];
   readonly status: ContainerStatus;
 }
@@ -86,22 +86,22 @@ interface Known extends Seen {
  * The last status of each container of a specification. A pod may have a thousand, of which a turn changes one: a
  * status is recomputed only when an input changed, and keeps its identity if its content is unchanged.
  */
-const known = new WeakMap<Container, Known>();
+const statusCache = new WeakMap<Container, CachedStatus>();
 
 function containerStatus(container: Container, facts: ContainerFacts, isInit: boolean): ContainerStatus {
   const previous = byName(facts.previous, container.name);
   const [current, last] = instancesOf(facts.runtime, container.name);
   const seen = { previous, current, last };
   const own = factsFor(container, facts, isInit);
-  const before = known.get(container);
-  if (before && isMadeOf(before, seen, own)) return before.status;
-  const made = madeStatus(container, facts, isInit, seen);
+  const before = statusCache.get(container);
+  if (before && hasSameInputs(before, seen, own)) return before.status;
+  const made = buildStatus(container, facts, isInit, seen);
   const status = previous !== undefined && isSame(made, previous) ? previous : made;
-  known.set(container, { ...seen, facts: own, status });
+  statusCache.set(container, { ...seen, facts: own, status });
   return status;
 }
 
-const isMadeOf = (before: Known, seen: Seen, facts: readonly unknown[]): boolean =>
+const hasSameInputs = (before: CachedStatus, seen: StatusInputs, facts: readonly unknown[]): boolean =>
   before.previous === seen.previous &&
   before.current === seen.current &&
   before.last === seen.last &&
@@ -120,11 +120,11 @@ function factsFor(container: Container, facts: ContainerFacts, isInit: boolean):
   return [...pods, why?.reason, why?.message, isReplaced, ...probes, restartCounts[name], memory];
 }
 
-function madeStatus(
+function buildStatus(
   container: Container,
   facts: ContainerFacts,
   isInit: boolean,
-  { previous, current, last }: Seen,
+  { previous, current, last }: StatusInputs,
 ): ContainerStatus {
   const found =
     current === undefined
@@ -152,7 +152,7 @@ function withoutInstance(
   const isRestart = isLost && pod.metadata.deletionTimestamp === undefined;
   const isForgotten = isPlainInit && !facts.restartingAll && hasAnyRegularInstance(facts);
   return {
-    ...unmade(container, canRecurse),
+    ...waitingStatus(container, canRecurse),
     state: isForgotten ? FORGOTTEN_INIT : { waiting: { reason } },
     lastState: isLost ? lost(lostContainerMessages.deleted) : (previous?.lastState ?? {}),
     restartCount: isRestart ? restarts + 1 : restarts,
@@ -167,7 +167,7 @@ const FORGOTTEN_INIT: ContainerState = {
   terminated: { exitCode: 0, reason: terminatedReasons.completed, message: lostContainerMessages.forgottenInit },
 };
 
-const unmade = (container: Container, canRecurse: boolean) => ({
+const waitingStatus = (container: Container, canRecurse: boolean) => ({
   name: container.name,
   ready: false,
   image: container.image ?? '',
@@ -185,7 +185,7 @@ function restartedWithAll(
   const reason = waitingReasons.restartingAllContainers;
   const message = lostContainerMessages.restartingAll;
   return {
-    ...unmade(container, canRecurse),
+    ...waitingStatus(container, canRecurse),
     state: { waiting: { reason, message } },
     lastState: { terminated: { exitCode: UNKNOWN_EXIT_CODE, reason, message } },
     restartCount: restartCount + 1,

@@ -23,12 +23,12 @@ import { mayRestartAll } from '../spec/restart.ts';
 import { rfc3339 } from '../values/time.ts';
 import {
   type ConditionFacts,
-  dated,
   instancesToRemove,
   isForeignCondition,
   isRestartingAll,
   podConditions,
-  settled,
+  withKeptReasons,
+  withTransitionTimes,
 } from './conditions.ts';
 import {
   type ContainerFacts,
@@ -116,15 +116,15 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
   };
   const { generation } = pod.metadata;
   const current = podConditions(conditions);
-  const verdicts = facts.stage === 'terminated' ? settled(current, previous?.conditions ?? []) : current;
+  const verdicts = facts.stage === 'terminated' ? withKeptReasons(current, previous?.conditions ?? []) : current;
   const status: PodStatus = {
     ...(generation === undefined ? {} : { observedGeneration: generation }),
-    ...killed(facts, verdict),
+    ...killedPhase(facts, verdict),
     conditions: [
       ...foreign,
-      ...disruption(facts),
+      ...disruptionConditions(facts),
       ...resizeConditions(facts, verdict.phase),
-      ...dated(verdicts, previous?.conditions ?? [], nowMs, generation),
+      ...withTransitionTimes(verdicts, previous?.conditions ?? [], nowMs, generation),
     ],
     ...addresses(facts),
     startTime: previous?.startTime ?? pod.status?.startTime ?? rfc3339(Math.min(facts.begunMs ?? nowMs, nowMs)),
@@ -134,7 +134,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     qosClass: podQOS(pod),
     ...podResourceStatus(pod, verdict.phase === 'Running' ? facts.resized : undefined),
   };
-  return withinBudget(pod, facts.stage === 'terminated' ? closed(facts, status) : status);
+  return withinBudget(pod, facts.stage === 'terminated' ? finalStatus(facts, status) : status);
 }
 
 const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): ContainerFacts => ({
@@ -171,10 +171,10 @@ function phaseAndReason({ pod, previous, failure }: PodStatusFacts, observed: st
   return { phase, ...(reason ? { reason } : {}), ...(message ? { message } : {}) };
 }
 
-const killed = ({ kill }: PodStatusFacts, phase: Phase): Phase =>
+const killedPhase = ({ kill }: PodStatusFacts, phase: Phase): Phase =>
   kill === undefined ? phase : { phase: 'Failed', reason: kill.reason, message: kill.message };
 
-function disruption({ kill, pod, previous, nowMs }: PodStatusFacts): readonly PodCondition[] {
+function disruptionConditions({ kill, pod, previous, nowMs }: PodStatusFacts): readonly PodCondition[] {
   const before = previous?.conditions?.find(({ type }) => type === 'DisruptionTarget');
   if (kill?.disruptionTarget !== true) return before === undefined ? [] : [before];
   const verdict = {
@@ -183,7 +183,7 @@ function disruption({ kill, pod, previous, nowMs }: PodStatusFacts): readonly Po
     reason: conditionReasons.terminationByKubelet,
     message: kill.reason === podReasons.preempting ? podMessages.preemptedFor : kill.message,
   };
-  return dated([verdict], before === undefined ? [] : [before], nowMs, pod.metadata.generation);
+  return withTransitionTimes([verdict], before === undefined ? [] : [before], nowMs, pod.metadata.generation);
 }
 
 /** The conditions of a resize, removed at its end; only these have an observed generation. */
@@ -203,7 +203,7 @@ function resizeConditions(facts: PodStatusFacts, phase: string): readonly PodCon
   // An ending pod is not re-evaluated.
   const isEnding = ends && (facts.kill !== undefined || pod.metadata.deletionTimestamp !== undefined);
   const before = previous?.conditions ?? [];
-  return dated(verdicts, before, nowMs, pod.metadata.generation).map((condition) => ({
+  return withTransitionTimes(verdicts, before, nowMs, pod.metadata.generation).map((condition) => ({
     ...condition,
     ...(isEnding ? observedBefore(condition, before) : {}),
     lastProbeTime: condition.lastTransitionTime!,
@@ -241,7 +241,7 @@ export function podIPs(runtime: PodRuntimeStatus | null, node: Pick<NodeSettings
 }
 
 /** The status of a removed pod: a container that never reported its end has ended, and the phase is final. */
-function closed(facts: PodStatusFacts, status: PodStatus): PodStatus {
+function finalStatus(facts: PodStatusFacts, status: PodStatus): PodStatus {
   const { pod } = facts;
   const wasInitialised = facts.wasInitialised ?? hasInitialized(pod, status);
   const inits = status.initContainerStatuses ?? [];
@@ -255,12 +255,12 @@ function closed(facts: PodStatusFacts, status: PodStatus): PodStatus {
     ...(isTerminalPhase(status.phase) || isStaticPod(pod) ? {} : { phase: 'Failed' }),
     ...(inits.length === 0
       ? {}
-      : { initContainerStatuses: inits.map((each, index) => (index <= lastBegun ? ended(each) : each)) }),
-    ...(regulars.length === 0 ? {} : { containerStatuses: wasInitialised ? regulars.map(ended) : regulars }),
+      : { initContainerStatuses: inits.map((each, index) => (index <= lastBegun ? withTermination(each) : each)) }),
+    ...(regulars.length === 0 ? {} : { containerStatuses: wasInitialised ? regulars.map(withTermination) : regulars }),
   };
 }
 
-const ended = (status: ContainerStatus): ContainerStatus =>
+const withTermination = (status: ContainerStatus): ContainerStatus =>
   status.state?.terminated === undefined
     ? {
         ...status,

@@ -104,7 +104,7 @@ const CONTAINER_RANK: Readonly<Record<ContainerState, number>> = {
 };
 
 /** Merges an observation into the known state; an older observation changes nothing. */
-export function joined(known: PodRuntimeStatus | null, seen: PodRuntimeStatus): PodRuntimeStatus {
+export function mergedStatus(known: PodRuntimeStatus | null, seen: PodRuntimeStatus): PodRuntimeStatus {
   if (!known) return seen;
   if (seen.observedAtMs < known.observedAtMs) return known;
   const byId = new Map(known.containers.map((container) => [container.id, container]));
@@ -195,13 +195,13 @@ const STATES = {
 /**
  * containerd's error of a start that it abandons because its caller disconnected; the embedded runtime's is the same.
  */
-const CALLER_GONE = 'context canceled';
+const START_ABANDONED = 'context canceled';
 
-const wasCutOff = ({ state, started_at, reason, message }: ContainerStatus): boolean =>
+const wasStartAbandoned = ({ state, started_at, reason, message }: ContainerStatus): boolean =>
   state === 'CONTAINER_EXITED' &&
   milliseconds(started_at) === 0 &&
   reason === 'StartError' &&
-  message.includes(CALLER_GONE);
+  message.includes(START_ABANDONED);
 
 const fallsBackToLogs = ({ annotations, exit_code, reason }: ContainerStatus): boolean =>
   annotations[MESSAGE_POLICY] === 'FallbackToLogsOnError' && exit_code !== 0 && reason !== 'ContainerCannotRun';
@@ -226,7 +226,7 @@ export const factsOfInstance = memoize((newest: ContainerStatus): ContainerFacts
     reason: newest.reason,
     startedAtMs: milliseconds(newest.started_at),
     finishedAtMs: milliseconds(newest.finished_at),
-    cutOff: wasCutOff(newest),
+    cutOff: wasStartAbandoned(newest),
     messageFile: mount?.host_path ?? '',
     messageLog: fallsBackToLogs(newest) ? newest.log_path : '',
   };

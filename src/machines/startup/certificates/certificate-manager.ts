@@ -27,25 +27,25 @@ import { csrObject, verdictOf } from './policy.ts';
 import {
   csrOf,
   failed,
+  handleNames,
+  handleVerdict,
   inForce,
   isRefusing,
-  judgeServer,
-  logLack,
+  logCertificateProblem,
   logLine,
   managerSetup,
+  noteServerHealth,
   notSigned,
   READ_AGAIN_MS,
   readClock,
   refusing,
   SIGNED_TIMEOUT_MS,
   setDeadline,
-  takeNames,
-  takeRequest,
-  takeVerdict,
+  storeRequest,
 } from './setup.ts';
 
 /** The pause between a certificate and the next request, as upstream. */
-const REST_MS = 1_000;
+const REQUEST_PAUSE_MS = 1_000;
 
 /** With upstream's texts for a timeout and for changed names. */
 const waitEnded = notSigned(
@@ -66,7 +66,7 @@ const awaitingSignature = managerSetup.createStateConfig({
         input: (args) => csrOf(args, args.context.csrName),
         onDone: [
           { guard: isRefusing, target: '#certificateManager.working.rotation.backingOff', actions: refusing },
-          { target: 'judging', actions: takeVerdict },
+          { target: 'judging', actions: handleVerdict },
         ],
         onError: [
           {
@@ -105,9 +105,9 @@ const awaitingSignature = managerSetup.createStateConfig({
           {
             guard: ({ context, event }) => verdictOf(event.object, context.csrUid).state === 'issued',
             target: '#certificateManager.working.rotation.storing',
-            actions: takeVerdict,
+            actions: handleVerdict,
           },
-          { actions: takeVerdict },
+          { actions: handleVerdict },
         ],
       },
     },
@@ -119,7 +119,7 @@ const isLoaded = (purpose: CertificatePurpose): CertificateReport => ({ type: 'c
 
 const rotation = managerSetup.createStateConfig({
   initial: 'loading',
-  on: { 'certificate.namesChanged': { actions: takeNames } },
+  on: { 'certificate.namesChanged': { actions: handleNames } },
   states: {
     loading: {
       invoke: {
@@ -163,13 +163,13 @@ const rotation = managerSetup.createStateConfig({
     deciding: {
       always: [
         { guard: 'lacksNames', target: 'awaitingNames' },
-        { guard: 'lacksCertificate', target: 'generating', actions: logLack },
+        { guard: 'lacksCertificate', target: 'generating', actions: logCertificateProblem },
         { target: 'waiting' },
       ],
     },
     awaitingNames: {
       meta: { waitsFor: 'the addresses of this node' },
-      on: { 'certificate.namesChanged': { target: 'deciding', actions: takeNames } },
+      on: { 'certificate.namesChanged': { target: 'deciding', actions: handleNames } },
     },
     waiting: {
       meta: { waitsFor: 'the certificate to near its end' },
@@ -185,7 +185,7 @@ const rotation = managerSetup.createStateConfig({
           ],
         },
       },
-      on: { 'certificate.namesChanged': { target: 'deciding', actions: takeNames } },
+      on: { 'certificate.namesChanged': { target: 'deciding', actions: handleNames } },
     },
     generating: {
       entry: [logLine('Rotating certificates'), assign({ requested: ({ context }) => context.template })],
@@ -210,7 +210,7 @@ const rotation = managerSetup.createStateConfig({
         },
         onDone: {
           target: 'awaitingSignature',
-          actions: [takeRequest, logLine('Certificate signing request created', ({ csrName }) => ({ csr: csrName }))],
+          actions: [storeRequest, logLine('Certificate signing request created', ({ csrName }) => ({ csr: csrName }))],
         },
         onError: {
           target: 'backingOff',
@@ -219,7 +219,7 @@ const rotation = managerSetup.createStateConfig({
               'Failed while requesting a signed certificate from the control plane',
               'cannot create certificate signing request: ',
             ),
-            judgeServer,
+            noteServerHealth,
           ],
         },
       },
@@ -250,7 +250,7 @@ const rotation = managerSetup.createStateConfig({
       invoke: { id: 'reconnect', src: 'kube.closeConnections', input: {}, onDone: 'resting', onError: 'resting' },
     },
     /** A signer that left out requested names is not asked again at once. */
-    resting: { after: { [REST_MS]: 'deciding' } },
+    resting: { after: { [REQUEST_PAUSE_MS]: 'deciding' } },
     backingOff: {
       meta: { waitsFor: 'the next try' },
       always: { guard: 'isRefused', target: '#certificateManager.ended' },
@@ -267,7 +267,7 @@ const failureOf = (purpose: CertificatePurpose): string =>
     : 'failed to create kubelet: failed to initialize certificate manager: failed to initialize server certificate manager';
 
 const RESTART = 'A restart may be necessary to retrieve new initial credentials.';
-const whatIsLost = ({ certificate }: { certificate: CertificateFacts | null }): string =>
+const lossMessage = ({ certificate }: { certificate: CertificateFacts | null }): string =>
   certificate === null ? 'No valid client certificate is found' : 'The currently active client certificate has expired';
 
 /** How long a node runs without a valid client certificate. */
@@ -279,7 +279,7 @@ const guarding = managerSetup.createStateConfig({
     valid: { after: { untilLost: 'checking' } },
     checking: { entry: readClock, always: [{ guard: 'isLost', target: 'lost' }, { target: 'valid' }] },
     lost: {
-      entry: line('error', ({ context }) => `${whatIsLost(context)}, but the server is not responsive. ${RESTART}`),
+      entry: line('error', ({ context }) => `${lossMessage(context)}, but the server is not responsive. ${RESTART}`),
       always: [
         { guard: 'isValidAgain', target: 'valid' },
         { guard: 'isServerHealthy', target: 'ending' },
@@ -290,7 +290,7 @@ const guarding = managerSetup.createStateConfig({
         ({ context }) =>
           ({
             type: 'certificate.lost',
-            message: `${whatIsLost(context)} and the server is responsive, exiting.`,
+            message: `${lossMessage(context)} and the server is responsive, exiting.`,
           }) satisfies CertificateReport,
       ),
     },

@@ -72,14 +72,15 @@ export function rotationDeadline({ notBeforeMs, notAfterMs }: CertificateFacts, 
 
 /** The requested names that the certificate lacks; empty if it has all. Additional names are accepted. */
 export function missingIn(certificate: CertificateFacts, template: CertificateTemplate): string {
-  const lacks = (wanted: readonly string[], has: readonly string[]) => wanted.filter((each) => !has.includes(each));
+  const missingFrom = (wanted: readonly string[], has: readonly string[]) =>
+    wanted.filter((each) => !has.includes(each));
   if (certificate.commonName !== template.commonName) {
     return `Current certificate CN (${certificate.commonName}) does not match requested CN (${template.commonName})`;
   }
-  const dnsNames = lacks(template.dnsNames, certificate.dnsNames);
+  const dnsNames = missingFrom(template.dnsNames, certificate.dnsNames);
   if (dnsNames.length > 0) return `Current certificate is missing requested DNS names [${dnsNames.join(' ')}]`;
-  const ipAddresses = lacks(template.ipAddresses, certificate.ipAddresses);
+  const ipAddresses = missingFrom(template.ipAddresses, certificate.ipAddresses);
   if (ipAddresses.length > 0) return `Current certificate is missing requested IP addresses [${ipAddresses.join(' ')}]`;
-  const organizations = lacks(template.organizations, certificate.organizations);
+  const organizations = missingFrom(template.organizations, certificate.organizations);
   return organizations.length > 0 ? `Current certificate is missing requested orgs [${organizations.join(' ')}]` : '';
 }

@@ -85,9 +85,9 @@ export const managerSetup = setup({
       purpose === 'serving' &&
       template.ipAddresses.length === 0 &&
       (mayLackAddresses !== true || template.dnsNames.length === 0),
-    lacksCertificate: ({ context }) => lackOf(context) !== '',
+    lacksCertificate: ({ context }) => certificateProblem(context) !== '',
     asksForOther: ({ context }) =>
-      lackOf(context) !== '' && JSON.stringify(context.requested) !== JSON.stringify(context.template),
+      certificateProblem(context) !== '' && JSON.stringify(context.requested) !== JSON.stringify(context.template),
     isDue: ({ context }) => context.deadlineMs <= context.nowMs,
     isLost: ({ context }) => context.nowMs >= context.validUntilMs + LOST_MS,
     isGuarded: ({ context }) => context.purpose === 'client' && !context.once,
@@ -104,7 +104,7 @@ export const managerSetup = setup({
 const bounded = (ms: number): number => Math.min(Math.max(ms, TIMER_MIN_MS), TIMER_MAX_MS);
 
 /** Why the current certificate is insufficient; empty if it is not. */
-const lackOf = ({ certificate, template }: Context): string =>
+const certificateProblem = ({ certificate, template }: Context): string =>
   certificate === null ? 'there is none' : missingIn(certificate, template);
 
 /** The client with the node's own certificate if that is valid, otherwise with the configured credentials. */
@@ -163,11 +163,11 @@ export const notSigned = (reason: (args: { context: Context; event: Event }) => 
 
 /** Rejections that a healthy server may send. */
 const HEALTHY = ['Unauthorized', 'NotFound', 'Forbidden'];
-export const judgeServer = managerSetup.assign({
+export const noteServerHealth = managerSetup.assign({
   isServerHealthy: ({ event }) => HEALTHY.includes(errorOf(event).code ?? ''),
 });
 
-export const takeRequest = managerSetup.assign(({ event }) => {
+export const storeRequest = managerSetup.assign(({ event }) => {
   const { metadata } = outputOf<KubeObject>(event);
   const { name, uid, resourceVersion } = metadata as unknown as { name: string; uid: string; resourceVersion: string };
   return { csrName: name, csrUid: uid, csrVersion: resourceVersion, issued: '' };
@@ -176,7 +176,7 @@ export const takeRequest = managerSetup.assign(({ event }) => {
 const objectOf = (event: Event): KubeObject =>
   event.type === 'watch.changed' ? event.object : outputOf<KubeObject>(event);
 
-export const takeVerdict = managerSetup.enqueueActions(({ context, event, enqueue }) => {
+export const handleVerdict = managerSetup.enqueueActions(({ context, event, enqueue }) => {
   const object = objectOf(event);
   const verdict = verdictOf(object, context.csrUid);
   const fields = { logger: context.signerName, csr: context.csrName };
@@ -198,13 +198,14 @@ export const refusing = notSigned(({ context, event }) => {
   return `cannot watch on the certificate signing request: ${verdict.state === 'refused' ? verdict.message : ''}`;
 });
 
-export const takeNames = managerSetup.assign(({ context, event }) => {
+export const handleNames = managerSetup.assign(({ context, event }) => {
   if (event.type !== 'certificate.namesChanged') return {};
   const nodeName = context.template.commonName.slice('system:node:'.length);
   return { template: nodeTemplate(nodeName, event) };
 });
 
 /** Logs why the current certificate is insufficient. */
-export const logLack = managerSetup.enqueueActions(({ context, enqueue }) => {
-  if (context.certificate !== null) enqueue(line('info', [lackOf(context), { logger: context.signerName }]));
+export const logCertificateProblem = managerSetup.enqueueActions(({ context, enqueue }) => {
+  if (context.certificate !== null)
+    enqueue(line('info', [certificateProblem(context), { logger: context.signerName }]));
 });

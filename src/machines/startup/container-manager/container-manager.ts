@@ -24,19 +24,19 @@ import { assign, line, sendParent, sendTo, to } from '../../../kernel/xstate.ts'
 import { stateFilePaths } from '../../model/allocation/resource-grants.ts';
 import { NO_DEMAND } from '../../model/cgroups/node-groups.ts';
 import { aggregate } from '../../model/values/go-text.ts';
-import { allPods, gathered, levels, orphans, own, settingUp, stateFiles } from './groups.ts';
+import { allPods, levels, movedProcesses, orphans, ownCgroup, settingUp, stateFiles } from './groups.ts';
 import { cgroupRoots, KERNEL_SETTINGS, missingRoot, refusalOf } from './policy.ts';
 import {
   cgroupsIn,
-  handOver,
-  judgeFiles,
-  judgeResources,
-  logHeld,
+  checkStateFiles,
+  computeResources,
   noteDemand,
-  noteHeld,
+  noteHoldings,
   refuse,
+  reportCgroupUpdate,
   resourcesIn,
   containerManagerSetup as s,
+  sendHandedOver,
 } from './setup.ts';
 
 const FAILED_TO_START = 'Failed to start ContainerManager';
@@ -59,7 +59,7 @@ export const containerManagerMachine = s.createMachine({
     draft: null,
   }),
   initial: 'inspectingCgroups',
-  on: { 'qos.changed': { actions: noteDemand }, 'resources.held': { actions: noteHeld } },
+  on: { 'qos.changed': { actions: noteDemand }, 'resources.held': { actions: noteHoldings } },
   states: {
     inspectingCgroups: {
       meta: { waitsFor: 'the cgroup hierarchies of the machine' },
@@ -84,7 +84,7 @@ export const containerManagerMachine = s.createMachine({
       always: [
         { guard: 'isRefused', target: 'refused' },
         { guard: 'countsStorage', target: 'measuring' },
-        { target: 'judgingResources', actions: judgeResources },
+        { target: 'judgingResources', actions: computeResources },
       ],
     },
     measuring: {
@@ -93,7 +93,7 @@ export const containerManagerMachine = s.createMachine({
         id: 'storage',
         src: 'host.fileSystem',
         input: ({ context }) => ({ path: context.storagePath }),
-        onDone: { target: 'judgingResources', actions: judgeResources },
+        onDone: { target: 'judgingResources', actions: computeResources },
         onError: { target: 'refused', actions: refuse((message) => `failed to get rootfs info: ${message}`) },
       },
     },
@@ -141,7 +141,7 @@ export const containerManagerMachine = s.createMachine({
         id: 'readState',
         src: 'host.readCheckpoints',
         input: ({ context }) => ({ paths: stateFilePaths(context) }),
-        onDone: { target: 'judgingFiles', actions: [judgeFiles, handOver] },
+        onDone: { target: 'judgingFiles', actions: [checkStateFiles, sendHandedOver] },
         onError: { target: 'refused', actions: refuse((message) => `start cpu manager error: ${message}`) },
       },
     },
@@ -175,13 +175,13 @@ export const containerManagerMachine = s.createMachine({
     running: {
       type: 'parallel',
       entry: [sendParent({ type: 'containerManager.started' }), sendTo(to('allocation'), { type: 'resources.wanted' })],
-      on: { 'cgroups.held': { actions: logHeld } },
+      on: { 'cgroups.held': { actions: reportCgroupUpdate } },
       states: {
         allPods,
         levels,
-        kubelet: gathered('kubelet', 'gathersKubelet'),
-        system: gathered('system', 'gathersSystem'),
-        own,
+        kubelet: movedProcesses('kubelet', 'gathersKubelet'),
+        system: movedProcesses('system', 'gathersSystem'),
+        own: ownCgroup,
         orphans,
         stateFiles,
       },

@@ -6,9 +6,9 @@ import { daemonGroup, setUpSteps } from './policy.ts';
 import {
   type ContainerManagerContext,
   draftFile,
-  judgeGroups,
+  findOrphans,
   noteDemand,
-  noteHeld,
+  noteHoldings,
   noteWritten,
   resourcesIn,
   containerManagerSetup as s,
@@ -112,7 +112,7 @@ export const levels = s.createStateConfig({
   },
 });
 
-export const gathered = (who: 'kubelet' | 'system', guard: 'gathersKubelet' | 'gathersSystem') =>
+export const movedProcesses = (who: 'kubelet' | 'system', guard: 'gathersKubelet' | 'gathersSystem') =>
   s.createStateConfig({
     initial: 'choosing',
     states: {
@@ -135,7 +135,7 @@ export const gathered = (who: 'kubelet' | 'system', guard: 'gathersKubelet' | 'g
   });
 
 /** The cgroup of this process, for its metrics. */
-export const own = s.createStateConfig({
+export const ownCgroup = s.createStateConfig({
   initial: 'choosing',
   states: {
     choosing: { always: [{ guard: 'usesCgroups', target: 'asking' }, { target: 'known' }] },
@@ -183,7 +183,7 @@ export const orphans = s.createStateConfig({
     },
     comparing: {
       entry: sendTo(to('pods'), { type: 'pods.wanted' }),
-      on: { 'pods.known': { target: 'judging', actions: judgeGroups } },
+      on: { 'pods.known': { target: 'judging', actions: findOrphans } },
     },
     judging: { always: [{ guard: 'hasOrphans', target: 'removing' }, { target: 'waiting' }] },
     removing: {
@@ -214,7 +214,7 @@ export const stateFiles = s.createStateConfig({
   initial: 'choosing',
   states: {
     choosing: { always: [{ guard: 'hasStaleFile', target: 'writing', actions: draftFile }, { target: 'written' }] },
-    written: { on: { 'resources.held': { target: 'choosing', actions: noteHeld } } },
+    written: { on: { 'resources.held': { target: 'choosing', actions: noteHoldings } } },
     writing: {
       invoke: {
         id: 'writeState',

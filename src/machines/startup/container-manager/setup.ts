@@ -106,7 +106,7 @@ function staleFile(context: ContainerManagerContext): StateFile | undefined {
 
 const s = containerManagerSetup;
 
-export const noteHeld = s.assign(({ event }) => (event.type === 'resources.held' ? { held: event } : {}));
+export const noteHoldings = s.assign(({ event }) => (event.type === 'resources.held' ? { held: event } : {}));
 
 export const draftFile = s.assign(({ context }) => ({ draft: staleFile(context) ?? null }));
 
@@ -115,7 +115,7 @@ export const noteWritten = s.assign(({ context: { draft, written } }) =>
 );
 
 /** Files of an earlier start must match, or the node does not start. */
-export const judgeFiles = s.assign(({ context, event }) => {
+export const checkStateFiles = s.assign(({ context, event }) => {
   const { contents } = outputOf<{ contents: readonly (string | null)[] }>(event);
   const found = stateFilePaths(context).flatMap((path, at) => {
     const content = contents[at];
@@ -125,21 +125,21 @@ export const judgeFiles = s.assign(({ context, event }) => {
 });
 
 /** Exclusive resources in the files of an earlier start are sent to `allocation` before any pod asks. */
-export const handOver = s.enqueueActions(({ context, event, enqueue }) => {
+export const sendHandedOver = s.enqueueActions(({ context, event, enqueue }) => {
   const { contents } = outputOf<{ contents: readonly (string | null)[] }>(event);
   if (context.refusal !== '' || !hasBehavior(context, 'resourcesAsKubelet')) return;
   const message = handedOver(context, contents);
   if (message !== null) enqueue.sendTo(to('allocation'), message);
 });
 
-export const judgeGroups = s.assign(({ context, event }) =>
+export const findOrphans = s.assign(({ context, event }) =>
   event.type === 'pods.known' ? { found: [], orphans: orphansOf(event.uids, context.found) } : {},
 );
 
 export const refuse = (text: (message: string) => string) =>
   s.assign({ refusal: ({ event }) => text(errorOf(event).message) });
 
-export const judgeResources = s.assign(({ context, event }) => {
+export const computeResources = s.assign(({ context, event }) => {
   const storage = outputOf<{ capacityBytes: string } | undefined>(event)?.capacityBytes ?? null;
   const answer = resourcesOf(context, storage);
   return answer.error === undefined ? { resources: answer.value } : { refusal: answer.error };
@@ -178,15 +178,15 @@ export const stepFailed = s.enqueueActions((args) => {
 });
 
 /** Failures of keeping the cgroups: each stream has its own event, to distinguish them. */
-export const logHeld = s.enqueueActions((args) => {
+export const reportCgroupUpdate = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'cgroups.held') return;
   const { group, message } = event;
   if (group === 'pods') {
     const name = printedGroup(nodeAllocatableGroup(context, resourcesIn(context)).path);
-    const isHeld = message === '';
+    const isUpdated = message === '';
     const failure = `Failed to update Node Allocatable Limits ${name}: ${message}`;
-    recordEvent(args, isHeld, isHeld ? 'Updated Node Allocatable limit across pods' : failure);
+    recordEvent(args, isUpdated, isUpdated ? 'Updated Node Allocatable limit across pods' : failure);
   } else if (message !== '') {
     enqueue(line('error', [FAILURES[group] ?? group, { err: message }]));
   }

@@ -4,7 +4,7 @@
  */
 
 import { decideFeatures, isEnabled, type KubeletConfiguration } from '../../configuration/index.ts';
-import type { AdmissionSettings, NodeSettings, UnseenField } from '../../model/settings/node-settings.ts';
+import type { AdmissionSettings, IgnoredField, NodeSettings } from '../../model/settings/node-settings.ts';
 
 /** Whether a gate is on, by its name. */
 export type Gates = (name: string) => boolean;
@@ -36,7 +36,7 @@ type FeatureSettings = Pick<
 
 export function featureSettings(isOn: Gates): FeatureSettings {
   const lacks = featureAdmission(isOn).lacks ?? [];
-  const unseen = UNSEEN.filter(([gate, field]) => !isOn(gate) && !lacks.some((each) => each === field)).map(
+  const unseen = IGNORED_FIELDS.filter(([gate, field]) => !isOn(gate) && !lacks.some((each) => each === field)).map(
     ([, field]) => field,
   );
   return {
@@ -53,7 +53,7 @@ export function featureSettings(isOn: Gates): FeatureSettings {
 }
 
 /** Fields of pods that are ignored while their gate is off; other such fields cause a rejection of the pod. */
-const UNSEEN: readonly (readonly [gate: string, field: UnseenField])[] = [
+const IGNORED_FIELDS: readonly (readonly [gate: string, field: IgnoredField])[] = [
   ['ContainerRestartRules', 'restartRules'],
   ['RestartAllContainersOnContainerExits', 'restartAll'],
   ['HostnameOverride', 'hostnameOverride'],

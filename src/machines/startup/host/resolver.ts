@@ -76,7 +76,7 @@ const s = setup({
   delays: { settle: SETTLE_MS, reopen: REOPEN_MS },
 });
 
-const complaint = ({ nodeName }: Context, message: string) => ({
+const limitEvent = ({ nodeName }: Context, message: string) => ({
   type: 'event.recorded',
   ref: nodeRef(nodeName),
   eventType: 'Warning',
@@ -87,7 +87,7 @@ const complaint = ({ nodeName }: Context, message: string) => ({
 const checkLimits = s.enqueueActions(({ context, enqueue }) => {
   const exceeded = limitExceeded(context);
   if (exceeded === '') return;
-  enqueue.sendTo(to('eventRecorder'), complaint(context, exceeded));
+  enqueue.sendTo(to('eventRecorder'), limitEvent(context, exceeded));
   enqueue(line('warn', ['Check limits for resolv.conf failed', { eventlog: exceeded }]));
 });
 
@@ -139,7 +139,7 @@ export const resolverMachine = s.createMachine({
         onError: {
           target: 'watching',
           actions: [
-            sendTo(to('eventRecorder'), ({ context, event }) => complaint(context, errorOf(event).message)),
+            sendTo(to('eventRecorder'), ({ context, event }) => limitEvent(context, errorOf(event).message)),
             line('warn', ({ event }) => [
               'Check limits for resolv.conf failed at file open',
               { err: errorOf(event).message },

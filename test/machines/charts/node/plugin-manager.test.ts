@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import type { EffectResult } from '../../../../src/kernel/effects.ts';
 import { pluginManagerMachine } from '../../../../src/machines/charts/node/plugin-manager.ts';
-import { highestSupported, judge } from '../../../../src/machines/charts/node/plugin-policy.ts';
+import { highestSupported, pluginVerdict } from '../../../../src/machines/charts/node/plugin-policy.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 
@@ -337,21 +337,21 @@ it.each([
     `${prefix('csi.example.test', 'csi.sock')} Its endpoint must be the absolute path of a unix socket`,
   ],
 ])('%j is refused: %s', (plugin, error) => {
-  expect(judge(plugin, SOCKET, taken())).toEqual({ error });
+  expect(pluginVerdict(plugin, SOCKET, taken())).toEqual({ error });
 });
 
 it('a name that a CSINode would not take is refused before it keeps other drivers out', () => {
-  expect(judge(info({ name: 'Not_A_Name' }), SOCKET, taken())).toMatchObject({
+  expect(pluginVerdict(info({ name: 'Not_A_Name' }), SOCKET, taken())).toMatchObject({
     error: expect.stringContaining('a lowercase RFC 1123 subdomain'),
   });
-  expect(judge(info({ name: 'a'.repeat(64) }), SOCKET, taken())).toMatchObject({
+  expect(pluginVerdict(info({ name: 'a'.repeat(64) }), SOCKET, taken())).toMatchObject({
     error: expect.stringContaining('must be no more than 63 bytes'),
   });
-  expect(judge(info({ name: 'constructor' }), SOCKET, taken())).toEqual({ version: '1.0.0' });
+  expect(pluginVerdict(info({ name: 'constructor' }), SOCKET, taken())).toEqual({ version: '1.0.0' });
 });
 
 it('a newer version takes the name of an older one', () => {
-  expect(judge(info({ versions: ['1.1.0'] }), SOCKET, taken({ 'csi.example.test': '1.0.0' }))).toEqual({
+  expect(pluginVerdict(info({ versions: ['1.1.0'] }), SOCKET, taken({ 'csi.example.test': '1.0.0' }))).toEqual({
     version: '1.1.0',
   });
 });

@@ -5,8 +5,8 @@ import {
   cdiDevicesOf,
   claimHealthOf,
   claimsWanted,
+  claimVerdict,
   containerClaims,
-  judgedClaim,
 } from '../../../../src/machines/model/dra/claims.ts';
 import type { ClaimDevice } from '../../../../src/machines/model/operations/dra.ts';
 
@@ -56,7 +56,7 @@ describe('the claims of a pod', () => {
       status: { reservedFor: [{ uid: 'u1' }], allocation: { devices: { results } } },
     };
     const asked = { uid: 'u1', pod: 'p', namespace: 'default' };
-    expect(judgedClaim(object, { name: 'mine', isOwned: false }, asked)).toEqual({
+    expect(claimVerdict(object, { name: 'mine', isOwned: false }, asked)).toEqual({
       uid: 'c',
       name: 'mine',
       drivers: ['a', 'b'],

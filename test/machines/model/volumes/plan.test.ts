@@ -12,7 +12,7 @@ import {
 import type { ConfigObject } from '../../../../src/machines/model/operations/volume.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 import { volumePlan } from '../../../../src/machines/model/volumes/plan.ts';
-import { seeing } from '../../../../src/simulation/world/objects.ts';
+import { withMounts } from '../../../../src/simulation/world/objects.ts';
 import { settings } from '../../../support/pods-node.ts';
 
 const podOf = (spec: Partial<PodSpec>, labels = {}): Pod => ({
@@ -33,7 +33,7 @@ const MEMORY = { memoryCapacityBytes: '1000', allocatable: {} } as Partial<NodeS
 function plan(volume: Omit<Volume, 'name'>, spec: Partial<PodSpec> = {}, node: Partial<NodeSettings> = MEMORY) {
   const volumes = [{ name: 'v', ...volume }];
   const { spec: given, ...pod } = podOf({ ...spec, volumes }, { k: 'v"' });
-  const seen = { ...pod, spec: { ...given, containers: [...seeing(given.containers, volumes)] } };
+  const seen = { ...pod, spec: { ...given, containers: [...withMounts(given.containers, volumes)] } };
   return volumePlan({ pod: seen, node: { ...settings, ...node }, objects });
 }
 const only = (...args: Parameters<typeof plan>) => plan(...args).setUps[0];
@@ -103,7 +103,7 @@ function claimed(bound: object, claim: object = {}, spec: Partial<PodSpec> = {},
     name: 'v'.repeat(at + 1),
     persistentVolumeClaim: { claimName: 'c', ...each },
   }));
-  const pod = podOf({ ...spec, volumes, containers: [...seeing([{ name: 'c' }], volumes)] });
+  const pod = podOf({ ...spec, volumes, containers: [...withMounts([{ name: 'c' }], volumes)] });
   const key = objectKey('PersistentVolumeClaim', 'default', 'c');
   const object = { kind: 'PersistentVolumeClaim', namespace: 'default', name: 'c', version: '1', data: {} };
   const objects = { [key]: { ...object, bound: { ...BOUND, ...bound } } } as ConfigObjects;

@@ -201,7 +201,9 @@ const expire = s.enqueueActions((args) => {
   keep(args, resources);
 });
 
-const noteHeld = s.assign(({ event }) => (event.type === 'devices.held' ? { held: event.held, isStale: true } : {}));
+const noteHoldings = s.assign(({ event }) =>
+  event.type === 'devices.held' ? { held: event.held, isStale: true } : {},
+);
 
 const sendAgain = s.enqueueActions((args) => args.enqueue.sendTo(to('allocation'), changed(args.context.resources)));
 
@@ -209,7 +211,7 @@ export const deviceManagerMachine = s.createMachine({
   id: 'deviceManager',
   context: ({ input }) => ({ ...input, resources: {}, held: {}, spawned: 0, isStale: false }),
   initial: 'loading',
-  on: { 'devices.held': { actions: noteHeld }, 'devices.wanted': { actions: sendAgain } },
+  on: { 'devices.held': { actions: noteHoldings }, 'devices.wanted': { actions: sendAgain } },
   states: {
     loading: {
       meta: { waitsFor: 'the resources of which an earlier start knew' },

@@ -21,7 +21,7 @@ import {
   setup,
   typed,
 } from '../../../../kernel/xstate.ts';
-import { judgedClaim } from '../../../model/dra/claims.ts';
+import { claimVerdict } from '../../../model/dra/claims.ts';
 import type { ClaimVerdict, ClaimWanted, FetchedClaim } from '../../../model/dra/messages.ts';
 import { type DraCall, type DraPrepared, draOperations } from '../../../model/operations/dra.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
@@ -74,10 +74,10 @@ const s = setup({
 
 const nextName = ({ wanted, claims }: Context): string => wanted[claims.length]?.name ?? '';
 
-const takeClaim = s.assign(({ context, event }) => {
+const handleClaim = s.assign(({ context, event }) => {
   const wanted = context.wanted[context.claims.length];
   if (wanted === undefined) return {};
-  const claim = judgedClaim(outputOf<JsonObject>(event), wanted, context);
+  const claim = claimVerdict(outputOf<JsonObject>(event), wanted, context);
   return 'error' in claim ? { error: claim.error } : { claims: [...context.claims, claim] };
 });
 
@@ -96,7 +96,7 @@ export const claimPreparationMachine = s.createMachine({
         id: 'claim',
         src: 'kube.get',
         input: ({ context }) => ({ ...CLAIMS_API, namespace: context.namespace, name: nextName(context) }),
-        onDone: { target: 'fetching', reenter: true, actions: takeClaim },
+        onDone: { target: 'fetching', reenter: true, actions: handleClaim },
         onError: {
           target: 'ended',
           actions: assign({

@@ -38,7 +38,7 @@ export const prepare = s.enqueueActions(({ event, enqueue }) => {
 });
 
 /** The claims of a pod were read. */
-export const judge = s.enqueueActions(({ context, event, enqueue }) => {
+export const beginPreparation = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'claims.fetched') return;
   const { uid } = event;
   const result = withPod(context.cache, event, context.drivers);
@@ -50,7 +50,7 @@ export const judge = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ cache: result.cache, waiting, isStale: true });
 });
 
-export const takePrepared = s.enqueueActions(({ context, event, enqueue }) => {
+export const handlePrepared = s.enqueueActions(({ context, event, enqueue }) => {
   const id = childIn(event);
   if (!id.startsWith(PREPARE)) return;
   enqueue.stopChild(id);
@@ -125,7 +125,7 @@ function failRelease({ enqueue }: DraArgs, uid: string, error: string, isAwaited
   );
 }
 
-export const takeReleased = s.enqueueActions((args) => {
+export const handleReleased = s.enqueueActions((args) => {
   const { event, enqueue } = args;
   const id = childIn(event);
   if (!id.startsWith(RELEASE)) return;

@@ -94,7 +94,7 @@ export function forgetDriver(args: DraArgs, id: string): void {
 }
 
 /** A report on a driver's connection, or on the health of its devices. */
-export const takeReport = s.enqueueActions((args) => {
+export const handleReport = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'dra.reported') return;
   const plugin = context.followed[event.id];
@@ -121,7 +121,7 @@ function sendHealth({ enqueue, context: before }: DraArgs, after: DraManagerCont
   const entries = Object.entries(after.cache).filter(([, { drivers }]) => Object.hasOwn(drivers, driver));
   for (const uid of podsIn(Object.fromEntries(entries))) {
     const health = podHealth(after, uid);
-    const isNews = JSON.stringify(health) !== JSON.stringify(podHealth(before, uid));
-    if (isNews) answerPod(enqueue, uid, { type: 'claims.health', uid, health });
+    const hasChanged = JSON.stringify(health) !== JSON.stringify(podHealth(before, uid));
+    if (hasChanged) answerPod(enqueue, uid, { type: 'claims.health', uid, health });
   }
 }

@@ -16,8 +16,17 @@
 import { type AnyActorRef, errorOf, line, outputOf, sendTo, to } from '../../../../kernel/xstate.ts';
 import { CLAIM_STATE_FILE, claimStateText, readClaimState } from '../../../model/dra/claim-state.ts';
 import { podsIn, preparedFor, restored } from './claim-cache.ts';
-import { abandon, judge, prepare, reapCrashed, reconcile, release, takePrepared, takeReleased } from './dra-claims.ts';
-import { connect, deleteSlices, expireSlices, takeReport, withdraw } from './dra-drivers.ts';
+import {
+  abandon,
+  beginPreparation,
+  handlePrepared,
+  handleReleased,
+  prepare,
+  reapCrashed,
+  reconcile,
+  release,
+} from './dra-claims.ts';
+import { connect, deleteSlices, expireSlices, handleReport, withdraw } from './dra-drivers.ts';
 import { answerPod, podHealth, draSetup as s, stateFile } from './dra-setup.ts';
 
 /** Upstream's period of looking for claims of pods that are gone. */
@@ -68,7 +77,7 @@ const sendKnown = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 /** No driver has registered yet, and some may never return: a scheduler must not count on their devices. */
-const startAnew = s.enqueueActions((args) => {
+const announceStart = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   if (context.inCluster) deleteSlices(args, '');
   enqueue.sendTo(to('pluginManager'), { type: 'dra.driversWanted' });
@@ -161,20 +170,20 @@ export const draManagerMachine = s.createMachine({
     failed: { meta: { waitsFor: 'the node to end: its claims cannot be known' } },
     ready: {
       type: 'parallel',
-      entry: startAnew,
+      entry: announceStart,
       on: {
         'dra.registered': { actions: connect },
         'dra.withdrawn': { actions: withdraw },
-        'dra.reported': { actions: takeReport },
+        'dra.reported': { actions: handleReport },
         'slices.expired': { actions: expireSlices },
         'drivers.missed': { actions: sendTo(to('pluginManager'), { type: 'dra.driversWanted' }) },
         'claims.wanted': { actions: prepare },
         'claims.asked': { actions: sendKnown },
         'claims.released': { actions: release },
         'claims.abandoned': { actions: abandon },
-        'claims.fetched': { actions: judge },
+        'claims.fetched': { actions: beginPreparation },
         'pods.known': { actions: [noteKnown, reconcile] },
-        'xstate.done.actor.*': { actions: [takePrepared, takeReleased] },
+        'xstate.done.actor.*': { actions: [handlePrepared, handleReleased] },
         'xstate.error.actor.*': { actions: reapCrashed },
       },
       states: {

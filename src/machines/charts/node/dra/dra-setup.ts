@@ -2,7 +2,7 @@
 import { pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../../model/allocation/messages.ts';
 import { CLAIM_STATE_FILE } from '../../../model/dra/claim-state.ts';
-import type { ClaimHealth, ClaimReport, ClaimRequest, DraPluginNews } from '../../../model/dra/messages.ts';
+import type { ClaimHealth, ClaimReport, ClaimRequest, DraPluginMessage } from '../../../model/dra/messages.ts';
 import type { DraCall } from '../../../model/operations/dra.ts';
 import { hostOperations } from '../../../model/operations/host.ts';
 import { type Ended, podActor } from '../../../model/pods/messages.ts';
@@ -53,7 +53,7 @@ export interface DraManagerContext extends DraManagerInput {
 
 export type DraManagerEvent =
   | ClaimRequest
-  | DraPluginNews
+  | DraPluginMessage
   | DraDriverReport
   | ClaimsFetched
   | PodsKnown

@@ -8,7 +8,7 @@ import type { NodeCondition } from '../../../model/api/node.ts';
 import { rfc3339 } from '../../../model/values/time.ts';
 import type { NodeReports } from './facts.ts';
 
-interface Judgement {
+interface Verdict {
   readonly type: string;
   readonly status: 'True' | 'False';
   readonly reason: string;
@@ -20,7 +20,7 @@ const pressure = (type: string, has: boolean, yes: readonly [string, string], no
   return { type, status: has ? 'True' : 'False', reason, message } as const;
 };
 
-const memory = ({ memoryPressure }: NodeReports): Judgement =>
+const memory = ({ memoryPressure }: NodeReports): Verdict =>
   pressure(
     'MemoryPressure',
     memoryPressure,
@@ -28,7 +28,7 @@ const memory = ({ memoryPressure }: NodeReports): Judgement =>
     ['KubeletHasSufficientMemory', 'kubelet has sufficient memory available'],
   );
 
-const disk = ({ diskPressure }: NodeReports): Judgement =>
+const disk = ({ diskPressure }: NodeReports): Verdict =>
   pressure(
     'DiskPressure',
     diskPressure,
@@ -36,7 +36,7 @@ const disk = ({ diskPressure }: NodeReports): Judgement =>
     ['KubeletHasNoDiskPressure', 'kubelet has no disk pressure'],
   );
 
-const pid = ({ pidPressure }: NodeReports): Judgement =>
+const pid = ({ pidPressure }: NodeReports): Verdict =>
   pressure(
     'PIDPressure',
     pidPressure,
@@ -63,7 +63,7 @@ export function readinessErrors(reports: NodeReports): string[] {
 const aggregate = (errors: readonly string[]): string =>
   errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]`;
 
-function ready(reports: NodeReports): Judgement {
+function ready(reports: NodeReports): Verdict {
   const errors = readinessErrors(reports);
   return errors.length === 0
     ? { type: 'Ready', status: 'True', reason: 'KubeletReady', message: 'kubelet is posting ready status' }
@@ -80,10 +80,10 @@ export function nodeConditions(
   nowMs: number,
 ): readonly NodeCondition[] {
   const at = rfc3339(nowMs);
-  const own = [memory(reports), disk(reports), pid(reports), ready(reports)].map((judgement): NodeCondition => {
-    const known = before.find(({ type }) => type === judgement.type);
-    const lastTransitionTime = known?.status === judgement.status ? (known.lastTransitionTime ?? at) : at;
-    return { ...judgement, lastHeartbeatTime: at, lastTransitionTime };
+  const own = [memory(reports), disk(reports), pid(reports), ready(reports)].map((verdict): NodeCondition => {
+    const known = before.find(({ type }) => type === verdict.type);
+    const lastTransitionTime = known?.status === verdict.status ? (known.lastTransitionTime ?? at) : at;
+    return { ...verdict, lastHeartbeatTime: at, lastTransitionTime };
   });
   const byType = new Map(own.map((condition) => [condition.type, condition]));
   const kept = before.map((condition) => byType.get(condition.type) ?? condition);

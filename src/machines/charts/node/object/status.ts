@@ -53,11 +53,11 @@ export const hasConditionChange = (before: NodeStatus, after: NodeStatus): boole
 
 /** True if anything but a heartbeat differs. */
 export function hasChange(before: NodeStatus, after: NodeStatus): boolean {
-  const calm = ({ conditions, ...status }: NodeStatus): NodeStatus => ({
+  const withoutHeartbeats = ({ conditions, ...status }: NodeStatus): NodeStatus => ({
     ...status,
     conditions: (conditions ?? []).map(({ lastHeartbeatTime: _at, ...rest }) => rest),
   });
-  return statusPatch(calm(before), calm(after)) !== null;
+  return statusPatch(withoutHeartbeats(before), withoutHeartbeats(after)) !== null;
 }
 
 /** True if a volume in use must be listed: its pod waits until the API server knows that it must not be detached. */

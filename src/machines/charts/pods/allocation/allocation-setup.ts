@@ -4,7 +4,7 @@ import { setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationMessage, AllocationReport, PodsWanted } from '../../../model/allocation/messages.ts';
-import { judge, type NodeView, type Rejection, type Taint } from '../../../model/allocation/predicates.ts';
+import { checkPredicates, type NodeView, type Rejection, type Taint } from '../../../model/allocation/predicates.ts';
 import type { Candidate } from '../../../model/allocation/preemption.ts';
 import type { AdmissionRequest } from '../../../model/allocation/request.ts';
 import { demandOf, devicesHeldBy, heldBy } from '../../../model/allocation/resource-grants.ts';
@@ -100,7 +100,7 @@ export const allocationSetup = setup({
 type Args = Parameters<Parameters<typeof allocationSetup.enqueueActions>[0]>[0];
 
 /** The part of the context that one message changes; assigned once at the end. */
-export type Books = {
+export type AllocationState = {
   -readonly [Key in
     | 'grants'
     | 'handedOver'
@@ -116,19 +116,22 @@ export type Books = {
 
 export interface Work {
   readonly args: Args;
-  readonly books: Books;
+  readonly state: AllocationState;
 }
 
 /** The holdings of pods: granted ones, and earlier ones of pods that have not asked yet. */
-export const heldIn = ({ grants, handedOver }: Pick<Books, 'grants' | 'handedOver'>): Context['handedOver'] =>
+export const holdingsIn = ({
+  grants,
+  handedOver,
+}: Pick<AllocationState, 'grants' | 'handedOver'>): Context['handedOver'] =>
   Object.keys(handedOver).length === 0 ? grants : { ...handedOver, ...grants };
 
 /** Handles a message, then assigns the changed parts and sends the changes. */
-export const keeping = (work: (w: Work) => void) =>
+export const updating = (work: (w: Work) => void) =>
   allocationSetup.enqueueActions((args) => {
     const { context, enqueue } = args;
     const { grants, handedOver, over, rejections, waiting, unjudged, recalled, resizes, arranging, talks } = context;
-    const books: Books = {
+    const state: AllocationState = {
       grants,
       handedOver,
       over,
@@ -140,17 +143,17 @@ export const keeping = (work: (w: Work) => void) =>
       arranging,
       talks,
     };
-    work({ args, books });
-    const demand = demandOf(books.grants);
+    work({ args, state });
+    const demand = demandOf(state.grants);
     if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
-    const before = heldBy(context.settings, heldIn(context));
-    const held = heldBy(context.settings, heldIn(books));
+    const before = heldBy(context.settings, holdingsIn(context));
+    const held = heldBy(context.settings, holdingsIn(state));
     if (!isSame(held, before)) enqueue.sendTo(to('containerManager'), held);
-    const devices = devicesHeldBy(heldIn(books));
-    if (!isSame(devices, devicesHeldBy(heldIn(context)))) enqueue.sendTo(to('deviceManager'), devices);
+    const devices = devicesHeldBy(holdingsIn(state));
+    if (!isSame(devices, devicesHeldBy(holdingsIn(context)))) enqueue.sendTo(to('deviceManager'), devices);
     const { shared } = held;
     if (shared !== before.shared) reply({ args }, { type: 'allocation.shared', shared });
-    enqueue.assign({ ...books, demand });
+    enqueue.assign({ ...state, demand });
   });
 
 /** The grants of the soft state, of pods that go on and of pods that have ended. */
@@ -162,23 +165,23 @@ export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Con
 }
 
 /** Loads the soft state once. Later copies are for other actors, and older than the state here. */
-export const remember = keeping(({ args: { context, event }, books }) => {
+export const remember = updating(({ args: { context, event }, state }) => {
   if (event.type !== 'softState.loaded' || context.remembers) return;
   const { grants, over, recalled } = recalledOf(event.state);
-  books.recalled = [...new Set([...books.recalled, ...recalled])];
-  books.grants = { ...grants, ...books.grants };
-  books.over = { ...over, ...books.over };
-  books.rejections = { ...event.state.rejections, ...books.rejections };
+  state.recalled = [...new Set([...state.recalled, ...recalled])];
+  state.grants = { ...grants, ...state.grants };
+  state.over = { ...over, ...state.over };
+  state.rejections = { ...event.state.rejections, ...state.rejections };
 });
 
 /** Takes over the holdings in the state files of pods that are unknown here: soft state is newer than any file. */
-export const takeOver = keeping(({ args, books }) => {
+export const takeOver = updating(({ args, state }) => {
   const { event, enqueue } = args;
   if (event.type !== 'resources.handedOver') return;
-  const isKnown = (uid: string) => [books.grants, books.over, books.rejections].some((table) => uid in table);
+  const isKnown = (uid: string) => [state.grants, state.over, state.rejections].some((table) => uid in table);
   const fresh = Object.entries(event.holdings).filter(([uid]) => !isKnown(uid));
   for (const [uid, holding] of fresh) {
-    books.handedOver = { ...books.handedOver, [uid]: { ...books.handedOver[uid], ...holding } };
+    state.handedOver = { ...state.handedOver, [uid]: { ...state.handedOver[uid], ...holding } };
   }
   // Some of these pods may be gone, and hold nothing.
   if (fresh.length > 0) enqueue.sendTo(to('pods'), { type: 'pods.wanted' } satisfies PodsWanted);
@@ -187,7 +190,7 @@ export const takeOver = keeping(({ args, books }) => {
 /** A pod has ended and holds nothing of the node, also for the next agent. */
 export function noteEnd(w: Work, uid: string, { demand, allocation }: Grant): void {
   const grant: Grant = { demand, allocation, ended: true };
-  w.books.over = { ...w.books.over, [uid]: grant };
+  w.state.over = { ...w.state.over, [uid]: grant };
   w.args.enqueue.sendTo(to('softState'), { type: 'softState.allocated', uid, grant });
 }
 
@@ -211,7 +214,7 @@ export const viewOf = ({ settings, labels, taints, pressures, isShuttingDown, st
   strictGroups,
 });
 
-export const candidates = ({ grants, waiting, arranging }: Books): readonly Candidate[] => [
+export const candidates = ({ grants, waiting, arranging }: AllocationState): readonly Candidate[] => [
   ...Object.entries(grants).map(([uid, { demand }]) => ({ uid, demand })),
   ...[...Object.values(waiting), ...Object.values(arranging)].map(({ request }) => ({
     uid: request.uid,
@@ -245,16 +248,16 @@ export function reportHealth(work: Pick<Work, 'args'>, uid: string, { devices }:
  * Re-evaluates the pods that an earlier agent admitted. Such a pod stays whatever room there is, and is rejected only
  * if the Node lacks labels that it needs, as upstream. Part of `allocation.ts`.
  */
-export function judgeRecalled(w: Work, wanted: AllocationRequest): void {
+export function checkRecalled(w: Work, wanted: AllocationRequest): void {
   const { context, enqueue } = w.args;
   const { request } = wanted;
   const { uid } = request;
-  if (!w.books.recalled.includes(uid)) return;
+  if (!w.state.recalled.includes(uid)) return;
   const isEarly = !context.isNodeKnown && !request.rules.isStatic;
-  w.books.unjudged = isEarly ? { ...w.books.unjudged, [uid]: wanted } : without(w.books.unjudged, uid);
+  w.state.unjudged = isEarly ? { ...w.state.unjudged, [uid]: wanted } : without(w.state.unjudged, uid);
   if (isEarly) return;
-  w.books.recalled = w.books.recalled.filter((each) => each !== uid);
-  const { mismatch } = judge(request, viewOf(context), []);
+  w.state.recalled = w.state.recalled.filter((each) => each !== uid);
+  const { mismatch } = checkPredicates(request, viewOf(context), []);
   if (mismatch?.reason !== 'NodeAffinity') return;
   const { reason, message } = mismatch;
   recordEvent(w, request, podEvents.rejected(reason, message));
@@ -270,25 +273,25 @@ export function judgeRecalled(w: Work, wanted: AllocationRequest): void {
 
 /** Admission is retried when more is known. */
 export function postpone(w: Work, wanted: AllocationRequest): void {
-  w.books.unjudged = { ...w.books.unjudged, [wanted.request.uid]: wanted };
+  w.state.unjudged = { ...w.state.unjudged, [wanted.request.uid]: wanted };
 }
 
 /**
  * Holdings of pods of an earlier agent that have not asked yet may be free soon: those pods may be gone, or end now.
  */
-const mayLeave = ({ args: { context }, books }: Work, uid: string): boolean =>
+const mayLeave = ({ args: { context }, state }: Work, uid: string): boolean =>
   hasBehavior(context.settings, 'resourcesAsKubelet') &&
-  [...books.recalled, ...Object.keys(books.handedOver)].some((other) => other !== uid);
+  [...state.recalled, ...Object.keys(state.handedOver)].some((other) => other !== uid);
 
 /** Rejections that may be due to holdings of pods that are gone. */
-const OF_OTHERS = ['NodePorts', 'UnexpectedAdmissionError', 'TopologyAffinityError', 'SMTAlignmentError'];
+const SHORTAGE_OF_PODS = ['NodePorts', 'UnexpectedAdmissionError', 'TopologyAffinityError', 'SMTAlignmentError'];
 export const isShortEarly = (w: Work, uid: string, rejection: Rejection | null): boolean =>
   rejection !== null &&
-  (OF_OTHERS.includes(rejection.reason) || rejection.reason.startsWith('OutOf')) &&
+  (SHORTAGE_OF_PODS.includes(rejection.reason) || rejection.reason.startsWith('OutOf')) &&
   mayLeave(w, uid);
 
 /** Rejections that may be due to labels and taints that are not known yet. */
-const OF_THE_NODE = ['NodeAffinity', 'TaintToleration'];
+const NODE_REASONS = ['NodeAffinity', 'TaintToleration'];
 
 /** Too little is known of the Node and of other pods to reject this pod, or to preempt others for it. */
 export function isTooEarly(
@@ -297,28 +300,28 @@ export function isTooEarly(
   rejection: Rejection | null,
   victims: readonly unknown[],
 ): boolean {
-  const isOfTheNode = rejection !== null && OF_THE_NODE.includes(rejection.reason);
+  const isOfTheNode = rejection !== null && NODE_REASONS.includes(rejection.reason);
   if (!w.args.context.isNodeKnown && !rules.isStatic && isOfTheNode) return true;
   return (victims.length > 0 && mayLeave(w, uid)) || isShortEarly(w, uid, rejection);
 }
 
 /** The pod is no longer expected to ask for its earlier holding. */
 export function forgetRecalled(w: Work, uid: string): void {
-  w.books.recalled = w.books.recalled.filter((each) => each !== uid);
-  w.books.handedOver = without(w.books.handedOver, uid);
+  w.state.recalled = w.state.recalled.filter((each) => each !== uid);
+  w.state.handedOver = without(w.state.handedOver, uid);
 }
 
 /** Grants, refusals and what an earlier agent gave are kept only for pods that are on this node. */
-export const forgetOthers = keeping((w) => {
+export const forgetOthers = updating((w) => {
   const { event } = w.args;
   if (event.type !== 'pods.known') return;
   const known = new Set(event.uids);
-  const { grants, handedOver, over, rejections } = w.books;
+  const { grants, handedOver, over, rejections } = w.state;
   const remembered = [grants, handedOver, over, rejections].flatMap((table) => Object.keys(table));
   for (const uid of remembered.filter((each) => !known.has(each))) {
-    w.books.grants = without(w.books.grants, uid);
+    w.state.grants = without(w.state.grants, uid);
     forgetRecalled(w, uid);
-    w.books.over = without(w.books.over, uid);
-    w.books.rejections = without(w.books.rejections, uid);
+    w.state.over = without(w.state.over, uid);
+    w.state.rejections = without(w.state.rejections, uid);
   }
 });

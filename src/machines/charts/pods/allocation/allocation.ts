@@ -25,8 +25,8 @@
 import { errorOf, line, now, sendTo, to } from '../../../../kernel/xstate.ts';
 import { admit, byUrgency, resize } from '../../../model/allocation/admit.ts';
 import {
+  callsWithoutAnswer,
   type DeviceAnswers,
-  unasked,
   unexpected,
   withAnswer,
   withResponses,
@@ -54,14 +54,13 @@ import {
   allocationSetup,
   type Context,
   candidates,
+  checkRecalled,
   forgetOthers,
   forgetRecalled,
-  heldIn,
+  holdingsIn,
   isSame,
   isShortEarly,
   isTooEarly,
-  judgeRecalled,
-  keeping,
   noteEnd,
   observed,
   postpone,
@@ -71,6 +70,7 @@ import {
   reply,
   reportHealth,
   takeOver,
+  updating,
   viewOf,
   type Work,
   without,
@@ -86,36 +86,36 @@ const PREEMPTION_WAIT_MS = 60_000;
 
 // ---- new pods --------------------------------------------------------------------------------------------
 
-const judge = keeping((w) => {
+const handleWanted = updating((w) => {
   const { event } = w.args;
   if (event.type !== 'allocation.wanted') return;
   const { uid } = event.request;
-  if (event.request.rules.isStatic || event.isAnew) w.books.over = without(w.books.over, uid);
-  const rejection = w.books.rejections[uid];
+  if (event.request.rules.isStatic || event.isAnew) w.state.over = without(w.state.over, uid);
+  const rejection = w.state.rejections[uid];
   if (rejection) reply(w, { type: 'allocation.refused', uid, rejection });
-  else if (w.books.over[uid]) reply(w, { type: 'allocation.granted', uid, allocation: w.books.over[uid].allocation });
-  else if (w.books.grants[uid]) keep(w, event, w.books.grants[uid]);
-  else if (!w.books.waiting[uid] && !w.books.arranging[uid]) take(w, event);
+  else if (w.state.over[uid]) reply(w, { type: 'allocation.granted', uid, allocation: w.state.over[uid].allocation });
+  else if (w.state.grants[uid]) regrant(w, event, w.state.grants[uid]);
+  else if (!w.state.waiting[uid] && !w.state.arranging[uid]) handleNew(w, event);
 });
 
 /** A new pod. */
-function take(w: Work, wanted: AllocationRequest): void {
+function handleNew(w: Work, wanted: AllocationRequest): void {
   const { request, allocation } = wanted;
   const { uid } = request;
-  const { rejection, victims = [], shortOf } = admit(request, viewOf(w.args.context), candidates(w.books));
+  const { rejection, victims = [], shortOf } = admit(request, viewOf(w.args.context), candidates(w.state));
   if (isTooEarly(w, request, rejection, victims)) return postpone(w, wanted);
-  w.books.unjudged = without(w.books.unjudged, uid);
+  w.state.unjudged = without(w.state.unjudged, uid);
   if (rejection !== null) return refuse(w, request, ownShortage(w, wanted, rejection) ?? rejection);
-  if (victims.length === 0) return give(w, wanted);
-  w.books.waiting = { ...w.books.waiting, [uid]: { request, allocation, victims } };
+  if (victims.length === 0) return grantAssigned(w, wanted);
+  w.state.waiting = { ...w.state.waiting, [uid]: { request, allocation, victims } };
   w.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
-  for (const victim of victims) displace(w, victim, uid, shortOf);
+  for (const victim of victims) preempt(w, victim, uid, shortOf);
 }
 
 function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void {
   const { uid } = request;
-  w.books.rejections = { ...w.books.rejections, [uid]: rejection };
-  w.books.handedOver = without(w.books.handedOver, uid);
+  w.state.rejections = { ...w.state.rejections, [uid]: rejection };
+  w.state.handedOver = without(w.state.handedOver, uid);
   if (!isOfThisStart(request, rejection)) {
     w.args.enqueue.sendTo(to('softState'), { type: 'softState.rejected', uid, rejection });
   }
@@ -134,51 +134,52 @@ function ownShortage(w: Work, { request }: AllocationRequest, { reason }: Reject
 
 function assigned(w: Work, request: AdmissionRequest, answers: DeviceAnswers): Assignment {
   const { settings, devices } = w.args.context;
-  const { [request.uid]: _own, ...others } = w.books.arranging;
+  const { [request.uid]: _own, ...others } = w.state.arranging;
   const promised = Object.values(others).flatMap(({ holding }) => holding ?? []);
-  return assignedTo(settings, request, { grants: heldIn(w.books), promised, devices, answers });
+  return assignedTo(settings, request, { grants: holdingsIn(w.state), promised, devices, answers });
 }
 
 /** Grants a pod its resources: at once, or when the plugins of its devices have answered. */
-function give(w: Work, { request, allocation }: AllocationRequest, answers: DeviceAnswers = {}): void {
+function grantAssigned(w: Work, { request, allocation }: AllocationRequest, answers: DeviceAnswers = {}): void {
   const { uid } = request;
-  w.books.waiting = without(w.books.waiting, uid);
-  w.books.arranging = without(w.books.arranging, uid);
+  w.state.waiting = without(w.state.waiting, uid);
+  w.state.arranging = without(w.state.arranging, uid);
   const answer = assigned(w, request, answers);
   if ('rejection' in answer) {
     if (isShortEarly(w, uid, answer.rejection)) return postpone(w, { request, allocation });
     return refuse(w, request, answer.rejection);
   }
   if ('question' in answer) {
-    return talk(w, { request, allocation, holding: null, answers }, { uid, question: answer.question, calls: [] });
+    const { question } = answer;
+    return callPlugins(w, { request, allocation, holding: null, answers }, { uid, question, calls: [] });
   }
-  const calls = unasked(answer.devices ?? {});
+  const calls = callsWithoutAnswer(answer.devices ?? {});
   if (calls.length === 0) return grant(w, { request, allocation }, answer);
-  talk(w, { request, allocation, holding: answer, answers }, { uid, question: null, calls });
+  callPlugins(w, { request, allocation, holding: answer, answers }, { uid, question: null, calls });
 }
 
-function talk(w: Work, arranging: Omit<Arranging, 'talk'>, input: DeviceCallsInput): void {
-  const id = `devices-${w.books.talks}`;
-  w.books.talks += 1;
-  w.books.arranging = { ...w.books.arranging, [input.uid]: { ...arranging, talk: id } };
+function callPlugins(w: Work, arranging: Omit<Arranging, 'talk'>, input: DeviceCallsInput): void {
+  const id = `devices-${w.state.talks}`;
+  w.state.talks += 1;
+  w.state.arranging = { ...w.state.arranging, [input.uid]: { ...arranging, talk: id } };
   w.args.enqueue.spawnChild('deviceCalls', { id, input });
 }
 
 function grant(w: Work, { request: { uid, demand }, allocation }: AllocationRequest, holding: Holding): void {
   const given: Grant = { demand, allocation, ...holding };
-  const held = w.books.grants[uid];
+  const held = w.state.grants[uid];
   const before = held === undefined ? {} : { before: held.allocation };
-  w.books.grants = { ...w.books.grants, [uid]: given };
-  w.books.handedOver = without(w.books.handedOver, uid);
-  w.books.resizes = without(w.books.resizes, uid);
+  w.state.grants = { ...w.state.grants, [uid]: given };
+  w.state.handedOver = without(w.state.handedOver, uid);
+  w.state.resizes = without(w.state.resizes, uid);
   w.args.enqueue.sendTo(to('softState'), { type: 'softState.allocated', uid, grant: given });
-  const shares = podShares(w.args.context.settings, heldIn(w.books), uid);
+  const shares = podShares(w.args.context.settings, holdingsIn(w.state), uid);
   reply(w, { type: 'allocation.granted', uid, allocation, ...before, ...shares });
   reportHealth(w, uid, given, w.args.context.devices);
 }
 
 /** Plugins list other devices: pods with devices of changed health are informed. */
-const takeDevices = s.enqueueActions((args) => {
+const handleDevices = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'devices.changed') return;
   for (const [uid, holding] of Object.entries(context.grants)) {
@@ -189,30 +190,30 @@ const takeDevices = s.enqueueActions((args) => {
 });
 
 /** Takes the plugins' answers for a pod that still exists. */
-const takePluginAnswers = keeping((w) => {
+const handlePluginAnswers = updating((w) => {
   const { event } = w.args;
   if (!('uid' in event) || !event.type.startsWith('devices.')) return;
-  const arranging = w.books.arranging[event.uid];
+  const arranging = w.state.arranging[event.uid];
   if (arranging === undefined) return;
   if (event.type === 'devices.preferred') {
-    return give(w, arranging, withAnswer(arranging.answers, event.question, event.ids));
+    return grantAssigned(w, arranging, withAnswer(arranging.answers, event.question, event.ids));
   }
-  w.books.arranging = without(w.books.arranging, event.uid);
+  w.state.arranging = without(w.state.arranging, event.uid);
   if (event.type === 'devices.refused') return refuse(w, arranging.request, unexpected(event.error));
   if (event.type !== 'devices.allocated' || arranging.holding === null) return;
   grant(w, arranging, withResponses(arranging.holding, event.answers));
 });
 
-const reapCrashed = keeping((w) => {
+const reapCrashed = updating((w) => {
   const id = childIn(w.args.event);
-  const found = Object.values(w.books.arranging).find((each) => each.talk === id);
+  const found = Object.values(w.state.arranging).find((each) => each.talk === id);
   if (found === undefined) return;
-  w.books.arranging = without(w.books.arranging, found.request.uid);
+  w.state.arranging = without(w.state.arranging, found.request.uid);
   const { message } = errorOf(w.args.event);
   refuse(w, found.request, unexpected(message));
 });
 
-function displace({ args: { enqueue } }: Work, uid: string, critical: string, shortOf = ''): void {
+function preempt({ args: { enqueue } }: Work, uid: string, critical: string, shortOf = ''): void {
   const { preempting: reason } = podReasons;
   const verdict = { reason, message: podMessages.preempted, published: 'once', disruptionTarget: true } as const;
   enqueue(line('info', ['Ending a pod to make room for a critical one', { uid, critical }]));
@@ -222,21 +223,21 @@ function displace({ args: { enqueue } }: Work, uid: string, critical: string, sh
 // ---- known pods ---------------------------------------------------------------------------------------
 
 /** A pod that was admitted before, after a restart of its actor or with another specification. */
-function keep(w: Work, wanted: AllocationRequest, held: Grant): void {
+function regrant(w: Work, wanted: AllocationRequest, held: Grant): void {
   const { uid } = wanted.request;
   const { allocation } = held;
   if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) return change(w, wanted, held);
-  if (!isSame(allocation, wanted.allocation)) return give(w, wanted);
-  w.books.resizes = without(w.books.resizes, uid);
+  if (!isSame(allocation, wanted.allocation)) return grantAssigned(w, wanted);
+  w.state.resizes = without(w.state.resizes, uid);
   reply(w, {
     type: 'allocation.granted',
     uid,
     allocation,
-    ...podShares(w.args.context.settings, heldIn(w.books), uid),
+    ...podShares(w.args.context.settings, holdingsIn(w.state), uid),
   });
   reportHealth(w, uid, held, w.args.context.devices);
-  judgeRecalled(w, wanted);
-  if (!w.books.recalled.includes(uid)) judgeUnjudged(w);
+  checkRecalled(w, wanted);
+  if (!w.state.recalled.includes(uid)) retryUnjudged(w);
 }
 
 function change(w: Work, wanted: AllocationRequest, { allocation }: Grant): void {
@@ -246,26 +247,26 @@ function change(w: Work, wanted: AllocationRequest, { allocation }: Grant): void
   const wholeNode = settings.admission?.wholeNode ?? {};
   const refusal =
     pinnedResize(settings, wanted, allocation) ??
-    resize(request, viewOf(w.args.context), wholeNode, candidates(w.books));
-  if (refusal === null) return give(w, wanted);
-  const before = w.books.resizes[uid];
+    resize(request, viewOf(w.args.context), wholeNode, candidates(w.state));
+  if (refusal === null) return grantAssigned(w, wanted);
+  const before = w.state.resizes[uid];
   const sinceMs = before?.sinceMs ?? now(w.args);
-  const pending = refusal.reason === 'Deferred' ? { ...w.books.resizes, [uid]: { ...wanted, sinceMs } } : null;
-  w.books.resizes = pending ?? without(w.books.resizes, uid);
-  const shares = podShares(settings, heldIn(w.books), uid);
+  const pending = refusal.reason === 'Deferred' ? { ...w.state.resizes, [uid]: { ...wanted, sinceMs } } : null;
+  w.state.resizes = pending ?? without(w.state.resizes, uid);
+  const shares = podShares(settings, holdingsIn(w.state), uid);
   reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
 }
 
 /** Resources became free, or time passed: waiting pods and resizes are retried, the most urgent first. */
 function retry(w: Work): void {
-  const pending = Object.values(w.books.resizes).map((each) => ({
+  const pending = Object.values(w.state.resizes).map((each) => ({
     ...each,
-    increases: increases(w.books.grants[each.request.uid], each.request),
+    increases: increases(w.state.grants[each.request.uid], each.request),
   }));
   for (const wanted of pending.toSorted(byUrgency)) {
-    const held = w.books.grants[wanted.request.uid];
+    const held = w.state.grants[wanted.request.uid];
     if (held) change(w, { request: wanted.request, allocation: wanted.allocation }, held);
-    else w.books.resizes = without(w.books.resizes, wanted.request.uid);
+    else w.state.resizes = without(w.state.resizes, wanted.request.uid);
   }
 }
 
@@ -273,23 +274,23 @@ const increases = (grant: Grant | undefined, { demand }: AdmissionRequest): bool
   ['cpu', 'memory'].some((name) => BigInt(demand.requests[name] ?? '0') > BigInt(grant?.demand.requests[name] ?? '0'));
 
 // ---- ended pods ----------------------------------------------------------------------------------------------------
-const free = keeping((w) => {
+const free = updating((w) => {
   const { event } = w.args;
   if (event.type !== 'allocation.ended' && event.type !== 'allocation.released') return;
   const { uid } = event;
-  const { grants, waiting, arranging } = w.books;
+  const { grants, waiting, arranging } = w.state;
   const held = grants[uid];
   const counted = held ?? waiting[uid] ?? arranging[uid];
-  w.books.grants = without(w.books.grants, uid);
+  w.state.grants = without(w.state.grants, uid);
   forgetRecalled(w, uid);
-  w.books.waiting = without(w.books.waiting, uid);
-  w.books.unjudged = without(w.books.unjudged, uid);
-  w.books.resizes = without(w.books.resizes, uid);
+  w.state.waiting = without(w.state.waiting, uid);
+  w.state.unjudged = without(w.state.unjudged, uid);
+  w.state.resizes = without(w.state.resizes, uid);
   if (arranging[uid] !== undefined) w.args.enqueue.stopChild(arranging[uid].talk);
-  w.books.arranging = without(w.books.arranging, uid);
+  w.state.arranging = without(w.state.arranging, uid);
   if (event.type === 'allocation.released') {
-    w.books.rejections = without(w.books.rejections, uid);
-    w.books.over = without(w.books.over, uid);
+    w.state.rejections = without(w.state.rejections, uid);
+    w.state.over = without(w.state.over, uid);
   } else if (held !== undefined && event.byItself) noteEnd(w, uid, held);
   if (counted === undefined) return;
   admitWaiting(w, uid);
@@ -298,20 +299,20 @@ const free = keeping((w) => {
 
 /** Admits pods that waited only for this pod to end. */
 function admitWaiting(w: Work, uid: string): void {
-  for (const waiting of Object.values(w.books.waiting)) {
+  for (const waiting of Object.values(w.state.waiting)) {
     const victims = waiting.victims.filter((victim) => victim !== uid);
-    if (victims.length === 0) give(w, waiting);
-    else w.books.waiting = { ...w.books.waiting, [waiting.request.uid]: { ...waiting, victims } };
+    if (victims.length === 0) grantAssigned(w, waiting);
+    else w.state.waiting = { ...w.state.waiting, [waiting.request.uid]: { ...waiting, victims } };
   }
 }
 
-const stopWaiting = keeping((w) => {
+const stopWaiting = updating((w) => {
   const { event } = w.args;
   if (event.type !== 'allocation.waited') return;
-  const waiting = w.books.waiting[event.uid];
+  const waiting = w.state.waiting[event.uid];
   if (!waiting) return;
   w.args.enqueue(line('warn', ['Pods that were displaced have not ended', { uid: event.uid, pods: waiting.victims }]));
-  give(w, waiting);
+  grantAssigned(w, waiting);
 });
 
 const observe = s.assign(({ context, event }): Partial<Context> => {
@@ -324,12 +325,12 @@ const observe = s.assign(({ context, event }): Partial<Context> => {
 });
 
 /** The Node, or the pods of an earlier agent, are known now: pods that waited for that are evaluated. */
-const judgeEarly = keeping(judgeUnjudged);
+const checkEarly = updating(retryUnjudged);
 
-function judgeUnjudged(w: Work): void {
-  for (const wanted of Object.values(w.books.unjudged)) {
-    if (w.books.grants[wanted.request.uid]) judgeRecalled(w, wanted);
-    else take(w, wanted);
+function retryUnjudged(w: Work): void {
+  for (const wanted of Object.values(w.state.unjudged)) {
+    if (w.state.grants[wanted.request.uid]) checkRecalled(w, wanted);
+    else handleNew(w, wanted);
   }
 }
 
@@ -365,23 +366,23 @@ export const allocationMachine = s.createMachine({
   on: {
     'softState.loaded': { actions: [remember, s.assign({ remembers: true })] },
     'resources.handedOver': { actions: takeOver },
-    'allocation.wanted': { actions: judge },
-    'allocation.ended': { actions: [free, judgeEarly] },
-    'allocation.released': { actions: [free, judgeEarly] },
+    'allocation.wanted': { actions: handleWanted },
+    'allocation.ended': { actions: [free, checkEarly] },
+    'allocation.released': { actions: [free, checkEarly] },
     'allocation.waited': { actions: stopWaiting },
-    'pods.known': { actions: [forgetOthers, judgeEarly] },
-    'devices.preferred': { actions: takePluginAnswers },
-    'devices.allocated': { actions: takePluginAnswers },
-    'devices.refused': { actions: takePluginAnswers },
-    'devices.changed': { actions: takeDevices },
+    'pods.known': { actions: [forgetOthers, checkEarly] },
+    'devices.preferred': { actions: handlePluginAnswers },
+    'devices.allocated': { actions: handlePluginAnswers },
+    'devices.refused': { actions: handlePluginAnswers },
+    'devices.changed': { actions: handleDevices },
     'devices.heldWanted': {
-      actions: sendTo(to('deviceManager'), ({ context }) => devicesHeldBy(heldIn(context))),
+      actions: sendTo(to('deviceManager'), ({ context }) => devicesHeldBy(holdingsIn(context))),
     },
     'xstate.error.actor.*': { actions: reapCrashed },
     'resources.wanted': {
-      actions: sendTo(to('containerManager'), ({ context }) => heldBy(context.settings, heldIn(context))),
+      actions: sendTo(to('containerManager'), ({ context }) => heldBy(context.settings, holdingsIn(context))),
     },
-    'node.known': { actions: [observe, judgeEarly] },
+    'node.known': { actions: [observe, checkEarly] },
     'node.pressed': { actions: observe },
     'node.shuttingDown': { actions: observe },
     'node.reported': { actions: observe },
@@ -392,7 +393,7 @@ export const allocationMachine = s.createMachine({
     /** Some pod waits for resources that are not free. */
     pending: {
       always: { guard: 'hasNoPending', target: 'quiet' },
-      after: { [RETRY_MS]: { target: 'pending', reenter: true, actions: keeping(retry) } },
+      after: { [RETRY_MS]: { target: 'pending', reenter: true, actions: updating(retry) } },
     },
   },
 });

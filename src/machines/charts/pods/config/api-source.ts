@@ -42,7 +42,7 @@ const REOPEN_MS = 1_000;
 /** Before unreadable files are read again. */
 const RELOAD_MS = 60_000;
 /** Without a list within this time the API server counts as unreachable: remembered pods start without it. */
-const AWAY_MS = 10_000;
+const UNREACHABLE_MS = 10_000;
 
 export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir' | 'unseenFields' | 'behavior'>;
 
@@ -170,7 +170,7 @@ const mirrorSeen = (pod: Pod): MirrorSeen => ({
   seen: { hash: hashIn(pod), isDeleting: pod.metadata.deletionTimestamp !== undefined },
 });
 
-const takeList = s.enqueueActions((args) => {
+const handleList = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'reflector.listed') return;
   const pods = podsOf(enqueue, event.items, context, now(args));
@@ -181,7 +181,7 @@ const takeList = s.enqueueActions((args) => {
   enqueue.assign({ ...next, isListed: true });
 });
 
-const takeChange = s.enqueueActions((args) => {
+const handleChange = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'reflector.changed') return;
   const pods = podsOf(enqueue, [event.object], context, now(args));
@@ -285,7 +285,7 @@ const following = s.createStateConfig({
           ]),
         },
       },
-      on: { 'reflector.listed': { actions: takeList }, 'reflector.changed': { actions: takeChange } },
+      on: { 'reflector.listed': { actions: handleList }, 'reflector.changed': { actions: handleChange } },
     },
     reopening: { after: { [REOPEN_MS]: 'open' } },
   },
@@ -319,7 +319,7 @@ const remembering = s.createStateConfig({
     /** Waits for the first list. */
     waiting: {
       always: { guard: 'isListed', target: 'done', actions: forgetDeleted },
-      after: { [AWAY_MS]: { target: 'done', actions: startRemembered } },
+      after: { [UNREACHABLE_MS]: { target: 'done', actions: startRemembered } },
     },
     done: {},
   },

@@ -71,7 +71,7 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-const take = s.enqueueActions((args) => {
+const handleManifests = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'manifests.changed') return;
   const { settings, seen, reported: before } = context;
@@ -140,7 +140,7 @@ export const fileSourceMachine = s.createMachine({
         onDone: 'reopening',
         onError: { target: 'reopening', actions: logBroken },
       },
-      on: { 'manifests.changed': { actions: take } },
+      on: { 'manifests.changed': { actions: handleManifests } },
     },
     reopening: { after: { [REOPEN_MS]: 'watching' } },
   },

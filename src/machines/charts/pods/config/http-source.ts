@@ -57,7 +57,7 @@ const s = setup({
   actors: pick(hostOperations, 'host.watchManifestUrl'),
 });
 
-const take = s.enqueueActions((args) => {
+const handleManifests = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'manifests.fetched') return;
   const hasApiServer = context.apiServer !== undefined;
@@ -119,7 +119,7 @@ export const httpSourceMachine = s.createMachine({
           ]),
         },
       },
-      on: { 'manifests.fetched': { actions: take } },
+      on: { 'manifests.fetched': { actions: handleManifests } },
     },
     reopening: { after: { [REOPEN_MS]: 'watching' } },
   },

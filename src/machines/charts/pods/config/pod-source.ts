@@ -10,11 +10,11 @@ import { to } from '../../../../kernel/xstate.ts';
 import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod, type PodRef } from '../../../model/api/pod.ts';
 import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
 import type { ConfigMessage, Source, SourceReady } from '../../../model/pods/messages.ts';
-import type { UnseenField } from '../../../model/settings/node-settings.ts';
+import type { IgnoredField } from '../../../model/settings/node-settings.ts';
 import { fnv1a32 } from '../../../model/spec/hash.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
-import { withoutUnseen } from './unseen-fields.ts';
+import { withoutIgnored } from './unseen-fields.ts';
 
 /** A source's record of a published pod. */
 export interface Reported extends PodRef {
@@ -31,8 +31,8 @@ export interface Reported extends PodRef {
 export type PublishedPods = Readonly<Record<string, Reported>>;
 
 /** The pod as this node sees it, with the annotations for its source and the time when it was first seen. */
-export const withSource = (pod: Pod, source: Source, seen: string, unseen?: readonly UnseenField[]): Pod => ({
-  ...withoutUnseen(pod, unseen),
+export const withSource = (pod: Pod, source: Source, seen: string, unseen?: readonly IgnoredField[]): Pod => ({
+  ...withoutIgnored(pod, unseen),
   metadata: {
     ...pod.metadata,
     annotations: {

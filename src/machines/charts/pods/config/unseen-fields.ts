@@ -5,9 +5,9 @@
  * object.
  */
 import type { Container, Pod } from '../../../model/api/pod.ts';
-import type { UnseenField } from '../../../model/settings/node-settings.ts';
+import type { IgnoredField } from '../../../model/settings/node-settings.ts';
 
-export function withoutUnseen(pod: Pod, unseen: readonly UnseenField[] = []): Pod {
+export function withoutIgnored(pod: Pod, unseen: readonly IgnoredField[] = []): Pod {
   if (unseen.length === 0) return pod;
   const strip = <Each extends Container>(containers: readonly Each[], isInit: boolean): readonly Each[] =>
     containers.map((container) => unseen.reduce((kept, field) => without(kept, field, isInit), container));
@@ -27,7 +27,7 @@ export function withoutUnseen(pod: Pod, unseen: readonly UnseenField[] = []): Po
 
 const RESTART_ALL = 'RestartAllContainers';
 
-function without<Each extends Container>(container: Each, field: UnseenField, isInit: boolean): Each {
+function without<Each extends Container>(container: Each, field: IgnoredField, isInit: boolean): Each {
   if (field === 'fileKeyRef') return withoutFileKeys(container);
   if (field === 'hostnameOverride') return container;
   const { restartPolicyRules: rules = [] } = container;

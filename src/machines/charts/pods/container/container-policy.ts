@@ -133,7 +133,7 @@ export const isBetween = ({ facts, restartCount }: Pick<ContainerContext, 'facts
   facts?.state === 'exited' && restartCount > facts.restartCount;
 
 /** This agent has not read the termination message of the newest instance yet. */
-export const hasLastWords = ({ facts, ended }: Pick<ContainerContext, 'facts' | 'ended'>): boolean =>
+export const hasUnreadMessage = ({ facts, ended }: Pick<ContainerContext, 'facts' | 'ended'>): boolean =>
   facts !== null && facts.id !== ended?.id && (facts.messageFile !== '' || facts.messageLog !== '');
 
 /** The runtime has created the next instance; one in a replaced sandbox does not count. */
@@ -171,7 +171,7 @@ export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace
 }
 
 /** Whether its restart rules request a restart of all containers of the pod, which the pod then does. */
-export const asksForAll = ({ kind, facts, wanted, stop, name }: ContainerContext): boolean =>
+export const requestsRestartAll = ({ kind, facts, wanted, stop, name }: ContainerContext): boolean =>
   kind !== 'ephemeral' &&
   facts?.state === 'exited' &&
   (stop === null || stop.after === 'exit') &&
@@ -232,7 +232,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
     id: '',
     image: null,
     stop: null,
-    isReplacing: isToComeAgain(stop),
+    isReplacing: willRestart(stop),
     dormant: false,
     failures: 0,
     ...(stop?.message === killMessages.failedPostStartHook
@@ -242,7 +242,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
 }
 
 /** All containers of the pod restart while this one waits: its failures are forgotten. */
-export const anew = ({ id, restartCount }: ContainerContext): Partial<ContainerContext> => ({
+export const resetForRestartAll = ({ id, restartCount }: ContainerContext): Partial<ContainerContext> => ({
   id: '',
   restartCount: id === '' ? restartCount : restartCount + 1,
   image: null,
@@ -254,7 +254,7 @@ export const anew = ({ id, restartCount }: ContainerContext): Partial<ContainerC
 });
 
 /** Another definition resets the back-off: failures were due to the previous definition. */
-export const forgiven = ({ restartCount }: ContainerContext): Partial<ContainerContext> => ({
+export const withoutBackoff = ({ restartCount }: ContainerContext): Partial<ContainerContext> => ({
   image: null,
   backoffMs: restartCount === 0 ? null : 0,
   untilMs: AT_ONCE,
@@ -316,11 +316,11 @@ export const refOf = (
   fieldPath: containerFieldPath(context.kind, context.name),
 });
 
-const isToComeAgain = (stop: ContainerStop | null): boolean => stop?.after === 'restart' || stop?.after === 'again';
+const willRestart = (stop: ContainerStop | null): boolean => stop?.after === 'restart' || stop?.after === 'again';
 
 /** True from the order to stop until the end of the next instance, unless that instance fails to start. */
-function comesAgain({ stop, reason, isReplacing }: ContainerContext, phase: ContainerView['phase']): boolean {
-  if (phase === 'stopping') return isToComeAgain(stop);
+function restartExpected({ stop, reason, isReplacing }: ContainerContext, phase: ContainerView['phase']): boolean {
+  if (phase === 'stopping') return willRestart(stop);
   return isReplacing && reason === '' && phase !== 'ended';
 }
 
@@ -334,7 +334,7 @@ export const viewOf = (context: ContainerContext, phase: ContainerView['phase'])
   message: phase === 'waiting' ? context.message : '',
   restartCount: context.restartCount,
   ended: context.ended,
-  ...(comesAgain(context, phase) ? { comesAgain: true } : {}),
+  ...(restartExpected(context, phase) ? { comesAgain: true } : {}),
 });
 
 /** The pod's view of a new container until it has reported. */

@@ -30,16 +30,13 @@ import { type ContainerFacts, factsOfInstance } from '../../../model/status/runt
 import { urlOf } from '../prober/prober-policy.ts';
 import {
   afterCall,
-  anew,
   anotherStart as anotherStartOf,
-  asksForAll,
   type ContainerContext,
   type ContainerInput,
   type ContainerStop,
-  forgiven,
   type HookEnd,
   hasExited,
-  hasLastWords,
+  hasUnreadMessage,
   hookMessage,
   isAliveInstance,
   isAsWanted,
@@ -53,11 +50,14 @@ import {
   refOf,
   remainingGrace,
   requestOf,
+  requestsRestartAll,
+  resetForRestartAll,
   retryDelay,
   runsInOrder,
   shownIn,
   startsAtOnce,
   viewOf,
+  withoutBackoff,
 } from './container-policy.ts';
 
 /** How long an abandoned start may still be in progress in the runtime. */
@@ -117,7 +117,7 @@ export const containerSetup = setup({
     isBetween: ({ context }) => isBetween(context),
     /** Another instance was decided before, and no order to stop came since. */
     goesOn: ({ context }) => isBetween(context) && context.stop === null,
-    hasUnread: ({ context }) => isBetween(context) && hasLastWords(context),
+    hasUnread: ({ context }) => isBetween(context) && hasUnreadMessage(context),
     isUnknown: ({ context }) => context.facts?.state === 'unknown',
     hasBecomeUnknown: ({ context }) => context.facts?.state === 'unknown' && context.facts.id === context.id,
     isOver: ({ context }) => context.facts?.state === 'exited',
@@ -126,7 +126,7 @@ export const containerSetup = setup({
     /** The instance runs, but its definition is no longer the wanted one. */
     isReplaced: ({ context }) => isAliveInstance(context) && context.facts?.id === context.id && !isAsWanted(context),
     startsAtOnce: ({ context }) => startsAtOnce(context),
-    asksForAll: ({ context }) => asksForAll(context),
+    asksForAll: ({ context }) => requestsRestartAll(context),
     isReset: ({ event }) => event.type === 'container.stop' && event.after === 'reset',
     /** All containers restart, or the instance belongs to a replaced sandbox. */
     mustBeginAnew: ({ context, event }) =>
@@ -158,7 +158,7 @@ export const containerSetup = setup({
     isRedefined: ({ context, event }) =>
       event.type === 'container.configured' && event.wanted.hash !== context.wanted.hash,
     isItsTurn: ({ context }) => context.stop?.awaitsTurn !== true,
-    hasLastWords: ({ context }) => hasLastWords(context),
+    hasLastWords: ({ context }) => hasUnreadMessage(context),
   },
   delays: {
     givenUp: (args) => Math.max(0, args.context.knownAtMs + GIVEN_UP_MS - now(args)),
@@ -221,7 +221,7 @@ export const observe = s.assign({
 });
 
 /** Takes the instance in the answer to a call; the end of an instance is never undone. */
-export const takeShown = s.assign({
+export const updateFromAnswer = s.assign({
   facts: ({ context: { facts }, event }) => {
     const shown = shownIn(event);
     if (shown === null || (facts?.id === shown.id && facts.state === 'exited')) return facts;
@@ -230,7 +230,7 @@ export const takeShown = s.assign({
 });
 
 /** Takes the instance that the runtime shows. An unknown one, whose reply was lost, is adopted. */
-export const take = s.assign((args) => {
+export const updateInstance = s.assign((args) => {
   const { context, event } = args;
   const facts = event.type === 'container.observed' ? event.facts : context.facts;
   if (facts === null) return {};
@@ -309,9 +309,9 @@ export const noteMessage = s.assign(({ context, event }) => {
   return { ended: { id: context.facts?.id ?? '', message } };
 });
 
-export const forgive = s.assign(({ context }) => forgiven(context));
+export const resetBackoff = s.assign(({ context }) => withoutBackoff(context));
 
-export const beginAnew = s.assign(({ context }) => anew(context));
+export const restartFromScratch = s.assign(({ context }) => resetForRestartAll(context));
 
 export const nextInstance = s.assign((args) => nextInstanceOf(args.context, now(args)));
 

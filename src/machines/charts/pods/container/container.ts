@@ -23,12 +23,10 @@ import { isSame } from '../../../model/values/same.ts';
 import { afterCall, initialContext, podOf, SPAWNED, viewOf } from './container-policy.ts';
 import {
   anotherStart,
-  beginAnew,
   beginWait,
   configure,
   endWait,
   failed,
-  forgive,
   imageFailed,
   imageReady,
   limit,
@@ -45,9 +43,11 @@ import {
   refused,
   replace,
   replaceUnknown,
+  resetBackoff,
+  restartFromScratch,
   containerSetup as s,
-  take,
-  takeShown,
+  updateFromAnswer,
+  updateInstance,
 } from './container-setup.ts';
 import { preStop, started } from './hooks.ts';
 import { stopCall } from './stop-call.ts';
@@ -74,14 +74,14 @@ const isAnswerTo = ({ type }: { readonly type: string }, call: string): boolean 
 /** No call is in progress: another definition replaces the previous one at once. */
 const redefined = {
   'container.configured': [
-    { guard: 'isRedefined', target: 'image', actions: [configure, forgive] },
+    { guard: 'isRedefined', target: 'image', actions: [configure, resetBackoff] },
     { actions: configure },
   ],
 } as const;
 
 const hasStarted = [
   s.assign({ failures: 0, reason: '', message: '' }),
-  takeShown,
+  updateFromAnswer,
   { type: 'record', params: () => containerEvents.started() },
 ] as const;
 
@@ -89,12 +89,12 @@ const waiting = s.createStateConfig({
   initial: 'image',
   on: {
     'container.observed': [
-      { guard: ({ event }) => event.facts?.state === 'running', actions: take, target: '#container.running' },
+      { guard: ({ event }) => event.facts?.state === 'running', actions: updateInstance, target: '#container.running' },
       { actions: observe },
     ],
     'container.stop': [
       { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
-      { guard: 'mustBeginAnew', target: '#container.waiting', reenter: true, actions: beginAnew },
+      { guard: 'mustBeginAnew', target: '#container.waiting', reenter: true, actions: restartFromScratch },
     ],
   },
   states: {
@@ -106,7 +106,7 @@ const waiting = s.createStateConfig({
         'image.failed': { target: 'imageFailed', actions: imageFailed },
         'images.started': { target: 'image', reenter: true },
         'container.configured': [
-          { guard: 'isRedefined', target: 'image', reenter: true, actions: [configure, forgive] },
+          { guard: 'isRedefined', target: 'image', reenter: true, actions: [configure, resetBackoff] },
           { actions: configure },
         ],
       },
@@ -119,7 +119,7 @@ const waiting = s.createStateConfig({
       on: {
         ...redefined,
         'container.permitted': [
-          { guard: 'isCreated', target: 'starting', actions: [take, notePlace] },
+          { guard: 'isCreated', target: 'starting', actions: [updateInstance, notePlace] },
           { target: 'creating', actions: [notePlace, logImage] },
         ],
         'container.refused': {
@@ -164,7 +164,7 @@ const waiting = s.createStateConfig({
         'container.observed': { actions: observe },
         'container.stop': [
           { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
-          { guard: 'isReset', target: 'image', actions: beginAnew },
+          { guard: 'isReset', target: 'image', actions: restartFromScratch },
           { target: 'image' },
         ],
       },
@@ -308,7 +308,7 @@ const stopped = s.createStateConfig({
     unseen: {
       after: {
         [SHOW_END_MS]: { target: 'unseen', reenter: true, actions: 'logUnseen' },
-        givenUp: { guard: 'neverRan', target: '#container.waiting', actions: beginAnew },
+        givenUp: { guard: 'neverRan', target: '#container.waiting', actions: restartFromScratch },
       },
     },
   },
@@ -337,9 +337,9 @@ export const containerMachine = s.createMachine({
     deciding: {
       always: [
         { guard: 'isDormant', target: 'ended' },
-        { guard: 'isAsWanted', target: 'running', actions: take },
+        { guard: 'isAsWanted', target: 'running', actions: updateInstance },
         { guard: 'isUnknown', target: 'stopping', actions: replaceUnknown },
-        { guard: 'isAlive', target: 'stopping', actions: [take, replace] },
+        { guard: 'isAlive', target: 'stopping', actions: [updateInstance, replace] },
         { guard: 'hasUnread', target: 'exited', actions: { type: 'report', params: { phase: 'waiting' } } },
         { guard: 'isBetween', target: 'waiting.between' },
         { guard: 'isOver', target: 'exited' },

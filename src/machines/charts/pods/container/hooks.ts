@@ -85,7 +85,7 @@ const hookAnswered = [
 ] as const;
 
 /** The hook runs alone until the grace period is over, then in parallel to the stop call. */
-const beside = {
+const hookBeforeStop = {
   initial: 'alone',
   exit: leaveHook,
   states: {
@@ -107,7 +107,7 @@ export const preStop = s.createStateConfig({
       ],
     },
     executing: {
-      ...beside,
+      ...hookBeforeStop,
       invoke: {
         id: 'preStop',
         src: 'cri.execSync',
@@ -121,7 +121,7 @@ export const preStop = s.createStateConfig({
       },
     },
     requesting: {
-      ...beside,
+      ...hookBeforeStop,
       invoke: {
         id: 'preStop',
         src: 'probe.httpHook',

@@ -3,7 +3,7 @@
  */
 import { errorOf, line } from '../../../../kernel/xstate.ts';
 import { stopSeconds } from './container-policy.ts';
-import { containerSetup as s, takeShown } from './container-setup.ts';
+import { containerSetup as s, updateFromAnswer } from './container-setup.ts';
 
 /** Before a failed stop is retried. */
 const STOP_RETRY_MS = 1_000;
@@ -14,7 +14,7 @@ const asking = s.createStateConfig({
     id: 'stop',
     src: 'cri.stopContainer',
     input: ({ context }) => ({ containerId: context.id, timeoutSeconds: stopSeconds(context) }),
-    onDone: { target: '#container.stopped', actions: takeShown },
+    onDone: { target: '#container.stopped', actions: updateFromAnswer },
     onError: [
       { guard: ({ event }) => errorOf(event).code === 'NOT_FOUND', target: '#container.stopped' },
       {

@@ -109,7 +109,7 @@ export interface Correlated {
   readonly isSpam: boolean;
 }
 
-function spend(tokens: Tokens | undefined, nowMs: number): { readonly isSpam: boolean; readonly tokens: Tokens } {
+function takeToken(tokens: Tokens | undefined, nowMs: number): { readonly isSpam: boolean; readonly tokens: Tokens } {
   const [left, atMs] = tokens ?? [SPAM_BURST, nowMs];
   const refilled = Math.min(SPAM_BURST, left + (nowMs - atMs) / SPAM_REFILL_MS);
   const isSpam = refilled < 1;
@@ -147,7 +147,7 @@ export function correlate(before: Correlation, event: EventRecorded, nowMs: numb
   const { ref, reason, eventType, message } = event;
   const object = hashOf(`${ref.kind}/${ref.namespace}/${ref.name}/${ref.uid}`);
   const tokenKey = ofEachType ? hashOf(`${object}/${eventType}`) : object;
-  const spent = spend(recentOf(before.tokens, tokenKey), nowMs);
+  const spent = takeToken(recentOf(before.tokens, tokenKey), nowMs);
   const group = hashOf(`${object}/${eventType}/${reason}`);
   const [similarMs, ...known] = recentOf(before.similar, group) ?? [nowMs];
   const fresh = nowMs - similarMs < SIMILAR_WINDOW_MS ? known : [];

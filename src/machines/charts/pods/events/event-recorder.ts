@@ -42,7 +42,7 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-const take = s.enqueueActions((args) => {
+const handleEvent = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'event.recorded') return;
   const nowMs = now(args);
@@ -100,7 +100,7 @@ export const eventRecorderMachine = s.createMachine({
     writing: [],
   }),
   on: {
-    'event.recorded': { actions: take },
+    'event.recorded': { actions: handleEvent },
     'xstate.done.actor.*': { actions: reap },
     'xstate.error.actor.*': { actions: reap },
   },

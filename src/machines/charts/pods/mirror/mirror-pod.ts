@@ -61,7 +61,7 @@ const s = setup({
   actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.delete'),
   guards: {
     isOver: ({ context: { wanted, seen, ending } }) => wanted === null && seen === null && ending.length === 0,
-    mustDelete: ({ context }) => context.seen !== null && mustGo(context, context.seen),
+    mustDelete: ({ context }) => context.seen !== null && mustDelete(context, context.seen),
     mustCreate: ({ context: { wanted, seen, isListed } }) => wanted !== null && seen === null && isListed,
     /** The watch showed the deletion before the call was answered. */
     isUnseen: ({ context }) => context.seen === null,
@@ -76,14 +76,14 @@ const s = setup({
   delays: { backOff: (args) => Math.max(0, args.context.untilMs - now(args)) },
 });
 
-function mustGo({ wanted, ending, judges }: Context, seen: MirrorState): boolean {
+function mustDelete({ wanted, ending, judges }: Context, seen: MirrorState): boolean {
   const isObsolete = wanted === null ? judges : seen.hash !== hashOf(wanted);
   return seen.isDeleting || (isObsolete && ending.length === 0);
 }
 
 const hashOf = ({ metadata }: Pod): string => metadata.annotations?.[CONFIG_HASH_ANNOTATION] ?? metadata.uid;
 
-const take = s.assign(({ context, event }) => {
+const handleChange = s.assign(({ context, event }) => {
   switch (event.type) {
     case 'mirror.wanted':
       return { wanted: event.pod, failures: 0 };
@@ -158,7 +158,7 @@ const place = ({ namespace, name }: Context) => ({
   name,
 });
 
-const decideAgain = { target: '#mirrorPod.deciding', actions: take } as const;
+const decideAgain = { target: '#mirrorPod.deciding', actions: handleChange } as const;
 
 export const mirrorPodMachine = s.createMachine({
   id: 'mirrorPod',
@@ -173,12 +173,12 @@ export const mirrorPodMachine = s.createMachine({
   }),
   initial: 'settled',
   on: {
-    'mirror.wanted': { actions: take },
-    'mirror.unwanted': { actions: take },
-    'mirror.released': { actions: take },
-    'mirror.seen': { actions: take },
-    'mirror.listed': { actions: take },
-    'mirror.judged': { actions: take },
+    'mirror.wanted': { actions: handleChange },
+    'mirror.unwanted': { actions: handleChange },
+    'mirror.released': { actions: handleChange },
+    'mirror.seen': { actions: handleChange },
+    'mirror.listed': { actions: handleChange },
+    'mirror.judged': { actions: handleChange },
   },
   states: {
     deciding: {
@@ -264,4 +264,4 @@ export const mirrorPodMachine = s.createMachine({
 
 /** The watch has not yet shown the effect of the last call. */
 const isPending = (context: Context): boolean =>
-  context.seen === null ? context.wanted !== null : mustGo(context, context.seen);
+  context.seen === null ? context.wanted !== null : mustDelete(context, context.seen);

@@ -59,7 +59,7 @@ const release = s.enqueueActions(({ context, event, enqueue }) => {
   for (const each of ids) enqueue.sendTo<AnyActorRef>(each, event);
 });
 
-const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+const handleList = s.enqueueActions(({ context, event, enqueue }) => {
   if (!context.isListed) enqueue.assign({ isListed: true });
   for (const id of context.names) enqueue.sendTo<AnyActorRef>(id, event);
 });
@@ -99,7 +99,7 @@ export const mirrorPodsMachine = s.createMachine({
     'mirror.wanted': { actions: route },
     'mirror.unwanted': { actions: route },
     'mirror.seen': { actions: route },
-    'mirror.listed': { actions: takeList },
+    'mirror.listed': { actions: handleList },
     'mirror.released': { actions: release },
     'mirror.ready': { actions: noteReady },
     'xstate.done.actor.*': { actions: reap },

@@ -128,7 +128,7 @@ export const noteUsers = s.assign({
 });
 
 /** The files exist: containers whose turn it is may be created. */
-export const permit = s.enqueueActions((args) => {
+export const checkPermission = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const members = turnsOf(context).filter(({ container }) => context.writing.includes(container.name));
   const containers = { ...context.containers };

@@ -47,7 +47,7 @@ export const askChange = s.enqueueActions(({ context, event, enqueue }) => {
   if (isOther || isPending) ask(enqueue, context, event.pod);
 });
 
-export const takeGrant = s.enqueueActions((args) => {
+export const handleGrant = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.granted' || context.asked === null) return;
   const { allocation } = event;
@@ -77,7 +77,7 @@ const sharesOf = ({ cpus, memoryNodes = {}, devices = {} }: PodShares) => ({
 const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
 /** Takes the health of its devices, for its status. */
-export const takeHealth = s.enqueueActions((args) => {
+export const handleHealth = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.deviceHealth' || context.node.reportsDeviceHealth !== true) return;
   settle(enqueue, context, { deviceHealth: event.health }, now(args));
@@ -127,7 +127,7 @@ const isStill = ({ context }: { context: PodContext }): boolean => !anyAlive(con
 export const admitting = s.createStateConfig({
   entry: askAllocation,
   on: {
-    'allocation.granted': { target: 'sync', actions: [takeGrant, askOther] },
+    'allocation.granted': { target: 'sync', actions: [handleGrant, askOther] },
     'allocation.pending': { target: 'sync', actions: notePending },
     'allocation.refused': [
       { guard: isStill, target: '#terminated', actions: noteRejection },
@@ -169,7 +169,7 @@ export const grouping = s.createStateConfig({
 // ---- CPUs -----------------------------------------------------------------------------------------------------------
 
 /** Takes the CPUs of containers without exclusive ones. */
-export const takeShared = s.assign(({ context, event }) =>
+export const handleShared = s.assign(({ context, event }) =>
   event.type === 'allocation.shared' && context.cpus !== null
     ? { cpus: { ...context.cpus, shared: event.shared } }
     : {},

@@ -22,7 +22,7 @@ export const askClaims = s.enqueueActions(({ context, enqueue }) => {
   if (hasClaims(context)) ask(enqueue, { type: 'claims.asked', uid: context.uid });
 });
 
-export const takeClaims = s.enqueueActions((args) => {
+export const handleClaims = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type === 'claims.known') {
     settle(enqueue, context, { claims: { prepared: event.claims, health: event.health } }, now(args));
@@ -58,7 +58,7 @@ export const preparingClaims = s.createStateConfig({
       meta: { waitsFor: 'its ResourceClaims to be prepared' },
       entry: want,
       on: {
-        'claims.prepared': { target: '#sync.creatingSandbox', actions: takeClaims },
+        'claims.prepared': { target: '#sync.creatingSandbox', actions: handleClaims },
         'claims.failed': { target: 'refused', actions: [failed, recordUnprepared] },
         'claims.started': { target: 'asking', reenter: true },
       },

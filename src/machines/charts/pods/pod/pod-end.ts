@@ -27,7 +27,7 @@ import { abandonClaims, releasingClaims } from './pod-claims.ts';
 import { linksOf, logPaths, podPaths } from './pod-files.ts';
 import { sendNodeEnd } from './pod-node.ts';
 import { forgetPod } from './pod-remembering.ts';
-import { change, noteReclaimed, observeNow, podSetup as s, takeStopped } from './pod-setup.ts';
+import { change, handleStopped, noteReclaimed, observeNow, podSetup as s } from './pod-setup.ts';
 import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
 /** Stops each queued sandbox, then continues. */
@@ -42,7 +42,7 @@ export const stopSandboxes = (done: string) =>
           id: 'stopSandbox',
           src: 'cri.stopPodSandbox',
           input: ({ context }) => ({ podSandboxId: required(context.queue[0], 'the sandbox to stop') }),
-          onDone: { target: 'next', actions: [takeStopped, dequeue] },
+          onDone: { target: 'next', actions: [handleStopped, dequeue] },
           onError: {
             target: 'failing',
             actions: [failed, record((_, error) => podEvents.failedKillPod(error.message))],

@@ -205,8 +205,8 @@ export function permission(context: PodContext, member: Member): Permission | Re
   if ('error' in claimed) return refusal(claimed.error);
   const result = containerConfig({ ...configInput(context, member), claimed });
   if ('error' in result) return result;
-  const secretive = subPaths(configInput(context, member)).find((each) => namesSecret(context, each));
-  if (secretive) return refusal(`subPathExpr of volume "${secretive.volume}" must not hold a value of a Secret`);
+  const withSecret = subPaths(configInput(context, member)).find((each) => namesSecret(context, each));
+  if (withSecret) return refusal(`subPathExpr of volume "${withSecret.volume}" must not hold a value of a Secret`);
   const sandbox = context.runtime?.sandboxes[0];
   const words = wordHandles(member.container);
   return {

@@ -10,7 +10,7 @@ import { usesOf } from '../../../model/volumes/plan.ts';
 import { isAwaiting } from './pod-objects.ts';
 import { membersOf, type PodContext, podOrName, refOf } from './pod-policy.ts';
 import { order, podSetup as s } from './pod-setup.ts';
-import { belated, impossibility, isReached, nextAttempt } from './pod-turns.ts';
+import { delayedImages, impossibility, isReached, nextAttempt } from './pod-turns.ts';
 
 /** No image is pulled for a pod that cannot run here, or before the pod's secrets are known. */
 const isTooEarly = (context: PodContext): boolean => isAwaiting(context) || impossibility(context) !== null;
@@ -65,8 +65,8 @@ const marked = ({ containers }: PodContext, names: readonly string[], isEarly: b
 });
 
 /** Containers whose predecessors are all passed now request their images. */
-export const askBelated = s.enqueueActions(({ context, enqueue }) => {
-  const names = belated(context);
+export const askDelayedImages = s.enqueueActions(({ context, enqueue }) => {
+  const names = delayedImages(context);
   enqueue.assign({ containers: marked(context, names, false) });
   for (const name of names) order(enqueue, name, { type: 'images.started' });
 });

@@ -8,7 +8,7 @@
  */
 import { line, outputOf } from '../../../../kernel/xstate.ts';
 import type { FileValues, Unprepared } from '../../../model/operations/volume.ts';
-import { complain, failed, permit } from './pod-actions.ts';
+import { checkPermission, complain, failed } from './pod-actions.ts';
 import { fileVariablesOf, subPathsOf } from './pod-files.ts';
 import type { PodContext } from './pod-policy.ts';
 import { rememberPod } from './pod-remembering.ts';
@@ -58,7 +58,7 @@ export const withVariables = s.createStateConfig({
   always: [
     { guard: 'hasDevices', target: 'preparingDevices' },
     { guard: 'hasSubPaths', target: 'bindingSubPaths' },
-    { target: 'active', actions: [permit, rememberPod] },
+    { target: 'active', actions: [checkPermission, rememberPod] },
   ],
 });
 
@@ -69,7 +69,7 @@ export const bindingSubPaths = s.createStateConfig({
     id: 'subPaths',
     src: 'volume.bindSubPaths',
     input: ({ context }) => ({ ...volumesPlace(context), subPaths: subPathsOf(context) }),
-    onDone: { target: 'active', actions: [noteSubPaths, permit, rememberPod] },
+    onDone: { target: 'active', actions: [noteSubPaths, checkPermission, rememberPod] },
     onError: { target: 'backingOff', actions: [failed, complain('Cannot bind sub-paths')] },
   },
 });
@@ -88,7 +88,7 @@ export const preparingDevices = s.createStateConfig({
     }),
     onDone: [
       { guard: 'hasSubPaths', target: 'bindingSubPaths', actions: noteUnprepared },
-      { target: 'active', actions: [noteUnprepared, permit, rememberPod] },
+      { target: 'active', actions: [noteUnprepared, checkPermission, rememberPod] },
     ],
     onError: { target: 'backingOff', actions: [failed, complain('Cannot prepare devices')] },
   },

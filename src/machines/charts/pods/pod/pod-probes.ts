@@ -73,14 +73,14 @@ export const noteVerdict = s.enqueueActions((args) => {
   );
   const instance = container && probedInstance(context, container);
   if (!instance || instance.facts.id !== event.containerId) return;
-  const state = judged(instance.state, event);
+  const state = afterVerdict(instance.state, event);
   const probes = { ...context.probes, [event.container]: state };
   settle(enqueue, context, { probes }, now(args));
   if (state.failed) kill(enqueue, context, instance, event);
   else remember(enqueue, context.uid, event.container, state);
 });
 
-function judged(state: ProbedState, { kind, verdict }: ProberReport): ProbedState {
+function afterVerdict(state: ProbedState, { kind, verdict }: ProberReport): ProbedState {
   const isSuccess = verdict === 'success';
   if (kind === 'readiness') return { ...state, ready: isSuccess };
   if (!isSuccess) return { ...state, failed: true };
@@ -90,8 +90,8 @@ function judged(state: ProbedState, { kind, verdict }: ProberReport): ProbedStat
 /** Stops the instance; its restart policy decides whether another one follows. */
 function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { kind }: ProberReport): void {
   const { name } = container;
-  const comes = comesAgain(context, container);
-  const isLast = comes === 'never' && !context.pod?.spec.containers.some((each) => goesOn(context, each, name));
+  const comes = restartExpected(context, container);
+  const isLast = comes === 'never' && !context.pod?.spec.containers.some((each) => othersContinue(context, each, name));
   const probe = kind === 'startup' ? 'startup' : 'liveness';
   const own = isLast ? undefined : probeOf(container, kind)?.terminationGracePeriodSeconds;
   order(enqueue, name, {
@@ -106,11 +106,11 @@ function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { ki
  * True if another container continues beside the one that a probe ends. Otherwise the pod ends, with the grace of the
  * pod.
  */
-const goesOn = ({ containers, probes }: PodContext, { name }: Container, ending: string): boolean =>
+const othersContinue = ({ containers, probes }: PodContext, { name }: Container, ending: string): boolean =>
   name !== ending && containers[name]?.view.phase !== 'ended' && probes[name]?.failed !== true;
 
 /** Whether another instance follows. The exit code does not matter here; with `Never` only a restart rule allows it. */
-function comesAgain({ pod }: PodContext, container: Container): 'again' | 'never' | 'asSidecar' {
+function restartExpected({ pod }: PodContext, container: Container): 'again' | 'never' | 'asSidecar' {
   if (pod?.spec.initContainers?.some(({ name }) => name === container.name)) return 'asSidecar';
   return (container.restartPolicy ?? pod?.spec.restartPolicy) === 'Never' ? 'never' : 'again';
 }

@@ -28,7 +28,7 @@ import {
   factsOf,
   garbageOf,
   imagesOf,
-  joined,
+  mergedStatus,
   withContainer,
   withSandbox,
 } from '../../../model/status/runtime-facts.ts';
@@ -54,7 +54,7 @@ import {
 } from './pod-policy.ts';
 import { deadlineOf, isOver, isOverInApi, overdueAt, statusOf } from './pod-status.ts';
 import {
-  belated,
+  delayedImages,
   hasClaims,
   hasOnlySidecars,
   hasToRemove,
@@ -172,7 +172,7 @@ export const podSetup = setup({
     hasDevices: ({ context: { writing, devices } }) => writing.some((name) => devices[name] !== undefined),
     hasNothingPublished: ({ context }) => !mayBePublished(context),
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
-    hasBelated: ({ context }) => belated(context).length > 0,
+    hasBelated: ({ context }) => delayedImages(context).length > 0,
     /** Containers with devices wait until it is known which claims are prepared. */
     hasTurn: ({ context }) => (context.claims !== null || !hasClaims(context)) && turnsOf(context).length > 0,
     mustPrepareClaims: ({ context }) => hasGroup(context) && hasClaims(context),
@@ -232,13 +232,13 @@ const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): 
   stage === 'terminated' && runtime !== undefined;
 
 /** Once a pod's end was published, nothing more is published, even if its specification changes. */
-const isBelated = ({ stage, status }: PodContext, { pod }: Partial<PodContext>): boolean =>
+const isAfterEnd = ({ stage, status }: PodContext, { pod }: Partial<PodContext>): boolean =>
   stage === 'terminated' && status !== null && pod !== undefined;
 
 /** Changes the context in one assignment, and publishes the status if it differs. */
 export function settle(enqueue: Enqueue, context: PodContext, change: Partial<PodContext>, nowMs: number): PodContext {
   const next = { ...context, ...change };
-  const keeps = isForgetting(context, change) || isEnding(context, next) || isBelated(context, change);
+  const keeps = isForgetting(context, change) || isEnding(context, next) || isAfterEnd(context, change);
   const status = keeps ? context.status : statusOf(next, nowMs);
   const isNew = !isSame(status, context.status);
   enqueue.assign({ ...change, ...(isNew ? { status } : {}), ...overdueAt({ ...next, status }, nowMs) });
@@ -306,7 +306,7 @@ export function learn(args: Observing, runtime: PodRuntimeStatus, change: Partia
 /** Takes an inspection of the whole pod. */
 function learnAll(args: Observing, seen: PodRuntimeStatus, own = false): void {
   const { context, enqueue } = args;
-  const runtime = joined(context.runtime, ordered(seen));
+  const runtime = mergedStatus(context.runtime, ordered(seen));
   const inspected = own || context.inspected;
   if (runtime !== context.runtime) learn(args, runtime, { inspected });
   else if (inspected !== context.inspected) enqueue.assign({ inspected });
@@ -383,7 +383,7 @@ export function noteActed({ check, enqueue }: Observing): void {
 }
 
 /** The sandbox was created: the answer shows it, or the runtime is inspected. */
-export const takeSandbox = s.enqueueActions((args) => {
+export const handleSandbox = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { status } = outputOf<OutputOf<Operations['cri.runPodSandbox']>>(event);
   if (status === null) return begin(enqueue, now(args), { failures: 0 });
@@ -393,7 +393,7 @@ export const takeSandbox = s.enqueueActions((args) => {
 });
 
 /** A sandbox was stopped: the answer shows it, or a watch of the runtime will. */
-export const takeStopped = s.enqueueActions((args) => {
+export const handleStopped = s.enqueueActions((args) => {
   const { status } = outputOf<OutputOf<Operations['cri.stopPodSandbox']>>(args.event);
   if (status !== null) learnSandbox(args, runtimeOf(args.context), status);
 });

@@ -55,7 +55,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     previous: context.status ?? statusInApi(context),
     stage,
     waiting: { ...waitedFor(context), ...Object.fromEntries(waiting) },
-    comingAgain: entries.flatMap(([name, { view }]) => (comesAgain(view, factsOf(runtime, name)) ? [name] : [])),
+    comingAgain: entries.flatMap(([name, { view }]) => (restartExpected(view, factsOf(runtime, name)) ? [name] : [])),
     replacing: entries.flatMap(([name, { view }]) => (isReplaced(view, factsOf(runtime, name)) ? [name] : [])),
     ...probeResults(context),
     restartCounts: Object.fromEntries(
@@ -88,7 +88,7 @@ function waitedFor({ kill, containers, status }: PodContext): PodStatusFacts['wa
 const BEFORE_ALL: ReadonlySet<string> = new Set([waitingReasons.containerCreating, waitingReasons.podInitializing]);
 
 /** The container is being restarted: it stops, or its next instance is not running yet. */
-function comesAgain(view: ContainerView, seen: ContainerFacts | null): boolean {
+function restartExpected(view: ContainerView, seen: ContainerFacts | null): boolean {
   const { phase } = view;
   return isReplaced(view, seen) || (isBehind(view, seen) && phase !== 'stopping' && phase !== 'ended');
 }
@@ -116,9 +116,9 @@ function resizeOf({
   pod,
   node,
 }: PodContext): Pick<PodStatusFacts, 'resizePending' | 'resizing' | 'actuated' | 'resized'> {
-  const lacks = pod !== null && actuated !== null && JSON.stringify(actuated) !== JSON.stringify(allocation);
+  const isResizePending = pod !== null && actuated !== null && JSON.stringify(actuated) !== JSON.stringify(allocation);
   return {
-    ...(lacks && hasBehavior(node, 'podsAsKubelet') ? { resized: withAllocation(pod, actuated) } : {}),
+    ...(isResizePending && hasBehavior(node, 'podsAsKubelet') ? { resized: withAllocation(pod, actuated) } : {}),
     ...(actuated === null ? {} : { actuated }),
     ...(refusal === null ? {} : { resizePending: refusal }),
     ...(resize === null ? {} : { resizing: { error: resize.error } }),

@@ -98,7 +98,7 @@ export function isReached(context: PodContext, name: string): boolean {
 }
 
 /** Containers that requested their image too early and may have it now. */
-export const belated = (context: PodContext): readonly string[] =>
+export const delayedImages = (context: PodContext): readonly string[] =>
   Object.entries(context.containers).flatMap(([name, { isEarly }]) =>
     isEarly === true && isReached(context, name) ? [name] : [],
   );

@@ -75,7 +75,7 @@ const noteFound = (isToRun: boolean) =>
 /** The API server's answer about an object that this pod uses, or about its own token. */
 export const noteObject = noteFound(false);
 /** As {@link noteObject}, for a pod that is to run. */
-export const takeObject = noteFound(true);
+export const handleObject = noteFound(true);
 
 const noteChanged = (isToRun: boolean) =>
   s.enqueueActions(({ context, event, enqueue }) => {
@@ -88,7 +88,7 @@ const noteChanged = (isToRun: boolean) =>
 /** A ConfigMap or Secret was added, changed or removed. */
 export const noteObjects = noteChanged(false);
 /** As {@link noteObjects}, for a pod that is to run. */
-export const takeObjects = noteChanged(true);
+export const handleObjects = noteChanged(true);
 
 /** Forwards reports on volumes of CSI drivers to the actor that requested them. */
 export const forwardPublished = s.enqueueActions(({ context, event, enqueue }) => {

@@ -25,6 +25,7 @@ import {
   adoptContainers,
   beginReplacing,
   beginWriting,
+  checkPermission,
   complain,
   configure,
   failed,
@@ -32,7 +33,6 @@ import {
   noteKill,
   noteRequest,
   noteUsers,
-  permit,
   reapContainer,
   record,
   recordBlocked,
@@ -44,19 +44,19 @@ import {
   askChange,
   endAllocation,
   grouping,
+  handleGrant,
+  handleHealth,
+  handleShared,
   notePending,
   pinning,
   releaseAllocation,
-  takeGrant,
-  takeHealth,
-  takeShared,
 } from './pod-allocation.ts';
-import { askClaims, preparingClaims, takeClaims } from './pod-claims.ts';
+import { askClaims, handleClaims, preparingClaims } from './pod-claims.ts';
 import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
-import { askBelated, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
+import { askDelayedImages, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
 import { logging, reapLog, respawnLog } from './pod-logs.ts';
-import { sendNode, sendNodeChange, takeNode } from './pod-node.ts';
+import { handleNode, sendNode, sendNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import { initialPod } from './pod-policy.ts';
 import { bindingSubPaths, preparingDevices, readingVariables, withVariables } from './pod-preparation.ts';
@@ -65,6 +65,7 @@ import { rememberPod } from './pod-remembering.ts';
 import { resizing } from './pod-resize.ts';
 import { restartingAll } from './pod-restart-all.ts';
 import {
+  handleSandbox,
   learnAbsence,
   learnFromInspection,
   learnFromWatch,
@@ -73,19 +74,18 @@ import {
   podSetup as s,
   sendCollectorsAgain,
   sendStatusAgain,
-  takeSandbox,
 } from './pod-setup.ts';
 import { nextAttempt, nextRestarts } from './pod-turns.ts';
 import {
   forwardPublished,
+  handleObject,
+  handleObjects,
   noteMounted,
   noteObject,
   noteObjects,
   planVolumes,
   reapCredential,
   replaceVolumes,
-  takeObject,
-  takeObjects,
 } from './pod-volumes.ts';
 
 /** Before a failed inspection is retried. */
@@ -190,8 +190,8 @@ const sync = s.createStateConfig({
     'pod.configured': { actions: reconfigured },
     'volumes.mounted': { actions: noteMounted },
     'volumes.lost': { actions: planVolumes },
-    'objects.changed': { actions: takeObjects },
-    'object.found': { actions: [takeObject, askImagesAgain] },
+    'objects.changed': { actions: handleObjects },
+    'object.found': { actions: [handleObject, askImagesAgain] },
   },
   states: {
     deciding: {
@@ -213,7 +213,7 @@ const sync = s.createStateConfig({
       entry: recordBlocked,
       on: {
         'pod.configured': { target: 'deciding', actions: [...reconfigured, askImagesAgain] },
-        'object.found': { target: 'deciding', actions: [takeObject, askImagesAgain] },
+        'object.found': { target: 'deciding', actions: [handleObject, askImagesAgain] },
       },
     },
     replacing,
@@ -242,7 +242,7 @@ const sync = s.createStateConfig({
           config: sandboxOf(context, nextAttempt(context)),
           runtimeHandler: runtimeHandler(context) ?? '',
         }),
-        onDone: { target: 'awaitingSandbox', actions: takeSandbox },
+        onDone: { target: 'awaitingSandbox', actions: handleSandbox },
         onError: {
           target: 'backingOff',
           actions: [
@@ -265,7 +265,7 @@ const sync = s.createStateConfig({
       always: [
         { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'lacksSandbox', target: 'deciding' },
-        { guard: 'hasBelated', actions: askBelated },
+        { guard: 'hasBelated', actions: askDelayedImages },
         { guard: 'hasTurn', target: 'writing' },
       ],
     },
@@ -281,7 +281,7 @@ const sync = s.createStateConfig({
           { guard: 'hasFileVariables', target: 'readingVariables' },
           { guard: 'hasDevices', target: 'preparingDevices' },
           { guard: 'hasSubPaths', target: 'bindingSubPaths' },
-          { target: 'active', actions: [permit, rememberPod] },
+          { target: 'active', actions: [checkPermission, rememberPod] },
         ],
         onError: {
           target: 'backingOff',
@@ -344,16 +344,16 @@ export const podMachine = s.createMachine({
         'object.found': { actions: [noteObject, askImagesAgain] },
         'csi.mounted': { actions: forwardPublished },
         'csi.started': { actions: forwardPublished },
-        'node.changed': { actions: takeNode },
+        'node.changed': { actions: handleNode },
         'garbage.wanted': { actions: [sendCollectorsAgain, sendNode] },
         'status.wanted': { actions: sendStatusAgain },
         'allocation.started': { actions: askAllocation },
-        'allocation.granted': { actions: takeGrant },
+        'allocation.granted': { actions: handleGrant },
         'allocation.pending': { actions: notePending },
-        'allocation.shared': { actions: takeShared },
-        'allocation.deviceHealth': { actions: takeHealth },
-        'claims.known': { actions: takeClaims },
-        'claims.health': { actions: takeClaims },
+        'allocation.shared': { actions: handleShared },
+        'allocation.deviceHealth': { actions: handleHealth },
+        'claims.known': { actions: handleClaims },
+        'claims.health': { actions: handleClaims },
         'claims.started': { actions: askClaims },
         'xstate.error.actor.volumes': { actions: replaceVolumes },
         'prober.judged': { actions: noteVerdict },

@@ -73,26 +73,26 @@ export function resizeSteps(
   node: NodeSettings,
   changes: readonly ContainerChange[],
 ): readonly ResizeStep[] {
-  const { before, after } = heldBy(pod, actuated, node);
+  const { before, after } = limitsBeforeAndAfter(pod, actuated, node);
   const steps: ResizeStep[] = [];
   let current = before;
-  const hold = (part: Partial<Held>): void => {
+  const apply = (part: Partial<CgroupLimits>): void => {
     current = { ...current, ...part };
     steps.push({ kind: 'group', resources: part }, { kind: 'sandbox', resources: sandboxOf(pod, current, node) });
   };
   for (const { name, parts } of PHASES) {
     const live = changes.filter(({ restarts, resources }) => !restarts && resources.includes(name));
-    for (const part of parts) if (grows(before[part], after[part])) hold(partOf(after, part));
+    for (const part of parts) if (grows(before[part], after[part])) apply(partOf(after, part));
     const decided = live.map((change) => containerStep(pod, actuated, node, change, name));
     steps.push(...decided.toSorted((a, b) => Number(a.takesMore) - Number(b.takesMore)).map(({ step }) => step));
-    for (const part of parts.toReversed()) if (grows(after[part], before[part])) hold(partOf(after, part));
+    for (const part of parts.toReversed()) if (grows(after[part], before[part])) apply(partOf(after, part));
   }
   return steps;
 }
 
 /** The limits of a cgroup; `-1` for none. */
-type Held = Required<Pick<CgroupResources, 'memoryBytes' | 'cpuQuotaUs' | 'cpuPeriodUs' | 'cpuShares'>>;
-type Part = Exclude<keyof Held, 'cpuPeriodUs'>;
+type CgroupLimits = Required<Pick<CgroupResources, 'memoryBytes' | 'cpuQuotaUs' | 'cpuPeriodUs' | 'cpuShares'>>;
+type Part = Exclude<keyof CgroupLimits, 'cpuPeriodUs'>;
 
 /** Limits grow before requests, so that no request is ever above its limit. */
 const PHASES: readonly { readonly name: string; readonly parts: readonly Part[] }[] = [
@@ -102,25 +102,30 @@ const PHASES: readonly { readonly name: string; readonly parts: readonly Part[] 
 const UNLIMITED = '-1';
 const LEAST_SHARES = '2';
 
-const heldTo = (
+const limitsOf = (
   { memoryBytes = UNLIMITED, cpuQuotaUs = UNLIMITED, cpuPeriodUs, cpuShares = LEAST_SHARES }: CgroupResources,
   node: NodeSettings,
-): Held => ({ memoryBytes, cpuQuotaUs, cpuPeriodUs: cpuPeriodUs ?? String(node.cpuCFSQuotaPeriodUs), cpuShares });
+): CgroupLimits => ({
+  memoryBytes,
+  cpuQuotaUs,
+  cpuPeriodUs: cpuPeriodUs ?? String(node.cpuCFSQuotaPeriodUs),
+  cpuShares,
+});
 
 /** The pod's cgroup as it is, and as it should be. */
-const heldBy = (
+const limitsBeforeAndAfter = (
   pod: Pod,
   actuated: Allocation,
   node: NodeSettings,
-): { readonly before: Held; readonly after: Held } => ({
-  before: heldTo(podGroup(withAllocation(pod, actuated), node).resources, node),
-  after: heldTo(podGroup(pod, node).resources, node),
+): { readonly before: CgroupLimits; readonly after: CgroupLimits } => ({
+  before: limitsOf(podGroup(withAllocation(pod, actuated), node).resources, node),
+  after: limitsOf(podGroup(pod, node).resources, node),
 });
 
 /** A quota is written together with its period. */
-const partOf = (held: Held, part: Part): Partial<Held> => ({
-  [part]: held[part],
-  ...(part === 'cpuQuotaUs' ? { cpuPeriodUs: held.cpuPeriodUs } : {}),
+const partOf = (limits: CgroupLimits, part: Part): Partial<CgroupLimits> => ({
+  [part]: limits[part],
+  ...(part === 'cpuQuotaUs' ? { cpuPeriodUs: limits.cpuPeriodUs } : {}),
 });
 
 function grows(from: string, to: string): boolean {
@@ -132,17 +137,17 @@ function grows(from: string, to: string): boolean {
 const NO_LIMIT_V1 = '9223372036854771712';
 
 /** The cgroup in the sandbox's update, without the overhead of the runtime class. */
-function sandboxOf(pod: Pod, held: Held, { cgroupVersion }: NodeSettings): LinuxContainerResources {
+function sandboxOf(pod: Pod, limits: CgroupLimits, { cgroupVersion }: NodeSettings): LinuxContainerResources {
   const { cpu = 0n, memory = 0n } = podOverhead(pod);
   const overheadMilli = milliUnits(cpu);
   const noLimit = cgroupVersion === 1 ? NO_LIMIT_V1 : UNLIMITED;
-  const quotaUs = BigInt(held.cpuQuotaUs) - cpuQuota(overheadMilli, BigInt(held.cpuPeriodUs));
-  const shares = cpuShares(milliOfShares(BigInt(held.cpuShares)) - overheadMilli);
-  const bytes = held.memoryBytes === UNLIMITED ? noLimit : String(BigInt(held.memoryBytes) - wholeUnits(memory));
+  const quotaUs = BigInt(limits.cpuQuotaUs) - cpuQuota(overheadMilli, BigInt(limits.cpuPeriodUs));
+  const shares = cpuShares(milliOfShares(BigInt(limits.cpuShares)) - overheadMilli);
+  const bytes = limits.memoryBytes === UNLIMITED ? noLimit : String(BigInt(limits.memoryBytes) - wholeUnits(memory));
   return {
-    cpu_period: held.cpuPeriodUs,
-    cpu_quota: held.cpuQuotaUs === UNLIMITED ? UNLIMITED : String(quotaUs),
-    cpu_shares: overheadMilli === 0n ? held.cpuShares : String(shares),
+    cpu_period: limits.cpuPeriodUs,
+    cpu_quota: limits.cpuQuotaUs === UNLIMITED ? UNLIMITED : String(quotaUs),
+    cpu_shares: overheadMilli === 0n ? limits.cpuShares : String(shares),
     memory_limit_in_bytes: bytes,
   };
 }
@@ -202,7 +207,7 @@ export function memoryDecreases(
   node: NodeSettings,
   changes: readonly ContainerChange[],
 ): MemoryDecreases {
-  const { before, after } = heldBy(pod, actuated, node);
+  const { before, after } = limitsBeforeAndAfter(pod, actuated, node);
   const live = changes.filter(({ restarts, resources }) => !restarts && resources.includes('memory'));
   const limit = ({ limits }: ResourceRequirements): string =>
     limits?.['memory'] === undefined ? UNLIMITED : String(wholeUnits(nanoOf(limits['memory'])));

@@ -87,7 +87,7 @@ const patchText = (context: Context): string => {
 const dueMs = ({ own, seen, stage, sinceMs }: Context): number =>
   (sinceMs ?? 0) + (own === null || seen === null ? 0 : PATIENCE_MS[urgencyOf(own, seen, stage)]);
 
-const take = s.assign(({ context, event }) => {
+const handleChange = s.assign(({ context, event }) => {
   switch (event.type) {
     case 'status.changed':
       return {
@@ -177,10 +177,10 @@ export const statusPublisherMachine = s.createMachine({
   }),
   initial: 'deciding',
   on: {
-    'status.changed': { actions: take },
-    'status.reclaimed': { actions: take },
-    'status.observed': { actions: take },
-    'status.listed': { actions: take },
+    'status.changed': { actions: handleChange },
+    'status.reclaimed': { actions: handleChange },
+    'status.observed': { actions: handleChange },
+    'status.listed': { actions: handleChange },
   },
   states: {
     deciding: {
@@ -193,9 +193,9 @@ export const statusPublisherMachine = s.createMachine({
     /** The API server has the wanted status: waits for a change. */
     current: {
       on: {
-        'status.changed': { target: 'deciding', actions: take },
-        'status.reclaimed': { target: 'deciding', actions: take },
-        'status.observed': { target: 'deciding', actions: take },
+        'status.changed': { target: 'deciding', actions: handleChange },
+        'status.reclaimed': { target: 'deciding', actions: handleChange },
+        'status.observed': { target: 'deciding', actions: handleChange },
       },
     },
     /** Waits for more changes, as long as this change may wait. */
@@ -203,16 +203,16 @@ export const statusPublisherMachine = s.createMachine({
       entry: noteNeed,
       after: { patience: 'patching' },
       on: {
-        'status.changed': { target: 'deciding', actions: take },
-        'status.observed': { target: 'deciding', actions: take },
-        'status.listed': { target: 'deciding', actions: take },
+        'status.changed': { target: 'deciding', actions: handleChange },
+        'status.observed': { target: 'deciding', actions: handleChange },
+        'status.listed': { target: 'deciding', actions: handleChange },
       },
     },
     patching: {
       entry: s.assign({ isOutdated: false, isSeenAnew: false }),
       on: {
-        'status.changed': { actions: [take, s.assign({ isOutdated: true })] },
-        'status.observed': { actions: [take, s.assign({ isSeenAnew: true })] },
+        'status.changed': { actions: [handleChange, s.assign({ isOutdated: true })] },
+        'status.observed': { actions: [handleChange, s.assign({ isSeenAnew: true })] },
       },
       invoke: {
         id: 'patch',
@@ -255,8 +255,8 @@ export const statusPublisherMachine = s.createMachine({
     unanswered: {
       after: { backOff: 'deciding' },
       on: {
-        'status.changed': { target: 'deciding', actions: take },
-        'status.observed': { guard: 'isNews', target: 'deciding', actions: take },
+        'status.changed': { target: 'deciding', actions: handleChange },
+        'status.observed': { guard: 'isNews', target: 'deciding', actions: handleChange },
       },
     },
     /** The API server rejected the write, or asked for a pause: waits. */

@@ -107,7 +107,7 @@ const observe = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 /** Objects missing in the list are gone from the API server. */
-const takeList = s.enqueueActions(({ context, event, enqueue }) => {
+const handleList = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.listed') return;
   const { uids } = event;
   const there = new Set(uids);
@@ -139,7 +139,7 @@ const forget = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 /** `pods` restarted, and every pod lost its actor: pods that still exist publish their status again. */
-const beginAnew = s.enqueueActions(({ context, enqueue }) => {
+const republishAll = s.enqueueActions(({ context, enqueue }) => {
   const inApi = Object.entries(context.publishers).filter(([, publisher]) => publisher.inApi);
   const kept = Object.fromEntries(inApi.map(([uid]) => [uid, { inApi: true, onNode: false }]));
   for (const uid of Object.keys(context.publishers)) if (!kept[uid]) enqueue.stopChild(idOf(uid));
@@ -174,9 +174,9 @@ export const statusMachine = s.createMachine({
     'status.changed': { actions: note },
     'status.reclaimed': { actions: forward },
     'status.removed': { actions: forget },
-    'pods.started': { actions: beginAnew },
+    'pods.started': { actions: republishAll },
     'status.observed': { actions: observe },
-    'status.listed': { actions: takeList },
+    'status.listed': { actions: handleList },
     'xstate.error.actor.*': { actions: reapCrashed },
   },
 });

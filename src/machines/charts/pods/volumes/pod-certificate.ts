@@ -173,7 +173,7 @@ const requestBody = ({ pod, serviceAccount, accountUid, nodeName, nodeUid, sourc
 
 const uidOf = (event: unknown): string => textOf(outputOf<KubeObject>(event).metadata['uid']);
 
-const take = s.enqueueActions((args) => {
+const handleOutcome = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const outcome = outcomeOf(event);
   if (outcome.is !== 'issued' || context.made === null) return;
@@ -239,7 +239,7 @@ const outcomes = [
   { guard: 'isDeleted', target: 'backingOff', actions: failLost },
   { guard: 'isRefused', target: 'refused', actions: refuse },
   { guard: 'isMalformed', target: 'backingOff', actions: failMalformed },
-  { guard: 'isIssued', target: 'issued', actions: take },
+  { guard: 'isIssued', target: 'issued', actions: handleOutcome },
   { guard: 'isPending', actions: noteSeen },
 ] as const;
 

@@ -67,7 +67,7 @@ interface TokenAnswer extends KubeObject {
   readonly status: { readonly token: SecretHandle & Record<string, never>; readonly expirationTimestamp: string };
 }
 
-const take = s.enqueueActions((args) => {
+const storeToken = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { spec, status } = outputOf<TokenAnswer>(event);
   const nowMs = now(args);
@@ -118,7 +118,7 @@ export const serviceAccountTokenMachine = s.createMachine({
           subresource: 'token',
           body: serviceAccountTokenRequest(context.pod, context.source),
         }),
-        onDone: { target: 'good', actions: take },
+        onDone: { target: 'good', actions: storeToken },
         onError: { target: 'backingOff', actions: noteFailure },
       },
     },

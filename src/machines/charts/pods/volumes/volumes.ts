@@ -72,7 +72,7 @@ const s = setup({
   actions: { reportMounted: sendParent(({ context }) => ({ type: 'volumes.mounted', mounted: context.plan.mounted })) },
 });
 
-const takePlan = s.assign({
+const handlePlan = s.assign({
   plan: ({ context, event }) => (event.type === 'volumes.planned' ? event.plan : context.plan),
   tries: 0,
 });
@@ -135,7 +135,7 @@ export const volumesMachine = s.createMachine({
   context: ({ input }) => ({ ...input, failures: [], published: [], tries: 0, untilMs: 0 }),
   initial: 'deciding',
   on: {
-    'volumes.planned': { guard: 'isNew', target: '.deciding', actions: takePlan },
+    'volumes.planned': { guard: 'isNew', target: '.deciding', actions: handlePlan },
     'csi.mounted': { actions: notePublished },
     'csi.started': { actions: wantPublished },
   },

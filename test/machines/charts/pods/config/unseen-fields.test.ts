@@ -1,6 +1,6 @@
 /** Fields of pods that feature gates hide from this node. */
 import { expect, it } from 'vitest';
-import { withoutUnseen } from '../../../../../src/machines/charts/pods/config/unseen-fields.ts';
+import { withoutIgnored } from '../../../../../src/machines/charts/pods/config/unseen-fields.ts';
 import { container, pod } from '../support.ts';
 
 const restart = { action: 'Restart', exitCodes: { operator: 'In', values: [3] } } as const;
@@ -24,11 +24,11 @@ const wanted = pod({
 });
 
 it('leaves a pod alone of which everything is seen', () => {
-  expect(withoutUnseen(wanted)).toBe(wanted);
+  expect(withoutIgnored(wanted)).toBe(wanted);
 });
 
 it('hides the name, and the variables of files but for their names', () => {
-  const { spec } = withoutUnseen(wanted, ['hostnameOverride', 'fileKeyRef']);
+  const { spec } = withoutIgnored(wanted, ['hostnameOverride', 'fileKeyRef']);
   expect(spec).not.toHaveProperty('hostnameOverride');
   expect(spec.containers[0]?.env).toEqual([
     { name: 'A', value: '1' },
@@ -38,13 +38,13 @@ it('hides the name, and the variables of files but for their names', () => {
 });
 
 it('hides policies of single containers, but a sidecar stays one', () => {
-  const { initContainers = [], containers } = withoutUnseen(wanted, ['restartRules', 'restartAll']).spec;
+  const { initContainers = [], containers } = withoutIgnored(wanted, ['restartRules', 'restartAll']).spec;
   expect(initContainers.map(({ restartPolicy }) => restartPolicy)).toEqual([undefined, 'Always']);
   expect(containers[0]).not.toHaveProperty('restartPolicy');
   expect([...initContainers, ...containers].flatMap(({ restartPolicyRules = [] }) => restartPolicyRules)).toEqual([]);
 });
 
 it('hides only the rules that concern all containers, and keeps those for which a pod is refused', () => {
-  expect(withoutUnseen(wanted, ['restartAll']).spec.containers[0]?.restartPolicyRules).toEqual([restart]);
-  expect(withoutUnseen(wanted, ['restartRules']).spec.containers[0]?.restartPolicyRules).toEqual([restartAll]);
+  expect(withoutIgnored(wanted, ['restartAll']).spec.containers[0]?.restartPolicyRules).toEqual([restart]);
+  expect(withoutIgnored(wanted, ['restartRules']).spec.containers[0]?.restartPolicyRules).toEqual([restartAll]);
 });

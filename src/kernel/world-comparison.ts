@@ -26,7 +26,7 @@ export interface Requests {
 }
 
 /** Whether both sides of a turn show the world the same for each subject. */
-export class SeenByWorld {
+export class WorldComparison {
   readonly #differing: ReadonlySet<string>;
   readonly #requests: Requests;
   readonly #own = new Map<number, EffectRecord>();
