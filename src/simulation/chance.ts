@@ -1,4 +1,7 @@
-/** Chance of a simulation: the same seed and the same words give the same choices, whatever else was chosen before. */
+/**
+ * The random choices of a simulation: the same seed and the same key give the same choices, independent of other
+ * choices.
+ */
 import { createHash } from 'node:crypto';
 import { SeededRandom } from '../kernel/random.ts';
 
@@ -18,7 +21,7 @@ export class Chance {
     return Math.floor(this.random.next() * limit);
   }
 
-  /** Mostly short. */
+  /** Small values are more likely. */
   ms(max: number): number {
     return Math.floor(this.random.next() ** 3 * max);
   }

@@ -1,4 +1,4 @@
-/** What holds when nothing has gone wrong for a while: all is as wanted, and nothing of anything else is left. */
+/** The conditions that hold when nothing failed for a while: the node has its wanted state, and no leftovers. */
 import type { Manifest } from '../machines/model/operations/host.ts';
 import { NODE_NAME, type SimulatedNode } from './simulated-node.ts';
 
@@ -8,9 +8,9 @@ type Any = any;
 const isTerminal = (phase: string | undefined): boolean => phase === 'Succeeded' || phase === 'Failed';
 const QUIET_MS = 120_000;
 const QUIET_CALLS_MAX = 20;
-/** Writes that never end: the lease, the Node's status, and events that are counted. */
+/** Writes that repeat for ever: the lease, the Node's status, and counted events. */
 const BEATS = /leases|nodes\/|events/;
-/** Timers that only observe again. */
+/** Turns of timers that only start another observation. */
 const QUIET_TURNS_MAX = 200;
 
 /** The pods that the node should have. */
@@ -23,7 +23,7 @@ export interface Wanted {
 
 type Report = (problem: string) => void;
 
-/** The differences between the node and its wanted state; empty: the node has converged. */
+/** The differences between the node and its wanted state; empty if the node has converged. */
 export function differences({ node, pods, manifests }: Wanted): string[] {
   const problems: string[] = [];
   const report: Report = (problem) => void problems.push(problem);
@@ -46,7 +46,7 @@ export function differences({ node, pods, manifests }: Wanted): string[] {
   return problems;
 }
 
-/** Whether pods are synchronized. */
+/** Whether the node has synchronized its pods. */
 export function isStarted(node: SimulatedNode): boolean {
   const value = JSON.stringify(node.snapshot('kubelet')?.value ?? null);
   return value.includes('"synchronizing":"up"');
@@ -58,7 +58,9 @@ function checkNode({ kube }: SimulatedNode, report: Report): void {
   if (ready?.status !== 'True') report(`the Node is not Ready: ${ready?.message ?? 'it has no such condition'}`);
 }
 
-/** The pod's sandbox died before the pod was initialised, and it never restarts: it stays so, as with upstream. */
+/**
+ * The pod's sandbox died before its initialization and its policy is never to restart: it stays so, as with upstream.
+ */
 const isLost = (node: SimulatedNode, uid: string, { spec, status }: Any): boolean =>
   spec.restartPolicy === 'Never' &&
   status.phase === 'Pending' &&
@@ -152,7 +154,7 @@ function checkAllocation(node: SimulatedNode, wanted: ReadonlySet<string>, repor
   }
 }
 
-/** Lets time pass, and returns activity that an idle node should not have. */
+/** Lets virtual time pass, and returns the activity that an idle node should not have. */
 export function activity(node: SimulatedNode): string[] {
   const turn = node.kernel?.turn ?? 0;
   const calls = node.world.calls.length;

@@ -1,7 +1,7 @@
 /**
- * What happens to a simulated node: pods come, change and go, the agent and its actors crash, the machine starts again,
- * the runtime, the API server and the clock misbehave. Each returns what it did, or nothing where there was nothing to
- * do.
+ * The disturbances of a simulated node: pods are created, changed and deleted; the agent and its actors crash; the
+ * machine reboots; the runtime, the API server and the clock fail. Each function returns a description of what it did,
+ * or `undefined` if there was nothing to do.
  */
 
 import type { Chance } from './chance.ts';
@@ -9,7 +9,7 @@ import type { Simulation } from './simulation.ts';
 import { CONFIG_MAPS, podSpec, resources } from './specs.ts';
 import { manifest } from './world/objects.ts';
 
-/** By address, events that an actor cannot understand in this form; some in one state alone. */
+/** By address, malformed events that crash an actor, some of them only in one state. */
 const CRASHES: readonly (readonly [address: RegExp, event: object, state?: string])[] = [
   [/^kubelet\/podConfig\/apiSource$/, { type: 'reflector.listed', items: null }],
   [/^kubelet\/podConfig$/, { type: 'xstate.error.actor.fileSource' }, 'open'],
@@ -42,7 +42,7 @@ type Disturbance = (simulation: Simulation, chance: Chance) => string | undefine
 
 const NAMES = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 const STATIC_NAMES = ['s', 't', 'u'];
-/** How far a clock is set that was wrong. */
+/** The maximum error of a clock. */
 const CLOCK_MAX_MS = 3_600_000;
 
 function create({ node: { kube } }: Simulation, chance: Chance): string | undefined {
@@ -105,14 +105,14 @@ function changeManifests(simulation: Simulation, chance: Chance): string {
   return `${uid} ${JSON.stringify(spec)}`;
 }
 
-/** The agent is killed and starts again, sometimes by a clock that was set meanwhile. */
+/** The agent is killed and starts again, sometimes with another clock. */
 function restart(simulation: Simulation, chance: Chance): string {
   const offsetMs = chance.is(0.15) ? chance.ms(CLOCK_MAX_MS) : undefined;
   simulation.restart(offsetMs);
   return offsetMs === undefined ? '' : `with a clock ${offsetMs} ms ahead`;
 }
 
-/** The machine starts again: all processes have ended, and the runtime has forgotten its state. */
+/** The machine reboots: all processes have ended, and the runtime has lost its state. */
 function reboot(simulation: Simulation): string {
   const { groups, runtime } = simulation.node.world;
   for (const { cancel } of runtime.containers.values()) cancel?.();
@@ -123,7 +123,7 @@ function reboot(simulation: Simulation): string {
   return '';
 }
 
-/** An actor hears what it cannot understand. */
+/** An actor receives a malformed event. */
 function crash(simulation: Simulation, chance: Chance): string | undefined {
   const { node } = simulation;
   const [pattern, event, state] = chance.pick(CRASHES);

@@ -1,4 +1,4 @@
-/** What holds at every moment of a simulation, read from what the runtime starts and what the API server stores. */
+/** The invariants of a simulation, checked at each start of a container and each write to the API server. */
 import type { StoreEvent } from './api-server/store.ts';
 import type { SimulatedNode } from './simulated-node.ts';
 import type { Container } from './world/runtime-model.ts';
@@ -12,7 +12,7 @@ const isTerminal = (phase: string | undefined): boolean => phase === 'Succeeded'
 const HASH = 'io.kubernetes.container.hash';
 
 export class Rules {
-  /** By uid, the spec of every pod that there was. */
+  /** By uid, the spec of every pod that ever existed. */
   readonly specs = new Map<string, Any>();
   private readonly node: SimulatedNode;
   private readonly report: (problem: string) => void;
@@ -21,7 +21,7 @@ export class Rules {
   private readonly ran = new Set<string>();
   private readonly completed = new Set<string>();
 
-  /** `report` hears of each rule that is broken. */
+  /** `report` receives each broken rule. */
   constructor(node: SimulatedNode, report: (problem: string) => void) {
     this.node = node;
     this.report = report;

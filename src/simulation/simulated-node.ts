@@ -1,8 +1,8 @@
 /**
- * The node of a simulation: the real supervisor under the real kernel, with models of the machine,
- * the runtime and the cluster under virtual time. It is restarted as a service manager would.
+ * The node of a simulation: the real supervisor in the real kernel, with models of the machine, the runtime and the
+ * cluster in virtual time. It is restarted as by a service manager.
  *
- * Owns: the agent that runs, the world, and the records of every start.
+ * Owns: the current agent, the world, and the records of every start.
  */
 import { Kernel } from '../kernel/kernel.ts';
 import { type BuildInfo, FORMAT_VERSION, type HeaderRecord, type KernelRecord } from '../kernel/records.ts';
@@ -20,7 +20,7 @@ export const NODE_NAME = 'node';
 /** The pause before the service manager restarts the agent: `RestartSec` in the unit of the package. */
 const RESTART_MS = 10_000;
 
-/** Operations that {@link PodsWorld} models, which need not be in the table. */
+/** Operations of {@link PodsWorld}, which the table need not contain. */
 const MODELLED: readonly string[] = [
   'host.fileSystem',
   'host.tuneKernel',
@@ -65,9 +65,9 @@ export class SimulatedNode {
   readonly time = new VirtualTime();
   readonly machine = new MachineWorld(ANSWERS, { time: this.time });
   readonly kube: KubeWorld;
-  /** In order; the last one is the agent that runs, or ran last. */
+  /** In order; the last one is the current agent, or the last one that ran. */
   readonly starts: Start[] = [];
-  /** Hears why an agent ended by itself; an error means that its root failed. */
+  /** Receives the reason when the agent ends by itself; `isFault`: its root failed. */
   onEnd: (why: string, isFault: boolean) => void = () => {};
   private readonly options: SimulatedNodeOptions;
   private agent: Agent | undefined;
@@ -88,7 +88,7 @@ export class SimulatedNode {
     return this.agent?.kernel;
   }
 
-  /** Starts the agent, by a clock that is off by so much. */
+  /** Starts the agent with a clock that is wrong by this offset. */
   start(clockOffsetMs = this.clockOffsetMs): void {
     this.stop();
     this.clockOffsetMs = clockOffsetMs;
@@ -101,7 +101,7 @@ export class SimulatedNode {
     agent.kernel.boot();
   }
 
-  /** The agent is killed; its world stays. */
+  /** Kills the agent; its world stays. */
   stop(): void {
     if (!this.agent) return;
     this.agent.isDead = true;
@@ -173,7 +173,7 @@ export class SimulatedNode {
   }
 }
 
-/** Names are counted: the same run gives the same ones. */
+/** Names are numbered, so that the same run gives the same names. */
 function originOf(time: VirtualTime): Origin {
   let uids = 0;
   let suffixes = 0;
@@ -184,7 +184,7 @@ function originOf(time: VirtualTime): Origin {
   };
 }
 
-/** Keeps records as they are: what actors and the world say is never changed afterwards. */
+/** Keeps records without a copy, because actors and the world never change them afterwards. */
 const memory = (records: KernelRecord[]) => ({
   wantsCheckpoint: false,
   append: (record: KernelRecord) => void records.push(record),

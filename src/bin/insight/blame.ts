@@ -76,7 +76,7 @@ function blamed(name: string, group: readonly Operation[], times: readonly numbe
   };
 }
 
-/** Nearest rank: a time that was measured, never one between two. */
+/** The nearest-rank percentile: always a measured time, never an interpolated one. */
 const percentile = (sorted: readonly number[], share: number): number =>
   sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0;
 

@@ -1,6 +1,6 @@
 /**
- * Code that the verbs which read a journal share: formats, reading, and an exit status for each way in which a journal
- * cannot be read.
+ * What all verbs that read a journal have in common: the formats, reading, and one exit code for each reason why a
+ * journal cannot be read.
  */
 import { JournalError } from '../../kernel/journal/index.ts';
 import { incarnationId } from '../../kernel/journal/layout.ts';
@@ -24,13 +24,13 @@ export interface Answer {
   readonly code?: number;
 }
 
-/** A journal whose first segments are gone cannot show its start. */
+/** The reason why a journal whose first segments were removed cannot show its start. */
 export const startIsGone = ({ header, begins }: Story): string | undefined =>
   begins === 0
     ? undefined
     : `incarnation ${header.incarnation} began before record ${begins}, the first one that is left`;
 
-/** Reads each journal, and prints the answer about them; a string is the reason for none. */
+/** Reads each journal and prints the answer about them. A string as the answer is the reason why there is none. */
 export function insight(
   verb: string,
   logs: readonly string[],
@@ -56,7 +56,7 @@ export function insight(
 /** `DIR@3` is the third start in a journal, so that two starts of one node can be compared. */
 const CHOSEN = /^(.+)@(\d+)$/;
 
-/** A journal's directory or segment, and the start that is meant. */
+/** The directory or segment of a journal, and the requested start. */
 export function placeOf(log: string, incarnation?: string): { path: string; incarnation?: string } {
   const [, path = log, chosen = incarnation] = CHOSEN.exec(log) ?? [];
   return chosen === undefined ? { path } : { path, incarnation: /^\d+$/.test(chosen) ? incarnationId(chosen) : chosen };
@@ -67,17 +67,17 @@ export function journalAt(log: string, incarnation: string | undefined, from?: R
   return readJournal(path, { ...chosen, ...(from === undefined ? {} : { from }) });
 }
 
-/** Reads from the beginning until the story is complete enough. */
+/** Reads from the beginning until the story has everything that the report needs. */
 export const storyAt = (log: string, incarnation: string | undefined, isEnough?: IsEnough): Story =>
   new Story(journalAt(log, incarnation), nowOf(log, incarnation), isEnough);
 
-/** Reads the last so many segments; also returns the number of those that were left out. */
+/** Reads only the last `segments` segments; also returns how many earlier ones were not read. */
 export function endOfStoryAt(log: string, incarnation: string | undefined, segments: number): [Story, number] {
   const journal = journalAt(log, incarnation, segments);
   return [new Story(journal, nowOf(log, incarnation)), journal.skipped];
 }
 
-/** The newest start in a directory that a daemon writes still runs; any other is over. */
+/** The current time if a daemon still writes the newest start of this directory; 0 for a start that has ended. */
 const nowOf = (log: string, incarnation: string | undefined): number =>
   incarnation === undefined && isBeingWritten(log) ? Date.now() : 0;
 

@@ -20,7 +20,7 @@ import { table } from '../printable.ts';
 export interface CoveredLine {
   readonly text: string;
   readonly kind: 'state' | 'transition';
-  /** How many steps were in the state, or took the transition. */
+  /** The number of steps in this state, or of uses of the transition. */
   readonly times: number;
 }
 
@@ -53,7 +53,7 @@ export class Coverage {
     }));
   }
 
-  /** A state that its actor left in the step in which it entered it shows in the transition alone. */
+  /** A state that is entered and left in one step is visible only in its transition. */
   #linesOf(node: AnyStateNode): CoveredLine[] {
     const name = node.path.join('.') || node.machine.id;
     const transitions = transitionsOf(node).map((transition): CoveredLine => {
@@ -70,13 +70,13 @@ function describeTransition(transition: AnyTransitionDefinition): string {
   return `${describeEvent(transition)}${targets.length === 0 ? '' : ` → ${targets.join(', ')}`}`;
 }
 
-/** `EVENT [GUARD]` of a transition, `always` of one that needs no event. */
+/** `EVENT [GUARD]` of a transition; `always` for a transition that needs no event. */
 export function describeEvent({ eventType, guard }: AnyTransitionDefinition): string {
   const name = guardName(guard);
   return `${eventType === '' ? 'always' : eventText(eventType)}${name === '' ? '' : ` [${name}]`}`;
 }
 
-/** Guards that are written where they are used have no name. */
+/** Inline guards have no name. */
 function guardName(guard: unknown): string {
   if (guard === undefined) return '';
   const { type, name } = guard as { readonly type?: string; readonly name?: string };
@@ -90,7 +90,7 @@ export function shareOf(charts: readonly CoveredChart[], kind: CoveredLine['kind
 
 const percentOf = ({ reached, known }: Share): number => (known === 0 ? 100 : (100 * reached) / known);
 
-/** States and transitions together: what `--at-least` is held against. */
+/** The share of states and transitions together, which `--at-least` compares. */
 export function totalPercent(charts: readonly CoveredChart[]): number {
   const [states, transitions] = [shareOf(charts, 'state'), shareOf(charts, 'transition')];
   return percentOf({ reached: states.reached + transitions.reached, known: states.known + transitions.known });
@@ -134,5 +134,5 @@ function lcovRecord({ lines }: CoveredChart, file: string): string {
   ].join('\n');
 }
 
-/** A chart as a text whose lines are those of {@link lcovOf}. */
+/** The chart as text; its lines are those that {@link lcovOf} refers to. */
 export const listingOf = ({ lines }: CoveredChart): string => lines.map(({ text }) => `${text}\n`).join('');

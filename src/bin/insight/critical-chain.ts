@@ -30,7 +30,7 @@ export interface CriticalChain {
   readonly waitingMs: number;
   /** From the first cause to the goal. */
   readonly links: readonly Link[];
-  /** False when the first causes are gone, with older segments or in a gap. */
+  /** False if the first causes are missing, because older segments were removed or lie in a gap. */
   readonly whole: boolean;
   readonly gaps: Story['gaps'];
 }
@@ -40,7 +40,7 @@ export interface Goal {
   readonly n: number;
 }
 
-/** The goal by its name on the command line; a string says why there is none. */
+/** The goal by its name on the command line; a string is the reason why there is none. */
 export function goalOf(story: Story, target: string | undefined): Goal | string {
   if (target === undefined || target === 'healthz') {
     if (story.healthz) return { name: 'healthz answers', n: story.healthz.n };
@@ -54,8 +54,8 @@ export function goalOf(story: Story, target: string | undefined): Goal | string 
 }
 
 /**
- * `name`, `namespace/name`, a uid, or the beginning of one name only (a manifest's name, which the node's name
- * follows). Of several pods with one name the last is meant.
+ * Finds a pod by `name`, `namespace/name`, uid, or the beginning of only one name (a manifest's name, to which the
+ * node's name is appended). Of several pods with the same name it is the last one.
  */
 export function podNamed({ header, pods }: Story, name: string): PodStory | string {
   const all = [...pods.values()];
@@ -96,7 +96,7 @@ export function criticalChain(story: Story, goal: Goal): CriticalChain {
   };
 }
 
-/** From the first known cause to the record itself; a cause is always older than its effect. */
+/** From the first known cause to the record itself. A cause is always older than its effect. */
 export function causesOf({ moments }: Story, n: number): Moment[] {
   const path: Moment[] = [];
   for (let at = moments.get(n); at; at = at.cause === undefined ? undefined : moments.get(at.cause)) path.push(at);
@@ -124,12 +124,12 @@ const POD = /^kubelet\/pods\/pod-[^/]+$/;
 
 function changesRuntime({ k, what, request }: Moment, { operations }: Story): boolean {
   if ((k !== 'effect' && k !== 'result') || !what.startsWith('cri.')) return false;
-  // A gap may have swallowed the end of the operation; then its class is unknown.
+  // The end of the operation may lie in a gap; then its class is unknown.
   const cls = request === undefined ? undefined : operations.get(request)?.class;
   return cls === 'once' || cls === 'idempotent';
 }
 
-/** The runtime may report the effect of a call before it has answered the call. */
+/** A stream of the runtime may report the effect of a call before the call is answered. */
 const isWork = (previous: Moment | undefined, moment: Moment, story: Story): boolean =>
   kindOf(moment, story) === 'news' && previous?.k === 'effect' && previous.n !== moment.cause;
 
@@ -163,7 +163,7 @@ const withMessage = (link: Link, { actor, what }: Moment, story: Story): Link =>
   followed: [...link.followed, `${actorName(actor, story)}: ${shortEvent(what)}`],
 });
 
-/** `xstate.done.actor.x` is `x is done` for people. */
+/** Prints `xstate.done.actor.x` as `x is done`. */
 function shortEvent(type: string): string {
   if (type === 'xstate.init') return 'starts';
   return type.startsWith('xstate.done.actor.') ? `${lastOf(type.slice('xstate.done.actor.'.length))} is done` : type;

@@ -1,22 +1,22 @@
 /**
- * Why one start took longer than another, or failed where the other did not. Pure.
+ * Why one start took longer than another, or failed while the other did not. Pure.
  *
- * The time until both had come to the same goal is laid out along the chain of causes of each: what one actor waited
- * for on the way, summed by actor and operation. Where both chains are whole the differences add up to the whole one.
+ * The time until both reached the same goal is divided along the chain of causes of each start: the waits of one actor
+ * are summed by actor and operation. If both chains are complete, the differences add up to the total difference.
  */
 import { duration } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
 import { type CriticalChain, causesOf, criticalChain, type Goal } from './critical-chain.ts';
 import { actorName, type Moment, type Operation, type PodStory, type Story } from './story.ts';
 
-/** Parts that are shown; the JSON has all. */
+/** The report shows this many parts; the JSON has all. */
 const PARTS_SHOWN = 8;
 
 interface Part {
   readonly actor: string;
-  /** The awaited input: the answer of an operation, a timer, news. */
+  /** The awaited input: the answer of an operation, a timer, or an item of a stream. */
   readonly what: string;
-  /** Absent: not on the way in that start. */
+  /** Absent if this start did not wait for it. */
   readonly aMs?: number;
   readonly bMs?: number;
   readonly changeMs: number;
@@ -37,13 +37,13 @@ export interface FailedStart {
   readonly message: string;
   readonly n: number;
   readonly atMs: number;
-  /** The operation that failed before it. */
+  /** The operation that failed before the start failed. */
   readonly operation?: { readonly name: string; readonly actor: string; readonly n: number; readonly error: string };
   /** The end of the same operation in the other start. */
   readonly there?: { readonly end: Operation['end'] | 'open'; readonly n: number; readonly tookMs?: number };
 }
 
-/** Undefined: there is no goal that both came to. */
+/** Returns `undefined` if the starts reached no common goal. */
 export function timeToGoal(a: Story, b: Story): TimeToGoal | undefined {
   const goals = commonGoal(a, b);
   if (!goals) return undefined;
@@ -81,7 +81,10 @@ function partsOf({ links }: CriticalChain): Map<string, Waited> {
   return parts;
 }
 
-/** A pod of both that became ready, or ran, last of all in `a`; else that healthz answers. */
+/**
+ * The goal that both starts reached: of the pods that ran or became ready in both, the last one in `a`; without such a
+ * pod, the first answer of healthz.
+ */
 function commonGoal(a: Story, b: Story): { readonly name: string; readonly a: Goal; readonly b: Goal } | undefined {
   for (const [reached, word] of [
     ['ready', 'Ready'],
@@ -124,7 +127,7 @@ export function failedStart(story: Story, other: Story): FailedStart | undefined
   return { ...facts, operation, there: { end: same.end ?? 'open', n: same.n, ...took } };
 }
 
-/** The failed operation among the causes of the failure, else the last one before it. */
+/** The failed operation among the causes of the failure; otherwise the last operation that failed before it. */
 function failedOperation(story: Story, n: number): Operation | undefined {
   const failedBy = ({ k, request }: Moment): Operation | undefined => {
     const operation = k === 'result' && request !== undefined ? story.operations.get(request) : undefined;

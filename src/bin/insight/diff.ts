@@ -1,10 +1,10 @@
 /**
- * Two starts side by side: how long each phase took in both, phases that only one had, why one was slower or failed,
- * and the first decision that differs. Pure.
+ * Compares two starts: the duration of each phase, phases that only one start has, why one was slower or failed, and
+ * the first decision that differs. Pure.
  *
- * Decisions are compared region by region of each actor's chart, as the order between them is the world's and not ours.
- * Where one journal simply ends earlier there is no difference. Times, numbers and payloads are not compared: `replay`
- * does that for one world.
+ * Decisions are compared separately for each region of each actor's chart, because the order between regions depends on
+ * the world. There is no difference if one journal only ends earlier. Times, numbers and payloads are not compared;
+ * `replay` does that for one journal.
  */
 import { duration } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
@@ -22,7 +22,7 @@ import { actorName, type Moment, type Story } from './story.ts';
 
 interface ComparedPhase {
   readonly name: string;
-  /** Absent: that start did not have the phase. */
+  /** Absent if this start did not have the phase. */
   readonly aMs?: number;
   readonly bMs?: number;
   readonly onlyIn?: 'a' | 'b';
@@ -30,7 +30,7 @@ interface ComparedPhase {
 
 interface DifferingDecision {
   readonly actor: string;
-  /** State that it went to. */
+  /** The state that the region entered. */
   readonly a: string;
   readonly b: string;
   /** Numbers of the records. */
@@ -47,14 +47,14 @@ export interface Comparison {
   readonly bTotalMs: number;
   readonly phases: readonly ComparedPhase[];
   readonly firstDifference: DifferingDecision | null;
-  /** Where the difference in time to a goal of both came from. */
+  /** The causes of the difference in time to a common goal. */
   readonly time?: TimeToGoal;
-  /** How the start failed; absent: it did not. */
+  /** How the start failed; absent if it did not. */
   readonly aFailure?: FailedStart;
   readonly bFailure?: FailedStart;
-  /** Number of the record where the comparison ends, if one of them continues. */
+  /** The record at which the comparison ends, if one of the journals continues after it. */
   readonly endsBefore?: number;
-  /** Same phases, and no decision that differs. */
+  /** True if both have the same phases and no decision differs. */
   readonly same: boolean;
 }
 
@@ -96,7 +96,7 @@ function comparedPhase(name: string, aMs: number | undefined, bMs: number | unde
   };
 }
 
-/** Milliseconds by phase, all visits together; the phases in which starting ends take none. */
+/** Milliseconds in each phase, over all visits. The phases in which a start ends have no duration. */
 function timesOf(story: Story): Map<string, number> {
   const times = new Map<string, number>();
   const goals = new Set(startupTime(story).phases.flatMap(({ name, tookMs }) => (tookMs === undefined ? [name] : [])));
@@ -108,7 +108,7 @@ function timesOf(story: Story): Map<string, number> {
   return times;
 }
 
-/** The order of both: a phase that only `b` has follows its predecessor there. */
+/** The phases in the order of both starts: a phase that only `b` has follows its predecessor in `b`. */
 function aligned(a: readonly string[], b: readonly string[]): string[] {
   const names = [...a];
   b.forEach((name, at) => {
@@ -117,7 +117,7 @@ function aligned(a: readonly string[], b: readonly string[]): string[] {
   return names;
 }
 
-/** One region of an actor's chart went to another state. */
+/** One region of an actor's chart entered another state. */
 interface Step {
   readonly moment: Moment;
   readonly state: string;
@@ -134,7 +134,7 @@ function firstDifferenceOf(a: Story, b: Story): DifferingDecision | null {
   return differences.sort((one, other) => one.an - other.an)[0] ?? null;
 }
 
-/** The states of each region of each actor, in order; between regions there is no order that matters. */
+/** The states of each region of each actor, in order. The order between regions is not significant. */
 function stepsOf({ moments }: Story): Map<string, Step[]> {
   const before = new Map<string, ReadonlySet<string>>();
   const steps = new Map<string, Step[]>();

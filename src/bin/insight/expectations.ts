@@ -1,8 +1,8 @@
 /**
- * What a start has to be, as a small file, and whether a journal's start is it.
+ * The requirements for a start, read from a small file, and whether the start in a journal meets them.
  *
- * Invariants: a file that says something unknown is refused, so that a typing error never passes as an expectation that
- * holds; each expectation has one finding, in the order of the file's keys as they are listed here.
+ * Invariants: a file with an unknown key or value is rejected, so that a typing error never passes as an expectation
+ * that holds; each expectation has one finding, in the order of the keys below.
  */
 import type { Json, JsonObject } from '../../kernel/json.ts';
 import { duration } from '../../visualizer/words.ts';
@@ -17,14 +17,14 @@ export interface Expectations {
   readonly phases?: readonly string[];
   /** By `healthz`, `synchronizing`, `firstPod` (Running) or `pod/NAME` (Ready): milliseconds after the start. */
   readonly within?: Readonly<Record<string, number>>;
-  /** By phase, the longest time in it, all its visits together, in milliseconds. */
+  /** By phase, the maximum time in it over all visits, in milliseconds. */
   readonly longest?: Readonly<Record<string, number>>;
   readonly never?: readonly Forbidden[];
 }
 
-/** Names end in `*` for all that begin so. */
+/** A name that ends in `*` matches all names with that prefix. */
 interface Forbidden {
-  /** With `state`; an address, or `pod/NAME/CONTAINER`. */
+  /** Used with `state`: an address, or `pod/NAME/CONTAINER`. */
   readonly actor?: string;
   readonly state?: string;
   /** An operation that fails. */
@@ -39,7 +39,7 @@ export interface Finding {
   readonly expected: string;
   readonly actual: string;
   readonly verdict: Verdict;
-  /** The record that decides it, where there is one. */
+  /** The record that decided the finding, if there is one. */
   readonly n?: number;
 }
 
@@ -49,7 +49,7 @@ export interface ExpectedLog {
   readonly code: number;
   readonly incarnation?: string;
   readonly findings?: readonly Finding[];
-  /** Why there are no findings. */
+  /** The reason why there are no findings. */
   readonly error?: string;
 }
 
@@ -191,7 +191,7 @@ function reachedAt(goal: string, story: Story): { readonly t: number; readonly n
   return synchronizingMs === undefined ? undefined : { t: story.started + synchronizingMs };
 }
 
-/** A static pod is called as in its manifest, or with the name of its node. */
+/** A static pod has the name of its manifest, or that name followed by the name of the node. */
 const isNamed = (name: string, wanted: string): boolean => name === wanted || name.startsWith(`${wanted}-`);
 
 function whetherShort(phase: string, ms: number, story: Story): Finding {
@@ -226,7 +226,7 @@ function whetherNever({ actor, state, operation }: Forbidden, story: Story): Fin
   return { kind: 'never', expected, actual, verdict: 'violated', n: found.n };
 }
 
-/** `failed` is any state whose path ends so. */
+/** `failed` matches any state whose path ends with it. */
 const isState = (path: string, wanted: string): boolean => matches(path, wanted) || path.endsWith(`.${wanted}`);
 
 function whetherNeverFailed(operation: string, story: Story): Finding {

@@ -1,8 +1,9 @@
 /**
- * A start as spans for other tools: phases of starting, and operations with who asked for them. Pure.
+ * A start as spans for other tools: the phases of the start, and the operations with the actors that requested them.
+ * Pure.
  *
- * Invariants: one journal always gives the same ids; what did not end ends with the journal and says so; no span ends
- * before it begins.
+ * Invariants: the same journal always gives the same ids; a span without an end ends with the journal and is marked as
+ * open; no span ends before it begins.
  */
 import { createHash } from 'node:crypto';
 import { actorOf } from '../../actors/server/visualizer/history.ts';
@@ -13,9 +14,9 @@ import { actorName, type Story } from './story.ts';
 
 interface Span {
   readonly name: string;
-  /** Phases, or the actor that asked. */
+  /** `Phases`, or the actor that requested the operation. */
   readonly track: string;
-  /** Number of the record that began it. */
+  /** The record with which the span begins. */
   readonly n: number;
   readonly began: number;
   readonly ended: number;
@@ -55,7 +56,7 @@ const idOf = (length: number, ...parts: readonly (string | number)[]): string =>
 
 // ---- OTLP -----------------------------------------------------------------------------------------------------------
 
-/** Characters of hexadecimal: 16 bytes, and 8. */
+/** Lengths in hexadecimal characters: 16 and 8 bytes. */
 const [TRACE_ID, SPAN_ID] = [32, 16];
 const KIND_INTERNAL = 1;
 const STATUS_ERROR = 2;

@@ -1,8 +1,8 @@
 /**
- * The records of a journal that pass all filters, in their order. Pure.
+ * The records of a journal that pass all filters, in order. Pure.
  *
- * Invariants: a filter that names nothing of the journal leaves nothing, and is no error, but for a pod that is not
- * there; payloads are searched as their JSON, by plain text.
+ * Invariants: a filter that matches no record gives an empty result and no error, except for a pod that does not exist;
+ * payloads are searched as JSON, by plain text.
  */
 import type { JournalRecord, KernelRecord, LogLevel } from '../../kernel/records.ts';
 import { duration } from '../../visualizer/words.ts';
@@ -10,25 +10,25 @@ import { podNamed } from './critical-chain.ts';
 import { actorName, type Moment, type Story } from './story.ts';
 
 export interface LogFilters {
-  /** Address, or name as printed by the other verbs; descendants match, too. */
+  /** The actor's address, or its name as other verbs print it; records of its descendants match, too. */
   readonly actor?: string;
-  /** Kind of record, or type of event, or name of operation; `*` at its end stands for any rest. */
+  /** The kind of the record, the type of its event, or the name of its operation; `*` at the end matches any rest. */
   readonly type?: string;
   readonly pod?: string;
-  /** Number of a record: shows the record and its consequences. */
+  /** The number of a record: shows this record and its consequences. */
   readonly cause?: string;
-  /** Lines of this level and above. */
+  /** Shows log lines of this level and above. */
   readonly level?: string;
   /** Seconds, or with a unit `ms`, `s`, `m`, `h`, after the start. */
   readonly since?: string;
   readonly until?: string;
-  /** Stands in the record's JSON. */
+  /** A text that the JSON of the record contains. */
   readonly grep?: string;
 }
 
 export interface LogEntry {
   readonly atMs: number;
-  /** Absent: an input, or not known. */
+  /** Absent for an input, or if the cause is unknown. */
   readonly cause?: number;
   readonly text: string;
   readonly actor: string;
@@ -41,13 +41,13 @@ const LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'fatal'];
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 const TIME = /^\+?(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h)?$/;
 
-/** Milliseconds of `1.5s`, `200ms`, `3m` or `2` (seconds); `undefined` of anything else. */
+/** Parses `1.5s`, `200ms`, `3m` or `2` (seconds) as milliseconds; `undefined` for any other text. */
 export function millisecondsOf(text: string): number | undefined {
   const [, amount, unit = 's'] = TIME.exec(text) ?? [];
   return amount === undefined ? undefined : Number(amount) * (UNITS[unit] ?? 1);
 }
 
-/** What is wrong with a filter, before any journal is read. */
+/** The error in a filter, checked before any journal is read. */
 export function wrongFilter({ cause, level, since, until }: LogFilters): string | undefined {
   if (cause !== undefined && !/^\d{1,15}$/.test(cause)) {
     return `--cause is the number of a record, not ${JSON.stringify(cause)}`;
@@ -59,7 +59,7 @@ export function wrongFilter({ cause, level, since, until }: LogFilters): string 
   return time === undefined ? undefined : `a time after the start is like 1.5s, not ${JSON.stringify(time)}`;
 }
 
-/** A string says that there is no such pod. Filters are as {@link wrongFilter} wants them. */
+/** A string result says that the pod does not exist. {@link wrongFilter} has accepted the filters. */
 export function logOf(story: Story, records: Iterable<JournalRecord>, filters: LogFilters): LogEntry[] | string {
   const tests: RecordTest[] = [];
   for (const make of FILTER_BUILDERS) {
@@ -133,7 +133,7 @@ const byTime =
 const byText: FilterBuilder = (_story, { grep }) =>
   grep === undefined ? undefined : (_moment, record) => JSON.stringify(record).includes(grep);
 
-/** The cause first: it has to see every record. */
+/** The filter by cause is the first, because it must receive every record. */
 const FILTER_BUILDERS: readonly FilterBuilder[] = [
   byCause,
   byActor,

@@ -1,8 +1,8 @@
 /**
- * The phases of a start as a picture: one bar a phase, from left to right in time. Pure.
+ * The phases of a start as an image with one bar for each phase along a time axis. Pure.
  *
- * Invariants: of one width, whatever the time; no script and no link; what a journal says is text; the title and the
- * description say the same to those who do not see it.
+ * Invariants: the width is constant; the image has no script and no link; contents of the journal are text, never
+ * markup; title and description contain the same information for screen readers.
  */
 import { duration } from '../../visualizer/words.ts';
 import { type StartupTime, startupTime } from './startup-time.ts';
@@ -13,7 +13,7 @@ const BAR_MIN = 2;
 const STYLE = `text{font:12px sans-serif;fill:#1f2328}rect{fill:#4078c0}.open{fill:#bf8700}.failed{fill:#cf222e}
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}}`;
 
-/** Markup, and characters that XML does not allow. */
+/** Escapes markup, and removes characters that XML does not allow. */
 const escaped = (text: string): string =>
   text
     .replace(/[<>&"']/g, (character) => `&#${character.charCodeAt(0)};`)

@@ -1,4 +1,7 @@
-/** How the start before this one ended, from its own journal: in order, by a failure, by a fault, or without a word. */
+/**
+ * How the previous start ended, read from its own journal: in order, by a failure, by a fault, or without a final
+ * record.
+ */
 import { JournalError } from '../../kernel/journal/index.ts';
 import { segmentsIn } from '../../kernel/journal/layout.ts';
 import { isDirectory, readJournal } from '../../kernel/journal/reader.ts';
@@ -6,14 +9,14 @@ import { ROOT, Story } from './story.ts';
 
 export interface PreviousEnd {
   readonly incarnation: string;
-  /** `silent`: killed, out of memory, or its machine lost power. */
+  /** `silent`: the process was killed, ran out of memory, or its machine lost power. */
   readonly how: 'ended' | 'failed' | 'silent';
-  /** Milliseconds since the epoch: its last record. */
+  /** The time of its last record, in milliseconds since the epoch. */
   readonly lastAt: number;
   readonly message?: string;
 }
 
-/** The end of the start before this one in a journal's directory; absent: there is none, or it cannot be read. */
+/** The end of the previous start in a journal's directory; `undefined` if there is none, or it cannot be read. */
 export function previousEnd(path: string, incarnation: string): PreviousEnd | undefined {
   if (!isDirectory(path)) return undefined;
   const names = [...new Set(segmentsIn(path).map((segment) => segment.incarnation))];

@@ -1,4 +1,4 @@
-/** How a journal is run again by this build, from its beginning or from the checkpoint that it begins with. */
+/** The options for replaying a journal with this build, from its beginning or from its first checkpoint. */
 
 import { type Journal, JournalError } from '../../kernel/journal/index.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
@@ -7,7 +7,7 @@ import { NEWEST_BEHAVIOR } from '../../machines/model/settings/behaviors.ts';
 import type { KubeletInput } from '../../machines/startup/context/types.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 
-/** `records`: of the journal, in whole turns; default: all. Fails where the journal is of a newer behavior. */
+/** `records` are whole turns of the journal; all by default. Fails if the journal requires a newer behavior. */
 export function replayOptions(journal: Journal, records: Iterable<JournalRecord> = journal.records): ReplayOptions {
   const { header, checkpoint } = journal;
   requireKnownBehavior(journal);

@@ -1,8 +1,8 @@
 /**
- * How long starting took: the phases of the supervisor in their order, and when its goals were reached. Pure.
+ * The duration of a start: the phases of the supervisor in order, and when the goals were reached. Pure.
  *
- * Shares are of the time to the last phase of starting; phases of the two halves of `startKubelet` overlap, so that
- * shares may add up to more than a whole.
+ * Shares refer to the time until the last phase of the start. The phases of the two halves of `startKubelet` overlap,
+ * so shares may add up to more than 100 %.
  */
 import type { PhaseView } from '../../actors/server/visualizer/protocol.ts';
 import { duration } from '../../visualizer/words.ts';
@@ -15,10 +15,10 @@ interface TimedPhase {
   readonly waitsFor?: string;
   /** Milliseconds after the start of the incarnation. */
   readonly enteredMs: number;
-  /** Absent of a phase that starting ends in. */
+  /** Absent for a phase in which the start ends. */
   readonly tookMs?: number;
   readonly share?: number;
-  /** The phase is not over at the end of the journal. */
+  /** The phase had not ended at the end of the journal. */
   readonly open: boolean;
 }
 
@@ -26,9 +26,9 @@ export interface StartupTime {
   readonly incarnation: string;
   readonly totalMs: number;
   readonly complete: boolean;
-  /** Why it ended, if it failed. */
+  /** Why the start failed. */
   readonly failure?: string;
-  /** The phase that failed, which may have begun and ended within one turn. */
+  /** The phase that failed; it may have begun and ended within one turn. */
   readonly failedIn?: string;
   readonly healthzMs?: number;
   readonly synchronizingMs?: number;
@@ -38,17 +38,17 @@ export interface StartupTime {
 
 const PREFIX = 'alive.startup.';
 const SYNCHRONIZING = 'startKubelet.kubeletRun.synchronizing';
-/** The two places where starting ends; the node stays in them until it stops. */
+/** The two states in which the start ends; the node stays in them until it stops. */
 const GOALS: readonly string[] = [SYNCHRONIZING, 'startKubelet.serving.blocked'];
 
 export const phaseName = ({ name }: Pick<PhaseView, 'name'>): string =>
   name.startsWith(PREFIX) ? name.slice(PREFIX.length) : name;
 
-/** Visits of the phases of starting; states of the subsystems are none. */
+/** The visits of the phases of the start, without states of subsystems. */
 export const startupPhases = ({ phases }: Story): readonly PhaseView[] =>
   phases.filter(({ name }) => name.startsWith(PREFIX));
 
-/** The phase in which the start of a node that runs its pods once ends: the last pod has its verdict. */
+/** The phase in which a start with run-once ends, when the last pod has its result. */
 const RUN_ONCE = 'runOnce.pods';
 
 const isGoal = (visit: PhaseView): boolean => GOALS.includes(phaseName(visit));
@@ -79,13 +79,15 @@ export function startupTime(story: Story): StartupTime {
   };
 }
 
-/** How long after its goals a failure still belongs to the start: a server listens once the phases are through. */
+/**
+ * A failure within this time after the goals still belongs to the start, because servers listen only after the phases.
+ */
 const FAILS_WITHIN_MS = 10_000;
 
 const failedBy = ({ failure }: Story, goal: number): boolean =>
   failure !== undefined && failure.t <= goal + FAILS_WITHIN_MS;
 
-/** How long after a start its first pod is waited for. */
+/** The maximum time after a start in which its first pod is expected. */
 const FIRST_POD_MAX_MS = 600_000;
 
 /** Whether the report on the start is final: no later record changes it. */
@@ -95,7 +97,7 @@ export function isStartReported(story: Story): boolean {
   return complete && story.ended - story.started > totalMs + reportsMs;
 }
 
-/** A start that failed ends with its last phase; one that still waits, with the journal. */
+/** A failed start ends with its last phase; a start that still waits ends with the journal. */
 const lastEnd = (visits: readonly PhaseView[], { started, ended }: Story): number =>
   Math.max(started, ...visits.map(({ left }) => left ?? ended));
 

@@ -28,23 +28,23 @@ export interface Moment {
   readonly n: number;
   readonly t: number;
   readonly k: KernelRecord['k'];
-  /** With requests and their results, the actor that made the request. */
+  /** The actor; for requests and their results, the actor that made the request. */
   readonly actor: string;
-  /** Type of the event, name of the operation, text of the line, value of the state. */
+  /** The type of the event, name of the operation, text of the log line, or value of the state. */
   readonly what: string;
-  /** One line for people. */
+  /** The record as one line. */
   readonly text: string;
   readonly cause: number | undefined;
-  /** Set in a state in which its actor is over. */
+  /** The status of an actor that has ended; absent for active ones. */
   readonly status?: string;
-  /** Number of the request, with requests and their results. */
+  /** The number of the request, for requests and their results. */
   readonly request?: number;
 }
 
 export interface Operation {
   readonly id: number;
   readonly name: string;
-  /** Address of the request. */
+  /** The address of the actor that requested it. */
   readonly at: string;
   readonly class: OperationClass;
   /** The endpoint, URL, image or path that its input names. */
@@ -52,9 +52,9 @@ export interface Operation {
   readonly began: number;
   readonly n: number;
   readonly ended?: number;
-  /** A stream that has reported something. */
+  /** A stream that has emitted an item. */
   readonly isHeard?: boolean;
-  /** A stream whose last report is a failure: how often in a row, and when last. */
+  /** A stream whose last item is a failure: the number of failures in a row, and the time of the last one. */
   readonly failing?: { readonly error: string; readonly times: number; readonly t: number };
   readonly end?: 'done' | 'failed' | 'cancelled';
   readonly error?: string;
@@ -65,7 +65,7 @@ export interface ActorState {
   readonly status: string;
   /** The time of its first record. */
   readonly began: number;
-  /** The time at which each active state was entered, by its path, and the record of it. */
+  /** By path, when each active state was entered, and by which record. */
   readonly since: ReadonlyMap<string, { readonly t: number; readonly n: number }>;
 }
 
@@ -83,23 +83,23 @@ export interface PodStory {
   readonly firstSeen: number;
 }
 
-/** The sources of a story. */
+/** The parts of a journal that a story reads. */
 export type StorySource = Pick<Journal, 'header' | 'checkpoint' | 'records' | 'checkpointAfter'>;
 
-/** Whether a story has everything that a report needs; then it is not read further. */
+/** Whether the story has everything that a report needs; reading then stops. */
 export type IsEnough = (story: Story) => boolean;
 
-/** Texts that are held once; of a node some thousand come again and again. */
+/** The number of texts that are stored once; some thousand texts of a node recur. */
 const WORDS_MAX = 20_000;
-/** A journal has millions of records; after this many the reader checks again whether they are sufficient. */
+/** A journal has millions of records; after this many, the reader checks again whether they are enough. */
 const ASKED_EVERY = 1_024;
 
 export class Story implements CauseSource {
   readonly header: HeaderRecord;
-  /** Number of the first record that is left; 0 if the journal begins with its incarnation. */
+  /** The first record that the journal still has; 0 if the journal begins with its incarnation. */
   readonly begins: number;
   readonly started: number;
-  /** Time of the last record, or now. */
+  /** The time of the last record, or the current time. */
   ended: number;
   readonly moments = new Map<number, Moment>();
   readonly operations = new Map<number, Operation>();
@@ -108,17 +108,17 @@ export class Story implements CauseSource {
   readonly claims = new Claims();
   healthz: { readonly t: number; readonly n: number } | undefined;
   failure: (FailureView & { readonly t: number }) | undefined;
-  /** Records that were never kept. */
+  /** Records that the journal never stored. */
   readonly gaps: GapRecord[] = [];
-  /** Number of the record at which reading stopped. */
+  /** The record at which reading stopped. */
   readonly endsBefore: number | undefined;
   private readonly checkpointAfter: StorySource['checkpointAfter'];
   private readonly phaseVisits = new Phases();
   private readonly words = new Map<string, string>();
-  /** Causes within the turn that is being read. */
+  /** The causes within the current turn. */
   private history = new History(this);
 
-  /** `now`, for a running node: what waits at the end of its journal is still waiting. */
+  /** `now` for a running node: actors that wait at the end of the journal still wait. */
   constructor(journal: StorySource, now = 0, isEnough: IsEnough = () => false) {
     const { header, checkpoint, records } = journal;
     this.checkpointAfter = (n) => journal.checkpointAfter(n);
@@ -154,7 +154,7 @@ export class Story implements CauseSource {
     }
   }
 
-  /** When an actor or operation ended within the gap is not known. */
+  /** The end of an actor or operation within the gap is unknown. */
   private cross(gap: GapRecord): void {
     this.gaps.push(gap);
     const checkpoint = gap.upto === undefined ? undefined : this.checkpointAfter(gap.upto);
@@ -200,7 +200,7 @@ export class Story implements CauseSource {
     return { ...moment, text: this.once(recordText(record, { before, operation })) };
   }
 
-  /** One instance of a text that many moments share, to save memory. */
+  /** Returns one shared instance of equal texts, to save memory. */
   private once(text: string): string {
     const known = this.words.get(text);
     if (known !== undefined) return known;
@@ -290,7 +290,7 @@ function targetOf(input: unknown): string | undefined {
   return typeof port === 'number' ? `${target}:${port}` : target;
 }
 
-/** The drivers of a call that prepares claims or takes them back, with the claims. */
+/** The drivers of a call that prepares or releases claims, with the claims. */
 function driversIn(input: unknown): string | undefined {
   const calls = memberOf(input, 'calls');
   if (!Array.isArray(calls)) return undefined;
@@ -341,10 +341,7 @@ function pathsOf(value: unknown, prefix = ''): string[] {
   return Object.entries(value).flatMap(([key, below]) => [prefix + key, ...pathsOf(below, `${prefix}${key}.`)]);
 }
 
-/**
- * The phases among the active states of the supervisor: the ones that this build's chart names, and any it does not
- * know.
- */
+/** The phases among the active states of the supervisor: those in this build's chart, and unknown ones. */
 function phasesIn(value: unknown): Phase[] {
   return pathsOf(value).flatMap((path) => {
     let node: AnyStateNode | undefined = kubeletMachine.root;
@@ -364,7 +361,7 @@ export const describeGaps = (gaps: readonly GapRecord[]): string =>
     })
     .join('');
 
-/** `pod-<uid>` and `container-<name>` by the names that people use. */
+/** Replaces `pod-<uid>` and `container-<name>` by the names of the pod and the container. */
 export function actorName(address: string, { pods }: Pick<Story, 'pods'>): string {
   const steps = address.split('/').slice(1);
   const named = steps.map((step) => {

@@ -1,4 +1,4 @@
-/** What a pod waits for about its ResourceClaims, as `why` reports it. Pure. */
+/** What a pod waits for about its ResourceClaims, for `why`. Pure. */
 import { nextTryOf } from '../../actors/server/visualizer/claims.ts';
 import type { ClaimWaitView } from '../../actors/server/visualizer/protocol.ts';
 import { claimWaitText } from '../../visualizer/claim-words.ts';
@@ -9,7 +9,7 @@ import type { KnownTimers } from './why.ts';
 export interface ClaimWait extends Pick<ClaimWaitView, 'what' | 'step' | 'claims' | 'drivers' | 'failures' | 'n'> {
   readonly sinceMs: number;
   readonly forMs: number;
-  /** The last error, and when it was. */
+  /** The last error, and its time. */
   readonly error?: string;
   readonly failedMs?: number;
   readonly nextTryMs?: number;

@@ -8,19 +8,19 @@ import { duration } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
 import { actorName, type Operation, type Story } from './story.ts';
 
-/** The JSON has the rest. */
+/** The report shows this many failures; the JSON has all. */
 const FAILED_SHOWN = 8;
 
 export interface Failed {
   readonly actor: string;
-  /** Name of the operation; absent: the actor itself died. */
+  /** The failed operation; absent if the actor itself died. */
   readonly operation?: string;
   /** The endpoint, URL, image or path of the operation. */
   readonly target?: string;
   readonly error: string;
-  /** How often in a row. */
+  /** The number of failures in a row. */
   readonly times: number;
-  /** When it failed last. */
+  /** The time of the last failure. */
   readonly atMs: number;
 }
 

@@ -1,9 +1,9 @@
 /**
- * What the start, a pod or a container is in now, since when, what it waits for, and the decisions that led there.
- * Pure.
+ * The current state of the start, a pod or a container, since when, what it waits for, and the decisions that led to
+ * it. Pure.
  *
- * "Now" is the end of the journal. Deadlines of timers are not in the records: they are known when this build replays
- * the journal, and left out otherwise.
+ * "Current" means the end of the journal. Records do not contain the deadlines of timers; this build learns them by
+ * replaying the journal, and omits them if it cannot.
  */
 import type { PendingTimer } from '../../kernel/clock.ts';
 import { AGENT_PHASE } from '../../kernel/fault.ts';
@@ -25,16 +25,16 @@ import {
 import { type ClaimWait, claimWait } from './why-claims.ts';
 import { describeFailed, type Failed, failedOf, isOfStart } from './why-failed.ts';
 
-/** Decisions that are shown; older ones are in the journal. */
+/** The report shows this many decisions; older ones are in the journal. */
 const DECISIONS_MAX = 8;
-/** Regions of one change that are shown; of more the first. */
+/** The report shows this many regions of one change. */
 const REGIONS_MAX = 4;
 interface ActiveSince {
   readonly actor: string;
   readonly state: string;
   readonly sinceMs: number;
   readonly forMs: number;
-  /** The actor began with it. */
+  /** The actor started in this state. */
   readonly isFirst?: boolean;
   readonly waitsFor?: string;
 }
@@ -43,11 +43,11 @@ interface Wait {
   readonly actor: string;
   readonly kind: 'operation' | 'timer';
   readonly what: string;
-  /** The endpoint, URL, image or path that an operation is for. */
+  /** The endpoint, URL, image or path of the operation. */
   readonly target?: string;
   readonly sinceMs?: number;
   readonly forMs?: number;
-  /** When the timer will be due, after the start. */
+  /** The deadline of the timer, in milliseconds after the start. */
   readonly dueMs?: number;
 }
 
@@ -56,43 +56,46 @@ interface Decision {
   readonly atMs: number;
   readonly actor: string;
   readonly what: string;
-  /** The records that the actor received, and the input of the node that began it. */
+  /** The messages that the actor received, and the input that began the turn. */
   readonly because: readonly string[];
 }
 
 export interface Why {
   readonly incarnation: string;
   readonly subject: string;
-  /** Number of the first remaining record; facts from before count from there. */
+  /** The first record that the journal still has; earlier facts have this number. */
   readonly begins: number;
-  /** The journal begins earlier; that part of it was not read. */
+  /** The journal has earlier records, which were not read. */
   readonly isPart?: boolean;
   readonly gaps: Story['gaps'];
-  /** How the start before this one ended; only in the answer about the start as a whole. */
+  /** How the previous start ended; only in the answer about the whole start. */
   readonly previous?: PreviousEnd;
-  /** One sentence. */
+  /** The answer in one sentence. */
   readonly summary: string;
-  /** When the agent ended, after its start; the report shows that moment. Absent: it did not end, or was killed. */
+  /**
+   * When the agent ended, in milliseconds after its start; the report describes that moment. Absent if it did not end,
+   * or was killed.
+   */
   readonly endedMs?: number;
-  /** The process was killed: its journal breaks off after the start. Time since its last record. */
+  /** The time since the last record of a process that was killed. */
   readonly silentMs?: number;
   readonly states: readonly ActiveSince[];
   /** What the pod waits for about its ResourceClaims. */
   readonly claims?: ClaimWait;
   readonly waits: readonly Wait[];
   readonly failed: readonly Failed[];
-  /** False: this build does not replay the journal, or not soon, so that timers are not known. */
+  /** False if this build cannot replay the journal in time; then timers are unknown. */
   readonly timersKnown: boolean;
   readonly decisions: readonly Decision[];
 }
 
-/** Timers at the end of the journal, or undefined. */
+/** The timers at the end of the journal; `undefined` if unknown. */
 export type KnownTimers = readonly PendingTimer[] | undefined;
 
 /** The subjects that `why` accepts. */
 export const SUBJECT = /^(startup|pod\/[^/]+(\/[^/]+)?|(image|actor)\/.+)$/;
 
-/** `subject` matches {@link SUBJECT}; a string says why there is no answer. */
+/** `subject` matches {@link SUBJECT}. A string is the reason why there is no answer. */
 export function why(story: Story, subject: string, timers: KnownTimers): Why | string {
   if (subject === 'startup') return whyStartup(story, timers);
   const [kind, name = '', container] = subject.split('/');
@@ -156,7 +159,7 @@ function whyPod(story: Story, pod: PodStory, container: string | undefined, time
   };
 }
 
-/** `image/REFERENCE`, or `actor/` with an address or with the name by which this and other commands call the actor. */
+/** `image/REFERENCE`, or `actor/` with an address or a name as this and other commands print it. */
 function whyActor(story: Story, subject: string, timers: KnownTimers): Why | string {
   const name = subject.slice(subject.indexOf('/') + 1);
   const wanted = subject.startsWith('image/') ? `images/image-${name}` : name;
@@ -188,7 +191,7 @@ interface Reason {
 
 type Terminated = Reason & { readonly exitCode: number };
 
-/** Why containers do not run, as the pod's status has it. */
+/** The reasons in the pod's status why containers do not run. */
 function reasonsOf({ status }: PodStory, container: string | undefined): string {
   const fields = ['initContainerStatuses', 'containerStatuses'] as const;
   const all = fields.flatMap((field) => (status[field] ?? []) as readonly ContainerStatus[]);
@@ -210,7 +213,7 @@ const endText = ({ exitCode, reason = 'no reason' }: Terminated): string => `${e
 
 /** One line for each region, because regions change independently. */
 function statesOf(story: Story, actor: string, { value, status, began, since }: ActorState): ActiveSince[] {
-  // An actor that the agent's end stopped is described by its state before.
+  // An actor that was stopped by the end of the agent is described by its last state before.
   const isAsItWas = status === 'active' || (status === 'stopped' && endOf(story) !== undefined);
   return innermostPaths(value).map((path) => {
     const entered = since.get(path)?.t ?? story.started;
@@ -224,7 +227,7 @@ function statesOf(story: Story, actor: string, { value, status, began, since }: 
   });
 }
 
-/** When the supervisor was over. */
+/** The time at which the supervisor ended. */
 function endOf({ actors }: Story): number | undefined {
   const root = actors.get(ROOT);
   return root === undefined || root.status === 'active'
@@ -232,7 +235,7 @@ function endOf({ actors }: Story): number | undefined {
     : Math.max(...[...root.since.values()].map(({ t }) => t));
 }
 
-/** The time when the supervisor began to stop its subsystems; undefined while it runs. */
+/** The time at which the supervisor began to stop its subsystems; `undefined` while it runs. */
 function stopOf(story: Story): number | undefined {
   const ended = endOf(story);
   if (ended === undefined) return undefined;
@@ -242,7 +245,7 @@ function stopOf(story: Story): number | undefined {
   return stops.at(-1)?.t ?? ended;
 }
 
-/** Whether the operation was requested in order to end. */
+/** Whether the operation was requested as part of stopping. */
 const isOfTheEnd = ({ began }: Operation, stopped: number | undefined): boolean =>
   stopped !== undefined && began >= stopped;
 
@@ -254,7 +257,7 @@ function common(
   waits: (actor: string) => boolean,
   decides: (actor: string) => boolean,
 ): Pick<Why, Parts> {
-  // An image is pulled by another actor, for a pod: the pod waits for it, too.
+  // Another actor pulls the image for the pod, and the pod waits for it.
   const isAwaited = (operation: Operation): boolean =>
     waits(asker(operation)) || causesOf(story, operation.n).some(({ actor }) => actor !== ROOT && waits(actor));
   const asker = ({ at }: Operation): string => at.slice(0, at.lastIndexOf('/'));
@@ -317,14 +320,14 @@ function causeText({ k, actor, what, text, cause }: Moment, handledBy: string, s
   return actor === handledBy ? described : `${actorName(actor, story)}: ${described}`;
 }
 
-/** A starting actor enters all its regions at once; the first one describes it best. */
+/** An actor enters all its regions when it starts; the first region describes it best. */
 function shortened(states: string): string {
   const [first, ...others] = states.split(' | ');
   return others.length < REGIONS_MAX ? states : `${first} and ${others.length} other regions`;
 }
 
 export function describeWhy(report: Why): string {
-  // A region in its initial state is left out, unless it is the main one of its actor.
+  // A region in its initial state is omitted, unless it is the main region of its actor.
   const shown = report.states.filter(({ actor, isFirst }, row, all) => !isFirst || actor !== all[row - 1]?.actor);
   const states = shown.map(({ actor, state, sinceMs, forMs, waitsFor }, row) => [
     actor === shown[row - 1]?.actor ? '' : `  ${actor}`,

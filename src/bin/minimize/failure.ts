@@ -1,6 +1,6 @@
 /**
- * What fails in a journal, as a question that a shorter one can be asked: the first difference of a replay, an actor
- * that crashed, or a record with a text.
+ * A failure in a journal as a test that can be applied to a shorter journal: the first difference of a replay, an actor
+ * that crashed, or a record with a given text.
  */
 import { contents } from '../../kernel/alignment.ts';
 import type { Divergence } from '../../kernel/divergence.ts';
@@ -10,21 +10,21 @@ import type { EndRecord, JournalRecord } from '../../kernel/records.ts';
 export type Turn = readonly JournalRecord[];
 
 export interface Failure {
-  /** For people: `FAILS is shown by …`. */
+  /** The failure as text: `FAILS is shown by …`. */
   readonly what: string;
-  /** Whether this turn fails so. `logged`: the same turn of the log. */
+  /** Whether this turn shows the failure. `logged` is the same turn of the log. */
   readonly isShownBy: (made: Turn, logged: Turn) => boolean;
-  /** Whether a turn before it may be so: with another past the failure would be another one. */
+  /** Whether a turn before the failure may be like this; with a different past it would be another failure. */
   readonly mayPrecede: (made: Turn, logged: Turn) => boolean;
-  /** The last record of the log that matters. */
+  /** The last relevant record of the log. */
   readonly n: number;
-  /** Whether the first difference of a replay is this one; only where the failure is a difference. */
+  /** Whether this is the first difference of a replay; only for a failure that is a difference. */
   readonly isFirst?: (divergence: Divergence | null) => boolean;
 }
 
 const derivedOf = (turn: Turn): Turn => turn.slice(1, -1);
 
-/** Messages between machines and their states are promised only where the machines are the recorded ones. */
+/** A replay guarantees messages between machines and their states only if the machines are the recorded ones. */
 const seenIn = (turn: Turn): Turn => derivedOf(turn).filter(({ k }) => k !== 'message' && k !== 'state');
 
 const isSame = (made: Turn, logged: Turn, of: (turn: Turn) => Turn = derivedOf): boolean => {
@@ -68,7 +68,7 @@ function has(turn: Turn, record: JournalRecord): boolean {
   return contents([record]).some((content) => derived.includes(content));
 }
 
-/** A failure that the replayed machines show on the same inputs, whatever the cause. */
+/** A failure of the replayed machines on the same inputs, whatever its cause. */
 const ofToday = (what: string, n: number, matches: (record: JournalRecord) => boolean): Failure => ({
   what,
   n,

@@ -1,8 +1,8 @@
 /**
- * The smallest journal that fails as a longer one does.
+ * Finds the smallest journal that fails in the same way as a longer one.
  *
- * Invariants: of a difference all that comes before it replays the same; of any other failure today's machines decide
- * every record of the result.
+ * Invariants: in front of a difference everything replays the same; for any other failure the machines of this build
+ * decide every record of the result.
  */
 import { align } from '../../kernel/alignment.ts';
 import { jsonCopy } from '../../kernel/json.ts';
@@ -24,12 +24,12 @@ export interface MinimizedJournal {
 
 export interface MinimizeOptions extends Pick<ReplayOptions, 'machine' | 'strict'> {
   readonly records: readonly JournalRecord[];
-  /** A text that the smaller journal has to show; default: the first difference, else the first crash. */
+  /** A text that the smaller journal must contain; by default it must have the first difference, or the first crash. */
   readonly shows?: string;
   readonly deadlineMs: number;
 }
 
-/** A string: why nothing can be minimized. */
+/** A string is the reason why nothing can be minimized. */
 export function minimizeJournal(options: MinimizeOptions): MinimizedJournal | string {
   const failure = failureIn(options);
   if (typeof failure === 'string') return failure;
@@ -64,7 +64,7 @@ interface Played {
   readonly taken: readonly Turn[];
 }
 
-/** Replays subsets of the turns, and makes the journal of the last one that fails. */
+/** Replays subsets of the turns, and builds the journal of the last subset that fails. */
 class Trials {
   private readonly options: MinimizeOptions;
   private readonly failure: Failure;
@@ -76,7 +76,7 @@ class Trials {
     this.first = first;
   }
 
-  /** The turns among these that actors waited for, up to the failing one; undefined when none fails. */
+  /** The turns among these whose inputs actors waited for, up to the failing one; `undefined` if none fails. */
   needed(turns: readonly Turn[]): readonly Turn[] | undefined {
     const played = this.played(turns);
     if (!played || !this.failure.isFirst) return played?.taken;
@@ -132,7 +132,7 @@ function turnsUpTo(records: readonly JournalRecord[], n: number): Turn[] {
   return turns;
 }
 
-/** The log's records of a turn, with the replay's numbers. */
+/** The records of a turn in the log, with the numbers of the replay. */
 function asLogged(logged: Turn, made: Turn): JournalRecord[] {
   const numbers = new Map<number, number>();
   const requests = new Map<number, number>();
@@ -167,7 +167,6 @@ const addressOf = (turn: Turn): string => {
   return record?.k === 'in' ? record.to : record?.k === 'timer' || record?.k === 'result' ? record.at : '';
 };
 
-/** The uid of a pod. */
 const podOf = (turn: Turn): string => /\/pod-([^/]+)/.exec(addressOf(turn))?.[1] ?? '';
 const actorOf = (turn: Turn): string => addressOf(turn);
 const nameOf = (turn: Turn): string => {
@@ -176,11 +175,11 @@ const nameOf = (turn: Turn): string => {
 };
 
 /**
- * Feeds some of a journal's inputs to this build's machines. An input is found by its subject, not by its number,
- * because numbers are those of the whole journal.
+ * Feeds a subset of a journal's inputs to the machines of this build. Requests are matched by subject, because their
+ * numbers are those of the whole journal.
  */
 class Player {
-  /** Every record so far, as a reader of a journal gets it. */
+  /** All records so far, in the form that a reader of a journal gets. */
   readonly records: KernelRecord[] = [];
   readonly kernel: Kernel;
   private made: readonly KernelRecord[] = [];
@@ -203,12 +202,12 @@ class Player {
     }).boot(t);
   }
 
-  /** The records of the turn with only the start. */
+  /** The records of the first turn, in which the root starts. */
   get firstTurn(): readonly KernelRecord[] {
     return this.made;
   }
 
-  /** The records of the turn; undefined when no actor waits for this input. */
+  /** The records of the turn; `undefined` if no actor waits for this input. */
   take(record: InputRecord): readonly KernelRecord[] | undefined {
     const draft = this.draftOf(record);
     if (!draft) return undefined;

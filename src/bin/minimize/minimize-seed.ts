@@ -1,4 +1,4 @@
-/** The smallest script that breaks the rule that a seed breaks. */
+/** Finds the smallest script that breaks the same rule as a seed. */
 import type { BuildInfo } from '../../kernel/records.ts';
 import { type Problem, type Script, type SimulationReport, STEPS, simulate } from '../../simulation/simulation.ts';
 import { reduce } from './reduce.ts';
@@ -11,10 +11,10 @@ export interface MinimizedSeed {
   readonly report: SimulationReport;
 }
 
-/** Stands for all faults of calls. */
+/** Represents all faults of calls. */
 const FAULTS = -1;
 
-/** A string: why nothing can be minimized. */
+/** A string result is the reason why nothing can be minimized. */
 export function minimizeSeed(seed: number, build: BuildInfo, deadlineMs: number): MinimizedSeed | string {
   const whole = simulate({ seed }, build);
   const [problem] = whole.problems;

@@ -1,20 +1,20 @@
 /**
- * Delta debugging: the smallest part of a list that still fails, as far as leaving out one more item does not.
+ * Delta debugging: finds a part of a list that still fails, but not with any one more item removed.
  *
- * Invariants: what is returned fails; items keep their order; nothing is tried after the deadline.
+ * Invariants: the result fails; items keep their order; nothing is tried after the deadline.
  */
 
-/** The part of a subset that was needed to fail; undefined when it does not fail. */
+/** The part of a subset that is needed for the failure; `undefined` if the subset does not fail. */
 export type Trial<T> = (subset: readonly T[]) => readonly T[] | undefined;
 
 export interface Reduced<T> {
   readonly items: readonly T[];
   readonly trials: number;
-  /** False: time was over before every single item had been left out in vain. */
+  /** False if the deadline passed before each single item was tried. */
   readonly isMinimal: boolean;
 }
 
-/** `groups`: items that belong together, tried as a whole first; an item may be in none (''). */
+/** `groups`: items that are first tried together; '' for an item without group. */
 export function reduce<T>(
   failing: readonly T[],
   trial: Trial<T>,
@@ -44,7 +44,7 @@ export function reduce<T>(
   }
   return { items, trials, isMinimal: !isOver() };
 
-  /** From the end on: the last items depend on the earlier ones, and no item depends on them. */
+  /** Begins at the end, because later items depend on earlier ones. */
   function withoutChunks(size: number): boolean {
     let hasShrunk = false;
     for (let end = items.length; end > 0 && !isOver(); end -= size) {

@@ -1,8 +1,8 @@
 /**
- * The report as a page for people: totals, a row for each log, and the first difference of each in full. One file
- * without scripts that loads nothing, so a CI may keep it as an artifact.
+ * The report as an HTML page: totals, a row for each log, and the first difference of each in full. It is one file
+ * without scripts and external resources, so a CI can keep it as an artifact.
  *
- * Invariant: what a log says is text, never markup.
+ * Invariant: contents of a log are text, never markup.
  */
 import { shortText } from '../../actors/server/visualizer/trim.ts';
 import { inText as text } from './junit.ts';

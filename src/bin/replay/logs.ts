@@ -1,15 +1,15 @@
 /**
- * From the arguments of `statelet replay` to a list of logs: journals, folders that hold journals, quoted globs.
+ * Expands the arguments of `statelet replay` to a list of logs: journals, folders with journals, and quoted globs.
  *
- * Invariants: the list is sorted by bytes and names each log once, so that shards on several machines share the work
- * without overlap; what names nothing stays in the list and is reported as such. Links are not followed below a folder.
+ * Invariants: the list is sorted by bytes and has each log once, so that shards on several machines share the work
+ * without overlap; an argument without a log stays in the list and is reported. Links below a folder are not followed.
  */
 import { type Dirent, existsSync, globSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join, normalize } from 'node:path';
 import { isSegmentName, segmentsIn } from '../../kernel/journal/layout.ts';
 import { placeOf } from '../insight/command.ts';
 
-/** Folders in folders that are searched for journals. */
+/** The depth to which folders are searched for journals. */
 const DEPTH_MAX = 16;
 const GLOB = /[*?[{]/;
 
@@ -40,18 +40,18 @@ function journalsIn(path: string, depth = 0): string[] {
 const isDirectory = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 
 export interface Shard {
-  /** From 1. */
+  /** Counted from 1. */
   readonly index: number;
   readonly count: number;
 }
 
-/** `2/5`; undefined when that is none. */
+/** Parses `2/5`; `undefined` if the text is not a shard. */
 export function shardOf(text: string): Shard | undefined {
   const [, index, count] = /^(\d{1,6})\/(\d{1,6})$/.exec(text) ?? [];
   const shard = { index: Number(index), count: Number(count) };
   return shard.index >= 1 && shard.index <= shard.count ? shard : undefined;
 }
 
-/** Every `count`-th log, so that long and short ones of one folder are spread over the shards. */
+/** Every `count`-th log belongs to the shard, so that long and short logs of a folder are distributed evenly. */
 export const inShard = (logs: readonly string[], { index, count }: Shard): string[] =>
   logs.filter((_, at) => at % count === index - 1);

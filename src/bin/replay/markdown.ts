@@ -1,8 +1,9 @@
 /**
- * Markdown for people: a line with the totals, a table of what is not the same, and the first differences in full.
+ * The report as Markdown: a line with the totals, a table of the logs that are not the same, and the first differences
+ * in full.
  *
- * Invariants: what a log says is text, never a link, an image, a mention, HTML or the end of its cell or block; as a
- * whole it stays below the 1 MiB that GitHub shows of a step's summary.
+ * Invariants: contents of a log are text, never a link, an image, a mention, HTML or the end of a cell or block; the
+ * whole stays below the 1 MiB that GitHub shows of a step's summary.
  */
 import { shortText } from '../../actors/server/visualizer/trim.ts';
 import { printable } from '../printable.ts';
@@ -39,7 +40,7 @@ function detailsOf(outcome: Outcome): string {
   return `\n<details><summary>${cell(outcome.log)}</summary>\n\n${fence}text\n${text}\n${fence}\n\n</details>\n`;
 }
 
-/** Characters with a meaning in Markdown, as character references, which have none. */
+/** Replaces characters with a meaning in Markdown by character references. */
 const cell = (text: string): string =>
   printable(shortText(text, CELL_MAX_CHARS))
     .replace(/[\\`*_[\]<>|~&@#$]|(?<=:)\//g, (character) => `&#${character.charCodeAt(0)};`)

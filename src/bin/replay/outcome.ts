@@ -1,8 +1,8 @@
 /**
- * What the replay of one log came to.
+ * The outcome of the replay of one log.
  *
- * Invariants: every log has an outcome, whatever is thrown; what the program itself did wrong is `not-tested`, never a
- * difference; a difference that does not come again in the same way is the code's, not the log's.
+ * Invariants: every log has an outcome, whatever is thrown; a fault of this program is `not-tested`, never a
+ * difference; a difference that does not recur in the same way is blamed on the code, not on the log.
  */
 import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
 import type { Divergence } from '../../kernel/divergence.ts';
@@ -26,7 +26,7 @@ export type Verdict = 'same' | 'divergence' | 'non-deterministic' | 'invalid' | 
 
 export interface Outcome {
   readonly log: string;
-  /** The exit code, had this been the only log. */
+  /** The exit code if this were the only log. */
   readonly code: number;
   readonly verdict: Verdict;
   readonly incarnation?: string;
@@ -34,19 +34,19 @@ export interface Outcome {
   readonly turns?: number;
   readonly inputs?: number;
   readonly seconds?: number;
-  /** Bytes at the end that are not a whole turn and were left out. */
+  /** Bytes after the last whole turn, which were ignored. */
   readonly tornBytes?: number;
   readonly divergence?: Divergence;
   readonly recordedBy?: BuildInfo;
-  /** Machines whose definition, functions included, is not the recorded one. */
+  /** Machines whose definition (including functions) differs from the recorded one. */
   readonly machinesChanged?: readonly string[];
-  /** What differs and was not promised, as machines are not the recorded ones; the first of them. */
+  /** The first differences that are not guaranteed, because machines differ from the recorded ones. */
   readonly notes?: readonly Note[];
-  /** How many there are. */
+  /** The number of such differences. */
   readonly noted?: number;
-  /** The line of shell that does this again. */
+  /** A shell command that repeats this replay. */
   readonly reproduce?: string;
-  /** Why nothing could be compared. */
+  /** The reason why nothing was compared. */
   readonly error?: string;
 }
 
@@ -104,7 +104,7 @@ function compared({ log, incarnation, strict }: Task): Outcome {
 
 const stackOf = (thrown: unknown): string => (thrown instanceof Error && thrown.stack) || String(thrown);
 
-/** How many logs came to each outcome. */
+/** The number of logs by verdict. */
 export type Totals = Readonly<Record<Verdict, number>>;
 
 export function totalsOf(outcomes: readonly Outcome[]): Totals {
@@ -115,16 +115,15 @@ export function totalsOf(outcomes: readonly Outcome[]): Totals {
 
 const PLAIN = /^[A-Za-z0-9_./:@%+=,-]+$/;
 
-/** A command line for pasting into a shell: each word stays one literal word. */
+/** A command line to paste into a shell: each argument stays one literal word. */
 export const shellLine = (words: readonly string[]): string =>
   words.map((word) => (PLAIN.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(' ');
 
 /**
- * From the worst on. Of code that is not deterministic no other result can be trusted. A difference that was found
- * stays found, whatever became of the other logs. Of what a start was expected to be, a state that it must never have
- * been in is worse than a phase that it did not reach, and that is worse than being late; so is what a simulated node
- * did wrong than what it did not come to. A crash of this program may
- * hide a difference; what is wrong with a log itself hides none that this build made.
+ * Exit codes, the worst first. If the code is not deterministic, no other result can be trusted. A difference stays a
+ * difference, whatever happened to the other logs. A forbidden state is worse than a phase that was not reached, and
+ * that is worse than lateness; likewise a wrong action of a simulated node is worse than a missing one. A crash of this
+ * program may hide a difference; a defect of the log itself hides none that this build caused.
  */
 const FROM_THE_WORST: readonly number[] = [
   exitCodes.nonDeterministic,

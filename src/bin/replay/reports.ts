@@ -10,11 +10,11 @@ import { markdownReport } from './markdown.ts';
 import { type Outcome, thisBuild, totalsOf } from './outcome.ts';
 import { describeOutcome } from './text.ts';
 
-/** Its output is safe to print. */
+/** The output is safe to print on a terminal. */
 export interface Reporter {
-  /** Gets each outcome, in the order of the logs. */
+  /** Receives each outcome, in the order of the logs. */
   outcome?(outcome: Outcome): string;
-  /** Receives all of them, and the resulting exit code. */
+  /** Receives all outcomes, and the resulting exit code. */
   end?(outcomes: readonly Outcome[], code: number): string;
 }
 
@@ -39,7 +39,7 @@ function inGithub(outcomes: readonly Outcome[]): string {
   return annotation(outcomes);
 }
 
-/** Raised when a field changes its meaning or goes away; new fields may come at any time. */
+/** Incremented when a field changes its meaning or is removed; fields may be added at any time. */
 const REPORT_VERSION = 1;
 
 /** The machine-readable report in one line: see `schema/replay-report.schema.json`. */
@@ -59,7 +59,7 @@ function jsonReport(outcomes: readonly Outcome[], code: number): string {
 
 const builtBy = ({ statelet, node, xstate }: BuildInfo) => ({ statelet, node, xstate });
 
-/** GitHub silently drops more errors of one step. */
+/** GitHub silently drops further errors of one step. */
 const ANNOTATIONS_MAX = 10;
 
 function annotation(outcomes: readonly Outcome[]): string {
@@ -76,13 +76,13 @@ function annotation(outcomes: readonly Outcome[]): string {
 const errorLine = (title: string, text: string): string =>
   `::error title=${property(title)}::${data(text.trimEnd())}\n`;
 
-/** Escaped as by `@actions/core`; remaining control characters are made visible first. */
+/** Escaped as by `@actions/core`, after remaining control characters are made visible. */
 const data = (text: string): string =>
   printable(text).replaceAll('%', '%25').replaceAll('\r', '%0D').replaceAll('\n', '%0A');
 
 const property = (text: string): string => data(text).replaceAll(':', '%3A').replaceAll(',', '%2C');
 
-/** GitHub names the file in the environment; elsewhere there is none. A summary that fails changes no outcome. */
+/** GitHub names the file in the environment. A failure to write the summary changes no outcome. */
 function writeStepSummary(markdown: string): void {
   const file = process.env['GITHUB_STEP_SUMMARY'];
   if (!file) return;

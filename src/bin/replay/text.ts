@@ -1,13 +1,13 @@
-/** The outcome of a replay for people at a terminal. */
+/** The outcome of a replay as text for a terminal. */
 import { shortText } from '../../actors/server/visualizer/trim.ts';
 import type { Difference, Divergence, Mismatch } from '../../kernel/divergence.ts';
 import type { BuildInfo, JournalRecord } from '../../kernel/records.ts';
 import { actorOf, duration, eventText, recordText, stateText } from '../../visualizer/words.ts';
 import { type Outcome, thisBuild } from './outcome.ts';
 
-/** Characters of one value on the terminal. */
+/** The maximum length of one value, in characters. */
 const VALUE_MAX_CHARS = 200;
-/** Limits of lists on the terminal; the JSON has the rest. */
+/** Limits of lists; the JSON has all items. */
 const CHANGES_SHOWN = 5;
 const ACTORS_SHOWN = 8;
 const MACHINES_SHOWN = 12;
@@ -27,7 +27,7 @@ export function describeOutcome(outcome: Outcome): string {
   return outcome.divergence ? head + notes + describeDivergence(outcome, outcome.divergence) : head + notes;
 }
 
-/** A machine that is not the recorded one differs in many turns; the first says most. */
+/** A machine that differs from the recorded one differs in many turns; only the first is shown. */
 function describeNotes({ notes = [], noted = 0, machinesChanged = [] }: Outcome): string {
   const [first] = notes;
   if (first === undefined) return '';
@@ -75,7 +75,7 @@ function describeActors({ kind, actors, state, changes = [] }: Divergence): stri
   return [`  by ${actor}, ${was}; it remembers something else`, ...where];
 }
 
-/** With milliseconds from the turn on; a timer that is set in the log alone has no name here. */
+/** Deadlines in milliseconds after the turn. A timer that exists only in the log has no name here. */
 const describeTimers = ({ differences, timers = [] }: Divergence): string[] =>
   differences.flatMap(({ path, expected, actual }) => {
     const timer = timers.find(({ id }) => path === `.armed.${id}`);
@@ -85,7 +85,7 @@ const describeTimers = ({ differences, timers = [] }: Divergence): string[] =>
 
 const waitText = (ms: unknown): string => (typeof ms === 'number' ? `in ${duration(ms)}` : 'not set');
 
-/** The beginning and the end are the most useful. */
+/** Shows the beginning and the end of a long chain. */
 function describeChain(chain: readonly JournalRecord[]): string[] {
   const lines = chain.map((record) => `      ${recordLine(record)}`);
   if (lines.length <= CHAIN_SHOWN) return lines;
@@ -112,7 +112,7 @@ const describeDifference = ({ path, expected, actual }: Difference): string[] =>
 const valueText = (value: unknown): string =>
   value === undefined ? 'nothing' : shortText(JSON.stringify(value), VALUE_MAX_CHARS);
 
-/** One line for people: the record, its actor, its text. */
+/** One line: the record, its actor, its text. */
 function recordLine(record: JournalRecord | null): string {
   if (record === null) return 'nothing';
   if (record.k === 'dropped' || record.k === 'gap') return `record ${record.n}, ${record.k}`;

@@ -1,24 +1,26 @@
 /**
- * Which texts of a journal's inputs are private, by the place where they stand: what people write into pods and
- * ConfigMaps, and what programs print.
+ * Which texts in the inputs of a journal are private, by their place: texts that users write into pods and ConfigMaps,
+ * and the output of programs.
  *
- * Decides: names, images, addresses, paths and times stay, because a journal without them explains nothing; who wants
- * one of those gone names it.
- * Invariant: a place is private by the keys that lead to it, so the same rule holds for inputs, requests and messages.
+ * Decides: names, images, addresses, paths and times stay, because a journal without them explains nothing; a user who
+ * wants one of them removed names it. Invariant: the keys that lead to a text decide whether it is private, so the same
+ * rule holds for inputs, requests and messages.
  */
 
 /** Every text below a value of these keys. */
 const WHOLE: ReadonlySet<string> = new Set(['command', 'args', 'data', 'binaryData', 'stdout', 'stderr']);
-/** A message below these keys is the last word of a program that ended; others are the runtime's and the agent's. */
+/**
+ * A message below these keys is the output of a program that ended; other messages are from the runtime and the agent.
+ */
 const ENDED: ReadonlySet<string> = new Set(['output', 'terminated']);
 /** Lists of names and values. */
 const PAIRS: ReadonlySet<string> = new Set(['env', 'envs', 'httpHeaders']);
-/** Annotations that agents and runtimes write themselves, and read again. */
+/** Annotations that agents and runtimes write and read themselves. */
 const OWN_ANNOTATION = /(^|\.)(kubernetes|k8s|containerd|cri-o)\.io(\/|\.|$)|^io\.kubernetes\./;
-/** This annotation repeats the whole pod. */
+/** This annotation contains the whole pod. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
-/** `keys` lead from the record to the text; members of lists have no key. */
+/** `keys` lead from the record to the text; items of lists have no key. */
 export function isPrivate(keys: readonly string[]): boolean {
   const last = keys.at(-1) ?? '';
   const above = keys.at(-2) ?? '';
@@ -41,7 +43,7 @@ export function visitTexts(
   }
 }
 
-/** The value with each text as `change` has it. */
+/** A copy of the value with each text replaced by the result of `change`. */
 export function mapTexts(
   value: unknown,
   change: (text: string, keys: readonly string[]) => string,

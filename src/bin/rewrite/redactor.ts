@@ -1,23 +1,23 @@
 /**
- * Replaces private texts by names that say nothing: `redacted-` and ten digits, the same for the same text within one
- * journal, and others in the next, so that a list of likely values does not find them.
+ * Replaces private texts by meaningless names: `redacted-` and ten digits. The same text has the same name within one
+ * journal, and another name in the next, so that a list of likely values does not find them.
  *
- * Invariants: a private text of {@link SEARCHED_MIN} characters or more is replaced wherever it stands, in the middle
- * of other texts, too, unless it also stands somewhere as a public text of its own; a shorter one where it is private.
- * References to variables (`$(NAME)`) stay, because machines expand them. The cost is linear in what is read.
+ * Invariants: a private text of at least {@link SEARCHED_MIN} characters is replaced everywhere, also within other
+ * texts, unless it also occurs as a public text by itself; a shorter one is replaced only at private places. References
+ * to variables (`$(NAME)`) stay, because machines expand them. The cost is linear in the size of the input.
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import { memberOf } from '../../kernel/json.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { isPrivate, mapTexts, visitTexts } from './private-values.ts';
 
-/** A shorter text is found by chance in others. */
+/** A shorter text occurs in other texts by chance. */
 const SEARCHED_MIN = 8;
 const NAME_DIGITS = 10;
 const REFERENCE = /(\${1,64}\([A-Za-z_][A-Za-z0-9_.-]{0,253}\))/;
-/** The name and password of a URL. */
+/** The user name and password of a URL. */
 const LOGIN = /:\/\/[^/@\s"]{1,1000}@/g;
-/** Texts that are handles of the journal already. */
+/** Texts that are already handles of the journal. */
 const HANDLES = /^(?:§[A-Za-z0-9_-]{22})+$/;
 
 export class Redactor {
@@ -25,10 +25,7 @@ export class Redactor {
   /** Private texts by their first {@link SEARCHED_MIN} characters, longest first. */
   readonly #searched = new Map<string, string[]>();
   readonly #public = new Set<string>();
-  /**
-   * Texts that machines made of a replaced text, as the log has them and as machines make them now: they come back in
-   * inputs.
-   */
+  /** Texts that machines derived from a replaced text, as in the log and as derived now: they recur in inputs. */
   readonly #derived = new Map<string, string>();
   readonly #given: readonly string[];
 
@@ -37,7 +34,7 @@ export class Redactor {
     this.#given = given.filter((text) => text !== '');
   }
 
-  /** Reads an input or a header of the log before any text of it is replaced. */
+  /** Reads an input or header of the log, before any text of it is replaced. */
   learn(record: unknown): void {
     visitTexts(record, (text, keys) => {
       if (!isPrivate(keys)) this.#public.add(text);
@@ -68,7 +65,10 @@ export class Redactor {
     return mapTexts(this.redact(record), (text) => this.#derived.get(text) ?? text) as R;
   }
 
-  /** Compares the requests of a turn in the log with new ones: texts that differ were derived from private ones. */
+  /**
+   * Compares the requests of a turn in the log with those of the new turn: texts that differ were derived from private
+   * ones.
+   */
   learnRequests(logged: readonly JournalRecord[], made: readonly JournalRecord[]): void {
     const now = inputsOf(made);
     for (const [at, input] of inputsOf(logged).entries()) this.#learnDerived(input, now[at]);
@@ -84,7 +84,7 @@ export class Redactor {
     }
   }
 
-  /** Whether a private text stands in this one. */
+  /** Whether the text contains a private text. */
   isIn(text: string): boolean {
     return this.#replaced(text) !== text;
   }

@@ -1,9 +1,9 @@
 /**
- * Rewrites a journal: today's machines take its inputs, and their decisions are written as a node writes them, so that
- * checksums, digests and the chain are right.
+ * Rewrites a journal: the machines of this build process its inputs, and their decisions are written by the normal
+ * writer, so that checksums, digests and the chain are correct.
  *
- * Invariant: an input that today's actors do not wait for ends the rewrite, because the answer that the world would
- * have given instead is unknown.
+ * Invariant: an input that no actor waits for ends the rewrite, because the answer of the world to another request is
+ * unknown.
  */
 import { type Journal, JournalError, type JournalWriter } from '../../kernel/journal/index.ts';
 import { Kernel } from '../../kernel/kernel.ts';
@@ -12,17 +12,17 @@ import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from '../
 import type { Unnumbered } from '../../kernel/turn-recorder.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 
-/** After this many turns the writer gets time for its disk. */
+/** After this many turns the writer gets time to write. */
 const TURNS_AT_ONCE = 64;
 
 export interface Changes {
   readonly header?: (header: HeaderRecord) => HeaderRecord;
   readonly input?: (record: InputRecord) => InputRecord;
-  /** Receives each turn as in the log and as made now. */
+  /** Receives each turn as in the log, and as produced now. */
   readonly onTurn?: (logged: readonly JournalRecord[], made: readonly KernelRecord[]) => void;
 }
 
-/** Closes the writer, also when it fails. */
+/** Closes the writer, also after a failure. */
 export async function rewrite(journal: Journal, sink: JournalWriter, changes: Changes): Promise<void> {
   const rewriting = new Rewriting(sink, changes);
   try {

@@ -1,9 +1,9 @@
-/** What simulated seeds came to: `--output text|json|junit`. */
+/** The report about simulated seeds: `--output text|json|junit`. */
 import { printable, printableJson } from '../printable.ts';
 import { inAttribute, inText } from '../replay/junit.ts';
 import type { SeedOutcome } from './run-seed.ts';
 
-/** Raised when a field changes its meaning or goes away; new fields may come at any time. */
+/** Incremented when a field changes its meaning or is removed; fields may be added at any time. */
 const REPORT_VERSION = 1;
 /** Events before the first problem that are shown; the journal has all of them. */
 const EVENTS_SHOWN = 12;

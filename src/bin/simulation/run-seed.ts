@@ -1,7 +1,8 @@
 /**
- * One seed: simulates it, and leaves a journal where something went wrong.
+ * Simulates one seed, and writes its journals if it failed.
  *
- * Invariant: the journal's directory has every start of the agent, in the format of a daemon's, and replays.
+ * Invariant: the directory of the journal has every start of the agent, in the format of a daemon's journal, and
+ * replays.
  */
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,27 +16,27 @@ export interface SeedTask {
   readonly script: Script;
   /** Journals of failed seeds are written below this folder. */
   readonly journals: string;
-  /** Whether journals of the other seeds are kept, too. */
+  /** Whether journals of other seeds are also kept. */
   readonly keep: boolean;
 }
 
 export interface SeedOutcome {
   readonly seed: number;
-  /** The exit code, had this been the only seed. */
+  /** The exit code if this were the only seed. */
   readonly code: number;
   readonly verdict: 'passed' | 'safety' | 'liveness' | 'not-tested';
   readonly problems: readonly Problem[];
   readonly starts?: number;
   readonly turns?: number;
-  /** Virtual time that passed. */
+  /** The virtual time of the run. */
   readonly virtualMs?: number;
   readonly cpuMs?: number;
-  /** The events in order; only where something went wrong. */
+  /** The events in order; only if the seed failed. */
   readonly events?: readonly string[];
   readonly journal?: string;
-  /** The line of shell that does this again. */
+  /** A shell command that repeats this run. */
   readonly reproduce?: string;
-  /** Why there was no run. */
+  /** The reason why the seed was not run. */
   readonly error?: string;
 }
 
@@ -82,7 +83,7 @@ export function lineFor({ seed, steps, faults = true }: Script): string {
   return shellLine(['statelet', 'simulate', '--seed', String(seed), ...some, ...(faults ? [] : ['--no-faults'])]);
 }
 
-/** A journal that an earlier run left there goes. */
+/** Removes the journal of an earlier run first. */
 export async function writeStarts({ starts }: Pick<SimulationReport, 'starts'>, directory: string): Promise<void> {
   if (existsSync(directory)) rmSync(directory, { recursive: true });
   for (const { incarnation, records } of starts) await writeJournal(directory, incarnation, records);
@@ -99,6 +100,6 @@ export async function writeJournal(
     if (record.k === 'end') journal.commit();
   }
   await journal.close();
-  // Both name the process that writes the journal, which is done.
+  // Both files name the process that writes the journal, which has finished.
   for (const name of ['owner.json', 'owner.lock']) rmSync(join(directory, name), { force: true });
 }

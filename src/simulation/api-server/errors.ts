@@ -1,4 +1,4 @@
-/** Refusals in the API server's words: a Status object with code, reason, message and details. */
+/** The errors of an API server: a Status object with code, reason, message and details. */
 import type { Kind } from './kinds.ts';
 
 interface RefusalDetails {
@@ -95,5 +95,5 @@ export const notAllowed = (): Refusal =>
     details: {},
   });
 
-/** The version that a watch or a next page asks for is gone. */
+/** The version that a watch or the next page requests is no longer stored. */
 export const expired = (message: string): Refusal => new Refusal(message, { code: 410, reason: 'Expired' });

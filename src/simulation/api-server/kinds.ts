@@ -1,4 +1,4 @@
-/** The kinds that a simulated API server stores, as discovery lists them. */
+/** The kinds that a simulated API server stores, as in its discovery. */
 
 export interface Kind {
   readonly group: string;
@@ -8,7 +8,7 @@ export interface Kind {
   readonly namespaced: boolean;
   readonly shortNames: readonly string[];
   readonly subresources: readonly string[];
-  /** Only posted and answered, never stored. */
+  /** Objects that are posted and answered, but not stored. */
   readonly review: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** The three patch languages. Each returns a changed copy and leaves what it was given alone. */
+/** The three patch formats. Each function returns a changed copy of the object. */
 import { badRequest, Refusal } from './errors.ts';
 import { strategicMerge } from './strategic-merge.ts';
 import { type ApiObject, copy, type Fields, isFields, same, type Value } from './types.ts';

@@ -1,4 +1,4 @@
-/** What the API server does to pods: defaults, admission of service accounts, binding, graceful deletion. */
+/** The API server's treatment of pods: defaults, admission of service accounts, binding, graceful deletion. */
 
 import { memberOf } from '../../kernel/json.ts';
 import { withDefaults } from '../../machines/charts/pods/config/defaults.ts';
@@ -18,7 +18,7 @@ const pods = knownKind('v1', 'pods');
 
 const isMirror = (pod: ApiObject): boolean => pod.metadata.annotations?.[MIRROR_ANNOTATION] !== undefined;
 
-/** A pod as it is stored when it was posted. */
+/** The stored form of a posted pod. */
 export function createdPod(pod: ApiObject, store: Store): ApiObject {
   if (!Array.isArray(pod.spec?.['containers']) || pod.spec['containers'].length === 0) {
     throw invalid(pods, pod.metadata.name, 'spec.containers', 'Required value');
@@ -39,7 +39,7 @@ export function createdPod(pod: ApiObject, store: Store): ApiObject {
   };
 }
 
-/** DefaultTolerationSeconds: pods outlive a node's short absence. */
+/** DefaultTolerationSeconds: pods stay on a node that is unreachable for a short time. */
 function withDefaultTolerations(value: Value | undefined): Value {
   const present = Array.isArray(value) ? value : [];
   const added = ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']
@@ -132,7 +132,7 @@ function frozenSpec({ spec = {} }: ApiObject): unknown {
 const withoutImages = (list: Value): Value =>
   Array.isArray(list) ? list.filter(isFields).map((container) => ({ ...container, image: '' })) : list;
 
-/** The pod on the node that the binding names. */
+/** The pod on the node of the binding. */
 export function boundPod(pod: ApiObject, binding: ApiObject, nowMs: number): ApiObject {
   const { name } = pod.metadata;
   const node = textOf(memberOf(binding['target'], 'name'));
@@ -160,7 +160,7 @@ export function boundPod(pod: ApiObject, binding: ApiObject, nowMs: number): Api
   };
 }
 
-/** Seconds until the pod may go; 0: at once. */
+/** The grace period of a deletion in seconds; 0 removes the pod at once. */
 export function graceOf(pod: ApiObject, asked: number | undefined): number {
   const phase = pod.status?.['phase'];
   if (!pod.spec?.['nodeName'] || phase === 'Failed' || phase === 'Succeeded') return 0;
@@ -169,7 +169,9 @@ export function graceOf(pod: ApiObject, asked: number | undefined): number {
   return grace < 0 ? 1 : grace;
 }
 
-/** The pod with its end set; `undefined` when an earlier deletion already asks for that or less. */
+/**
+ * The pod with its deletion requested; `undefined` if an earlier request had the same grace period or a shorter one.
+ */
 export function terminatingPod(pod: ApiObject, graceSeconds: number, nowMs: number): ApiObject | undefined {
   const { deletionTimestamp, deletionGracePeriodSeconds = 0, generation = 1 } = pod.metadata;
   if (deletionTimestamp !== undefined && graceSeconds >= deletionGracePeriodSeconds) return undefined;

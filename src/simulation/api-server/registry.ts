@@ -1,4 +1,4 @@
-/** The verbs on stored objects: what a write means for each kind, and when it is refused. */
+/** The verbs on stored objects: what a write changes for each kind, and when it is rejected. */
 import {
   alreadyExists,
   badRequest,
@@ -26,7 +26,7 @@ import {
   type User,
 } from './types.ts';
 
-/** The server itself, which needs no permission. */
+/** The API server itself, which needs no permission. */
 const SYSTEM: User = { name: 'system:apiserver', groups: ['system:masters'] };
 const NAME = /^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$/;
 
@@ -42,7 +42,7 @@ export interface DeleteOptions {
   readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
 }
 
-/** Rules of a server that knows its clients. */
+/** Rules that depend on the client. */
 export interface RegistryRules {
   /** Rejects an object that this user may not write. `old` is the existing object, if any. */
   readonly restrict?: (
@@ -51,7 +51,7 @@ export interface RegistryRules {
     body: ApiObject,
     old?: ApiObject,
   ) => void;
-  /** A CertificateSigningRequest as it is stored. */
+  /** The stored form of a CertificateSigningRequest. */
   readonly createdCsr?: (csr: ApiObject, user: User) => ApiObject;
 }
 
@@ -79,7 +79,7 @@ export class Registry {
     return this.store.put(kind, this.prepared(kind, { ...body, metadata }, user));
   }
 
-  /** Replaces a whole object, as PUT. Creates nothing. */
+  /** Replaces a whole object (PUT); never creates one. */
   update(place: Place, body: ApiObject, user: User = SYSTEM): ApiObject {
     checkType(place.kind, body);
     if (body.metadata?.name !== place.name) {
@@ -106,7 +106,7 @@ export class Registry {
     this.delete(place, options);
   }
 
-  /** The object before the deletion (or its current state, while it ends), and whether it was removed. */
+  /** The object before its removal (or its state while it terminates), and whether it was removed. */
   delete(place: Place, options: DeleteOptions): { object: ApiObject; gone: boolean } {
     const { kind } = place;
     const object = this.get(place);
@@ -147,7 +147,7 @@ export class Registry {
     return this.store.put(kind, next);
   }
 
-  /** The part of the body that an update of this subresource takes. */
+  /** The part of the body that an update of this subresource uses. */
   private merged({ kind, subresource }: Place, old: ApiObject, body: ApiObject): ApiObject {
     const metadata = updatedMetadata(old.metadata, body.metadata);
     switch (subresource) {
@@ -234,7 +234,7 @@ function createdMetadata(
   };
 }
 
-/** Fields of the metadata that only the server sets are unchanged. */
+/** The new metadata; fields that only the server sets are unchanged. */
 function updatedMetadata(old: Metadata, given: Metadata): Metadata {
   const {
     name,
@@ -309,7 +309,7 @@ function withStringData(object: ApiObject): ApiObject {
   };
 }
 
-/** Whether an object can go: its deletion was requested, its time is over, and no finalizer holds it. */
+/** Whether an object can be removed: its deletion was requested, its grace period is over, and it has no finalizer. */
 const isReleased = ({ metadata }: ApiObject): boolean =>
   metadata.deletionTimestamp !== undefined &&
   (metadata.deletionGracePeriodSeconds ?? 0) === 0 &&
@@ -345,7 +345,7 @@ function outdated(kind: Kind, name: string, [what, asked, own]: readonly string[
   return conflict({ ...kind, resource: kind.kind }, name, why);
 }
 
-/** A PodCertificateRequest names the pod, service account and node as they are, as NodeRestriction demands. */
+/** A PodCertificateRequest must name the existing pod, service account and node, as NodeRestriction requires. */
 function createdPodRequest(kind: Kind, request: ApiObject, store: Store): ApiObject {
   const spec = request.spec ?? {};
   const text = (field: string) => textOf(spec[field]);

@@ -1,8 +1,8 @@
 /**
- * The objects, their versions, and what happened to them: the etcd of a simulated API server.
+ * The objects, their versions and their history: the etcd of a simulated API server.
  *
- * One counter of versions for everything. Each write is an event; watches read the events after the version they ask
- * for, as long as the store still has them.
+ * All kinds share one version counter. Each write is an event; a watch reads the events after its version, as long as
+ * the store has them.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { EventEmitter } from 'node:events';
@@ -12,7 +12,7 @@ import type { ApiObject } from './types.ts';
 
 /** More events than are written between two watches of one client. */
 const HISTORY_MAX_EVENTS = 50_000;
-/** Pages are fetched one after the other; older listings belong to clients that gave up. */
+/** Pages are fetched one after another; older listings belong to clients that stopped reading. */
 const LISTINGS_MAX = 50;
 
 export interface StoreEvent {
@@ -20,7 +20,7 @@ export interface StoreEvent {
   readonly version: number;
   readonly kind: Kind;
   readonly object: ApiObject;
-  /** The object before the change, for selectors that no longer match. */
+  /** The object before the change, for selectors that do not match any more. */
   readonly previous: ApiObject | undefined;
 }
 
@@ -29,7 +29,7 @@ interface Listing {
   readonly objects: readonly ApiObject[];
 }
 
-/** The source of the times and names that a server chooses. */
+/** The source of the times and names that the server assigns. */
 export interface Origin {
   nowMs(): number;
   uid(name: string): string;
@@ -38,7 +38,7 @@ export interface Origin {
 }
 
 const SUFFIX_LENGTH = 5;
-/** Without vowels, as upstream's names have them. */
+/** The alphabet of generated names, without vowels as upstream. */
 const SUFFIX_LETTERS = 'bcdfghjklmnpqrstvwxz2456789';
 
 const HOST: Origin = {
@@ -51,7 +51,7 @@ const keyOf = (kind: Kind, namespace: string | undefined, name: string): string 
   `${apiVersionOf(kind)}/${kind.resource}/${kind.namespaced ? namespace : ''}/${name}`;
 
 export class Store {
-  /** `event` for each write, `compacted` when history was forgotten. */
+  /** `event` for each write, `compacted` when history is removed. */
   readonly changes = new EventEmitter<{ event: [StoreEvent]; compacted: [] }>();
   private version = 1;
   private compactedBelow = 1;
@@ -70,7 +70,7 @@ export class Store {
     return String(this.version);
   }
 
-  /** The object as it is now. `namespace` is ignored for kinds of the whole cluster. */
+  /** The current object. `namespace` is ignored for cluster-scoped kinds. */
   get(apiVersion: string, resource: string, name: string, namespace?: string): ApiObject | undefined {
     return this.find(knownKind(apiVersion, resource), namespace, name);
   }
@@ -79,7 +79,7 @@ export class Store {
     return this.objects.get(keyOf(kind, namespace, name));
   }
 
-  /** In order of namespace and name. */
+  /** All objects, by namespace and name. */
   list(apiVersion: string, resource: string, namespace?: string): ApiObject[] {
     return this.all(knownKind(apiVersion, resource), namespace);
   }
@@ -92,14 +92,13 @@ export class Store {
       .map(([, object]) => object);
   }
 
-  /** All objects of a namespace. */
   inNamespace(namespace: string): { kind: Kind; object: ApiObject }[] {
     return KINDS.filter((kind) => kind.namespaced).flatMap((kind) =>
       this.all(kind, namespace).map((object) => ({ kind, object })),
     );
   }
 
-  /** Writes the object under the next version; every watch receives it. */
+  /** Stores the object under the next version; every watch receives the event. */
   put(kind: Kind, object: ApiObject): ApiObject {
     const key = keyOf(kind, object.metadata.namespace, object.metadata.name);
     const previous = this.objects.get(key);
@@ -120,7 +119,7 @@ export class Store {
     return last;
   }
 
-  /** The events after `version`; refuses when some of them are forgotten. */
+  /** The events after `version`; fails if some of them were removed. */
   since(version: number): readonly StoreEvent[] {
     if (version + 1 < this.compactedBelow) {
       throw expired(`too old resource version: ${version} (${this.compactedBelow - 1})`);
@@ -128,7 +127,7 @@ export class Store {
     return this.history.filter((event) => event.version > version);
   }
 
-  /** Forgets the history: watches and pages of older versions have to start over (410). */
+  /** Removes the history: watches and pages of older versions must start again (410). */
   compact(): void {
     this.compactedBelow = this.version + 1;
     this.history = [];

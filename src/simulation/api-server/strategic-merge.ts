@@ -1,15 +1,15 @@
 /**
- * Strategic merge patch: objects merge by field, lists of the table below by the key of their items, all others are
- * replaced. Directives: `$patch` (replace, delete, merge), `$retainKeys`, `$setElementOrder/<list>`,
+ * Strategic merge patch: objects merge by field, lists in the table below by the key of their items; all other values
+ * are replaced. Directives: `$patch` (replace, delete, merge), `$retainKeys`, `$setElementOrder/<list>`,
  * `$deleteFromPrimitiveList/<list>`.
  */
 import { badRequest, Refusal } from './errors.ts';
 import { copy, type Fields, isFields, same, type Value } from './types.ts';
 
-/** How the list under a field merges: by this key of its items; `''` for lists of plain values. */
+/** The key of the items by which a list merges; `''` for lists of plain values. */
 type MergeKey = string;
 
-/** Fields whose lists merge the same way wherever they are. */
+/** Fields whose lists merge in the same way in every kind. */
 const COMMON: Readonly<Record<string, MergeKey>> = {
   finalizers: '',
   ownerReferences: 'uid',
@@ -80,8 +80,8 @@ const nameBy =
     JSON.stringify(key !== '' && isFields(item) ? item[key] : item);
 
 /**
- * The items named by the client, in its order; those that only the server has come before the item that they preceded,
- * otherwise last.
+ * The items that the client names, in its order. An item that only the server has precedes the item that it preceded
+ * before; without one it is the last.
  */
 function interleaved(
   list: readonly Value[],
@@ -138,7 +138,7 @@ function removePrimitives(result: Fields, field: string, values: Value | undefin
   result[field] = present.filter((item) => !values.some((each) => same(each, item)));
 }
 
-/** A list in the order that the patch names, whose own items have to be in that order, too. */
+/** A list in the order of the patch, in which the patch's own items must be, too. */
 function order(result: Fields, target: Fields, field: string, patch: Fields, kind: string): void {
   const [list, wanted, items] = [result[field], patch[`${ORDER}${field}`], patch[field]];
   if (!Array.isArray(list) || !Array.isArray(wanted)) return;

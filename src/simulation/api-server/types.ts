@@ -1,4 +1,4 @@
-/** Shapes that the parts of a simulated API server share. */
+/** Types of the simulated API server. */
 
 export type Value = null | boolean | number | string | Value[] | { [key: string]: Value };
 export type Fields = { [key: string]: Value };
@@ -18,7 +18,7 @@ export interface Metadata {
   finalizers?: string[];
 }
 
-/** An object as it is stored. Never changed in place: each write stores another one. */
+/** A stored object. It is never changed in place: each write stores a new one. */
 export interface ApiObject {
   apiVersion: string;
   kind: string;
@@ -35,7 +35,7 @@ export interface User {
   readonly extra?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** Large integers stay exact: they are kept as the text that came. */
+/** Parses JSON; large integers stay exact as text. */
 export function parseJson(text: string): unknown {
   return JSON.parse(text, (_key, value: unknown, context?: { source?: string }) => {
     const source = context?.source;
@@ -49,13 +49,13 @@ const { rawJSON: rawJson, isRawJSON: isRawJson } = JSON as unknown as {
   readonly isRawJSON: (value: unknown) => boolean;
 };
 
-/** The objects of a list in a field; none where there is no list. */
+/** The objects of the list in a field; empty if the field has no list. */
 export function fieldsIn(fields: Fields | undefined, name: string): Fields[] {
   const list = fields?.[name];
   return Array.isArray(list) ? list.filter(isFields) : [];
 }
 
-/** A copy that shares nothing with the original. */
+/** A deep copy. */
 export function copy<T>(value: T): T {
   if (typeof value !== 'object' || value === null || isRawJson(value)) return value;
   if (Array.isArray(value)) return value.map((part: unknown) => copy(part)) as T;
@@ -67,7 +67,7 @@ export const isFields = (value: unknown): value is Fields =>
 
 export const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** A value that should be text; empty when it is something else. */
+/** The value if it is a text, otherwise an empty text. */
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 
 /** RFC 3339 in seconds, as metav1.Time. */

@@ -1,6 +1,4 @@
-/**
- * CSI drivers and what is on disk of their volumes, as the charts of pods see them: the operations `csi.*`, in memory.
- */
+/** CSI drivers and the folders of their volumes: the operations `csi.*` in memory. */
 import type { InputOf, OutputOf } from '../../kernel/xstate.ts';
 import type { csiOperations, FoundDevice, FoundVolume } from '../../machines/model/operations/csi.ts';
 import type { Unshared } from '../../machines/model/operations/volume.ts';
@@ -14,7 +12,7 @@ type Handlers = {
 
 export class CsiWorld {
   capabilities: readonly string[] = ['STAGE_UNSTAGE_VOLUME'];
-  /** By folder of its record. */
+  /** By folder of the volume's record. */
   readonly volumes = new Map<string, FoundVolume>();
   readonly devices = new Map<string, FoundDevice>();
   /** The calls to drivers, in order. */
@@ -22,7 +20,7 @@ export class CsiWorld {
   readonly published: InputOf<Operations['csi.publish']>[] = [];
   readonly staged: InputOf<Operations['csi.stage']>[] = [];
   readonly expanded: InputOf<Operations['csi.expand']>['request'][] = [];
-  /** What each publication reports as unshared; `null`: nothing. */
+  /** The part that each publication reports as unshared; `null` for none. */
   unshared: Unshared | null = null;
   private readonly folders: Set<string>;
 

@@ -1,4 +1,4 @@
-/** Resource drivers and the checkpoint of claims, as the pods' room sees them: the operations `dra.*`, in memory. */
+/** Resource drivers and the checkpoint of claims: the operations `dra.*` in memory. */
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, OutputOf } from '../../kernel/xstate.ts';
 import type { ClaimDevice, DraItem, DraPlugin, draOperations } from '../../machines/model/operations/dra.ts';
@@ -11,11 +11,11 @@ type Handlers = {
 };
 
 export class DraWorld {
-  /** What drivers were asked, in order: `prepare gpu.example.test/default/claim`. */
+  /** The calls to drivers, in order: `prepare gpu.example.test/default/claim`. */
   readonly calls: string[] = [];
-  /** By path. */
+  /** The content of each checkpoint, by path. */
   readonly checkpoints = new Map<string, string>();
-  /** By name of a claim, why its driver refuses it. */
+  /** By name of a claim, the error of its driver. */
   readonly refusals = new Map<string, string>();
   private readonly followers = new Map<string, Set<(item: DraItem) => void>>();
 
@@ -42,7 +42,7 @@ export class DraWorld {
     },
   };
 
-  /** A driver that listens, for as long as it is followed. */
+  /** Follows a driver; it serves until the call ends. */
   follow({ driver }: DraPlugin, emit: (item: DraItem) => void): () => void {
     const all = this.followers.get(driver) ?? new Set();
     this.followers.set(driver, all.add(emit));

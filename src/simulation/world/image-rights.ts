@@ -1,14 +1,14 @@
-/** Registries with locked repositories, the credentials of this node, and the records of pulls. */
+/** Registries with private repositories, the credentials of this node, and the records of pulls. */
 import type { SecretHandle } from '../../kernel/journal/index.ts';
 import type { InputOf, OutputOf } from '../../kernel/xstate.ts';
 import type { PullCredential, PulledCredentials } from '../../machines/model/operations/image.ts';
 import type { Operations } from '../../machines/model/operations/index.ts';
 import type { ConfigObject } from '../../machines/model/operations/volume.ts';
 
-/** A handle that is its own text: this world has no secrets. */
+/** A handle with the text itself as its name, because this world has no secrets. */
 const handle = (text: string): SecretHandle => ({ $secret: text, len: text.length });
 
-/** A pull secret whose only login is `login`. */
+/** A pull secret with the single login `login`. */
 export const pullSecret = (name: string, login: string, namespace = 'default'): ConfigObject => ({
   kind: 'Secret',
   namespace,
@@ -19,17 +19,16 @@ export const pullSecret = (name: string, login: string, namespace = 'default'): 
 });
 
 export class ImageRights {
-  /** By image, the login that its registry accepts. Others need none. */
+  /** By image, the login that its registry requires; other images need none. */
   readonly locked = new Map<string, string>();
-  /** Logins of the node itself. */
   readonly nodeLogins: string[] = [];
-  /** By service account, the login that a plugin gets for it: another one for each pod. */
+  /** By service account, the login that a plugin returns for it; it depends on the pod. */
   readonly accountLogins = new Map<string, (uid: string) => string>();
   readonly intents = new Set<string>();
   /** By image id and repository. */
   readonly records = new Map<string, Record<string, PulledCredentials>>();
 
-  /** Why the registry refuses this login; `null` when it does not. */
+  /** The registry's error for this login; `null` if the login is accepted. */
   refusal(image: string, auth: SecretHandle | null): string | null {
     const wanted = this.locked.get(image);
     return wanted === undefined || wanted === auth?.$secret

@@ -1,6 +1,6 @@
 /**
- * The API server as the charts of pods see it: the operations of `kube.*` answered from the objects of a
- * simulated API server, without a socket, under virtual time. Secrets leave it as handles, as they leave the real port.
+ * The API server for the charts of pods: the operations `kube.*` on the objects of a simulated API server, without a
+ * socket, in virtual time. Secrets are replaced by handles, as in the real port.
  */
 
 import type { EffectResult } from '../../kernel/effects.ts';
@@ -36,16 +36,16 @@ export class KubeWorld {
   readonly store: Store;
   readonly registry: Registry;
   readonly vault = new Vault(Buffer.alloc(32, 7));
-  /** Every request, in order of its answer. */
+  /** Every write, in the order of the answers. */
   readonly requests: Write[] = [];
   /** The server does not answer. */
   isAway = false;
-  /** A refusal for a request, or none. */
+  /** The error of a request; `undefined` for none. */
   refuse: (verb: Write['verb'], path: string) => Refusal | undefined = () => undefined;
   private readonly time: VirtualTime;
   private readonly watches = new Set<() => void>();
 
-  /** `nodeName`: a Node that is there already; `origin`: default: of this machine. */
+  /** `nodeName`: a Node that exists already. `origin`: by default that of this machine. */
   constructor(time: VirtualTime, nodeName: string | null = 'node', origin?: Origin) {
     this.time = time;
     this.store = new Store(origin);
@@ -54,20 +54,20 @@ export class KubeWorld {
     if (nodeName !== null) this.create({ apiVersion: 'v1', kind: 'Node', metadata: { name: nodeName } });
   }
 
-  /** As `kubectl create`. */
+  /** Creates an object as `kubectl create` does. */
   create(object: Input): ApiObject {
     const kind = kindOf(object);
     const namespace = kind.namespaced ? (object.metadata.namespace ?? 'default') : undefined;
     return this.registry.create(kind, namespace, object, ADMIN);
   }
 
-  /** A namespace with the service account that every namespace has. */
+  /** Creates a namespace with its default service account. */
   createNamespace(name: string): void {
     this.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
     this.create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'default', namespace: name } });
   }
 
-  /** A pod bound to the node; ServiceAccount admission stays out. */
+  /** Creates a pod that is bound to the node, without ServiceAccount admission. */
   createPod(
     name: string,
     { containers = [{ name: 'app', image: 'app:1' }], ...spec }: Input = {},
@@ -101,12 +101,12 @@ export class KubeWorld {
     this.registry.delete({ kind: knownKind('v1', resource), namespace, name }, options);
   }
 
-  /** Requests of one verb whose path matches. */
+  /** The requests of one verb whose path matches. */
   of(verb: Write['verb'], path: RegExp = /./): Write[] {
     return this.requests.filter((request) => request.verb === verb && path.test(request.path));
   }
 
-  /** The connection of every watch breaks. */
+  /** Breaks the connection of every watch. */
   breakWatches(): void {
     for (const end of this.watches) end();
   }
@@ -175,10 +175,10 @@ export class KubeWorld {
   }
 
   private tokens = 0;
-  /** So many answers to requests for tokens have none. */
+  /** The number of further answers to token requests that have no token. */
   brokenTokens = 0;
 
-  /** Tokens live no longer, whatever is asked for. */
+  /** The maximum lifetime of tokens, whatever is requested. */
   tokenSecondsMax = Number.POSITIVE_INFINITY;
 
   private token({ body }: Input): unknown {
@@ -196,7 +196,7 @@ export class KubeWorld {
 
   private keys = 0;
 
-  /** A key, and a request that stands for it. */
+  /** A key, and a text that represents its certificate request. */
   podKey({ keyType }: { readonly keyType: string }) {
     if (!keyType.startsWith('E')) throw new Error(`unknown key type "${keyType}"`);
     this.keys += 1;
@@ -216,7 +216,7 @@ export class KubeWorld {
       const change = now ? (before ? 'MODIFIED' : 'ADDED') : before ? 'DELETED' : undefined;
       if (change) emit({ type: 'watch.changed', change, object: this.shown(event.object) });
     };
-    /** Changes are reported soon, and never from within the call that made them. */
+    /** Changes are reported soon, but never within the call that made them. */
     const later = (event: StoreEvent): void => void this.time.arm(this.time.ms + 1, () => open && report(event));
     let open = true;
     const close = (): void => {
@@ -234,7 +234,7 @@ export class KubeWorld {
     return close;
   }
 
-  /** As the real port shows it: without who wrote what, and with handles for what is secret. */
+  /** The object as the real port returns it: without managed fields, with handles for secrets. */
   private shown(object: ApiObject): KubeObject {
     if (object.kind !== 'Secret') return structuredClone(object) as never;
     const data = Object.entries(isFields(object['data']) ? object['data'] : {});

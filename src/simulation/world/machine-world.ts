@@ -1,6 +1,6 @@
 /**
- * A whole machine as a performer: what is about pods is answered by {@link PodsWorld}, everything else from a table,
- * all under virtual time and with the same faults.
+ * A whole machine as a performer: {@link PodsWorld} answers the operations of pods, a table all others, in virtual time
+ * and with the same faults.
  */
 import type { EffectRequest, EffectResult, Performer } from '../../kernel/effects.ts';
 import type { Json, JsonEvent } from '../../kernel/json.ts';
@@ -14,13 +14,13 @@ const LATENCY_MS = 2;
 export class MachineWorld implements Performer {
   readonly time: VirtualTime;
   readonly pods: PodsWorld;
-  /** By operation, each stream that is open. */
+  /** The open streams of each operation. */
   private readonly streams = new Map<string, Set<(event: JsonEvent) => void>>();
   private readonly answers: Answers;
   private readonly isQuiet: boolean;
   private readonly calls = new Map<string, number>();
 
-  /** `isQuiet`: no stream emits by itself. */
+  /** `isQuiet`: no stream emits on its own. */
   constructor(answers: Answers, { isQuiet = false, time = new VirtualTime() } = {}) {
     this.time = time;
     this.pods = new PodsWorld(time);
@@ -61,7 +61,8 @@ export class MachineWorld implements Performer {
 
 export type Answer = EffectResult | 'stream' | 'hangs';
 /**
- * By operation that is not about pods: its answer, or the answer to a call; `nth` counts the calls of that name from 0.
+ * By operation other than those of pods, its answer, or a function of the call; `nth` counts the calls of this
+ * operation from 0.
  */
 export type Answers = { readonly [Name in keyof Operations]?: Answer | ((input: never, nth: number) => Answer) };
 
@@ -95,7 +96,7 @@ export const MACHINE_INFO = {
   topology: { cpus: [], numaNodes: [], disks: [], fileSystems: [] },
 };
 
-/** A configuration file as the host decodes it: what a node without an API server needs, and `fields`. */
+/** A decoded configuration file: the minimum for a node without an API server, and `fields`. */
 export function document(fields: Record<string, Json> = {}): ConfigurationSource {
   const value = {
     apiVersion: 'kubelet.config.k8s.io/v1beta1',
@@ -107,7 +108,7 @@ export function document(fields: Record<string, Json> = {}): ConfigurationSource
   return { kind: 'document', path: '/etc/kubelet.yaml', value, text: null, duplicates: [] };
 }
 
-/** The answers to the container manager on a machine where everything works, but for the version of its groups. */
+/** The answers to the container manager on a machine without faults, except the cgroup version. */
 export const GROUPS = {
   'host.tuneKernel': ok({ errors: [] }),
   'host.readCheckpoints': ok({ contents: [null, null] }),
@@ -119,7 +120,7 @@ export const GROUPS = {
   'cgroup.gather': 'stream',
 } as const satisfies Answers;
 
-/** A machine on which everything works. */
+/** The answers of a machine without faults. */
 export const HEALTHY: Answers = {
   'host.readConfiguration': ok(document()),
   'host.permissions': ok({ uid: 0 }),
@@ -176,7 +177,7 @@ export const HEALTHY: Answers = {
   'certificate.load': ok({ certificate: null }),
 };
 
-/** The first event of a stream, sent as soon as it is open. */
+/** The first item of a stream, sent when it is opened. */
 export const FIRST_WORDS: Readonly<Record<string, (input: never) => JsonEvent>> = {
   'runtime.watchStatus': () => RUNTIME_READY,
   'cgroup.hold': ({ group }: { group: string }) => ({ type: 'cgroups.held', group, message: '' }),

@@ -9,7 +9,7 @@ export interface PodOptions {
   readonly containers?: readonly Record<string, unknown>[];
 }
 
-/** A manifest of a pod, with one container `app` unless others are given. */
+/** The manifest of a pod, with one container `app` by default. */
 export function manifest({ uid, name = 'web', spec = {}, containers }: PodOptions): Manifest {
   const { volumes } = spec as { readonly volumes?: readonly { readonly name: string }[] };
   return {
@@ -39,8 +39,8 @@ interface Container {
 }
 
 /**
- * The containers with mounts of their pod's volumes, because the kubelet leaves alone a volume that no container
- * mounts. A container without a list of mounts gets every volume but images, at `/<name>`.
+ * The containers with mounts of their pod's volumes, because the kubelet ignores volumes that no container mounts. A
+ * container without a list of mounts gets every volume except images, at `/<name>`.
  */
 export function withMounts<Each extends object>(
   containers: readonly Each[],

@@ -1,4 +1,4 @@
-/** What the world answers to each operation about pods: on the runtime, the disk, the cgroups and the volumes. */
+/** The answers of the world to operations of pods: by the runtime, the disk, the cgroups and the volumes. */
 import type { JsonEvent } from '../../kernel/json.ts';
 import type { InputOf, OutputOf } from '../../kernel/xstate.ts';
 import type { RememberedPod, SoftState } from '../../machines/model/operations/host.ts';
@@ -11,7 +11,7 @@ type Handler<N extends Name> = (
   input: InputOf<Operations[N]>,
   done: (output: OutputOf<Operations[N]>) => void,
   emit: (event: JsonEvent) => void,
-  /** Whether the answer is still waited for. */
+  /** Whether the caller still waits for the answer. */
   isOpen: () => boolean,
 ) => void | (() => void);
 type Handlers = { readonly [N in Name]?: Handler<N> };
@@ -25,7 +25,7 @@ export const podsAnswers = (world: PodsWorld): Handlers => ({
   ...cgroupHandlers(world),
 });
 
-/** The sandbox in the answer to a call. */
+/** The sandbox as part of the answer to a call. */
 function sandboxNow(world: PodsWorld, id: string) {
   const sandbox = world.runtime.sandboxes.get(id);
   return sandbox ? world.markKnown(sandbox.config.metadata?.uid ?? '', world.runtime.statusOfSandbox(sandbox)) : null;

@@ -1,6 +1,6 @@
 /**
- * The world around the charts of pods, as a performer: answers every operation from a {@link RuntimeModel} and a disk,
- * after a latency, under virtual time, with the faults that are asked for.
+ * The world of the charts of pods as a performer: answers every operation from a {@link RuntimeModel} and a disk, after
+ * a latency, in virtual time, with the requested faults.
  */
 import type { Attempt } from '../../actors/probe/attempt.ts';
 import { newTally, tally } from '../../actors/probe/counter.ts';
@@ -36,11 +36,11 @@ interface Command {
 export interface Fault {
   readonly error?: string;
   readonly code?: string;
-  /** Done, but the answer is lost: the caller gets the error. */
+  /** The call is done, but its answer is lost: the caller gets the error. */
   readonly lost?: boolean;
-  /** The answer does not show what became of the sandbox or container. */
+  /** The answer does not contain the state of the sandbox or container. */
   readonly showsNothing?: boolean;
-  /** Never answered. */
+  /** The call is never answered. */
   readonly hangs?: boolean;
   readonly extraMs?: number;
 }
@@ -60,55 +60,55 @@ const LATENCY_MS: Readonly<Record<string, number>> = {
   'cri.pullImage': 500,
 };
 const LATENCY_DEFAULT_MS = 1;
-/** From a change in the runtime until the watch has inspected the pod. */
+/** The time between a change in the runtime and the end of the watch's inspection. */
 const WATCH_MS = 3;
 
 export class PodsWorld implements Performer {
   readonly runtime: RuntimeModel;
   readonly calls: Call[] = [];
-  /** Each change of a running container's resources. */
+  /** All changes of resources of running containers. */
   readonly resizes: InputOf<Operations['cri.updateContainerResources']>[] = [];
-  /** Bytes that every cgroup uses. */
+  /** The memory that every cgroup uses, in bytes. */
   memoryUsage = '0';
   readonly folders = new Set<string>();
   readonly csi = new CsiWorld(this.folders);
   readonly dra = new DraWorld();
-  /** Cgroups by path, with what they are held to. */
+  /** The cgroups by path, with their limits. */
   readonly groups = new Map<string, CgroupResources>();
   readonly files = new Map<string, string>();
-  /** By host path. */
+  /** Termination messages by host path. */
   readonly messages = new Map<string, string>();
-  /** The images that a registry has. */
+  /** The images of the registry. */
   readonly registry = new Map<string, Image>();
   readonly rights = new ImageRights();
-  /** Pods of whom an agent that crashed has left logs. */
+  /** Pods whose logs are left from an agent that crashed. */
   logFolders: readonly PodLogs[] = [];
   manifests: readonly Manifest[] = [];
   manifestErrors: readonly ManifestError[] = [];
-  /** The answer of the URL of static pods. */
+  /** The content of the URL of static pods. */
   fetched: { readonly manifests: readonly Manifest[] | null; readonly error: string } = { manifests: [], error: '' };
   objects: readonly ConfigObject[] = [];
-  /** By name of a volume, why it cannot be set up. */
+  /** By volume name, the error of its setup. */
   readonly volumeFailures = new Map<string, string>();
-  /** Reported of every volume that is set up. */
+  /** Part of the report on every volume that is set up. */
   notGiven: Omit<VolumesSetUp, 'failed'> = {};
-  /** Volumes whose group is being changed right now. */
+  /** Volumes whose group is being changed. */
   sharings: readonly Sharing[] = [];
-  /** By key, what files of volumes have for variables; `null` for an optional key that is not there. */
+  /** By key, the values of variables from files; `null` for an optional key that is missing. */
   readonly fileValues = new Map<string, SecretHandle | null>();
-  /** By command: how long it takes in a container, how it ends, and what it says. */
+  /** By command, its duration in a container, its exit code and its output. */
   readonly commands = new Map<string, Command>();
-  /** By what a probe asks (a command, a URL, `host:port`): how it is answered; well unless this says otherwise. */
+  /** By target of a probe (a command, a URL, `host:port`), its result; success by default. */
   readonly answers = new Map<string, Attempt>();
-  /** Every attempt of every probe. */
+  /** All attempts of all probes. */
   readonly attempts: { readonly asked: string; readonly atMs: number }[] = [];
   softState: SoftState = { containers: {}, probes: {} };
-  /** The API server, for nodes that have one. */
+  /** The API server; `null` for a node without one. */
   kube: KubeWorld | null = null;
-  /** By uid, the pods that are remembered on disk. */
+  /** By uid, the remembered pods on disk. */
   readonly remembered = new Map<string, RememberedPod>();
   disk = { capacityBytes: '1000000', availableBytes: '900000' };
-  /** Asked for each call; `nth` counts the calls of that name from 0. */
+  /** Called for each operation; `nth` counts the calls of this operation from 0. */
   fault: (name: string, input: unknown, nth: number) => Fault | undefined = () => undefined;
   /** The runtime does not answer at all. */
   isDown = false;
@@ -116,7 +116,7 @@ export class PodsWorld implements Performer {
   private readonly keptLogs = new Map<(event: JsonEvent) => void, string>();
   private readonly counts = new Map<string, number>();
   private readonly watchers = new Map<number, (uid: string) => void>();
-  /** By pod and id, what its actor knows of a sandbox or container. */
+  /** By pod and id, the state of a sandbox or container that the pod's actor knows. */
   private readonly known = new Map<string, Map<string, string>>();
   private readonly manifestWatchers = new Set<() => void>();
   private readonly urlWatchers = new Set<() => void>();
@@ -226,7 +226,7 @@ export class PodsWorld implements Performer {
     }
   }
 
-  /** Speaks of what a pod does not know already, also by answers to its own calls, as the real port does. */
+  /** Reports only what a pod's actor does not know yet, also from answers to its own calls, as the real port does. */
   private watch(id: number, emit: (event: JsonEvent) => void): () => void {
     const due = new Set<string>();
     const inspect = (uid: string): void => {
@@ -245,7 +245,10 @@ export class PodsWorld implements Performer {
     return () => void this.watchers.delete(id);
   }
 
-  /** Events for what changed: the sandboxes and containers of a pod that has the same ones as before, else the pod. */
+  /**
+   * Events for changes: of single sandboxes and containers if the pod has the same ones as before, otherwise of the
+   * pod.
+   */
   private changeEvents(uid: string): JsonEvent[] {
     const status = this.runtime.inspect(uid);
     const before = this.known.get(uid);
@@ -262,7 +265,7 @@ export class PodsWorld implements Performer {
     ];
   }
 
-  /** A pod learns this as an answer to a call of its own. */
+  /** The pod's actor learns the state from the answer to its own call. */
   markKnown<Status extends InstanceStatus>(uid: string, status: Status): Status {
     this.known.set(uid, new Map(this.known.get(uid)).set(status.id, JSON.stringify(status)));
     return status;
@@ -274,7 +277,7 @@ export class PodsWorld implements Performer {
     return status;
   }
 
-  /** Held once, as it stays in a world where only the agent touches groups. */
+  /** Reported once, because only the agent changes cgroups in this world. */
   private keepGroups(name: string, input: unknown, emit: (event: JsonEvent) => void): void {
     const { group, who, desired = [] } = input as { group?: string; who?: string; desired?: readonly DesiredCgroup[] };
     const missing = desired.find(({ path }) => !this.groups.has(path));
@@ -283,7 +286,7 @@ export class PodsWorld implements Performer {
     emit({ type: 'cgroups.held', group: group ?? who ?? name, message });
   }
 
-  /** Counts as the real port does, under virtual time. */
+  /** Counts results as the real port does, in virtual time. */
   private probe(watch: ProbeWatch, emit: (event: JsonEvent) => void): () => void {
     const asked = askedBy(watch.handler);
     let state = newTally(watch.verdict, this.time.ms);
@@ -329,12 +332,12 @@ export class PodsWorld implements Performer {
     return [...this.keptLogs.values()];
   }
 
-  /** The watch of every log that is kept says this. */
+  /** Emits the item on the watch of every log. */
   sendLogEvent(item: JsonEvent): void {
     for (const emit of this.keptLogs.keys()) emit(item);
   }
 
-  /** The agent that made the requests has ended: no answer reaches it any more. */
+  /** The agent that made the requests has ended: it gets no further answers. */
   detach(): void {
     for (const cancel of this.open) cancel();
     this.open.clear();
@@ -363,7 +366,7 @@ function askedBy(handler: ProbeHandler): string {
   return handler.kind === 'httpGet' ? handler.url : `${handler.host}:${handler.port}`;
 }
 
-/** As a call fails. */
+/** The error of a failed call. */
 export const faultError = ({ error = 'deadline exceeded', code = 'DEADLINE_EXCEEDED' }: Fault) => ({
   name: 'ServiceError',
   message: error,

@@ -1,8 +1,8 @@
 /**
- * A model of a container runtime and of a node's disk under virtual time: what CRI promises and no more.
+ * A model of a container runtime and of a node's disk in virtual time: exactly what CRI guarantees.
  *
- * Owns sandboxes, containers, images and files; names are reserved as containerd reserves them; processes run, exit and
- * ignore signals as their `Program` says. Deterministic: the same calls at the same times give the same world.
+ * Owns sandboxes, containers, images and files. Names are reserved as in containerd; processes run, exit and ignore
+ * signals as their `Program` says. Deterministic: the same calls at the same times give the same world.
  */
 import type {
   ContainerConfig,
@@ -19,14 +19,14 @@ import type { VirtualTime } from './virtual-time.ts';
 
 /** The behaviour of a container's process. */
 export interface Program {
-  /** Exits by itself after this; `undefined`: never. */
+  /** The process exits by itself after this time; `undefined`: never. */
   readonly runsMs?: number;
   readonly exitCode?: number;
-  /** How long it takes to end after the stop signal; `undefined`: at once. Infinity: only SIGKILL ends it. */
+  /** The time from the stop signal to the exit; `undefined`: none. Infinity: only SIGKILL ends the process. */
   readonly stopsMs?: number;
-  /** The exit code when the stop signal ends the process. */
+  /** The exit code after the stop signal. */
   readonly stopExitCode?: number;
-  /** The container cannot be started at all: the runtime's error. */
+  /** The runtime's error when the container is started. */
   readonly startError?: string;
 }
 
@@ -42,7 +42,7 @@ export interface Container {
   readonly id: string;
   readonly sandbox: Sandbox;
   readonly config: ContainerConfig;
-  /** What its image is called: by its first tag, or else as the container asked for it. */
+  /** The name of the image: its first tag, or the name in the container's configuration. */
   readonly image: ImageSpec | undefined;
   resources: LinuxContainerResources | undefined;
   state: 'CONTAINER_CREATED' | 'CONTAINER_RUNNING' | 'CONTAINER_EXITED';
@@ -54,7 +54,7 @@ export interface Container {
   message: string;
   program: Program;
   cancel: (() => void) | undefined;
-  /** Calls to be made when it has exited. */
+  /** Called when the process has exited. */
   readonly onExit: (() => void)[];
 }
 
@@ -68,23 +68,23 @@ export class RuntimeError extends Error {
 
 const SIGTERM_EXIT = 143;
 const SIGKILL_EXIT = 137;
-/** The exit code that containerd reports for a process that never began. */
+/** containerd's exit code of a process that was never started. */
 const START_ERROR_EXIT = 128;
 
 export class RuntimeModel {
   readonly sandboxes = new Map<string, Sandbox>();
   readonly containers = new Map<string, Container>();
   readonly images = new Map<string, Image>();
-  /** By container name: the n-th start gets the n-th program, the last one for ever. */
+  /** By container name: the n-th start runs the n-th program, later starts the last one. */
   readonly programs = new Map<string, Program[]>();
   /** Every process that was ever started: `<pod>/<container>#<attempt>`. */
   readonly started: string[] = [];
   onChange: (uid: string) => void = () => {};
-  /** How far the clock of the machine was set away from the time that passes. */
+  /** The error of the machine's clock. */
   clockOffsetMs = 0;
-  /** How far it was off when the present agent started. */
+  /** The error of the clock when the current agent started. */
   agentOffsetMs = 0;
-  /** The program of a container by its configuration; `undefined`: as `programs` says. */
+  /** The program of a container by its configuration; `undefined`: from `programs`. */
   programOf: (container: Container) => Program | undefined = () => undefined;
   private readonly time: VirtualTime;
   private ids = 0;
@@ -98,7 +98,7 @@ export class RuntimeModel {
     return `${kind}${String(this.ids).padStart(4, '0')}`.padEnd(64, '0');
   }
 
-  /** Nanoseconds since the epoch; two things never begin at the same one. */
+  /** Nanoseconds since the epoch; each value is unique. */
   private stamp(): string {
     this.ids++;
     return `${this.time.ms + this.clockOffsetMs}${String(this.ids % 1_000_000).padStart(6, '0')}`;
@@ -149,7 +149,6 @@ export class RuntimeModel {
     return [...this.containers.values()].filter((container) => container.sandbox === sandbox);
   }
 
-  /** Sets the limits that hold from now on. */
   resizeContainer(id: string, linux: LinuxContainerResources): void {
     const container = this.containers.get(id);
     if (!container) throw new RuntimeError('NOT_FOUND', `container ${id} not found`);
@@ -240,7 +239,7 @@ export class RuntimeModel {
     this.changed(container.sandbox);
   }
 
-  /** Answers when the process has ended: by the stop signal, or by SIGKILL after the grace. */
+  /** Calls `done` when the process has ended by the stop signal, or by SIGKILL after the grace period. */
   stopContainer(id: string, timeoutSeconds: number, done: () => void): void {
     const container = this.containers.get(id);
     if (container?.state !== 'CONTAINER_RUNNING') {
@@ -274,7 +273,6 @@ export class RuntimeModel {
     this.changed(container.sandbox);
   }
 
-  /** The running container of this name. */
   running(name: string): Container | undefined {
     return [...this.containers.values()].find(
       (each) => each.config.metadata?.name === name && each.state === 'CONTAINER_RUNNING',
@@ -283,7 +281,7 @@ export class RuntimeModel {
 
   // ---- inspections --------------------------------------------------------------------------------------------------
 
-  /** As the port passes it on. */
+  /** The status as the real port returns it. */
   statusOfSandbox(sandbox: Sandbox): PodSandboxStatus {
     return slimmedSandbox(sandboxStatus(sandbox));
   }

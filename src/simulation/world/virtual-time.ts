@@ -1,4 +1,4 @@
-/** Virtual time: fires in order of deadline, then of arming. */
+/** Virtual time: timers fire in the order of their deadlines, then in the order in which they were armed. */
 import type { TimeSource } from '../../kernel/clock.ts';
 
 interface Armed {
@@ -10,7 +10,7 @@ interface Armed {
 export class VirtualTime implements TimeSource {
   ms: number;
   private order = 0;
-  /** Sorted, the next one last. */
+  /** Sorted; the next one is the last. */
   private readonly armed: Armed[] = [];
   constructor(startMs = 1_700_000_000_000) {
     this.ms = startMs;
@@ -30,12 +30,12 @@ export class VirtualTime implements TimeSource {
     };
   }
 
-  /** The next deadline; `undefined` if nothing is armed. */
+  /** The next deadline; `undefined` if no timer is armed. */
   get nextDue(): number | undefined {
     return this.armed.at(-1)?.due;
   }
 
-  /** Fires the next timer. False if nothing is armed. */
+  /** Fires the next timer; false if none is armed. */
   step(): boolean {
     const next = this.armed.pop();
     if (!next) return false;
