@@ -153,8 +153,11 @@ export function replay(options: ReplayOptions): ReplayReport {
   }
 }
 
-/** As {@link replay}, but yields after each turn, for callers that do other work in between. */
-export function* replaying(options: ReplayOptions): Generator<void, ReplayReport> {
+/**
+ * As {@link replay}, but yields after each turn, for callers that do other work in between: whether the turn was the
+ * log's.
+ */
+export function* replaying(options: ReplayOptions): Generator<boolean, ReplayReport> {
   let kernel: Kernel | undefined;
   const sink = new Comparison(options, () => kernel?.timers.list() ?? []);
   const turns = turnsOf(options.records, options.from?.checkpoint.n)[Symbol.iterator]();
@@ -172,7 +175,7 @@ export function* replaying(options: ReplayOptions): Generator<void, ReplayReport
       inputs++;
     }
     sink.settle(kernel.turn - 1, turn);
-    yield;
+    yield sink.divergence === null;
   }
   if (!kernel) throw new NotReplayable('the log has no complete turn');
   const divergence = sink.divergence && named(sink.divergence, kernel, sink.recorded);

@@ -41,8 +41,16 @@ export class Details {
   }
 
   private contextText(known: ActorDetail | undefined): string {
-    if (known) return known.context ?? 'It has ended; its context is gone.';
-    const isPast = this.store.moment !== undefined && !this.store.facts.runs;
+    const { facts, moment } = this.store;
+    if (known?.context !== undefined) return known.context;
+    if (
+      facts.recordedFrom !== undefined &&
+      (moment?.n ?? facts.n) >= facts.recordedFrom &&
+      known?.actor.status === 'active'
+    )
+      return `Not known: from record ${facts.recordedFrom} on this build decides otherwise, and no record has it.`;
+    if (known) return 'It has ended; its context is gone.';
+    const isPast = moment !== undefined && !facts.runs;
     return isPast ? 'A running node shows its present only. Its journal has the past: press j.' : '';
   }
 

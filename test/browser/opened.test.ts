@@ -13,7 +13,7 @@ import { reportHtml } from '../../src/actors/server/visualizer/report.ts';
 import { Visualizer } from '../../src/actors/server/visualizer/visualizer.ts';
 import { violations } from '../support/accessibility.ts';
 import { launch, newPage, noBrowser, PATIENCE_MS } from '../support/browser.ts';
-import { startsJournal } from '../support/starts-journal.ts';
+import { divergingJournal, startsJournal } from '../support/starts-journal.ts';
 
 /** Keys of a walk. */
 const KEYS_MAX = 12;
@@ -44,8 +44,8 @@ afterEach(async () => {
 });
 
 /** The page of a server that has the journal's start of this number. */
-async function served(start: number, hash = ''): Promise<void> {
-  const files = new JournalFiles(journal, `00000${start}`);
+async function served(start: number, hash = '', directory = journal): Promise<void> {
+  const files = new JournalFiles(directory, `00000${start}`);
   const visualizer = new Visualizer({ port: 0, token: 'token', journal: files });
   const url = await visualizer.listen();
   closing.push(() => visualizer.close());
@@ -165,6 +165,44 @@ describe.skipIf(noBrowser)('what is wrong with a journal is said', () => {
     await give('j-000002-000000000000.ndjson', whole().slice(0, -700));
     await isRead();
     await sees('#note', /^The last \d+ bytes are not a whole turn and were left out$/)();
+  });
+});
+
+describe.skipIf(noBrowser)('a journal that this build decides otherwise', () => {
+  const directory = join(folder, 'diverging');
+  /** In the middle of the start. */
+  const TURN = 10;
+  let from: number;
+  beforeAll(async () => {
+    from = await divergingJournal(directory, TURN);
+  });
+  const firstScreen = async () => {
+    await shown(/^Ready after 52 ms/);
+    await sees('#note', new RegExp(`^From record ${from} on this build decides otherwise .* is from the records`))();
+    const phases = await page.locator('#phase-list li[data-entered]').allTextContents();
+    expect(phases.some((text) => text.includes('synchronizing'))).toBe(true);
+    await sees('#blame-body', /cri\.pullImage/)();
+    await sees('#chain-body', /working .*, waiting/)();
+    expect(await violations(page)).toEqual([]);
+  };
+
+  it('has its first screen and its pods from the records, and says where contexts end', async () => {
+    await served(1, '', directory);
+    await firstScreen();
+    await page.keyboard.press('3');
+    await sees('#pod-story .answer', /^Running and ready, ran \d+ ms after/)();
+    await page.keyboard.press('2');
+    await sees('#actor .json', new RegExp(`^Not known: from record ${from} on this build decides otherwise`))();
+    await page.evaluate(`location.hash = 'view=actors&actor=kubelet&record=${from - 20}'`);
+    await sees('#actor .json', /"/)();
+  });
+
+  it('has it so in a report of one file', async () => {
+    const report = join(folder, 'diverging.html');
+    writeFileSync(report, await reportHtml(new JournalFiles(directory, '000001')));
+    await opened(pathToFileURL(report).href, 'file:');
+    await isRead();
+    await firstScreen();
   });
 });
 

@@ -1,5 +1,6 @@
 /** A journal with two starts of one node, the second slower, as daemons leave them in one folder. */
 import { openJournal } from '../../src/kernel/journal/index.ts';
+import type { KernelRecord } from '../../src/kernel/records.ts';
 import { ARGV, BootNode } from '../machines/startup/boot-node.ts';
 import { image, manifest } from './pods-node.ts';
 
@@ -16,17 +17,30 @@ export async function startsJournal(directory: string, { isWaiting = false } = {
     await record(directory, () => {}, new BootNode({ argv: ARGV, answers: { 'runtime.connect': 'hangs' } }));
 }
 
+/** A start that this build decides otherwise in one turn. Returns the number of the record that differs. */
+export async function divergingJournal(directory: string, turn: number): Promise<number> {
+  let differs = -1;
+  const changed = (kept: KernelRecord): KernelRecord => {
+    if (kept.k !== 'end' || kept.turn !== turn) return kept;
+    differs = kept.n;
+    return { ...kept, digest: 'other' };
+  };
+  await record(directory, () => {}, new BootNode({ argv: ARGV }), changed);
+  return differs;
+}
+
 async function record(
   directory: string,
   prepare: (node: BootNode) => void,
   node = new BootNode({ argv: ARGV }),
+  changed = (kept: KernelRecord): KernelRecord => kept,
 ): Promise<void> {
   node.world.pods.registry.set('app:1', image('app:1'));
   node.world.pods.setManifests([manifest({ uid: 'u1' })]);
   prepare(node);
   const journal = openJournal({ directory, durability: 'none' });
   for (const kept of node.boot().run(8_000).records) {
-    journal.append(kept.k === 'header' ? { ...kept, incarnation: journal.incarnation } : kept);
+    journal.append(kept.k === 'header' ? { ...kept, incarnation: journal.incarnation } : changed(kept));
     if (kept.k === 'end') journal.commit();
   }
   await journal.close();

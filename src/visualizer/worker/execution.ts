@@ -4,9 +4,10 @@
  * Owns: what each actor was after each of its steps, held by reference. Machines never change a context, they replace
  * what changed of it, so that all that a journal's actors ever were takes little more than what they became.
  * Invariants: nothing is performed; what the machines decide is compared with the journal, and the first difference
- * ends it; of the middle of a long journal, past {@link HELD_MAX}, the contexts are not held.
+ * ends it: from that turn on everything is as the records say, and contexts are unknown; of the middle of a long
+ * journal, past {@link HELD_MAX}, the contexts are not held.
  */
-import { contextText, KernelFeed, shown } from '../../actors/server/visualizer/feed.ts';
+import { contextText, KernelFeed, type ShownKernel, shown } from '../../actors/server/visualizer/feed.ts';
 import { hidden } from '../../actors/server/visualizer/hidden.ts';
 import type {
   ActorDetail,
@@ -23,12 +24,13 @@ import { JournalError } from '../../kernel/journal/errors.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
 import { isObject, jsonText, memberOf } from '../../kernel/json.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
-import type { KernelRecord } from '../../kernel/records.ts';
+import type { JournalRecord, KernelRecord } from '../../kernel/records.ts';
 import { NotReplayable, type ReplayReport, replaying } from '../../kernel/replay.ts';
 import type { AnyTransitionDefinition, Step } from '../../kernel/steps.ts';
 import { candidatesOf, guardName } from '../../kernel/steps.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { lastIndexWhere } from './past.ts';
+import { RecordedKernel } from './recorded-kernel.ts';
 import type { ContextChange, EdgeView, StepView } from './requests.ts';
 
 /** Kept snapshots, about 2 KB each: those of 250,000 records. */
@@ -49,12 +51,16 @@ export class Execution {
   report: ReplayReport | undefined;
   /** Why it ended before the journal did. */
   error: string | undefined;
+  /** The record from which on everything is known from the records alone; undefined: none. */
+  recordedFrom: number | undefined;
   readonly #journal: Journal;
   readonly #held = new Map<string, Held[]>();
   readonly #feed: KernelFeed;
-  #kernel: Kernel | undefined;
+  #kernel: ShownKernel | undefined;
+  /** The last turn whose contexts are known. */
+  #lastTurn = Number.POSITIVE_INFINITY;
   #steps: Step[] = [];
-  #seen: readonly ShownRecord[] = [];
+  private seen: readonly ShownRecord[] = [];
   #count = 0;
   /** Turns in which changes of contexts are not held. */
   #gap: { readonly from: number; readonly to: number } | undefined;
@@ -62,7 +68,7 @@ export class Execution {
   constructor(journal: Journal) {
     this.#journal = journal;
     const now = (): number => this.#kernel?.now ?? journal.header.t;
-    this.#feed = new KernelFeed({ now, onSeen: ({ records }) => (this.#seen = records.map(shown)) });
+    this.#feed = new KernelFeed({ now, onSeen: ({ records }) => (this.seen = records.map(shown)) });
   }
 
   get journal(): Journal {
@@ -72,35 +78,63 @@ export class Execution {
   /** Runs turn after turn, and gives the records of each. */
   *run(): Generator<readonly ShownRecord[]> {
     const { header, checkpoint, records } = this.#journal;
+    const log = new Log(records);
+    let ran: Kernel | undefined;
     const run = replaying({
       machine: kubeletMachine,
-      records,
+      records: log,
       ...(checkpoint ? { from: { checkpoint: checkpoint.state, header } } : {}),
-      onTurn: (made, kernel) => this.#onTurn(made, kernel),
+      onTurn: (_, kernel) => (ran = kernel),
       onStep: (step) => this.#steps.push(step),
     });
     try {
-      for (;;) {
-        const { done, value } = run.next();
-        const seen = this.#seen;
-        this.#seen = [];
-        yield seen;
-        if (done) {
-          this.report = value;
-          return;
-        }
-      }
+      yield* this.#replayed(run, () => {
+        if (ran) this.#ran(log.takeTurn() ?? [], ran);
+      });
+      if (this.report?.divergence) yield* this.#fromRecords(log, this.report.divergence.n);
     } catch (thrown) {
       const isExpected = thrown instanceof JournalError || thrown instanceof NotReplayable;
       this.error = isExpected ? thrown.message : `the page failed: ${String(thrown)}`;
+      if (thrown instanceof NotReplayable && checkpoint && !this.#kernel)
+        yield* this.#fromRecords(log, checkpoint.after + 1);
     }
   }
 
-  #onTurn(records: readonly KernelRecord[], kernel: Kernel): void {
+  *#replayed(run: ReturnType<typeof replaying>, onTurn: () => void): Generator<readonly ShownRecord[]> {
+    for (let next = run.next(); ; next = run.next()) {
+      if (next.done) {
+        this.report = next.value;
+        return;
+      }
+      if (!next.value) continue;
+      onTurn();
+      yield this.seen;
+    }
+  }
+
+  /** A turn that the machines decided as the journal has it: what is shown are the records of the journal. */
+  #ran(records: readonly KernelRecord[], kernel: Kernel): void {
     if (!this.#kernel) this.#adopt(kernel);
     this.#kernel = kernel;
     this.#feed.onTurn(records, kernel);
     this.#hold(kernel);
+  }
+
+  /** Goes on with the turn that differs: a reader of the journal asks what was, not what the machines would do now. */
+  *#fromRecords(log: Log, from: number): Generator<readonly ShownRecord[]> {
+    const { header, checkpoint } = this.#journal;
+    const before = this.#kernel ?? { now: checkpoint?.state.t ?? header.t, n: from, turn: 0 };
+    const held = (address: string) => this.#held.get(address)?.at(-1)?.snapshot;
+    const kernel = new RecordedKernel(kubeletMachine, before, held);
+    if (checkpoint && !this.#kernel) kernel.adopt(checkpoint.state.root);
+    this.recordedFrom = from;
+    this.#lastTurn = before.turn - 1;
+    this.#kernel = kernel;
+    for (let records = log.takeTurn(); records; records = log.takeTurn()) {
+      kernel.take(records);
+      this.#feed.onTurn(records, kernel);
+      yield this.seen;
+    }
   }
 
   /** Takes the actors of a journal that begins with a checkpoint. */
@@ -167,6 +201,7 @@ export class Execution {
 
   /** The last step of an actor up to a turn: its event, the transitions that it considered, and those that it took. */
   step(address: string, turn: number): (Omit<StepView, 'n'> & { readonly turn: number }) | undefined {
+    if (turn > this.#lastTurn) return undefined;
     const held = this.#held.get(address) ?? [];
     const at = lastUpTo(held, turn);
     const last = held[at];
@@ -184,9 +219,42 @@ export class Execution {
   }
 
   #at(address: string, turn: number): Held | undefined {
+    if (turn > this.#lastTurn) return undefined;
     if (this.#gap && turn > this.#gap.from && turn < this.#gap.to) return undefined;
     const held = this.#held.get(address) ?? [];
     return held[lastUpTo(held, turn)];
+  }
+}
+
+/** The records of a journal, read once; those of turns that were read are at hand until they are shown. */
+class Log implements Iterable<JournalRecord> {
+  readonly #records: Iterator<JournalRecord>;
+  readonly #turns: JournalRecord[][] = [];
+  #open: JournalRecord[] = [];
+
+  constructor(records: Iterable<JournalRecord>) {
+    this.#records = records[Symbol.iterator]();
+  }
+
+  [Symbol.iterator](): Iterator<JournalRecord> {
+    return { next: () => this.#next() };
+  }
+
+  #next(): IteratorResult<JournalRecord> {
+    const next = this.#records.next();
+    if (next.done) return next;
+    this.#open.push(next.value);
+    if (next.value.k === 'end') {
+      this.#turns.push(this.#open);
+      this.#open = [];
+    }
+    return next;
+  }
+
+  /** The records of the next turn, without marks of those that were left out; undefined: there is none. */
+  takeTurn(): readonly KernelRecord[] | undefined {
+    while (this.#turns.length === 0) if (this.#next().done) return undefined;
+    return this.#turns.shift()?.filter((record) => record.k !== 'dropped' && record.k !== 'gap');
   }
 }
 

@@ -24,7 +24,7 @@ const LIVE_PAGES_MAX = 800;
 /** The questions of a model to the daemon, or to the journal that is run again. */
 export interface Source {
   facts(): Pick<Facts, 'connection' | 'incarnation' | 'node' | 'root' | 'now' | 'runs' | 'incarnations'> &
-    Partial<Pick<Facts, 'isReading' | 'note'>>;
+    Partial<Pick<Facts, 'isReading' | 'note' | 'recordedFrom'>>;
   phases(): Promise<PhasesView>;
   pods(): Promise<readonly PodView[]>;
   /** As the actor is at the end of a turn; absent: now. */

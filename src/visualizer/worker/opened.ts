@@ -16,6 +16,8 @@ type Engine = typeof import('./engine.ts');
 /** Long enough that passing the turn costs little, short enough that no one waits for an answer. */
 const SLICE_MS = 30;
 
+const FROM_RECORDS = 'What is shown after that is from the records; contexts of actors are not in them.';
+
 export class Opened implements Source {
   readonly #engine: Engine;
   readonly #execution: Execution;
@@ -59,6 +61,7 @@ export class Opened implements Source {
 
   facts(): ReturnType<Source['facts']> {
     const { header } = this.#execution.journal;
+    const { recordedFrom } = this.#execution;
     const note = this.#note();
     return {
       connection: 'journal',
@@ -69,18 +72,24 @@ export class Opened implements Source {
       runs: true,
       incarnations: this.#incarnations,
       ...(this.#isRead ? {} : { isReading: true }),
+      ...(recordedFrom === undefined ? {} : { recordedFrom }),
       ...(note === undefined ? {} : { note }),
     };
   }
 
-  /** Which records are missing at the end, and why. */
+  /** Which records are missing at the end, or known from the journal alone, and why. */
   #note(): string | undefined {
-    const { report, error, journal } = this.#execution;
-    if (error !== undefined) return `The journal cannot be read further: ${error}`;
+    const { report, error, journal, recordedFrom } = this.#execution;
+    if (error !== undefined) {
+      return recordedFrom === undefined
+        ? `The journal cannot be read further: ${error}`
+        : `This build cannot run it again: ${error}. ${FROM_RECORDS}`;
+    }
     const { torn } = journal;
     if (report?.divergence) {
       const writer = `Statelet ${journal.header.build.statelet}`;
-      return `From record ${report.divergence.n} on this build decides otherwise: see statelet replay, or use ${writer}`;
+      const from = `From record ${report.divergence.n} on this build decides otherwise (see statelet replay, or use ${writer}).`;
+      return `${from} ${FROM_RECORDS}`;
     }
     return torn ? `The last ${torn.bytes} bytes are not a whole turn and were left out` : undefined;
   }

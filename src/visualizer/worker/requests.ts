@@ -39,6 +39,8 @@ export interface Facts {
   readonly isReading?: boolean;
   /** Why the journal is shown incompletely, or not at all. */
   readonly note?: string;
+  /** From this record on this build decides otherwise: contexts are unknown. */
+  readonly recordedFrom?: number;
   /** The machines run in the worker: contexts of the past are known. */
   readonly runs: boolean;
   /** Starts in the journal that is open. */

@@ -1,20 +1,28 @@
 /** The actors after any record are those that the kernel had then. */
-import { expect, it } from 'vitest';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
 import { readJournal } from '../../../src/kernel/journal/reader.ts';
 import type { JournalRecord } from '../../../src/kernel/records.ts';
 import { replay } from '../../../src/kernel/replay.ts';
 import { kubeletMachine } from '../../../src/machines/startup/kubelet.ts';
 import { Past } from '../../../src/visualizer/worker/past.ts';
-import { executed, GOLDEN } from './records.ts';
+import { startsJournal } from '../../support/starts-journal.ts';
+import { executed } from './records.ts';
 
-const { records } = executed();
+/** Of this build: what another one recorded are its own states. */
+const journal = mkdtempSync(join(tmpdir(), 'statelet-past-'));
+await startsJournal(journal);
+afterAll(() => rmSync(journal, { recursive: true }));
+const { records } = executed(journal);
 const past = new Past();
 for (const shown of records) past.take(shown);
 
 /** The actors that have a state, run again up to the end of a turn. */
 function actorsAfter(turn: number): Map<string, unknown> {
   const upTo: JournalRecord[] = [];
-  for (const record of readJournal(GOLDEN).records) {
+  for (const record of readJournal(journal).records) {
     upTo.push(record);
     if (record.k === 'end' && record.turn === turn) break;
   }

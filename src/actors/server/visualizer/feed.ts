@@ -6,14 +6,14 @@
  * so that its buffer never exceeds FOLLOWER_BUFFER_CHARS.
  */
 
+import type { PendingTimer } from '../../../kernel/clock.ts';
 import { memberOf } from '../../../kernel/json.ts';
-import type { Kernel } from '../../../kernel/kernel.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
 import { nextTryOf } from './claims.ts';
 import { driversOf } from './drivers.ts';
 import { hidden } from './hidden.ts';
 import type { SeenTurn } from './history.ts';
-import { Observer } from './observer.ts';
+import { type ObservedKernel, Observer } from './observer.ts';
 import type {
   ActorDetail,
   DriverView,
@@ -66,6 +66,13 @@ export interface Following {
   readonly emit: (events: string) => unknown;
 }
 
+/** What the page is told of a kernel. */
+export interface ShownKernel extends ObservedKernel {
+  readonly timers: { list(): readonly PendingTimer[] };
+  readonly outbox: { list(): readonly object[] };
+  readonly queueLength: number;
+}
+
 export interface FeedOptions {
   /** The kernel's clock, for durations until now. */
   readonly now?: () => number;
@@ -77,7 +84,7 @@ export class KernelFeed implements Feed {
   private readonly options: FeedOptions;
   private readonly observer: Observer;
   private readonly followers = new Set<Follower>();
-  private kernel: Kernel | undefined;
+  private kernel: ShownKernel | undefined;
   private readonly turnsMs: number[] = [];
 
   constructor(options: FeedOptions = {}) {
@@ -86,7 +93,7 @@ export class KernelFeed implements Feed {
   }
 
   /** For {@link Kernel}'s option of this name; may be called before any request. */
-  readonly onTurn = (records: readonly KernelRecord[], kernel: Kernel, tookMs = 0): void => {
+  readonly onTurn = (records: readonly KernelRecord[], kernel: ShownKernel, tookMs = 0): void => {
     this.kernel = kernel;
     if (this.turnsMs.push(tookMs) > TURNS_MAX) this.turnsMs.shift();
     const turn = this.observer.observe(records, kernel);

@@ -9,11 +9,11 @@ import type { Address } from '../../../kernel/address.ts';
 import { memberOf } from '../../../kernel/json.ts';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, StateRecord } from '../../../kernel/records.ts';
-import { type AnyStateMachine, type AnyStateNode, activeStates, machineOf } from '../../../kernel/state-nodes.ts';
+import { type AnyStateMachine, type AnyStateNode, machineOf } from '../../../kernel/state-nodes.ts';
 import { Calls } from './calls.ts';
 import { Claims } from './claims.ts';
 import { type CauseSource, History, parentOf, type SeenTurn, streamOf } from './history.ts';
-import { failureIn, Phases } from './phases.ts';
+import { failureIn, Phases, statesIn } from './phases.ts';
 import { Pods } from './pods.ts';
 import type {
   ActiveState,
@@ -30,6 +30,9 @@ import { shortText } from './trim.ts';
 const ENDED_MAX = 200;
 /** Characters of an error in the tree. */
 const ERROR_MAX_CHARS = 500;
+
+/** What the model reads of a kernel. */
+export type ObservedKernel = Pick<Kernel, 'now' | 'n' | 'turn' | 'addresses' | 'snapshotOf'>;
 
 interface ActiveSince {
   readonly state: ActiveState;
@@ -67,7 +70,7 @@ export class Observer implements CauseSource {
   private ended: Address[] = [];
 
   /** Adds one turn to the model. */
-  observe(records: readonly KernelRecord[], kernel: Kernel): SeenTurn {
+  observe(records: readonly KernelRecord[], kernel: ObservedKernel): SeenTurn {
     const t = kernel.now;
     if (this.n === -1) this.phases.started = t;
     if (this.n === -1 && records[0]?.k !== 'header') this.adopt(kernel, t);
@@ -91,7 +94,7 @@ export class Observer implements CauseSource {
   }
 
   /** Starts at any turn: a kernel restored from a checkpoint has its actors already. */
-  private adopt(kernel: Kernel, t: number): void {
+  private adopt(kernel: ObservedKernel, t: number): void {
     for (const address of kernel.addresses) {
       if (!address.includes('/')) this.root = address;
       const snapshot = kernel.snapshotOf(address);
@@ -104,7 +107,7 @@ export class Observer implements CauseSource {
     }
   }
 
-  private take(record: KernelRecord, t: number, kernel: Kernel, touched: Set<Address>): void {
+  private take(record: KernelRecord, t: number, kernel: ObservedKernel, touched: Set<Address>): void {
     this.calls.take(record, t);
     this.pods.take(record, t, this.root);
     this.claims.take(record, t, this.root);
@@ -147,7 +150,7 @@ export class Observer implements CauseSource {
     return { begins: { machine: actor.machine.id, ...(actor.named ? { named: actor.named } : {}) } };
   }
 
-  private stateChanged(record: StateRecord, t: number, kernel: Kernel): void {
+  private stateChanged(record: StateRecord, t: number, kernel: ObservedKernel): void {
     const former = this.actors.get(record.at);
     const restarted = former?.status !== 'active' && record.status === undefined;
     const snapshot = kernel.snapshotOf(record.at);
@@ -164,12 +167,15 @@ export class Observer implements CauseSource {
   }
 
   private enter(actor: Actor, value: unknown, t: number, n: number): void {
-    const nodes = activeStates(actor.machine, value);
+    const { nodes, unknown } = statesIn(actor.machine, value);
     const before = actor.active;
     actor.value = value;
     actor.active = new Map(nodes.map((node) => [node.id, before.get(node.id) ?? { state: described(node, t), n }]));
     actor.states = Array.from(actor.active.values(), ({ state }) => state);
-    if (actor.address === this.root) this.phases.changed(actor.status === 'active' ? nodes : [], t, n);
+    if (actor.address === this.root) {
+      const isActive = actor.status === 'active';
+      this.phases.changed(isActive ? nodes : [], t, n, isActive ? unknown : []);
+    }
   }
 
   private requested(record: EffectRecord, t: number): void {

@@ -8,7 +8,7 @@
 import type { Address } from '../../../kernel/address.ts';
 import { AGENT_PHASE, TURN_FAILED } from '../../../kernel/fault.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
-import type { AnyStateNode } from '../../../kernel/state-nodes.ts';
+import { type AnyStateMachine, type AnyStateNode, activeStates } from '../../../kernel/state-nodes.ts';
 import type { FailureView, PhaseView } from './protocol.ts';
 
 /** Kept visits: a start has about 40, the rest is for restarts of subsystems. */
@@ -26,9 +26,10 @@ export class Phases {
   private visits: PhaseView[] = [];
   private readonly open = new Map<string, PhaseView>();
 
-  /** The root is now in these states. */
-  changed(nodes: readonly AnyStateNode[], t: number, n: number): void {
-    this.nowIn(phaseNodes(nodes).map(described), t, n);
+  /** The root is now in these states; `unknown`: and in others, which its chart does not have. */
+  changed(nodes: readonly AnyStateNode[], t: number, n: number, unknown: readonly string[] = []): void {
+    const others = unknown.map((path) => ({ id: path, name: path, depth: 0 }));
+    this.nowIn([...phaseNodes(nodes).map(described), ...others], t, n);
   }
 
   nowIn(now: readonly Phase[], t: number, n: number): void {
@@ -64,6 +65,34 @@ export function failureIn(record: KernelRecord, root: Address): FailureView | un
     return { n: record.n, phase: AGENT_PHASE, message: `${TURN_FAILED}: ${String(err)}` };
   if (record.text !== 'command failed') return undefined;
   return { n: record.n, message: String(err), ...(typeof phase === 'string' ? { phase } : {}) };
+}
+
+export interface ValueStates {
+  readonly nodes: readonly AnyStateNode[];
+  /** Paths of states that the chart does not have. */
+  readonly unknown: readonly string[];
+}
+
+/** The active states of a value that this build's chart, or one of another build, was in. */
+export function statesIn(machine: AnyStateMachine, value: unknown): ValueStates {
+  try {
+    return { nodes: activeStates(machine, value), unknown: [] };
+  } catch {
+    const [nodes, unknown]: [AnyStateNode[], string[]] = [[], []];
+    collectStates(machine.root, value, nodes, unknown);
+    return { nodes, unknown };
+  }
+}
+
+function collectStates(node: AnyStateNode, value: unknown, nodes: AnyStateNode[], unknown: string[]): void {
+  nodes.push(node);
+  const inside: readonly (readonly [string, unknown])[] =
+    typeof value === 'string' ? [[value, undefined]] : Object.entries(value ?? {});
+  for (const [key, below] of inside) {
+    const child = node.states[key];
+    if (child) collectStates(child, below, nodes, unknown);
+    else unknown.push([...node.path, key].join('.'));
+  }
 }
 
 function phaseNodes(nodes: readonly AnyStateNode[]): AnyStateNode[] {
