@@ -86,8 +86,10 @@ const BEHAVIORS = [
     before:
       'The resources in the status of a pod were those that it is to have, also where a resize had not been made. A pod whose ' +
       'deadline was over when the agent began was given a new sandbox before it ended. Of a manifest it was not looked ' +
-      'at how newer fields go together.',
-    since: 'They are those that it has; such a pod is given nothing more; manifests are refused: as of the kubelet.',
+      'at how newer fields go together. Sidecars were restarted while the last regular container was being stopped.',
+    since:
+      'They are those that it has; such a pod is given nothing more; manifests are refused; sidecars are not restarted ' +
+      'then: as of the kubelet.',
   },
 ] as const;
 

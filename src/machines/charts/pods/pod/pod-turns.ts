@@ -43,12 +43,30 @@ export function turnsOf(context: PodContext): Member[] {
   const hook = members.findIndex((member) => hasHookAhead(context, member));
   const waits = ({ kind, container }: Member, at: number): boolean =>
     context.containers[container.name]?.request != null && (kind !== 'regular' || hook === -1 || at <= hook);
-  const reachedNow = context.initialised ? members.filter(({ kind }) => kind !== 'init') : reached(context, members);
+  const reachedNow = context.initialised ? startable(context, members) : reached(context, members);
   const isReachedNow = new Set(reachedNow);
   return oneByOne(
     context,
     members.filter((member, at) => isReachedNow.has(member) && waits(member, at)),
   );
+}
+
+/** Members that may start once the pod is initialised: a sidecar only while a regular container stays or comes again. */
+function startable(context: PodContext, members: readonly Member[]): Member[] {
+  const excluded = isEnding(context) ? ['init', 'sidecar'] : ['init'];
+  return members.filter(({ kind }) => !excluded.includes(kind));
+}
+
+/**
+ * Each regular container has ended, or is being stopped without being restarted. Upstream starts nothing in a pod while
+ * it stops one of its containers.
+ */
+function isEnding({ pod, containers, node }: PodContext): boolean {
+  if (!hasBehavior(node, 'podsAsKubelet')) return false;
+  return (pod?.spec.containers ?? []).every(({ name }) => {
+    const { phase, comesAgain } = containers[name]?.view ?? {};
+    return phase === 'ended' || (phase === 'stopping' && comesAgain !== true);
+  });
 }
 
 /** A runtime may mount an image for one container of a sandbox at a time: two concurrent starts disturb each other. */

@@ -114,3 +114,31 @@ it('or has failed', () => {
   node.until('the one after it', hasStarted('after#0'));
   expect(runtime().running('held')).toBeUndefined();
 });
+
+it('a sidecar is not restarted while the only regular container is being stopped for good', () => {
+  node = new PodsNode();
+  runtime().images.set('app:1', image('app:1'));
+  node.world.answers.set('alive', { result: 'failure', output: '' });
+  runtime().programs.set('side', [{ runsMs: 500, exitCode: 1 }]);
+  const app = {
+    name: 'app',
+    image: 'app:1',
+    lifecycle: { preStop: { sleep: { seconds: 60 } } },
+    livenessProbe: { exec: { command: ['alive'] }, initialDelaySeconds: 5, failureThreshold: 1 },
+  };
+  const side = { name: 'side', image: 'app:1', restartPolicy: 'Always' };
+  const ending = {
+    restartPolicy: 'Never',
+    terminationGracePeriodSeconds: 90,
+    containers: [app],
+    initContainers: [side],
+  };
+  node.world.setManifests([manifest({ uid: 'u1', spec: ending })]);
+  node.boot();
+  node.until('the sidecar has been restarted', hasStarted('side#1'));
+  node.until('the regular container is being stopped', () => node.events().some((text) => text.includes('Killing')));
+  const before = runtime().started.length;
+  node.run(50_000);
+  expect(runtime().running('app'), 'its hook runs').toBeDefined();
+  expect(runtime().started).toHaveLength(before);
+});
