@@ -1,7 +1,7 @@
 /** The man page and the completion of shells, from the definitions that `statelet --help` is made of. */
 import type { Command, Option } from 'commander';
 import { programOf } from '../../src/bin/commands/verbs.ts';
-import { OWN_FLAGS_HELP } from '../../src/bin/own-flags.ts';
+import { STATELET_FLAGS_HELP } from '../../src/bin/statelet-flags.ts';
 import { FLAGS } from '../../src/machines/configuration/flags/flag-table.ts';
 import type { Source } from './tree.ts';
 
@@ -14,7 +14,7 @@ interface Verb {
 
 /** Verbs that take the flags of a kubelet, which their own parser knows. */
 const DAEMON_VERBS: ReadonlySet<string> = new Set(['run', 'run-once', 'config']);
-const ownFlags = [...OWN_FLAGS_HELP.matchAll(/^ +(--[\w-]+)/gm)].map(([, flag]) => flag!);
+const ownFlags = [...STATELET_FLAGS_HELP.matchAll(/^ +(--[\w-]+)/gm)].map(([, flag]) => flag!);
 const kubeletFlags = [...ownFlags, ...FLAGS.map(({ name }) => `--${name}`)].toSorted();
 
 function verbs(): readonly Verb[] {
@@ -68,7 +68,7 @@ export function manualPage({ version, epoch }: Source): string {
     '.B statelet run \\-\\-help',
     'lists. These are its own:',
     '.nf',
-    escaped(OWN_FLAGS_HELP.trim()),
+    escaped(STATELET_FLAGS_HELP.trim()),
     '.fi',
     '.SH EXIT STATUS',
     '0: done, nothing differs. 1: refused, or a difference. 2: usage. 3: a damaged journal. 4: one of a newer format.',

@@ -2,7 +2,7 @@
 import { getSystemErrorMap } from 'node:util';
 import { memberOf, OperationError } from '../kernel/json.ts';
 import { messageOf } from '../kernel/thrown.ts';
-import { errnoOf } from './host/below-root.ts';
+import { errnoOf } from './host/root-folder.ts';
 
 const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',

@@ -13,9 +13,11 @@ import { type CommandLine, commandFailed, logEntries } from '../machines/configu
 import { nodeNameOf } from '../machines/startup/run.ts';
 import type { DaemonOptions } from './daemon.ts';
 import { effectiveConfiguration, parseKubeletArguments } from './effective-configuration.ts';
-import { type OwnFlags, splitArguments } from './own-flags.ts';
+import { type StateletFlags, splitArguments } from './statelet-flags.ts';
 
-export type PreparedRun = { readonly exitCode: number } | { readonly options: DaemonOptions; readonly own: OwnFlags };
+export type PreparedRun =
+  | { readonly exitCode: number }
+  | { readonly options: DaemonOptions; readonly own: StateletFlags };
 
 /** Reads the arguments; prints the output of `--help`, `--version`, `--validate` and of errors. */
 export async function prepareRun(given: readonly string[], ownHelp: string): Promise<PreparedRun> {

@@ -13,6 +13,9 @@ const known = new WeakMap<object, Address>();
 export const parentActor = (actor: AnyActorRef): AnyActorRef | undefined =>
   (actor as AnyActorRef & { _parent?: AnyActorRef })._parent;
 
+/** The address of the parent; empty for the root. */
+export const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
+
 export function addressOf(actor: AnyActorRef): Address {
   const cached = known.get(actor);
   if (cached !== undefined) return cached;

@@ -2,7 +2,7 @@
  * Explains the first turn in which a log and the replayed actors diverge: what differs, which actor decided it and in
  * which state, and the causes that lead there from the input. Pure.
  */
-import type { Address } from './address.ts';
+import { type Address, parentOf } from './address.ts';
 import { align, type Pair } from './alignment.ts';
 import type { PendingTimer } from './clock.ts';
 import { isSameJson } from './json.ts';
@@ -191,8 +191,6 @@ function place(pair: Pair): Mismatch {
   const { n } = expected ?? actual;
   return { kind, n, ...pair, differences: expected && actual ? differencesOf(expected, actual) : [] };
 }
-
-const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 
 /**
  * The actor that made the request, sent the message or changed its state; for a message its sender, for a stop the

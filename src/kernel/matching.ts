@@ -7,7 +7,7 @@
  * then the first. A timer is matched by the turn that set it and its time, then by event and address. Without a match
  * the own name stays.
  */
-import type { Address } from './address.ts';
+import { type Address, parentOf } from './address.ts';
 import type { PendingTimer } from './clock.ts';
 import type {
   EffectRecord,
@@ -19,7 +19,6 @@ import type {
   TimerRecord,
 } from './records.ts';
 
-const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 /** The kernel's prefix for the stream that delivered an event. */
 const VIA = 'effect:';
 /** A number that no timer has. */

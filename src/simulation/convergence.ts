@@ -1,11 +1,12 @@
 /** The conditions that hold when nothing failed for a while: the node has its wanted state, and no leftovers. */
+
 import type { Manifest } from '../machines/model/operations/host.ts';
+import { isTerminalPhase } from '../machines/model/status/phase.ts';
 import { NODE_NAME, type SimulatedNode } from './simulated-node.ts';
 
 // oxlint-disable-next-line typescript/no-explicit-any -- pods as the API server has them
 type Any = any;
 
-const isTerminal = (phase: string | undefined): boolean => phase === 'Succeeded' || phase === 'Failed';
 const QUIET_MS = 120_000;
 const QUIET_CALLS_MAX = 20;
 /** Writes that repeat for ever: the lease, the Node's status, and counted events. */
@@ -89,7 +90,7 @@ function checkPod(node: SimulatedNode, uid: string, pod: Any, report: Report): v
   const running = [...node.world.runtime.containers.values()].filter(
     ({ sandbox, state }) => sandbox.config.metadata?.uid === uid && state === 'CONTAINER_RUNNING',
   );
-  if (isTerminal(phase)) {
+  if (isTerminalPhase(phase)) {
     if (running.length > 0) reportPod(`is ${phase} and runs`);
     if (pod.spec.restartPolicy === 'Always' && !pod.status.reason) reportPod(`is ${phase} though it restarts always`);
     return;

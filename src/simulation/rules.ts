@@ -1,4 +1,5 @@
 /** The invariants of a simulation, checked at each start of a container and each write to the API server. */
+import { isTerminalPhase } from '../machines/model/status/phase.ts';
 import type { StoreEvent } from './api-server/store.ts';
 import type { SimulatedNode } from './simulated-node.ts';
 import type { Container } from './world/runtime-model.ts';
@@ -8,7 +9,6 @@ type Any = any;
 
 export const uidOf = ({ sandbox }: Container): string => sandbox.config.metadata?.uid ?? '';
 const nameOf = ({ config }: Container): string => config.metadata?.name ?? '';
-const isTerminal = (phase: string | undefined): boolean => phase === 'Succeeded' || phase === 'Failed';
 const HASH = 'io.kubernetes.container.hash';
 
 export class Rules {
@@ -85,14 +85,14 @@ export class Rules {
     const { phase, initContainerStatuses = [], containerStatuses = [] } = pod.status ?? {};
     const before = this.ended.get(uid);
     if (before !== undefined && phase !== before) this.report(`${name} ${uid} was ${before} and became ${phase}`);
-    if (isTerminal(phase)) this.ended.set(uid, phase);
+    if (isTerminalPhase(phase)) this.ended.set(uid, phase);
     for (const each of [...initContainerStatuses, ...containerStatuses]) {
       const key = `${uid}/${each.name}`;
       const count = this.restarts.get(key) ?? 0;
       if (each.restartCount < count) this.report(`${name} ${key}: restartCount ${count} became ${each.restartCount}`);
       this.restarts.set(key, each.restartCount);
     }
-    if (isTerminal(phase)) this.nothingRuns(uid, name);
+    if (isTerminalPhase(phase)) this.nothingRuns(uid, name);
   }
 
   private nothingRuns(uid: string, name: string): void {

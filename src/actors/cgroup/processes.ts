@@ -6,7 +6,7 @@
 import { readFile, readlink, writeFile } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
-import { errnoOf } from '../host/below-root.ts';
+import { errnoOf } from '../host/root-folder.ts';
 import type { Hierarchies } from './hierarchies.ts';
 import { enter, makeGroup } from './tree.ts';
 

@@ -14,8 +14,8 @@ import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
-import { errnoOf } from '../host/below-root.ts';
 import { shareOfThreads } from '../host/bounded-calls.ts';
+import { errnoOf } from '../host/root-folder.ts';
 import { foldersOf, type Hierarchies, requiredFolders } from './hierarchies.ts';
 import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';
 

@@ -6,12 +6,12 @@ import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
+import { CallsInProgress } from './calls-in-progress.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import type { Outcome } from './expectations.ts';
 import { showsOutcome } from './hints.ts';
 import { inspectInstance } from './inspect.ts';
 import { Inspections } from './inspections.ts';
-import { OwnCalls } from './own-calls.ts';
 import { type Ids, PodIds } from './pod-ids.ts';
 import { DEFAULT_RELIST_PERIODS, type RelistPeriods } from './relist-timer.ts';
 import { type OnRuntimeActivity, observedClient } from './runtime-activity.ts';
@@ -59,7 +59,7 @@ export class Adapter {
   readonly secrets = new ContainerSecrets();
   readonly watchers = new Set<PodWatcher>();
   readonly inspections = new Inspections();
-  readonly own = new OwnCalls();
+  readonly own = new CallsInProgress();
   readonly podIds = new PodIds();
   readonly sandboxImage: SandboxImage;
   readonly starts = new StartingCalls(STARTS_PER_CORE * availableParallelism());
@@ -108,7 +108,7 @@ export class Adapter {
    */
   async after<Kind extends keyof Statuses>(kind: Kind, id: string, outcome: Outcome): Promise<Statuses[Kind] | null> {
     const limits = { timeoutMs: SHOW_MS, signal: AbortSignal.timeout(SHOW_MS) };
-    const observed = outcome === 'running' ? await this.own.of(id) : undefined;
+    const observed = outcome === 'running' ? await this.own.stateAfterCall(id) : undefined;
     const instance = observed ?? (await inspectInstance(this.client, kind, id, limits).catch(() => undefined));
     if (!instance?.uid || !showsOutcome(outcome, instance)) {
       this.changed(id, outcome);

@@ -14,12 +14,12 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
+import type { CallsInProgress } from './calls-in-progress.ts';
 import type { RuntimeClient } from './client.ts';
 import { type Expectations, expecting, type Outcome, unmetExpectations } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
 import { inspectInstance, inspectPod } from './inspect.ts';
 import type { Inspections } from './inspections.ts';
-import type { OwnCalls } from './own-calls.ts';
 import type { PodIds } from './pod-ids.ts';
 import { groupByPod, type Instance, type ListedPod, PodCache, statusesOf } from './relist.ts';
 import { type RelistPeriods, RelistTimer } from './relist-timer.ts';
@@ -39,7 +39,7 @@ export interface WatchOptions {
   readonly client: RuntimeClient;
   /** The inspections made by the pods' actors. */
   readonly inspections: Inspections;
-  readonly own: OwnCalls;
+  readonly own: CallsInProgress;
   readonly podIds: PodIds;
   readonly emit: (item: WatchPodsItem) => void;
   readonly signal: AbortSignal;

@@ -9,7 +9,7 @@ import { dirname } from 'node:path';
 import type { Vault } from '../../kernel/journal/index.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import type { BlockMount, BlockStage, csiOperations } from '../../machines/model/operations/csi.ts';
-import { errnoOf, inParent } from '../host/below-root.ts';
+import { errnoOf, inParent } from '../host/root-folder.ts';
 import { bindDevice, isLinked, linkDevice, unbindDevice, unlinkDevice } from '../volume/block-device.ts';
 import type { Mounter } from '../volume/mounter.ts';
 import { removeTree } from '../volume/tree.ts';

@@ -11,8 +11,8 @@ import { basename } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { CSIInventory, FoundDevice, FoundVolume, VolumeData } from '../../machines/model/operations/csi.ts';
-import { errnoOf, inParent } from '../host/below-root.ts';
-import { mountsBelow, realPath } from '../volume/mounter.ts';
+import { errnoOf, inParent } from '../host/root-folder.ts';
+import { isMounted } from '../volume/mounter.ts';
 
 const RECORD = 'vol_data.json';
 const FOLDER_MODE = 0o750;
@@ -63,12 +63,6 @@ function parsed(text: string): VolumeData | null {
   } catch {
     return null;
   }
-}
-
-/** Whether the kernel lists a mount there; the file system itself is not asked. */
-export async function isMounted(root: string, path: string): Promise<boolean> {
-  const point = await realPath(root, path);
-  return (await mountsBelow(point)).includes(point);
 }
 
 /** Removes the mount's folder, the record and their folder; a folder with a mount is not touched. */

@@ -20,12 +20,12 @@ import type {
 } from '../../machines/model/operations/csi.ts';
 import type { Content, Unshared } from '../../machines/model/operations/volume.ts';
 import { withoutSecrets } from '../cri/secrets.ts';
-import { openParent } from '../host/below-root.ts';
+import { openParent } from '../host/root-folder.ts';
 import { called, methodOf } from '../plugins/connection.ts';
-import type { Mounter } from '../volume/mounter.ts';
+import { isMounted, type Mounter } from '../volume/mounter.ts';
 import { unmountAll } from '../volume/tear-down.ts';
 import { shareTree } from '../volume/tree.ts';
-import { isMounted, makeTarget, readRecord, removeRecord, writeRecord } from './record.ts';
+import { makeTarget, readRecord, removeRecord, writeRecord } from './record.ts';
 
 /** Upstream's timeout of a call to a CSI driver. */
 const TIMEOUT_MS = 120_000;

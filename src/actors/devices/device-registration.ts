@@ -18,6 +18,7 @@ import type {
   deviceOperations,
   RegistrationItem,
 } from '../../machines/model/operations/devices.ts';
+import { aborted } from '../aborted.ts';
 import { Contract } from '../contract.ts';
 import { bindSocket } from '../grpc-socket.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
@@ -100,12 +101,6 @@ export const serveRegistration: Port<(typeof deviceOperations)['devices.serveReg
   }
   return null;
 };
-
-const aborted = (signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 
 async function removeSockets(folder: string): Promise<void> {
   const entries = await readdir(folder, { withFileTypes: true });

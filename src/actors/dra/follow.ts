@@ -5,11 +5,13 @@
  * that reports endlessly is slowed down by its own stream.
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, pkg/kubelet/cm/dra/healthinfo.go. KEP 4680.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall } from '../../kernel/operation.ts';
 import type { DeviceReport, DraItem, DraPlugin, draOperations } from '../../machines/model/operations/dra.ts';
+import { aborted } from '../aborted.ts';
 import { methodOf, withClient } from '../plugins/connection.ts';
 import { TokenBucket } from '../token-bucket.ts';
 
@@ -45,12 +47,6 @@ export const followDriver: Port<(typeof draOperations)['dra.follow']> = async (c
   );
   return null;
 };
-
-const aborted = (signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 
 /** Requests a connection whenever there is none, so that a restarted driver is noticed. */
 async function followConnection(client: grpc.Client, call: Call): Promise<void> {

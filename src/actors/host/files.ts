@@ -10,7 +10,7 @@ import { messageOf } from '../../kernel/thrown.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { goError } from '../go-errors.ts';
 import { type Mounter, mountBehind, mountsBelow } from '../volume/mounter.ts';
-import { errnoOf } from './below-root.ts';
+import { errnoOf } from './root-folder.ts';
 
 type Operations = typeof hostOperations;
 

@@ -17,8 +17,8 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { reasonOf } from '../go-errors.ts';
-import { errnoOf } from './below-root.ts';
 import type { SystemCalls } from './kernel/syscall.ts';
+import { errnoOf } from './root-folder.ts';
 
 /** Between two attempts to lock, and between two checks for a contender: a hand-over may take this long. */
 const RETRY_MS = 100;

@@ -13,8 +13,8 @@ import { hugePageResource } from '../../machines/model/allocation/memory-state.t
 import type { CgroupInfo, hostOperations, MachineInfo } from '../../machines/model/operations/host.ts';
 import { readTopology } from '../stats/topology.ts';
 import type { Mounter } from '../volume/mounter.ts';
-import { errnoOf } from './below-root.ts';
 import { parseMounts } from './kernel/mounts.ts';
+import { errnoOf } from './root-folder.ts';
 
 type Operations = typeof hostOperations;
 const BYTES_PER_KIB = 1_024n;

@@ -22,7 +22,15 @@ import type {
 } from '../../machines/model/operations/image.ts';
 import type { ConfigObject } from '../../machines/model/operations/volume.ts';
 import { goJson } from '../../machines/model/spec/hash.ts';
-import { dockerConfigJson, dockercfg, type Held, Keyring, type Login, type Logins, nodeLogins } from './keyring.ts';
+import {
+  dockerConfigJson,
+  dockercfg,
+  Keyring,
+  type Login,
+  type Logins,
+  nodeLogins,
+  type StoredLogin,
+} from './keyring.ts';
 import { type OnPluginRun, Plugin } from './plugin.ts';
 import { type Provider, readProviders } from './provider-config.ts';
 import { recordPorts } from './pull-records.ts';
@@ -158,7 +166,7 @@ const authOf = ({ username, password }: Login): AuthConfig => ({
   ...(password === '' ? {} : { password }),
 });
 
-function sealed({ login, source }: Held<Source>, vault: Vault): PullCredential {
+function sealed({ login, source }: StoredLogin<Source>, vault: Vault): PullCredential {
   const auth = goJson(authOf(login));
   const hash = createHash('sha256').update(auth).digest('hex');
   return { auth: vault.seal(JSON.stringify(authOf(login))), hash: vault.seal(hash), source };

@@ -117,29 +117,29 @@ async function readable(path: string): Promise<string | null> {
 const DEFAULT_REGISTRY = 'index.docker.io';
 
 /** A login and its source. */
-export interface Held<Source> {
+export interface StoredLogin<Source> {
   readonly login: Login;
   readonly source: Source;
 }
 
 export class Keyring<Source> {
   /** By registry, without scheme and API version. */
-  readonly #held = new Map<string, Held<Source>[]>();
+  readonly #logins = new Map<string, StoredLogin<Source>[]>();
 
   /** An invalid registry URL is skipped, as docker does. */
   add(logins: Logins, source: Source): void {
     for (const [registry, login] of Object.entries(logins)) {
       const key = keyOf(registry);
-      if (key !== null) this.#held.set(key, [...(this.#held.get(key) ?? []), { login, source }]);
+      if (key !== null) this.#logins.set(key, [...(this.#logins.get(key) ?? []), { login, source }]);
     }
   }
 
   /** `repository` as in `docker.io/library/busybox`. */
-  lookup(repository: string): readonly Held<Source>[] {
-    const keys = [...this.#held.keys()].sort().toReversed();
-    const found = keys.filter((key) => matches(key, repository)).flatMap((key) => this.#held.get(key) ?? []);
+  lookup(repository: string): readonly StoredLogin<Source>[] {
+    const keys = [...this.#logins.keys()].sort().toReversed();
+    const found = keys.filter((key) => matches(key, repository)).flatMap((key) => this.#logins.get(key) ?? []);
     if (found.length > 0 || !isDefaultRegistry(repository)) return found;
-    return this.#held.get(DEFAULT_REGISTRY) ?? [];
+    return this.#logins.get(DEFAULT_REGISTRY) ?? [];
   }
 }
 

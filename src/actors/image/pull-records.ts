@@ -5,6 +5,7 @@
  * Invariants: files are replaced atomically; changes of one record are serialized; a credential's hash on disk is
  * readable by the owner only, and leaves this module as a handle.
  */
+
 import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,6 +13,7 @@ import type { SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { isObject, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { imageOperations, PulledCredentials } from '../../machines/model/operations/image.ts';
+import { rfc3339 } from '../../machines/model/values/time.ts';
 
 type Operations = typeof imageOperations;
 type RecordPorts = Pick<
@@ -75,7 +77,7 @@ export function recordPorts(vault: Vault): RecordPorts {
         const before = await readRecord(path, imageRef).catch(() => null);
         const added = credentials && stored(credentials, vault);
         const after = merged(before, imageRef, repository, added);
-        if (after !== before) await write(path, { ...after, lastUpdatedTime: goTime(Date.now()) });
+        if (after !== before) await write(path, { ...after, lastUpdatedTime: rfc3339(Date.now()) });
         await rm(pulling(root, image), { force: true });
         return null;
       }),
@@ -179,9 +181,6 @@ const PULLED = 'image_manager/pulled';
 const fileName = (name: string): string => `${PREFIX}${createHash('sha256').update(name).digest('hex')}`;
 const pulling = (root: string, image: string): string => join(root, PULLING, fileName(image));
 const pulled = (root: string, imageRef: string): string => join(root, PULLED, fileName(imageRef));
-
-/** As Go prints a metav1.Time: without fractions of a second. */
-const goTime = (ms: number): string => `${new Date(ms).toISOString().slice(0, -'.000Z'.length)}Z`;
 
 /** The number of records of each kind below the root directory. */
 export async function recordCounts(root: string): Promise<{ readonly pulling: number; readonly pulled: number }> {

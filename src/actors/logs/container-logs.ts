@@ -3,7 +3,7 @@
  *
  * Decides: when a log is too large and which older parts are removed. A log is renamed, so that a reader can finish; it
  * is compressed when the next one is rotated. Invariants: names are resolved below the folder of logs and never through
- * a link (`below-root.ts`); there are never more than `maxFiles` parts; leftovers of an interrupted rotation are
+ * a link (`root-folder.ts`); there are never more than `maxFiles` parts; leftovers of an interrupted rotation are
  * removed by the next one.
  */
 import { createReadStream, createWriteStream, existsSync, readlinkSync } from 'node:fs';
@@ -16,7 +16,7 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { KeptLog, logOperations, PodLogs } from '../../machines/model/operations/logs.ts';
-import { errnoOf, openParent, type Place } from '../host/below-root.ts';
+import { errnoOf, openParent, type Place } from '../host/root-folder.ts';
 
 type LogPorts = Ports<typeof logOperations>;
 type KeepLogsInput = Parameters<LogPorts['logs.keep']>[0];

@@ -7,7 +7,7 @@
 import type { Port } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
-import { aborted } from './aborted.ts';
+import { aborted } from '../aborted.ts';
 import { healthEndpoints } from './endpoints/health.ts';
 import { ApiServer } from './http/api-server.ts';
 import type { Checks } from './node-pods.ts';

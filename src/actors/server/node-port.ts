@@ -9,7 +9,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { ServedPort, ServerItem } from '../../machines/model/operations/server.ts';
-import { aborted } from './aborted.ts';
+import { aborted } from '../aborted.ts';
 import { authenticate } from './auth/authentication.ts';
 import { alwaysAllow, authorize, unauthorized } from './auth/authorization.ts';
 import { accessReviewer, type Create, tokenReviewer } from './auth/reviews.ts';

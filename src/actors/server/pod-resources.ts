@@ -18,11 +18,11 @@ import type { PreparedClaims } from '../../machines/model/dra/messages.ts';
 import type { Holding, MemoryBlock } from '../../machines/model/operations/grants.ts';
 import type { LocalSocket, ServerItem } from '../../machines/model/operations/server.ts';
 import type { NodeSettings } from '../../machines/model/settings/node-settings.ts';
-import { parseCpuSet } from '../../machines/model/values/cpu-set.ts';
+import { cpuIds } from '../../machines/model/values/cpu-set.ts';
+import { aborted } from '../aborted.ts';
 import { Contract } from '../contract.ts';
 import { bindSocket } from '../grpc-socket.ts';
 import { TokenBucket } from '../token-bucket.ts';
-import { aborted } from './aborted.ts';
 import type { PodResourcesMethod, PodResourcesMetrics } from './metrics/calls/request-metrics.ts';
 import { isWanted, type NodePod, podNamed } from './node-pods.ts';
 import type { NodeView } from './node-view.ts';
@@ -164,11 +164,6 @@ function dynamicResources(
     })),
   }));
   return resources.length === 0 ? {} : { dynamic_resources: resources };
-}
-
-function cpuIds(list: string): readonly number[] {
-  const parsed = parseCpuSet(list);
-  return parsed.error === undefined ? parsed.value : [];
 }
 
 const ALLOCATION = 'kubelet/allocation';

@@ -11,7 +11,7 @@ import { promisify } from 'node:util';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, Ports } from '../../kernel/operation.ts';
 import type { UserMapping, userOperations } from '../../machines/model/operations/users.ts';
-import { errnoOf, openParent } from '../host/below-root.ts';
+import { errnoOf, openParent } from '../host/root-folder.ts';
 
 const run = promisify(execFile);
 const syncFolder = promisify(fsync);

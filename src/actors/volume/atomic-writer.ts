@@ -22,7 +22,7 @@ import {
   symlink,
 } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import { errnoOf } from '../host/below-root.ts';
+import { errnoOf } from '../host/root-folder.ts';
 import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 
 /** A file with its plain content. */

@@ -9,7 +9,7 @@ import { mkdir, open, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { HostPathType } from '../../machines/model/operations/volume.ts';
 import { goError } from '../go-errors.ts';
-import { errnoOf } from '../host/below-root.ts';
+import { errnoOf } from '../host/root-folder.ts';
 
 const FOLDER_MODE = 0o755;
 const FILE_MODE = 0o644;

@@ -13,9 +13,9 @@ import { type FileHandle, open, rmdir } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { VolumeSetUp } from '../../machines/model/operations/volume.ts';
-import { errnoOf, makeFolder, openParent } from '../host/below-root.ts';
+import { errnoOf, makeFolder, openParent } from '../host/root-folder.ts';
 import { pairsOf } from '../stats/kernel-text.ts';
-import { type Mounter, mountsBelow, realPath } from './mounter.ts';
+import { isMounted, type Mounter } from './mounter.ts';
 import { fdPath } from './tree.ts';
 
 export type LocalVolume = Extract<VolumeSetUp, { kind: 'local' }>;
@@ -79,11 +79,6 @@ export async function unmountLocalDevice(root: string, spec: string, mounter: Mo
 }
 
 const pathOf = (root: string, spec: string): string => `${root}/${MOUNTS}/${spec}`;
-
-async function isMounted(root: string, path: string): Promise<boolean> {
-  const point = await realPath(root, path);
-  return (await mountsBelow(point)).includes(point);
-}
 
 /** An empty folder goes; one that is mounted, or has something in it, does not. */
 async function removeIfEmpty(root: string, spec: string): Promise<void> {

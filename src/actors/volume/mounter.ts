@@ -10,9 +10,9 @@ import { readFile, realpath } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { memberOf, OperationError } from '../../kernel/json.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
-import { namesBelow } from '../host/below-root.ts';
 import { type Mount, parseMounts } from '../host/kernel/mounts.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
+import { namesBelow } from '../host/root-folder.ts';
 
 /** After this time a mount is abandoned: a file system that does not answer rarely recovers soon. */
 const MOUNT_TIMEOUT_MS = 10_000;
@@ -129,3 +129,9 @@ export async function mountsBelow(folder: string): Promise<readonly string[]> {
 /** The path without the links above the root, as the kernel's table of mounts writes it. */
 export const realPath = async (root: string, path: string): Promise<string> =>
   [await realpath(root), ...namesBelow(root, path)].join('/');
+
+/** Whether the kernel lists a mount at this path; the file system itself is not asked. */
+export async function isMounted(root: string, path: string): Promise<boolean> {
+  const point = await realPath(root, path);
+  return (await mountsBelow(point)).includes(point);
+}

@@ -10,8 +10,8 @@
  */
 import { lstatSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { OperationError } from '../../kernel/json.ts';
-import { errnoOf } from '../host/below-root.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
+import { errnoOf } from '../host/root-folder.ts';
 
 /** Lower numbers are for administrators; as upstream has it. */
 export const FIRST_PROJECT = 1_048_577;

@@ -19,8 +19,8 @@ import type {
   VolumesSetUp,
   volumeOperations,
 } from '../../machines/model/operations/volume.ts';
-import { errnoOf, makeFolder, openParent } from '../host/below-root.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
+import { errnoOf, makeFolder, openParent } from '../host/root-folder.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { checkHostPath } from './host-path.ts';

@@ -14,8 +14,8 @@ import type { InputOf } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { SubPath, Unprepared, volumeOperations } from '../../machines/model/operations/volume.ts';
 import { trimRight } from '../../machines/model/values/go-text.ts';
-import { errnoOf, openParent } from '../host/below-root.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
+import { errnoOf, openParent } from '../host/root-folder.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, removeTree } from './tree.ts';
 

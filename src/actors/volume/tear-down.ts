@@ -12,7 +12,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { volumeOperations } from '../../machines/model/operations/volume.ts';
-import { errnoOf, namesBelow, openParent } from '../host/below-root.ts';
+import { errnoOf, namesBelow, openParent } from '../host/root-folder.ts';
 import { unbindDevice } from './block-device.ts';
 import { unmountUnused } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';

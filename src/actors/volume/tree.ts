@@ -9,7 +9,7 @@ import { constants } from 'node:fs';
 import { chmod, chown, type FileHandle, lstat, open, readdir, rename, rmdir, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Sharing, Unshared } from '../../machines/model/operations/volume.ts';
-import { errnoOf } from '../host/below-root.ts';
+import { errnoOf } from '../host/root-folder.ts';
 
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const SETGID = 0o2000;

@@ -6,9 +6,9 @@ import { Document, isMap, isPair, isScalar, isSeq, type Pair, type YAMLMap } fro
 import { type OriginatedValue, printOrigin, toMasked, valuesWithOrigin } from '../../machines/configuration/index.ts';
 import { type Effective, effectiveConfiguration, parseKubeletArguments } from '../effective-configuration.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { splitArguments } from '../own-flags.ts';
 import { printLines } from '../prepared-run.ts';
 import { table } from '../printable.ts';
+import { splitArguments } from '../statelet-flags.ts';
 
 const FORMATS = ['yaml', 'json', 'table'] as const;
 type Format = (typeof FORMATS)[number];

@@ -59,10 +59,10 @@ function isKnown(story: Story, subject: string): boolean {
  * Armed timers are state, and state comes of replaying from the newest checkpoint; a journal whose checkpoint is
  * damaged, or that this build does not replay, has none to show.
  */
-function timersAtTheEnd(log: string, incarnation: string | undefined, isPatient: boolean): KnownTimers {
+function timersAtTheEnd(log: string, incarnation: string | undefined, mayWait: boolean): KnownTimers {
   try {
     const journal = journalAt(log, incarnation, 'newest-checkpoint');
-    const records = isPatient ? journal.records : within(TIMERS_MAX_MS, journal.records);
+    const records = mayWait ? journal.records : within(TIMERS_MAX_MS, journal.records);
     const { divergence, kernel } = replay(replayOptions(journal, records));
     return divergence ? undefined : kernel.timers.list();
   } catch {

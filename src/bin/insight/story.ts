@@ -53,7 +53,7 @@ export interface Operation {
   readonly n: number;
   readonly ended?: number;
   /** A stream that has emitted an item. */
-  readonly isHeard?: boolean;
+  readonly hasReported?: boolean;
   /** A stream whose last item is a failure: the number of failures in a row, and the time of the last one. */
   readonly failing?: { readonly error: string; readonly times: number; readonly t: number };
   readonly end?: 'done' | 'failed' | 'cancelled';
@@ -239,10 +239,10 @@ export class Story implements CauseSource {
     const operation = id === undefined ? undefined : this.operations.get(id);
     if (!operation) return;
     const error = streamError(record);
-    if (error === undefined && operation.isHeard && !operation.failing) return;
+    if (error === undefined && operation.hasReported && !operation.failing) return;
     const { failing, ...others } = operation;
     const again = error === undefined ? {} : { failing: { error, times: (failing?.times ?? 0) + 1, t: record.t } };
-    this.operations.set(operation.id, { ...others, isHeard: true, ...again });
+    this.operations.set(operation.id, { ...others, hasReported: true, ...again });
   }
 
   private entered(address: string, value: unknown, status: string, t: number, n: number): void {

@@ -39,7 +39,7 @@ function operationsOf(story: Story, isOwn: (actor: string) => boolean): Failed[]
     const key = `${at} ${name}`;
     const failure = failureOf(operation, story);
     const times = (failing.get(key)?.times ?? 0) + (failure?.times ?? 0);
-    if (failure || operation.end === 'done' || operation.isHeard) failing.delete(key);
+    if (failure || operation.end === 'done' || operation.hasReported) failing.delete(key);
     if (!failure) continue;
     const { error, t } = failure;
     const asker = at.slice(0, at.lastIndexOf('/'));

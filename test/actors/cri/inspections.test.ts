@@ -1,9 +1,9 @@
 /** One inspection serves all earlier requests, and no later one. */
 import { expect, it, onTestFinished } from 'vitest';
+import { CallsInProgress } from '../../../src/actors/cri/calls-in-progress.ts';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import { inspectPod } from '../../../src/actors/cri/inspect.ts';
 import { Inspections } from '../../../src/actors/cri/inspections.ts';
-import { OwnCalls } from '../../../src/actors/cri/own-calls.ts';
 import { PodIds } from '../../../src/actors/cri/pod-ids.ts';
 import { DEFAULT_RELIST_PERIODS } from '../../../src/actors/cri/relist-timer.ts';
 import { PodWatcher } from '../../../src/actors/cri/watch-pods.ts';
@@ -56,7 +56,7 @@ it('an event and the inspection that the pod takes after it are one inspection',
   const watcher = new PodWatcher({
     client,
     inspections,
-    own: new OwnCalls(),
+    own: new CallsInProgress(),
     podIds,
     emit: (item) => void items.push(item),
     signal: aborter.signal,

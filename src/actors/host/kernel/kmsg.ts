@@ -15,7 +15,7 @@ import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations, OomKill } from '../../../machines/model/operations/host.ts';
-import { errnoOf } from '../below-root.ts';
+import { errnoOf } from '../root-folder.ts';
 
 /** The kernel returns one record per read; this exceeds the longest. */
 const RECORD_BYTES = 16 * 1_024;

@@ -6,8 +6,8 @@ import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations } from '../../../machines/model/operations/host.ts';
-import { errnoOf } from '../below-root.ts';
 import { runCommand } from '../commands.ts';
+import { errnoOf } from '../root-folder.ts';
 import type { SystemCalls } from './syscall.ts';
 
 type Operations = typeof hostOperations;

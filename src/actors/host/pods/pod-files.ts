@@ -1,7 +1,7 @@
 /**
  * `host.preparePod` and `host.removePod`: the folders and managed files of pods.
  *
- * Decides: nothing outside the root is touched (see `below-root.ts`). Files are written in place, because containers
+ * Decides: nothing outside the root is touched (see `root-folder.ts`). Files are written in place, because containers
  * have them mounted. A folder with mounts below it is not removed: the mounted data is not ours.
  */
 import {
@@ -21,8 +21,8 @@ import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations, NodeText } from '../../../machines/model/operations/host.ts';
-import { errnoOf, makeFolder, openParent, RootFolder } from '../below-root.ts';
 import { parseMounts } from '../kernel/mounts.ts';
+import { errnoOf, makeFolder, openParent, RootFolder } from '../root-folder.ts';
 
 type Operations = typeof hostOperations;
 
@@ -36,7 +36,7 @@ const MAX_COMPARED_BYTES = 1_048_576;
 const NODE_FILE_BYTES_MAX = 10 * 1024 * 1024;
 
 /**
- * Folders first, then files, all synchronously like the path resolution (`below-root.ts`), because a pod waits for
+ * Folders first, then files, all synchronously like the path resolution (`root-folder.ts`), because a pod waits for
  * them.
  */
 export const preparePod: Port<Operations['host.preparePod']> = async ({ input: { root, directories, files } }) => {

@@ -13,7 +13,7 @@ import { memberOf, OperationError } from '../../../kernel/json.ts';
 import type { Ports } from '../../../kernel/operation.ts';
 import type { hostOperations, RememberedPod } from '../../../machines/model/operations/host.ts';
 import { valueNames } from '../../pod-values.ts';
-import { errnoOf } from '../below-root.ts';
+import { errnoOf } from '../root-folder.ts';
 
 type Operations = typeof hostOperations;
 

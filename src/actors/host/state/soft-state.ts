@@ -7,7 +7,7 @@
 import { readFile, rename } from 'node:fs/promises';
 import type { Port } from '../../../kernel/operation.ts';
 import type { hostOperations, SoftState } from '../../../machines/model/operations/host.ts';
-import { errnoOf } from '../below-root.ts';
+import { errnoOf } from '../root-folder.ts';
 import { replaceFile } from './checkpoints.ts';
 
 type Operations = typeof hostOperations;

@@ -6,9 +6,10 @@
  * {@link SHOWN_MAX} are reported, and as many errors are kept.
  */
 
+import { parentOf } from '../../../kernel/address.ts';
 import { keepNewest } from '../../../kernel/keep-newest.ts';
 import type { EffectRecord, InRecord, KernelRecord } from '../../../kernel/records.ts';
-import { parentOf, streamError, streamOf } from './history.ts';
+import { streamError, streamOf } from './history.ts';
 import type { CallView, TroubleView } from './protocol.ts';
 import { shortText } from './trim.ts';
 

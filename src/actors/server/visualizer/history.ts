@@ -6,7 +6,7 @@
  * Invariants: numbers increase; a cause is always smaller than its effect; at most {@link START_RECORDS_MAX} records of
  * the start are kept, and the last {@link RECORDS_MAX} after it.
  */
-import type { Address } from '../../../kernel/address.ts';
+import { type Address, parentOf } from '../../../kernel/address.ts';
 import type { InRecord, KernelRecord } from '../../../kernel/records.ts';
 import type { RecordsView, ShownRecord } from './protocol.ts';
 
@@ -33,8 +33,6 @@ export interface CauseSource {
   /** Number of the record of a request that is still open. */
   requestedBy(id: number): number | undefined;
 }
-
-export const parentOf = (address: Address): Address => address.slice(0, Math.max(0, address.lastIndexOf('/')));
 
 /** The subject of a record: for requests and results the requesting actor. */
 export function actorOf(record: KernelRecord): Address | undefined {

@@ -5,14 +5,14 @@
  * Hears: `onTurn` of a kernel, from its first turn or from any later one.
  * Invariants: it never sends, never writes, never delays a turn for a reader; all its data are bounded.
  */
-import type { Address } from '../../../kernel/address.ts';
+import { type Address, parentOf } from '../../../kernel/address.ts';
 import { memberOf } from '../../../kernel/json.ts';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, StateRecord } from '../../../kernel/records.ts';
 import { type AnyStateMachine, type AnyStateNode, machineOf } from '../../../kernel/state-nodes.ts';
 import { Calls } from './calls.ts';
 import { Claims } from './claims.ts';
-import { type CauseSource, History, parentOf, type SeenTurn, streamOf } from './history.ts';
+import { type CauseSource, History, type SeenTurn, streamOf } from './history.ts';
 import { failureIn, Phases, statesIn } from './phases.ts';
 import { Pods } from './pods.ts';
 import type {

@@ -89,7 +89,7 @@ const s = setup({
     hasErrors: ({ context }) => !context.purging && context.errors.length > 0,
     isShort: ({ context }) => !context.purging && context.freedBytes < context.toFreeBytes,
     hasRemoved: ({ context }) => context.recordsRoot !== null && context.freedBytes > 0,
-    mayHaveOldOnes: ({ context }) => context.policy.maxAgeMs > 0 || context.toFreeBytes > 0,
+    mayRemoveImages: ({ context }) => context.policy.maxAgeMs > 0 || context.toFreeBytes > 0,
   },
 });
 
@@ -286,7 +286,7 @@ export const imageGcMachine = s.createMachine({
     },
     judging: {
       always: [
-        { guard: 'mayHaveOldOnes', target: 'listing' },
+        { guard: 'mayRemoveImages', target: 'listing' },
         { target: 'waiting', actions: succeed },
       ],
     },

@@ -98,12 +98,12 @@ export const imageSetup = setup({
     'images.forgetIntent',
   ),
   guards: {
-    isUseless: ({ context }) => context.waiting.length === 0,
+    hasNoRequests: ({ context }) => context.waiting.length === 0,
     isTurnOver: ({ context }) => context.turn.length === 0,
     verifies: ({ context }) => context.verification !== null,
     needsRecord: ({ context }) =>
       context.verification !== null && context.present !== null && context.waiting.some(mayBeServed),
-    hasLearnt: ({ context }) => context.learnt !== null,
+    mustRecordCredential: ({ context }) => context.learnt !== null,
     hasAnotherCredential: ({ context }) => context.attempt + 1 < context.credentials.length,
   },
   delays: {

@@ -58,7 +58,7 @@ const admitting = {
   }),
   choosing: s.createStateConfig({
     always: [
-      { guard: 'isUseless', target: 'idle' },
+      { guard: 'hasNoRequests', target: 'idle' },
       { target: 'gettingCredentials', actions: beginTurn },
     ],
   }),
@@ -79,7 +79,7 @@ const admitting = {
   }),
   judging: s.createStateConfig({
     always: [
-      { guard: 'hasLearnt', target: 'learning' },
+      { guard: 'mustRecordCredential', target: 'learning' },
       { guard: 'isTurnOver', target: 'done' },
       { guard: 'verifies', target: 'intending' },
       { target: 'queued' },
@@ -229,7 +229,7 @@ export const imageMachine = s.createMachine({
     /** A turn is over: requests that arrived in the meantime inspect the image again. */
     done: {
       entry: s.assign({ turn: [] }),
-      always: [{ guard: 'isUseless', target: 'idle' }, { target: 'inspecting' }],
+      always: [{ guard: 'hasNoRequests', target: 'idle' }, { target: 'inspecting' }],
     },
   },
 });

@@ -3,9 +3,11 @@
  *
  * Upstream: pkg/volume/csi/csi_plugin.go, pkg/volume/csi/nodeinfomanager, staging apimachinery's util/version.
  */
+
 import { DRA_SERVICES, type DraService } from '../../model/operations/dra.ts';
 import type { CSINodeInfo, PluginInfo } from '../../model/operations/plugins.ts';
 import { isDnsSubdomain } from '../../model/validation/field.ts';
+import { goList } from '../../model/values/go-text.ts';
 import type { CSIDriver } from './csi-node.ts';
 import { announcementProblem } from './devices/device-policy.ts';
 
@@ -66,8 +68,6 @@ export function highestSupported(versions: readonly string[]): Version | string 
   if (highest[0] !== 1n) return `highest supported version reported by driver is ${highest.join('.')}, must be v1.x`;
   return highest;
 }
-
-const goList = (texts: readonly string[]): string => `[${texts.join(' ')}]`;
 
 function validated(
   { name, versions }: PluginInfo,

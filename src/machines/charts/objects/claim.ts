@@ -167,8 +167,8 @@ function holderProblem({ metadata: { name } }: KubeObject, holder: { readonly ui
 function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): ObjectState {
   const { claimRef, ...spec } = specOf(volume);
   const { namespace, name } = idOf(key);
-  const notHeld = holderProblem(volume, claimRef, size.claim.uid);
-  if (notHeld !== '') return problem({ key }, notHeld);
+  const notBound = holderProblem(volume, claimRef, size.claim.uid);
+  if (notBound !== '') return problem({ key }, notBound);
   if (!KINDS.some((kind) => isObject(spec[kind]))) {
     const sources = Object.entries(spec).filter(([each, source]) => isObject(source) && !NO_SOURCES.has(each));
     const kinds = sources.map(([each]) => each);

@@ -5,6 +5,7 @@
  * quantity ends it at once. Invariant: keys are read in the document's order, so the first error is upstream's first
  * error. No defaults are applied: the result has only the document's fields.
  */
+
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
 import {
@@ -18,6 +19,7 @@ import {
 import { kubeletConfigurationType } from '../../model/configuration/fields.ts';
 import { isNumber, jsonKind, textOfNumber } from '../../model/values/exact-number.ts';
 import { quote } from '../../model/values/go-text.ts';
+import { mergeDuplicate } from '../../model/values/json-document.ts';
 import { QUANTITY_REFUSAL, quantityText } from '../../model/values/quantity.ts';
 import { formatDuration, parseDuration } from '../../model/values/time.ts';
 
@@ -73,7 +75,7 @@ function decodeStruct(type: StructType, value: JsonObject, progress: Progress): 
     const inner = { ...progress, owner: type.name, path: [...progress.path, ...step], place };
     const result = decodeField(field, item ?? null, inner);
     if (progress.outcome.fatal !== null) break;
-    if (result !== undefined) decoded.set(field.name, merged(decoded.get(field.name), result));
+    if (result !== undefined) decoded.set(field.name, mergeDuplicate(decoded.get(field.name), result));
   }
   return Object.fromEntries(decoded);
 }
@@ -81,13 +83,6 @@ function decodeStruct(type: StructType, value: JsonObject, progress: Progress): 
 function fieldNamed({ fields }: StructType, key: string, anyCase: boolean): Field | undefined {
   const exact = fields.find(({ name }) => name === key);
   return exact ?? (anyCase ? fields.find(({ name }) => name.toLowerCase() === key.toLowerCase()) : undefined);
-}
-
-/** A duplicate object, with keys in different case, is merged. */
-function merged(before: Json | undefined, value: Json): Json {
-  if (!isObject(before) || !isObject(value)) return value;
-  const entries = Object.entries(value).map(([key, item]) => [key, merged(before[key], item ?? null)] as const);
-  return { ...before, ...Object.fromEntries(entries) };
 }
 
 function decodeField(field: Field, value: Json, progress: Progress): Json | undefined {

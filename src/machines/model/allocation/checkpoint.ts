@@ -23,6 +23,9 @@ export const goPointer = (value: GoText): GoText => `<*>${value}`;
 
 export const goList = (values: readonly GoText[]): GoText => `[${values.join(' ')}]`;
 
+export const sortedEntries = <Value>(table: Readonly<Record<string, Value>>): (readonly [string, Value])[] =>
+  Object.entries(table).toSorted(([a], [b]) => (a < b ? -1 : 1));
+
 /** Keys that are numbers are sorted as numbers. */
 export function goMap(entries: readonly (readonly [key: string | number, value: GoText])[]): GoText {
   const sorted = entries.toSorted(([a], [b]) => (a < b ? -1 : 1));

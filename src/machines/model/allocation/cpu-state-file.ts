@@ -6,9 +6,9 @@
 import { isObject } from '../../../kernel/xstate.ts';
 import type { ExclusiveCpus } from '../operations/grants.ts';
 import type { CpuManagerSettings } from '../settings/resource-managers.ts';
-import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
+import { cpuIds, formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { quote } from '../values/go-text.ts';
-import { CORRUPTED, checksumOf, decoded, goField, goMap, goStruct } from './checkpoint.ts';
+import { CORRUPTED, checksumOf, decoded, goField, goMap, goStruct, sortedEntries } from './checkpoint.ts';
 
 /** Kubelets since 1.36 print the type with its number, and read the older name as well. */
 const TYPE = 'state.CPUManagerCheckpoint';
@@ -24,9 +24,6 @@ export interface CpuState {
   readonly entries: Readonly<Record<string, ExclusiveCpus>>;
 }
 
-const sorted = <Value>(table: Readonly<Record<string, Value>>): (readonly [string, Value])[] =>
-  Object.entries(table).toSorted(([a], [b]) => (a < b ? -1 : 1));
-
 const checksum = ({ policy, shared, entries }: CpuState, type = TYPE): number =>
   checksumOf(
     type,
@@ -36,7 +33,7 @@ const checksum = ({ policy, shared, entries }: CpuState, type = TYPE): number =>
       goField(
         'Entries',
         'map[string]map[string]string',
-        goMap(sorted(entries).map(([uid, cpus]) => [uid, goMap(sorted(cpus))])),
+        goMap(sortedEntries(entries).map(([uid, cpus]) => [uid, goMap(sortedEntries(cpus))])),
       ),
       goField('Checksum', 'checksum.Checksum', '0'),
     ),
@@ -44,7 +41,7 @@ const checksum = ({ policy, shared, entries }: CpuState, type = TYPE): number =>
 
 export function cpuStateText(state: CpuState): string {
   const entries = Object.fromEntries(
-    sorted(state.entries).map(([uid, cpus]) => [uid, Object.fromEntries(sorted(cpus))]),
+    sortedEntries(state.entries).map(([uid, cpus]) => [uid, Object.fromEntries(sortedEntries(cpus))]),
   );
   return JSON.stringify({
     policyName: state.policy,
@@ -97,8 +94,8 @@ export function cpuEntries(text: string, policy: string): CpuState['entries'] {
 function unparsed({ shared, entries }: CpuState): string | null {
   const lists = [
     [shared, 'default cpu set', ''] as const,
-    ...sorted(entries).flatMap(([uid, cpus]) =>
-      sorted(cpus).map(
+    ...sortedEntries(entries).flatMap(([uid, cpus]) =>
+      sortedEntries(cpus).map(
         ([name, list]) => [list, 'cpuset', ` for container ${quote(name)} in pod ${quote(uid)}`] as const,
       ),
     ),
@@ -112,14 +109,14 @@ function unparsed({ shared, entries }: CpuState): string | null {
 
 /** Upstream's error about a file of a machine with other CPUs, or with another reservation. */
 function mismatch({ shared, entries }: CpuState, { cpus, reserved, isReservationStrict }: CpuManagerSettings): string {
-  const common = idsIn(shared);
+  const common = cpuIds(shared);
   const missing = reserved.some((id) => !common.includes(id));
   const names = `reserved cpus: "${formatCpuSet(reserved)}"`;
   if (missing && !isReservationStrict) return `not all ${names} are present in defaultCpuSet: "${shared}"`;
   if (isReservationStrict && reserved.some((id) => common.includes(id))) {
     return `some of strictly ${names} are present in defaultCpuSet: "${shared}"`;
   }
-  const own = Object.values(entries).flatMap((each) => Object.values(each).flatMap(idsIn));
+  const own = Object.values(entries).flatMap((each) => Object.values(each).flatMap(cpuIds));
   const known = formatCpuSet(
     [...new Set([...common, ...own, ...(isReservationStrict ? reserved : [])])].toSorted((a, b) => a - b),
   );
@@ -127,11 +124,6 @@ function mismatch({ shared, entries }: CpuState, { cpus, reserved, isReservation
   return known === available
     ? ''
     : `current set of available CPUs "${available}" doesn't match with CPUs in state "${known}"`;
-}
-
-function idsIn(text: string): readonly number[] {
-  const parsed = parseCpuSet(text);
-  return parsed.error === undefined ? parsed.value : [];
 }
 
 /** Field names are case-insensitive, as in Go. */

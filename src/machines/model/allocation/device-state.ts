@@ -5,7 +5,7 @@ import type { Device, DeviceEntry, DeviceResponse } from '../operations/devices.
 import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 import { byBytes } from '../values/go-text.ts';
-import { CORRUPTED, decoded, goField, goList, goMap, goStruct } from './checkpoint.ts';
+import { CORRUPTED, decoded, goField, goList, goMap, goStruct, sortedEntries } from './checkpoint.ts';
 
 /** The devices of one resource that a plugin offers. */
 export interface DeviceResource {
@@ -137,9 +137,6 @@ export interface DeviceStateEntry {
 
 type Registered = Readonly<Record<string, readonly string[]>>;
 
-const sorted = <Value>(table: Readonly<Record<string, Value>>): (readonly [string, Value])[] =>
-  Object.entries(table).toSorted(([a], [b]) => (a < b ? -1 : 1));
-
 const printedEntry = ({ podUid, container, resource, nodes, bytes }: DeviceStateEntry): string =>
   goStruct(
     goField('PodUID', 'string', podUid),
@@ -164,7 +161,7 @@ const checksum = (entries: readonly DeviceStateEntry[], registered: Registered):
       goField(
         'RegisteredDevices',
         'map[string][]string',
-        goMap(sorted(registered).map(([resource, ids]) => [resource, goList(ids)])),
+        goMap(sortedEntries(registered).map(([resource, ids]) => [resource, goList(ids)])),
       ),
     )}`,
   );
@@ -207,13 +204,13 @@ export function deviceStateText(entries: readonly DeviceStateEntry[], registered
     PodUID: podUid,
     ContainerName: container,
     ResourceName: resource,
-    DeviceIDs: Object.fromEntries(sorted(nodes)),
+    DeviceIDs: Object.fromEntries(sortedEntries(nodes)),
     AllocResp: base64,
   }));
   return JSON.stringify({
     Data: {
       PodDeviceEntries: written.length === 0 ? null : written,
-      RegisteredDevices: Object.fromEntries(sorted(registered)),
+      RegisteredDevices: Object.fromEntries(sortedEntries(registered)),
     },
     Checksum: checksum(entries, registered),
   });

@@ -6,12 +6,14 @@
  * node serves containers alone or in one group with others, never both; memory of an init container is reused by later
  * containers.
  */
+
 import type { Container, Pod } from '../api/pod.ts';
 import type { MemoryBlock, MemoryBlocks, NumaSet } from '../operations/grants.ts';
 import type { MemoryManagerSettings } from '../settings/resource-managers.ts';
 import { hasPodLevelResources, podQOS } from '../spec/qos.ts';
 import { requestsOf } from '../spec/resources.ts';
 import { wholeUnits } from '../values/quantity.ts';
+import { unexpected } from './device-manager.ts';
 import { isFree, machineMemory, type NodeMemory } from './memory-state.ts';
 import type { Rejection } from './predicates.ts';
 import { contains, isNarrower, isSameSet, type NumaHint, subsetsOf } from './topology-manager.ts';
@@ -152,11 +154,6 @@ export function allocateMemory(
     inits: isInit ? [...progress.inits, container] : progress.inits,
   };
 }
-
-const unexpected = (error: string): Rejection => ({
-  reason: 'UnexpectedAdmissionError',
-  message: `Allocate failed due to ${error}, which is unexpected`,
-});
 
 /**
  * Blocks that a container reuses from init containers are counted with that container, so that nothing is counted

@@ -6,7 +6,17 @@
 import { isObject } from '../../../kernel/xstate.ts';
 import type { MemoryBlock, MemoryBlocks } from '../operations/grants.ts';
 import type { MemoryManagerSettings } from '../settings/resource-managers.ts';
-import { CORRUPTED, checksumOf, decoded, goField, goList, goMap, goPointer, goStruct } from './checkpoint.ts';
+import {
+  CORRUPTED,
+  checksumOf,
+  decoded,
+  goField,
+  goList,
+  goMap,
+  goPointer,
+  goStruct,
+  sortedEntries,
+} from './checkpoint.ts';
 import { type MachineMemory, type MemoryTable, machineMemory } from './memory-state.ts';
 
 /** Kubelets since 1.36 print the type with its number, and read the older name as well. */
@@ -35,9 +45,6 @@ export interface MemoryState {
   /** By uid of a pod. */
   readonly entries: Readonly<Record<string, MemoryBlocks>>;
 }
-
-const sorted = <Value>(table: Readonly<Record<string, Value>>): (readonly [string, Value])[] =>
-  Object.entries(table).toSorted(([a], [b]) => (a < b ? -1 : 1));
 
 const inText = ({ total, systemReserved, allocatable, reserved, free }: MemoryTable): Table => ({
   total: String(total),
@@ -85,7 +92,7 @@ const printedNode = ({ numberOfAssignments, memoryMap, cells }: NodeState): stri
     goField(
       'MemoryMap',
       'map[v1.ResourceName]*state.MemoryTable',
-      goMap(sorted(memoryMap).map(([type, table]) => [type, goPointer(printedTable(table))])),
+      goMap(sortedEntries(memoryMap).map(([type, table]) => [type, goPointer(printedTable(table))])),
     ),
     goField('Cells', '[]int', goList(cells.map(String))),
   );
@@ -98,7 +105,7 @@ const printedBlock = ({ numaAffinity, type, size }: MemoryBlock): string =>
   );
 
 const printedBlocks = (blocks: MemoryBlocks): string =>
-  goMap(sorted(blocks).map(([container, list]) => [container, goList(list.map(printedBlock))]));
+  goMap(sortedEntries(blocks).map(([container, list]) => [container, goList(list.map(printedBlock))]));
 
 const checksum = ({ policyName, machineState, entries }: MemoryState, type = TYPE): number =>
   checksumOf(
@@ -113,7 +120,7 @@ const checksum = ({ policyName, machineState, entries }: MemoryState, type = TYP
       goField(
         'Entries',
         'state.ContainerMemoryAssignments',
-        goMap(sorted(entries).map(([uid, blocks]) => [uid, printedBlocks(blocks)])),
+        goMap(sortedEntries(entries).map(([uid, blocks]) => [uid, printedBlocks(blocks)])),
       ),
       goField('Checksum', 'checksum.Checksum', '0'),
     ),
@@ -123,9 +130,9 @@ const AMOUNTS = /"(total|systemReserved|allocatable|reserved|free|size)":"(\d+)"
 
 export function memoryStateText(state: MemoryState): string {
   const { policyName, machineState, entries } = state;
-  const inOrder = <Value>(table: Readonly<Record<string, Value>>) => Object.fromEntries(sorted(table));
+  const inOrder = <Value>(table: Readonly<Record<string, Value>>) => Object.fromEntries(sortedEntries(table));
   const nodes = Object.entries(machineState).map(([id, node]) => [id, { ...node, memoryMap: inOrder(node.memoryMap) }]);
-  const pods = sorted(entries).map(([uid, blocks]) => [uid, inOrder(blocks)]);
+  const pods = sortedEntries(entries).map(([uid, blocks]) => [uid, inOrder(blocks)]);
   const text = JSON.stringify({
     policyName,
     machineState: Object.fromEntries(nodes),
@@ -158,9 +165,9 @@ export function memoryMismatch(text: string, manager: MemoryManagerSettings): st
   const expected = stateOfMachine(machineMemory(manager, []));
   const fixed = (nodes: MemoryState['machineState']): string =>
     JSON.stringify(
-      sorted(nodes).map(([id, { memoryMap }]) => [
+      sortedEntries(nodes).map(([id, { memoryMap }]) => [
         id,
-        sorted(memoryMap).map(([type, { total, systemReserved, allocatable }]) => [
+        sortedEntries(memoryMap).map(([type, { total, systemReserved, allocatable }]) => [
           type,
           total,
           systemReserved,

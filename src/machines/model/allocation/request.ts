@@ -6,7 +6,6 @@
  */
 import {
   type Container,
-  isMirrorPod,
   isStaticPod,
   type Pod,
   type PodRef,
@@ -16,7 +15,7 @@ import {
 import type { Allocation, HostPort, PodDemand } from '../operations/grants.ts';
 import type { AdmissionSettings, NodeSettings } from '../settings/node-settings.ts';
 import { hasPodLevelResources, podContainers, podQOS } from '../spec/qos.ts';
-import { exclusiveCount, isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
+import { exclusiveCount, isCritical, isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
 import { mayRestartAll } from '../spec/restart.ts';
 import { wantsAppArmor } from '../spec/security.ts';
 import { milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
@@ -67,7 +66,6 @@ export interface AdmissionRequest extends PodRef {
   readonly swapping?: readonly string[];
 }
 
-const CRITICAL_PRIORITY = 2_000_000_000;
 const OS_LABEL = 'kubernetes.io/os';
 
 type NodeFacts = Pick<NodeSettings, 'admission' | 'limitedSwapBytes' | 'swapControllerAvailable' | 'cgroupVersion'>;
@@ -119,9 +117,6 @@ export function demandOf(pod: Pod): PodDemand {
     isCritical: isCritical(pod),
   };
 }
-
-const isCritical = (pod: Pod): boolean =>
-  isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= CRITICAL_PRIORITY;
 
 export const units = (name: string, amount: Nano): string =>
   String(name === 'cpu' ? milliUnits(amount) : wholeUnits(amount));

@@ -47,7 +47,7 @@ export function demandOf(grants: Grants): QOSDemand {
 }
 
 /** Everything that single containers hold. */
-export function heldBy(settings: Settings, grants: Holdings): ResourcesHeld {
+export function resourcesHeld(settings: Settings, grants: Holdings): ResourcesHeld {
   const all = Object.entries(grants);
   return {
     type: 'resources.held',

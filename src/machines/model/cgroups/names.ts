@@ -20,7 +20,7 @@ interface Naming {
   readonly cgroupRoot: string;
 }
 
-const stepsOf = (path: string): string[] => path.split('/').filter((step) => step !== '');
+export const stepsOf = (path: string): string[] => path.split('/').filter((step) => step !== '');
 
 /** The path of a cgroup in the kernel. */
 function cgroupPath(steps: readonly string[], driver: CgroupDriver): string {

@@ -6,7 +6,7 @@
 import type { Pod, QOSClass } from '../api/pod.ts';
 import type { CgroupDriver, CgroupResources, DesiredCgroup } from '../operations/cgroup.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
-import { podContainers, podQOS } from '../spec/qos.ts';
+import { isPositive, podContainers, podQOS } from '../spec/qos.ts';
 import {
   cpuQuota,
   cpuShares,
@@ -17,7 +17,7 @@ import {
   podRequests,
   reservedMemory,
 } from '../spec/resources.ts';
-import { milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
+import { milliUnits, type Nano, wholeUnits } from '../values/quantity.ts';
 import { nodeAllocatablePath, podPath, type QOSLevel } from './names.ts';
 
 const LEAST_SHARES = '2';
@@ -100,8 +100,6 @@ export const memoryBound = (pod: Pod, node: NodeSettings): bigint =>
 const bounds = (pod: Pod, name: 'cpu' | 'memory'): boolean =>
   isPositive(pod.spec.resources?.limits?.[name]) ||
   podContainers(pod).every(({ resources }) => isPositive(resources?.limits?.[name]));
-
-const isPositive = (quantity: string | undefined): boolean => quantity !== undefined && nanoOf(quantity) > 0n;
 
 const UNLIMITED = '-1';
 

@@ -139,7 +139,7 @@ function contents(value: unknown, form: 'text' | 'base64'): Readonly<Record<stri
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, { [form]: String(each) } as Content]));
 }
 
-/** A version that depends on the content, and reveals nothing of it. */
+/** A version by content that does not reveal it: two hashes, so that only a double collision hides a change. */
 export const versionOf = (value: unknown): string => {
   const text = JSON.stringify(value);
   return `${fnv1a32(text).toString(36)}.${fnv1a32(`#${text}`).toString(36)}`;

@@ -41,7 +41,7 @@ function isGuaranteed(resources: ResourceRequirements | undefined): boolean {
   });
 }
 
-const isPositive = (quantity: string | undefined): boolean => quantity !== undefined && nanoOf(quantity) > 0n;
+export const isPositive = (quantity: string | undefined): boolean => quantity !== undefined && nanoOf(quantity) > 0n;
 const sameAmount = (a: string, b: string): boolean => nanoOf(a) === nanoOf(b);
 
 /** `cgroup_parent` of a sandbox. systemd's path names each level by all levels above it: `/a.slice/a-b.slice`. */

@@ -201,7 +201,7 @@ function swapOf(
   return BigInt(Math.trunc((Number(requested) / Number(capacity)) * Number(limitedSwapBytes)));
 }
 
-const isCritical = (pod: Pod): boolean =>
+export const isCritical = (pod: Pod): boolean =>
   isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= CRITICAL_PRIORITY;
 
 /** The limit of memory and swap together. */

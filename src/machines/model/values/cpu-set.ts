@@ -15,6 +15,12 @@ export function parseCpuSet(text: string): Parsed<readonly number[]> {
   return { value: [...cpus].toSorted((left, right) => left - right) };
 }
 
+/** The CPUs of a valid list; none for an invalid one. */
+export function cpuIds(text: string): readonly number[] {
+  const parsed = parseCpuSet(text);
+  return parsed.error === undefined ? parsed.value : [];
+}
+
 function parseRange(range: string): Parsed<readonly [start: number, end: number]> {
   const at = range.indexOf('-');
   const start = parseDecimal(at < 0 ? range : range.slice(0, at));

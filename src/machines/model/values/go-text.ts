@@ -48,6 +48,9 @@ export function quoteBytes(text: string): string {
   return `"${bytes.join('')}"`;
 }
 
+/** A list of strings as Go prints it. */
+export const goList = (texts: readonly string[]): string => `[${texts.join(' ')}]`;
+
 /** `%q` of a list: `["a" "b"]`. */
 export function quoteList(values: readonly string[]): string {
   return `[${values.map(quote).join(' ')}]`;

@@ -132,7 +132,7 @@ function readObject(reader: Reader, path: string, depth: number): Json {
     if (entries.has(key)) reader.duplicates.push(`duplicate field ${quote(place)}`);
     if (peek(reader) !== ':') refuse(reader, 'after object key');
     reader.position += 1;
-    entries.set(key, filled(entries.get(key), readValue(reader, place, depth + 1)));
+    entries.set(key, mergeDuplicate(entries.get(key), readValue(reader, place, depth + 1)));
     const next = peek(reader);
     if (next !== ',' && next !== '}') refuse(reader, 'after object key:value pair');
     reader.position += 1;
@@ -140,10 +140,10 @@ function readObject(reader: Reader, path: string, depth: number): Json {
   }
 }
 
-/** A duplicate object is merged. */
-function filled(before: Json | undefined, value: Json): Json {
+/** Merges a duplicate object into the first one; another duplicate replaces it. */
+export function mergeDuplicate(before: Json | undefined, value: Json): Json {
   if (!isObject(before) || !isObject(value)) return value;
-  const entries = Object.entries(value).map(([key, item]) => [key, filled(before[key], item ?? null)] as const);
+  const entries = Object.entries(value).map(([key, item]) => [key, mergeDuplicate(before[key], item ?? null)] as const);
   return { ...before, ...Object.fromEntries(entries) };
 }
 

@@ -7,7 +7,7 @@ import {
 } from '../../configuration/validation/resource-managers.ts';
 import { numaNodesOf } from '../../model/allocation/memory-state.ts';
 import { type NodeFacts, type NodeResources, nodeResources } from '../../model/cgroups/allocatable.ts';
-import { configuredPath, nodeAllocatablePath } from '../../model/cgroups/names.ts';
+import { configuredPath, nodeAllocatablePath, stepsOf } from '../../model/cgroups/names.ts';
 import {
   type NodeGroupSettings,
   nodeAllocatableGroup,
@@ -174,8 +174,6 @@ export const cgroupRoots = (input: ContainerManagerInput) => ({
 
 export const resourcesOf = (input: ContainerManagerInput, storageBytes: string | null): Parsed<NodeResources> =>
   nodeResources(input.reservations, { machine: input.machineInfo, storageBytes } satisfies NodeFacts);
-
-const stepsOf = (path: string): string[] => path.split('/').filter((step) => step !== '');
 
 /** A cgroup as printed by upstream: `["kubepods" "burstable"]`. */
 export const printedGroup = (path: string): string =>

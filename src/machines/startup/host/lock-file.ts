@@ -23,7 +23,7 @@ export const lockFileMachine = setup({
   types: typed<{ input: LockFileInput; context: LockFileInput; events: { type: 'lock.contended' } }>(),
   actors: pick(operations, 'host.acquireLock', 'host.watchLock'),
   guards: {
-    mustGiveWay: ({ context }) => context.exitOnContention,
+    exitsOnContention: ({ context }) => context.exitOnContention,
   },
 }).createMachine({
   id: 'lockFile',
@@ -51,7 +51,7 @@ export const lockFileMachine = setup({
       entry: sendParent({ type: 'lockFile.acquired' }),
       initial: 'deciding',
       states: {
-        deciding: { always: [{ guard: 'mustGiveWay', target: 'watching' }, { target: 'keeping' }] },
+        deciding: { always: [{ guard: 'exitsOnContention', target: 'watching' }, { target: 'keeping' }] },
         keeping: {},
         watching: {
           invoke: {

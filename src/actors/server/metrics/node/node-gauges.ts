@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { FEATURE_GATES } from '../../../../machines/configuration/fields/feature-gate-table.ts';
 import { isEnabled } from '../../../../machines/configuration/index.ts';
-import { parseCpuSet } from '../../../../machines/model/values/cpu-set.ts';
+import { cpuIds } from '../../../../machines/model/values/cpu-set.ts';
 import type { NodePod } from '../../node-pods.ts';
 import type { NodeView } from '../../node-view.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
@@ -50,7 +50,7 @@ export function evictionCounts(view: NodeView): Family[] {
 
 /** Exclusive CPUs of containers, and the shared rest if the node separates them. */
 export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
-  const exclusive = pods.flatMap(({ exclusiveCpus = {} }) => Object.values(exclusiveCpus).flatMap(idsOf));
+  const exclusive = pods.flatMap(({ exclusiveCpus = {} }) => Object.values(exclusiveCpus).flatMap(cpuIds));
   const allocatable = view.allocatableCpus();
   const nodeOf = new Map(view.machine()?.topology.cpus.map(({ id, numaNode }) => [id, String(numaNode)]));
   const byNode = Object.groupBy(exclusive, (id) => nodeOf.get(id) ?? '0');
@@ -74,11 +74,6 @@ export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
 }
 
 const MILLI = 1_000;
-
-function idsOf(list: string): readonly number[] {
-  const parsed = parseCpuSet(list);
-  return parsed.error === undefined ? parsed.value : [];
-}
 
 interface Plugins {
   readonly plugins: Readonly<Record<string, { readonly driver: object | null }>>;

@@ -49,14 +49,14 @@ export class ContainerWork implements Projection {
   }
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
-    if (record.k === 'message') this.#told(record, kernel);
+    if (record.k === 'message') this.#messageReceived(record, kernel);
     else if (record.k === 'effect') this.#asked(record, kernel);
     else if (record.k === 'result' && request) this.#done(request, record, kernel);
     else if (record.k === 'state') this.#changed(record, kernel);
   }
 
   /** A start begins with its image. That of a volume, named after a slash, is no start of its own. */
-  #told({ to, event }: NodeMessageRecord, kernel: Kernel): void {
+  #messageReceived({ to, event }: NodeMessageRecord, kernel: Kernel): void {
     const { started, errors } = this.#families.containers;
     if (event.type === 'image.wanted' && !event.container.includes('/')) {
       started.inc({ container_type: typeOfContainer(addressOf(event), kernel) });

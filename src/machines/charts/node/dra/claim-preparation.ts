@@ -68,7 +68,7 @@ const s = setup({
   guards: {
     isRefused: ({ context }) => context.error !== '',
     hasAll: ({ context }) => context.claims.length === context.wanted.length,
-    needsNobody: ({ context }) => context.calls.length === 0,
+    needsNoCalls: ({ context }) => context.calls.length === 0,
   },
 });
 
@@ -120,7 +120,7 @@ export const claimPreparationMachine = s.createMachine({
     },
     preparing: {
       meta: { waitsFor: 'the resource drivers to prepare the claims of the pod' },
-      always: { guard: 'needsNobody', target: 'ended' },
+      always: { guard: 'needsNoCalls', target: 'ended' },
       invoke: {
         id: 'prepare',
         src: 'dra.prepare',

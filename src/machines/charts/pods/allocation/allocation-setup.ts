@@ -7,7 +7,7 @@ import type { AllocationMessage, AllocationReport, PodsWanted } from '../../../m
 import { checkPredicates, type NodeView, type Rejection, type Taint } from '../../../model/allocation/predicates.ts';
 import type { Candidate } from '../../../model/allocation/preemption.ts';
 import type { AdmissionRequest } from '../../../model/allocation/request.ts';
-import { demandOf, devicesHeldBy, heldBy } from '../../../model/allocation/resource-grants.ts';
+import { demandOf, devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
 import type { Node } from '../../../model/api/node.ts';
 import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
 import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
@@ -146,8 +146,8 @@ export const updating = (work: (w: Work) => void) =>
     work({ args, state });
     const demand = demandOf(state.grants);
     if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
-    const before = heldBy(context.settings, holdingsIn(context));
-    const held = heldBy(context.settings, holdingsIn(state));
+    const before = resourcesHeld(context.settings, holdingsIn(context));
+    const held = resourcesHeld(context.settings, holdingsIn(state));
     if (!isSame(held, before)) enqueue.sendTo(to('containerManager'), held);
     const devices = devicesHeldBy(holdingsIn(state));
     if (!isSame(devices, devicesHeldBy(holdingsIn(context)))) enqueue.sendTo(to('deviceManager'), devices);

@@ -39,9 +39,9 @@ import type { Assignment } from '../../../model/allocation/resource-assignment.t
 import {
   assignedTo,
   devicesHeldBy,
-  heldBy,
   pinnedResize,
   podShares,
+  resourcesHeld,
 } from '../../../model/allocation/resource-grants.ts';
 import { NO_DEMAND } from '../../../model/cgroups/node-groups.ts';
 import type { Grant, Holding } from '../../../model/operations/grants.ts';
@@ -380,7 +380,7 @@ export const allocationMachine = s.createMachine({
     },
     'xstate.error.actor.*': { actions: reapCrashed },
     'resources.wanted': {
-      actions: sendTo(to('containerManager'), ({ context }) => heldBy(context.settings, holdingsIn(context))),
+      actions: sendTo(to('containerManager'), ({ context }) => resourcesHeld(context.settings, holdingsIn(context))),
     },
     'node.known': { actions: [observe, checkEarly] },
     'node.pressed': { actions: observe },

@@ -6,15 +6,16 @@
  * that did not change is not published; a pod's deletion is published once; `config.sourceReady` follows all
  * differences of its list, so that no pod counts as removed before.
  */
+
 import { to } from '../../../../kernel/xstate.ts';
 import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod, type PodRef } from '../../../model/api/pod.ts';
+import { versionOf } from '../../../model/objects/config-objects.ts';
 import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
 import type { ConfigMessage, Source, SourceReady } from '../../../model/pods/messages.ts';
 import type { IgnoredField } from '../../../model/settings/node-settings.ts';
-import { fnv1a32 } from '../../../model/spec/hash.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
-import { withoutIgnored } from './unseen-fields.ts';
+import { withoutIgnored } from './ignored-fields.ts';
 
 /** A source's record of a published pod. */
 export interface Reported extends PodRef {
@@ -43,12 +44,6 @@ export const withSource = (pod: Pod, source: Source, seen: string, unseen?: read
   },
 });
 
-/** Two hashes with different seeds: a change goes unnoticed only if both collide. */
-const hashOf = (value: unknown): string => {
-  const text = JSON.stringify(value);
-  return `${fnv1a32(text).toString(36)}.${fnv1a32(`#${text}`).toString(36)}`;
-};
-
 const LOCAL_ANNOTATIONS: ReadonlySet<string> = new Set([CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION]);
 
 function definitionOf({ metadata, spec }: Pod): unknown {
@@ -60,16 +55,16 @@ function definitionOf({ metadata, spec }: Pod): unknown {
 function othersStatusOf({ status }: Pod): unknown {
   const phase = isTerminalPhase(status?.phase) ? status?.phase : '';
   const { resourceClaimStatuses: claims, extendedResourceClaimStatus: extended } = status ?? {};
-  const foreign = (status?.conditions ?? []).filter(isForeignCondition);
-  return [phase, foreign, claims, ...(extended === undefined ? [] : [extended])];
+  const foreignConditions = (status?.conditions ?? []).filter(isForeignCondition);
+  return [phase, foreignConditions, claims, ...(extended === undefined ? [] : [extended])];
 }
 
 const reportOf = (pod: Pod): Reported => ({
   uid: pod.metadata.uid,
   namespace: pod.metadata.namespace,
   name: pod.metadata.name,
-  hash: hashOf(definitionOf(pod)),
-  statusHash: hashOf(othersStatusOf(pod)),
+  hash: versionOf(definitionOf(pod)),
+  statusHash: versionOf(othersStatusOf(pod)),
   deleting: pod.metadata.deletionTimestamp !== undefined,
   seen: pod.metadata.annotations?.[CONFIG_SEEN_ANNOTATION] ?? '',
 });

@@ -129,7 +129,10 @@ export const isAsWanted = ({ kind, facts, wanted }: Pick<ContainerContext, 'kind
   (kind === 'init' || wanted.hash === '' || facts.hash === '' || facts.hash === wanted.hash);
 
 /** The newest instance has ended, and another one was decided. */
-export const isBetween = ({ facts, restartCount }: Pick<ContainerContext, 'facts' | 'restartCount'>): boolean =>
+export const isBetweenInstances = ({
+  facts,
+  restartCount,
+}: Pick<ContainerContext, 'facts' | 'restartCount'>): boolean =>
   facts?.state === 'exited' && restartCount > facts.restartCount;
 
 /** This agent has not read the termination message of the newest instance yet. */
@@ -197,7 +200,7 @@ function ranMs({ facts, knownAtMs }: ContainerContext, nowMs: number): number {
 }
 
 /** The next instance after one whose start failed through no fault of its own: at once, with the same back-off. */
-export const anotherStart = (context: ContainerContext, nowMs: number): Partial<ContainerContext> => ({
+export const retryStart = (context: ContainerContext, nowMs: number): Partial<ContainerContext> => ({
   ...nextInstance(context, nowMs),
   ...backOffMessage(0, context),
   backoffMs: context.backoffMs,
@@ -208,7 +211,7 @@ export const anotherStart = (context: ContainerContext, nowMs: number): Partial<
  * The next number is above that of its instance and of every instance in the runtime: the reply to a create may have
  * been lost.
  */
-const numberOfNext = ({ id, restartCount, facts }: ContainerContext): number =>
+const nextRestartCount = ({ id, restartCount, facts }: ContainerContext): number =>
   Math.max(id === '' ? restartCount : restartCount + 1, (facts?.restartCount ?? -1) + 1);
 
 /** The next instance: its number, and when it may be started. */
@@ -228,7 +231,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
     backoffMs: stop?.after === 'again' && context.endedBeforeMs === null ? context.backoffMs : backoffMs,
     endedBeforeMs: endedMs,
     knownAtMs: 0,
-    restartCount: numberOfNext(context),
+    restartCount: nextRestartCount(context),
     id: '',
     image: null,
     stop: null,

@@ -30,7 +30,7 @@ import { type ContainerFacts, factsOfInstance } from '../../../model/status/runt
 import { urlOf } from '../prober/prober-policy.ts';
 import {
   afterCall,
-  anotherStart as anotherStartOf,
+  retryStart as anotherStartOf,
   type ContainerContext,
   type ContainerInput,
   type ContainerStop,
@@ -40,7 +40,7 @@ import {
   hookMessage,
   isAliveInstance,
   isAsWanted,
-  isBetween,
+  isBetweenInstances,
   isCreated,
   isLost,
   isStillCreated,
@@ -114,10 +114,10 @@ export const containerSetup = setup({
     /** The start was abandoned before the runtime processed it: a runtime only ends instances that it has started. */
     neverRan: ({ context }) => isStillCreated(context),
     isCreated: ({ context }) => isCreated(context),
-    isBetween: ({ context }) => isBetween(context),
+    isBetween: ({ context }) => isBetweenInstances(context),
     /** Another instance was decided before, and no order to stop came since. */
-    goesOn: ({ context }) => isBetween(context) && context.stop === null,
-    hasUnread: ({ context }) => isBetween(context) && hasUnreadMessage(context),
+    isBetweenInstances: ({ context }) => isBetweenInstances(context) && context.stop === null,
+    hasUnread: ({ context }) => isBetweenInstances(context) && hasUnreadMessage(context),
     isUnknown: ({ context }) => context.facts?.state === 'unknown',
     hasBecomeUnknown: ({ context }) => context.facts?.state === 'unknown' && context.facts.id === context.id,
     isOver: ({ context }) => context.facts?.state === 'exited',
@@ -126,10 +126,10 @@ export const containerSetup = setup({
     /** The instance runs, but its definition is no longer the wanted one. */
     isReplaced: ({ context }) => isAliveInstance(context) && context.facts?.id === context.id && !isAsWanted(context),
     startsAtOnce: ({ context }) => startsAtOnce(context),
-    asksForAll: ({ context }) => requestsRestartAll(context),
+    requestsRestartAll: ({ context }) => requestsRestartAll(context),
     isReset: ({ event }) => event.type === 'container.stop' && event.after === 'reset',
     /** All containers restart, or the instance belongs to a replaced sandbox. */
-    mustBeginAnew: ({ context, event }) =>
+    mustRestartFromScratch: ({ context, event }) =>
       event.type === 'container.stop' && (event.after === 'reset' || (event.after === 'restart' && isCreated(context))),
     hasPostStart: ({ context }) => context.wanted.postStart !== null,
     hasPreStop: ({ context }) => context.wanted.preStop !== null && (context.stop?.graceSeconds ?? 0) > 0,
@@ -157,8 +157,8 @@ export const containerSetup = setup({
       event.type === 'container.stop' && event.graceSeconds < (context.stop?.graceSeconds ?? 0),
     isRedefined: ({ context, event }) =>
       event.type === 'container.configured' && event.wanted.hash !== context.wanted.hash,
-    isItsTurn: ({ context }) => context.stop?.awaitsTurn !== true,
-    hasLastWords: ({ context }) => hasUnreadMessage(context),
+    mayStopNow: ({ context }) => context.stop?.awaitsTurn !== true,
+    hasUnreadMessage: ({ context }) => hasUnreadMessage(context),
   },
   delays: {
     givenUp: (args) => Math.max(0, args.context.knownAtMs + GIVEN_UP_MS - now(args)),

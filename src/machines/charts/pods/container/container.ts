@@ -94,7 +94,7 @@ const waiting = s.createStateConfig({
     ],
     'container.stop': [
       { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
-      { guard: 'mustBeginAnew', target: '#container.waiting', reenter: true, actions: restartFromScratch },
+      { guard: 'mustRestartFromScratch', target: '#container.waiting', reenter: true, actions: restartFromScratch },
     ],
   },
   states: {
@@ -231,7 +231,7 @@ const exited = s.createStateConfig({
   initial: 'choosing',
   on: { 'container.stop': { guard: 'mustEndOrRunAgain', actions: noteStop } },
   states: {
-    choosing: { always: [{ guard: 'hasLastWords', target: 'reading' }, { target: 'decided' }] },
+    choosing: { always: [{ guard: 'hasUnreadMessage', target: 'reading' }, { target: 'decided' }] },
     /** Waits for the termination message. */
     reading: {
       invoke: {
@@ -254,8 +254,8 @@ const exited = s.createStateConfig({
     },
     decided: {
       always: [
-        { guard: 'goesOn', target: '#container.waiting.between' },
-        { guard: 'asksForAll', target: 'asking' },
+        { guard: 'isBetweenInstances', target: '#container.waiting.between' },
+        { guard: 'requestsRestartAll', target: 'asking' },
         { guard: 'mayStartAgain', target: '#container.waiting', actions: anotherStart },
         { guard: 'mayRestart', target: '#container.waiting.between', actions: [nextInstance, 'remember'] },
         { target: '#container.ended' },
@@ -288,7 +288,7 @@ const stopping = s.createStateConfig({
     turn: {
       entry: beginWait,
       exit: endWait,
-      always: { guard: 'isItsTurn', target: 'asking' },
+      always: { guard: 'mayStopNow', target: 'asking' },
       after: { grace: 'asking' },
     },
     ...stopCall,

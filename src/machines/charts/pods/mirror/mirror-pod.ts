@@ -70,7 +70,7 @@ const s = setup({
       const { metadata } = outputOf<{ metadata: Record<string, unknown> }>(event);
       return typeof metadata['uid'] === 'string' && metadata['deletionTimestamp'] === undefined;
     },
-    isThere: ({ event }) => errorOf(event).code === 'AlreadyExists',
+    alreadyExists: ({ event }) => errorOf(event).code === 'AlreadyExists',
     isGone: ({ event }) => errorOf(event).code === 'NotFound',
   },
   delays: { backOff: (args) => Math.max(0, args.context.untilMs - now(args)) },
@@ -226,7 +226,7 @@ export const mirrorPodMachine = s.createMachine({
         },
         onDone: { target: 'showing', actions: s.assign({ failures: 0 }) },
         onError: [
-          { guard: 'isThere', target: 'showing' },
+          { guard: 'alreadyExists', target: 'showing' },
           { target: 'backingOff', actions: [noteFailure, complain('Failed creating a mirror pod')] },
         ],
       },

@@ -62,7 +62,7 @@ export const terminating = s.createStateConfig({
   },
   states: {
     /** A call was abandoned: observes its effect. */
-    settling: { entry: observeNow, always: { guard: 'isFresh', target: 'containers' } },
+    settling: { entry: observeNow, always: { guard: 'isInspected', target: 'containers' } },
     /** Waits until every container has stopped, each with its grace. */
     containers: {
       entry: stopContainers,
@@ -79,7 +79,7 @@ export const terminating = s.createStateConfig({
       always: [
         { guard: 'mustReleaseClaims', target: 'releasingClaims' },
         { guard: 'isFreshAndStopped', target: '#terminated' },
-        { guard: 'isFresh', target: 'unfinished', actions: failed },
+        { guard: 'isInspected', target: 'unfinished', actions: failed },
       ],
     },
     unfinished: { after: { wait: 'containers' } },
@@ -158,7 +158,7 @@ export const terminated = s.createStateConfig({
       entry: observeNow,
       always: [
         { guard: 'isFreshAndEmpty', target: 'files' },
-        { guard: 'isFresh', target: 'containers', actions: queueContainers },
+        { guard: 'isInspected', target: 'containers', actions: queueContainers },
       ],
     },
     /** Containers without a sandbox. */
@@ -201,7 +201,7 @@ export const terminated = s.createStateConfig({
       },
     },
     backingOff: { after: { wait: 'inspecting' } },
-    inspecting: { entry: observeNow, always: { guard: 'isFresh', target: 'removing' } },
+    inspecting: { entry: observeNow, always: { guard: 'isInspected', target: 'removing' } },
   },
 });
 

@@ -291,7 +291,7 @@ export const resizing = s.createStateConfig({
       entry: observeNow,
       always: [
         { guard: 'isKilled', target: 'idle' },
-        { guard: 'isResizedAnew', target: 'awaiting' },
+        { guard: 'isResizeChanged', target: 'awaiting' },
         { guard: 'isResized', target: 'idle', actions: complete },
       ],
     },
@@ -299,7 +299,7 @@ export const resizing = s.createStateConfig({
       after: { wait: 'awaiting' },
       always: [
         { guard: 'isKilled', target: 'idle' },
-        { guard: 'isResizedAnew', target: 'awaiting' },
+        { guard: 'isResizeChanged', target: 'awaiting' },
       ],
     },
   },

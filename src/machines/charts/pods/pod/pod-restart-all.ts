@@ -40,7 +40,7 @@ export const restartingAll = s.createStateConfig({
       entry: observeNow,
       always: [
         { guard: 'hasNoneToRemove', target: '#sync.deciding' },
-        { guard: 'isFresh', target: 'removing', actions: queueInstances },
+        { guard: 'isInspected', target: 'removing', actions: queueInstances },
       ],
     },
     removing: {

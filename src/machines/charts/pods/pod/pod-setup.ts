@@ -125,8 +125,8 @@ export const podSetup = setup({
   guards: {
     /** An inspection is in progress. */
     isAsking: stateIn({ alive: { observer: 'asking' } }),
-    isHeld: ({ context }) => context.held,
-    isUnheard: ({ context }) => context.runtime === null && !context.mustInspect,
+    isBlockedByPredecessor: ({ context }) => context.held,
+    isUninspected: ({ context }) => context.runtime === null && !context.mustInspect,
     mustInspect: ({ context }) => context.runtime === null,
     isUnclaimed: ({ context }) => context.pod === null,
     isDeleted: ({ context }) => context.pod?.metadata.deletionTimestamp !== undefined,
@@ -139,7 +139,7 @@ export const podSetup = setup({
     hasNoneToRemove: ({ context }) => context.inspected && !hasToRemove(context),
     noneToRestartRuns: ({ context }) =>
       Object.values(context.containers).every(({ kind, view }) => kind === 'ephemeral' || !isGoing(view)),
-    isOverAndStill: ({ context }) =>
+    isOverAndIdle: ({ context }) =>
       (isOver(context) || isOverInApi(context)) && !anyAlive(context) && !anyReadySandbox(context),
     isBlocked: ({ context }) => impossibility(context) !== null,
     hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
@@ -165,18 +165,18 @@ export const podSetup = setup({
       !isResized(context),
     isResized: ({ context }) =>
       isResized(context) && (context.resize?.anew ?? []).every((name) => isSeenToRun(context, name)),
-    isResizedAnew: ({ context }) => JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
+    isResizeChanged: ({ context }) => JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
     hasNoGroup: ({ context }) => context.node.makesPodCgroups !== true,
     hasFileVariables: ({ context }) => fileVariablesOf(context).length > 0,
     hasSubPaths: ({ context }) => subPathsOf(context).length > 0,
     hasDevices: ({ context: { writing, devices } }) => writing.some((name) => devices[name] !== undefined),
     hasNothingPublished: ({ context }) => !mayBePublished(context),
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
-    hasBelated: ({ context }) => delayedImages(context).length > 0,
+    hasDelayedImages: ({ context }) => delayedImages(context).length > 0,
     /** Containers with devices wait until it is known which claims are prepared. */
     hasTurn: ({ context }) => (context.claims !== null || !hasClaims(context)) && turnsOf(context).length > 0,
     mustPrepareClaims: ({ context }) => hasGroup(context) && hasClaims(context),
-    isFresh: ({ context }) => context.inspected,
+    isInspected: ({ context }) => context.inspected,
     isQueueEmpty: ({ context }) => context.queue.length === 0,
     noneRuns: ({ context }) =>
       Object.entries(context.containers).every(

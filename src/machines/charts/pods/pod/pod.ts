@@ -118,7 +118,7 @@ const awaiting = {
   /** Waits for its own inspection of the runtime. */
   inspecting: s.createStateConfig({
     entry: observeNow,
-    always: { guard: 'isFresh', target: 'choosing' },
+    always: { guard: 'isInspected', target: 'choosing' },
     on: {
       'pod.configured': { actions: configure },
       'pod.kill': { target: '#terminating.settling', actions: noteKill },
@@ -265,7 +265,7 @@ const sync = s.createStateConfig({
       always: [
         { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'lacksSandbox', target: 'deciding' },
-        { guard: 'hasBelated', actions: askDelayedImages },
+        { guard: 'hasDelayedImages', actions: askDelayedImages },
         { guard: 'hasTurn', target: 'writing' },
       ],
     },
@@ -296,7 +296,7 @@ const sync = s.createStateConfig({
     bindingSubPaths,
     /** A step failed: waits, then inspects the outcome. */
     backingOff: { after: { wait: 'inspecting' } },
-    inspecting: { entry: observeNow, always: { guard: 'isFresh', target: 'deciding' } },
+    inspecting: { entry: observeNow, always: { guard: 'isInspected', target: 'deciding' } },
   },
 });
 
@@ -367,11 +367,11 @@ export const podMachine = s.createMachine({
           states: {
             choosing: {
               always: [
-                { guard: 'isHeld', target: 'held' },
-                { guard: 'isUnheard', target: 'unheard' },
+                { guard: 'isBlockedByPredecessor', target: 'held' },
+                { guard: 'isUninspected', target: 'unheard' },
                 { guard: 'mustInspect', target: 'inspecting' },
                 { guard: 'isUnclaimed', target: 'unclaimed' },
-                { guard: 'isOverAndStill', target: 'terminated' },
+                { guard: 'isOverAndIdle', target: 'terminated' },
                 { guard: 'isUnadmitted', target: 'admitting' },
                 { target: 'sync' },
               ],

@@ -67,7 +67,7 @@ const s = setup({
       isTerminalPhase(own?.phase),
     isGone: ({ event }) => errorOf(event).code === 'NotFound',
     isUnanswered: ({ event }) => isUnanswered(errorOf(event)),
-    isNews: ({ context, event }) =>
+    hasNewStatus: ({ context, event }) =>
       event.type === 'status.observed' && event.seen?.resourceVersion !== context.seen?.resourceVersion,
   },
   delays: {
@@ -256,7 +256,7 @@ export const statusPublisherMachine = s.createMachine({
       after: { backOff: 'deciding' },
       on: {
         'status.changed': { target: 'deciding', actions: handleChange },
-        'status.observed': { guard: 'isNews', target: 'deciding', actions: handleChange },
+        'status.observed': { guard: 'hasNewStatus', target: 'deciding', actions: handleChange },
       },
     },
     /** The API server rejected the write, or asked for a pause: waits. */

@@ -2,7 +2,7 @@
  * The few flags of `statelet run` that no kubelet has. They are taken out of the arguments before the kubelet's own
  * parser sees them, in either spelling (`--journal-dir=X`, `--journal-dir X`).
  */
-export interface OwnFlags {
+export interface StateletFlags {
   /** Folder below which everything is written that a kubelet writes below `/var`: a node without root's places. */
   readonly dataDir: string | null;
   /** Default: `<root-dir>/journal`. */
@@ -22,7 +22,7 @@ const DEFAULT_VISUALIZER_PORT = 10_247;
 const SWITCHES: ReadonlySet<string> = new Set(['--journal-plain', '--validate']);
 const NAMES = ['data-dir', 'journal-dir', 'remember-pods', 'visualizer-port'] as const;
 
-export const OWN_FLAGS_HELP = `
+export const STATELET_FLAGS_HELP = `
 Statelet flags:
 
       --data-dir string          Folder for all that a kubelet writes below /var
@@ -34,7 +34,7 @@ Statelet flags:
 `;
 
 export type SplitArguments =
-  | { readonly own: OwnFlags; readonly kubelet: readonly string[] }
+  | { readonly own: StateletFlags; readonly kubelet: readonly string[] }
   | { readonly error: string };
 
 export function splitArguments(argv: readonly string[]): SplitArguments {

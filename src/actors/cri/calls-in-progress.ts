@@ -12,7 +12,7 @@ import type { Instance } from './relist.ts';
  */
 const EVENT_WAIT_MS = 5;
 
-export class OwnCalls {
+export class CallsInProgress {
   /** Containers that are being started. */
   readonly #starting = new Set<string>();
   /** By pod, the number of create calls in progress. */
@@ -42,8 +42,8 @@ export class OwnCalls {
     try {
       return await counted(this.#making, uid, call);
     } finally {
-      for (const [id, { kind, uid: of }] of this.#observed)
-        if (kind === 'sandbox' && of === uid) this.#observed.delete(id);
+      for (const [id, { kind, uid: stateAfterCall }] of this.#observed)
+        if (kind === 'sandbox' && stateAfterCall === uid) this.#observed.delete(id);
     }
   }
 
@@ -73,7 +73,7 @@ export class OwnCalls {
   }
 
   /** After the answer to the call: the state in its event, or `undefined` if no event arrives. */
-  async of(id: string): Promise<Instance | undefined> {
+  async stateAfterCall(id: string): Promise<Instance | undefined> {
     const observed = this.#observed.get(id);
     if (observed !== undefined || !this.carriesStatuses) return observed;
     const { promise, resolve } = Promise.withResolvers<Instance | undefined>();
