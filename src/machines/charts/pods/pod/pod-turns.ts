@@ -51,7 +51,7 @@ export function turnsOf(context: PodContext): Member[] {
   );
 }
 
-/** Members that may start once the pod is initialised: a sidecar only while a regular container stays or comes again. */
+/** Members that may start once the pod is initialised; a sidecar only while a regular container stays or restarts. */
 function startable(context: PodContext, members: readonly Member[]): Member[] {
   const excluded = isEnding(context) ? ['init', 'sidecar'] : ['init'];
   return members.filter(({ kind }) => !excluded.includes(kind));
