@@ -189,9 +189,9 @@ export const NODE_CHANGES: readonly NodeChange[] = [
   turned('containerManager', 'hasStaleFile'),
   turned('softState', 'isDirty'),
   turned('softState', 'isUrgent'),
-  turned('image', 'isUseless', IMAGE),
+  turned('image', 'hasNoRequests', IMAGE),
   turned('image', 'verifies', IMAGE),
-  turned('image', 'hasLearnt', IMAGE),
+  turned('image', 'mustRecordCredential', IMAGE),
   { machine: 'image', delay: 'idle', by: IMAGE },
 ];
 
