@@ -187,7 +187,7 @@ export const KUBELET_ROWS: readonly Row[] = [
     'src/machines/charts/pods/pod/probe-plan.ts#probeResults',
     'test/machines/charts/pods/prober/prober.test.ts',
   ),
-  built('S167', 'pod cache', 'src/machines/model/status/runtime-facts.ts#joined', TESTS.observation),
+  built('S167', 'pod cache', 'src/machines/model/status/runtime-facts.ts#mergedStatus', TESTS.observation),
   built(
     'S168',
     'mirror pods',
@@ -337,7 +337,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S200',
     'AppArmor admission',
-    'src/machines/model/allocation/predicates.ts#judge',
+    'src/machines/model/allocation/predicates.ts#checkPredicates',
     'test/machines/charts/pods/allocation/admission.test.ts',
   ),
   instead('S201', 'NoNewPrivs and ProcMount admission', 'docker-era checks; the runtime applies both fields'),

@@ -142,7 +142,11 @@ export const LOOP_ROWS: readonly Row[] = [
   built(
     'S241',
     'plugin manager starts',
-    ['kubelet: alive.pluginManager.running', 'src/machines/charts/node/plugin-policy.ts#judge', 'deviceManager: ready'],
+    [
+      'kubelet: alive.pluginManager.running',
+      'src/machines/charts/node/plugin-policy.ts#pluginVerdict',
+      'deviceManager: ready',
+    ],
     ['test/node/plugins.test.ts', 'test/node/devices.test.ts'],
   ),
   built('S242', 'channels of the sync loop', ['syncLoop: syncing', `${RUN}.synchronizing`], [observation, kubelet]),
