@@ -4,6 +4,7 @@ import { Vault } from '../../kernel/journal/index.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { mounter } from '../volume/mounter.ts';
+import { addressPort } from './addresses.ts';
 import { configurationPorts } from './configuration/configuration-watch.ts';
 import { directoriesPort, fileSystem, makeSymlink, readable, readTextFile } from './files.ts';
 import { keepIptables } from './kernel/iptables.ts';
@@ -11,7 +12,7 @@ import { watchOom } from './kernel/kmsg.ts';
 import { limitPorts, sysctlPorts } from './kernel/limits.ts';
 import { type SystemCalls, systemCalls } from './kernel/syscall.ts';
 import { lockPorts } from './lock.ts';
-import { hostAddresses, machinePorts } from './machine.ts';
+import { machinePorts } from './machine.ts';
 import { manifestUrlPort } from './manifests/manifest-url.ts';
 import { manifestPort } from './manifests/manifests.ts';
 import { notifyPort, watchdogPorts } from './notify.ts';
@@ -43,7 +44,7 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     ...limitPorts(root, system),
     ...lockPorts(system),
     ...sysctlPorts(root),
-    'host.addresses': async () => ({ addresses: hostAddresses() }),
+    'host.addresses': addressPort(root),
     'host.readFile': readTextFile,
     'host.readable': readable,
     ...configurationPorts(vault),

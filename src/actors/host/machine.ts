@@ -5,7 +5,7 @@
  * kubelet; memory and cgroups are required.
  */
 import { access, mkdtemp, readdir, readFile, rmdir } from 'node:fs/promises';
-import { hostname, networkInterfaces, tmpdir } from 'node:os';
+import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
@@ -181,20 +181,4 @@ function enabledControllers(cgroups: string): readonly string[] {
     const [name = '', , , enabled] = line.split(/\s+/);
     return enabled === '1' ? [name] : [];
   });
-}
-
-/** The machine's own addresses: what a node reports when no `--node-ip` was given. */
-export interface HostAddress {
-  readonly interface: string;
-  readonly address: string;
-  readonly family: 'IPv4' | 'IPv6';
-}
-
-/** Addresses that another machine could use: not loopback, not link-local; in the order of the interfaces. */
-export function hostAddresses(): HostAddress[] {
-  return Object.entries(networkInterfaces()).flatMap(([name, addresses]) =>
-    (addresses ?? [])
-      .filter(({ internal, address }) => !internal && !address.startsWith('169.254.') && !/^fe[89ab]/i.test(address))
-      .map(({ address, family }) => ({ interface: name, address, family })),
-  );
 }

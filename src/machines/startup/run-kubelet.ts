@@ -5,13 +5,14 @@
  * without references.
  */
 import { assign, enqueueActions, errorOf, line, raise, to } from '../../kernel/xstate.ts';
+import type { MachineAddresses } from '../model/operations/host.ts';
 import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../model/reasons/reasons.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
 import { logLines } from '../model/values/go-text.ts';
 import { gatesOf } from './context/derive-features.ts';
 import { deriveSettings, invalidClusterDNS } from './context/derive-settings.ts';
-import type { EstablishedContext, Failure } from './context/types.ts';
-import { resolveNodeIPs } from './host/node-ip.ts';
+import type { EstablishedContext, Failure, NodeIdentity } from './context/types.ts';
+import { chooseNodeIPs, nameToLookUp, resolveNodeIPs } from './host/node-ip.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
 /** Largest resolv.conf and hosts file read; upstream's cap for resolv.conf is 10 MiB. */
@@ -35,6 +36,16 @@ const WITHOUT_ROOT =
   'create ResourceClaim cache: could not initialize checkpoint manager, please drain node and remove DRA state file, ' +
   'err: failed to initialize checkpoint manager: mkdir : no such file or directory';
 
+const choosesAddresses = ({ input }: EstablishedContext): boolean => hasBehavior(input, 'addressesAsKubelet');
+
+/** This node with its addresses; one that the machine does not have is none of it, as of the kubelet. */
+function withAddresses(context: EstablishedContext, machine: MachineAddresses): NodeIdentity {
+  const { flags, node } = context;
+  if (choosesAddresses(context)) return { ...node, ...chooseNodeIPs(flags, node.hostname, machine) };
+  const answer = resolveNodeIPs(flags, machine);
+  return { ...node, nodeIPs: answer.ok ? answer.value : [] };
+}
+
 export const runKubelet = kubeletSetup.createStateConfig({
   initial: 'nodeIPs',
   states: {
@@ -43,23 +54,18 @@ export const runKubelet = kubeletSetup.createStateConfig({
       invoke: {
         id: 'addresses',
         src: 'host.addresses',
-        input: {},
+        input: ({ context }) => (choosesAddresses(context) ? nameToLookUp(context.flags, context.node.nodeName) : {}),
         onDone: [
           {
-            guard: ({ context, event }) => resolveNodeIPs(context.flags, event.output.addresses).ok,
+            guard: ({ context, event }) => resolveNodeIPs(context.flags, event.output).ok,
             target: 'rootDirectory',
-            actions: assign({
-              node: ({ context, event }) => {
-                const answer = resolveNodeIPs(context.flags, event.output.addresses);
-                return { ...context.node, nodeIPs: answer.ok ? answer.value : [] };
-              },
-            }),
+            actions: assign({ node: ({ context, event }) => withAddresses(context, event.output) }),
           },
           {
             target: '#kubelet.failed',
             actions: assign({
               failure: ({ context, event }) => {
-                const answer = resolveNodeIPs(context.flags, event.output.addresses);
+                const answer = resolveNodeIPs(context.flags, event.output);
                 const message = answer.ok ? '' : `failed to run Kubelet: ${answer.message}`;
                 return { phase: 'runKubelet.nodeIPs', message, exitCode: 1 };
               },
@@ -71,7 +77,14 @@ export const runKubelet = kubeletSetup.createStateConfig({
     },
     rootDirectory: {
       meta: { steps: 'S121-S125, S136' },
-      entry: line('info', ({ context }) => ['Using root directory', { path: context.flags.rootDir }]),
+      entry: [
+        enqueueActions(({ context, enqueue }) => {
+          const { nodeName, addressProblem: err } = context.node;
+          if (err !== undefined)
+            enqueue(line('error', ['Failed to set some node status fields', { node: nodeName, err }]));
+        }),
+        line('info', ({ context }) => ['Using root directory', { path: context.flags.rootDir }]),
+      ],
       always: [
         { guard: ({ context }) => context.flags.rootDir !== '', target: 'createAndInitKubelet' },
         {

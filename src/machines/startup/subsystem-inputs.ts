@@ -15,11 +15,13 @@ import {
   millisecondsOf,
 } from '../configuration/index.ts';
 import type { NodeAddress } from '../model/api/node.ts';
+import { hasBehavior } from '../model/settings/behaviors.ts';
 import { nodeTemplate, SERVING_SIGNER, servingPlace } from './certificates/policy.ts';
 import type { CertificateManagerInput } from './certificates/setup.ts';
 import type { ClientBuilderInput } from './clients/client-builder.ts';
 import { declaredFeatures, gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext, NodeIdentity } from './context/types.ts';
+import { leavesAddressesToCloud, specifiedNodeIPs } from './host/node-ip.ts';
 
 /** The fixed facts of the Node object, and the period of sending its status. */
 export function nodeStatusInput(context: EstablishedContext): NodeStatusInput {
@@ -44,7 +46,7 @@ function nodeFacts({ flags, config, node, machineInfo, runtime, input }: Establi
   return {
     nodeName: node.nodeName,
     hostname: node.hostname,
-    addresses: addresses(node),
+    addresses: addresses(flags, node, input.behavior),
     info: {
       machineID: machineInfo.machineId,
       systemUUID: machineInfo.systemUuid,
@@ -58,24 +60,30 @@ function nodeFacts({ flags, config, node, machineInfo, runtime, input }: Establi
       architecture: machineInfo.architecture,
     },
     port: config.port,
-    ...registration(flags, config),
+    ...registration(flags, config, input.behavior),
     declaredFeatures: declaredFeatures(isOn),
   };
 }
 
-function registration(flags: KubeletFlags, config: KubeletConfiguration) {
+function registration(flags: KubeletFlags, config: KubeletConfiguration, behavior: number) {
+  const isAsKubelet = hasBehavior({ behavior }, 'addressesAsKubelet');
   return {
     labels: flags.nodeLabels,
     taints: config.registerWithTaints,
     providerID: config.providerID,
     externalCloud: flags.cloudProvider === 'external',
-    providedNodeIP: flags.nodeIP,
+    providedNodeIP: isAsKubelet ? specifiedNodeIPs(flags).join(',') : flags.nodeIP,
+    ...(isAsKubelet ? { followsFlags: true as const } : {}),
     enableControllerAttachDetach: config.enableControllerAttachDetach,
   };
 }
 
-function addresses({ nodeIPs, hostname }: NodeIdentity): NodeAddress[] {
-  return [...nodeIPs.map((address) => ({ type: 'InternalIP', address })), { type: 'Hostname', address: hostname }];
+/** Empty where the machine does not have what `--node-ip` names; a cloud provider may have to say them. */
+function addresses(flags: KubeletFlags, node: NodeIdentity, behavior: number): NodeAddress[] {
+  if (node.addressProblem !== undefined) return [];
+  const isLeft = leavesAddressesToCloud(flags) && hasBehavior({ behavior }, 'addressesAsKubelet');
+  const own = isLeft ? [] : node.nodeIPs.map((address) => ({ type: 'InternalIP', address }));
+  return [...own, { type: 'Hostname', address: node.hostname }];
 }
 
 /** The fields that decide whether, and how often, drivers are asked for the health of volumes. */

@@ -187,14 +187,27 @@ export interface RememberedPod {
   readonly objects: Readonly<Record<string, ConfigObject | null>>;
 }
 
+/** What is optional, an agent before `addressesAsKubelet` was not told. */
+export interface MachineAddresses {
+  /** Those that other machines can reach, in the order of the interfaces. */
+  readonly addresses: readonly {
+    readonly interface: string;
+    readonly address: string;
+    readonly family: 'IPv4' | 'IPv6';
+  }[];
+  /** All of them. */
+  readonly local?: readonly string[];
+  /** Those of the name. */
+  readonly found?: readonly string[];
+  /** Of each family, that of the interface of the default route. */
+  readonly routed?: readonly string[];
+}
+
 export const hostOperations = {
   'host.permissions': query<Nothing, { uid: number }>(),
   'host.hostname': query<Nothing, { hostname: string }>(),
-  /** Addresses of the machine that other machines can reach, in the order of the interfaces. */
-  'host.addresses': query<
-    Nothing,
-    { addresses: readonly { interface: string; address: string; family: 'IPv4' | 'IPv6' }[] }
-  >(),
+  /** The addresses of the machine; `lookUp`: a name whose addresses are wanted, too. */
+  'host.addresses': query<{ lookUp?: string }, MachineAddresses>(),
   /** `null` content: the file does not exist. A file larger than `maxBytes` is an error. */
   'host.readFile': query<{ path: string; maxBytes: number }, { content: string | null }>(),
   /** The files among these that can be opened for reading; their content is not read. */

@@ -91,6 +91,16 @@ const BEHAVIORS = [
       'They are those that it has; such a pod is given nothing more; manifests are refused; sidecars are not restarted ' +
       'then: as of the kubelet.',
   },
+  {
+    name: 'addressesAsKubelet',
+    before:
+      'The address of a node without `--node-ip` was the first of the machine, also where a cloud provider was to say it; ' +
+      'one that `--node-ip` named was taken as written and not looked for on the machine. Zone, region and instance ' +
+      'type of `--node-labels` were of new Nodes only.',
+    since:
+      'It is that of the name of the node or of the default route, or left to the cloud provider; one that the machine ' +
+      'does not have is refused. These labels are those of the flag after each start: as of the kubelet.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

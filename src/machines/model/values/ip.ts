@@ -20,6 +20,22 @@ export function isIpAddress(text: string): boolean {
   return parseIp(text) !== null;
 }
 
+/** The address as Go writes it: IPv4 without leading zeros, IPv6 with its longest run of zeros left out (RFC 5952). */
+export function canonicalIp(text: string): string {
+  const address = parseIp(text);
+  if (address === null) return text;
+  if (address.family === 4) return [24n, 16n, 8n, 0n].map((bits) => (address.value >> bits) & 255n).join('.');
+  const groups = Array.from({ length: GROUPS }, (_, at) =>
+    ((address.value >> BigInt(16 * (GROUPS - 1 - at))) & 0xff_ffn).toString(16),
+  );
+  const [run] = groups
+    .map((_, from) => ({ from, length: groups.slice(from).findIndex((group) => group !== '0') }))
+    .map(({ from, length }) => ({ from, length: length === -1 ? GROUPS - from : length }))
+    .toSorted((a, b) => b.length - a.length);
+  if (run === undefined || run.length < 2) return groups.join(':');
+  return `${groups.slice(0, run.from).join(':')}::${groups.slice(run.from + run.length).join(':')}`;
+}
+
 function parseIpv4(text: string): IpAddress | null {
   const octets = text.split('.');
   if (octets.length !== 4 || !octets.every((octet) => /^[0-9]+$/.test(octet) && Number(octet) <= OCTET)) return null;

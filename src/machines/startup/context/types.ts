@@ -42,6 +42,8 @@ export interface NodeIdentity {
   readonly hostname: string;
   readonly nodeName: string;
   readonly nodeIPs: readonly string[];
+  /** Why the Node has no addresses: `--node-ip` names one that the machine does not have. */
+  readonly addressProblem?: string;
 }
 
 /** The output of the root machine. */

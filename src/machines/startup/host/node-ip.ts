@@ -1,17 +1,17 @@
 /**
  * The addresses of this node: `--node-ip` as parsed by upstream, or the machine's own.
  *
- * Seeds: S116 to S120. Upstream: component-helpers/node/util/ips.go.
+ * Seeds: S116 to S120. Upstream: component-helpers/node/util/ips.go, pkg/kubelet/nodestatus/setters.go (NodeAddress).
  */
 
 import type { KubeletFlags } from '../../configuration/index.ts';
 import { family, isUnspecified, parseNodeAddresses } from '../../model/configuration/run-refusals.ts';
-import type { Answer } from '../context/types.ts';
+import type { MachineAddresses } from '../../model/operations/host.ts';
+import { quote } from '../../model/values/go-text.ts';
+import { canonicalIp, isIpAddress } from '../../model/values/ip.ts';
+import type { Answer, NodeIdentity } from '../context/types.ts';
 
-interface HostAddress {
-  readonly address: string;
-  readonly family: 'IPv4' | 'IPv6';
-}
+type AddressFlags = Pick<KubeletFlags, 'nodeIP' | 'cloudProvider'>;
 
 /** `--node-ip` parsed: unparsable entries are dropped, an invalid combination is upstream's error. */
 export function parseNodeIPs(value: string, cloudProvider: string): Answer<readonly string[]> {
@@ -19,13 +19,72 @@ export function parseNodeIPs(value: string, cloudProvider: string): Answer<reado
   return parsed.error === undefined ? { ok: true, value: parsed.value } : { ok: false, message: parsed.error };
 }
 
-/** Configured addresses win; an unspecified one selects the machine's first of that family. */
-export function resolveNodeIPs(flags: KubeletFlags, host: readonly HostAddress[]): Answer<readonly string[]> {
+const namedIn = ({ nodeIP, cloudProvider }: AddressFlags): readonly string[] => {
+  const parsed = parseNodeIPs(nodeIP, cloudProvider);
+  return parsed.ok ? parsed.value : [];
+};
+
+/** The addresses that `--node-ip` names, as Go writes them, without those that only select a family. */
+export const specifiedNodeIPs = (flags: AddressFlags): readonly string[] =>
+  namedIn(flags)
+    .filter((address) => !isUnspecified(address))
+    .map(canonicalIp);
+
+/** The addresses of the Node come from its cloud provider alone. */
+export const leavesAddressesToCloud = (flags: AddressFlags): boolean =>
+  flags.cloudProvider === 'external' && namedIn(flags).length === 0;
+
+/** Configured addresses win; an unspecified one selects the family. */
+export function resolveNodeIPs(flags: AddressFlags, machine: MachineAddresses): Answer<readonly string[]> {
   const parsed = parseNodeIPs(flags.nodeIP, flags.cloudProvider);
   if (!parsed.ok) return parsed;
   const wanted = parsed.value.filter((address) => !isUnspecified(address));
-  if (wanted.length > 0) return { ok: true, value: wanted };
+  if (wanted.length > 0) return { ok: true, value: machine.local === undefined ? wanted : wanted.map(canonicalIp) };
+  const { found = [], routed = [], addresses } = machine;
   const preferred = parsed.value[0] ? family(parsed.value[0]) : 'IPv4';
-  const own = host.find((address) => address.family === preferred) ?? host[0];
-  return { ok: true, value: own ? [own.address] : [] };
+  for (const some of [found, routed, addresses.map(({ address }) => address)]) {
+    const own = some.find((address) => family(address) === preferred) ?? some[0];
+    if (own !== undefined) return { ok: true, value: [own] };
+  }
+  return { ok: true, value: [] };
+}
+
+/** What has to be looked up to know this node's address: its name, unless it is one or `--node-ip` has said it. */
+export const nameToLookUp = (flags: AddressFlags, nodeName: string): { lookUp?: string } =>
+  isIpAddress(nodeName) || specifiedNodeIPs(flags).length > 0 || leavesAddressesToCloud(flags)
+    ? {}
+    : { lookUp: nodeName };
+
+/** The same, for an agent that decides as the kubelet. A node that is named by an address has that one. */
+export function chooseNodeIPs(
+  flags: AddressFlags,
+  hostname: string,
+  { local, found = [], ...machine }: MachineAddresses,
+): Pick<NodeIdentity, 'nodeIPs' | 'addressProblem'> {
+  const [first, second] = specifiedNodeIPs(flags);
+  const problem = refusal('nodeIP', first, local) || refusal('secondaryNodeIP', second, local);
+  if (problem !== '') return { nodeIPs: [], addressProblem: problem };
+  if (first === undefined && isIpAddress(hostname)) return { nodeIPs: [canonicalIp(hostname)] };
+  const own = found.filter((address) => nodeIPRefusal(address, local) === '');
+  const resolved = resolveNodeIPs(flags, { ...machine, ...(local === undefined ? {} : { local }), found: own });
+  return { nodeIPs: resolved.ok ? resolved.value : [] };
+}
+
+/** `undefined`: it is not known which addresses the machine has. */
+type Local = readonly string[] | undefined;
+
+function refusal(what: string, address: string | undefined, local: Local): string {
+  const reason = address === undefined ? '' : nodeIPRefusal(address, local);
+  return reason === '' ? '' : `failed to validate ${what}: ${reason}`;
+}
+
+/** Why upstream does not take an address for one of the node; empty if it does. */
+function nodeIPRefusal(address: string, local: Local): string {
+  const ip = canonicalIp(address);
+  if (/^(127\.|::1$)/.test(ip)) return "nodeIP can't be loopback address";
+  if (/^(22[4-9]\.|23\d\.|ff..:)/.test(ip)) return "nodeIP can't be a multicast address";
+  if (/^(169\.254\.|fe[89ab].:)/.test(ip)) return "nodeIP can't be a link-local unicast address";
+  return local === undefined || local.some((each) => canonicalIp(each) === ip)
+    ? ''
+    : `node IP: ${quote(ip)} not found in the host's network interfaces`;
 }

@@ -18,6 +18,9 @@ export interface NodeFacts {
   readonly hostname: string;
   /** `InternalIP` of each family, then `Hostname`; `ExternalIP` and others come from a cloud controller. */
   readonly addresses: readonly NodeAddress[];
+  /** Labels of `--node-labels` that say where a machine is and what it is, and the provided address, are those of the
+   * flags also in a Node that exists. */
+  readonly followsFlags?: true;
   readonly info: NodeSystemInfo;
   /** Port of the node's own API. */
   readonly port: number;
@@ -28,7 +31,7 @@ export interface NodeFacts {
   readonly providerID: string;
   /** `--cloud-provider=external`: the cloud's controller finishes the registration. */
   readonly externalCloud: boolean;
-  /** `--node-ip` as given; only an external cloud provider reads it. */
+  /** What `--node-ip` names; only an external cloud provider reads it. */
   readonly providedNodeIP: string;
   readonly enableControllerAttachDetach: boolean;
   /** The features of KEP-5328 that this agent has, sorted. */

@@ -33,6 +33,31 @@ export function lostLabels(facts: NodeFacts, { metadata }: Node): JsonObject | n
   return lost.length === 0 ? null : { metadata: { labels: Object.fromEntries(lost) } };
 }
 
+/** Labels that a Node has as `--node-labels` says after each start, as upstream; other ones are of new Nodes only. */
+const PLACE_LABELS = [
+  'kubernetes.io/hostname',
+  'topology.kubernetes.io/zone',
+  'topology.kubernetes.io/region',
+  'failure-domain.beta.kubernetes.io/zone',
+  'failure-domain.beta.kubernetes.io/region',
+  'node.kubernetes.io/instance-type',
+  'beta.kubernetes.io/instance-type',
+  'kubernetes.io/os',
+  'kubernetes.io/arch',
+  'beta.kubernetes.io/os',
+  'beta.kubernetes.io/arch',
+];
+
+/** The labels that this start sets in a Node that exists; one without a value is taken away. */
+function keptLabels(facts: NodeFacts, labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  if (!facts.followsFlags) return { ...labels, ...defaultLabels(facts) };
+  const own = Object.entries({ ...defaultLabels(facts), ...facts.labels });
+  const kept = { ...labels, ...Object.fromEntries(own.filter(([name]) => PLACE_LABELS.includes(name))) };
+  const isEmptied = (name: string, value: string) =>
+    value === '' && facts.labels[name] === '' && PLACE_LABELS.includes(name);
+  return Object.fromEntries(Object.entries(kept).filter(([name, value]) => !isEmptied(name, value)));
+}
+
 /** Labels that upstream restores with each status; others it restores with each start. */
 const STABLE_LABELS = ['kubernetes.io/arch', 'kubernetes.io/os'];
 
@@ -69,12 +94,13 @@ export function newNode(facts: NodeFacts, status: NodeStatus): Node {
 
 /**
  * The patch that corrects labels and annotations of an existing Node; `null` if they are correct. Labels and taints of
- * other clients stay, and so do `--node-labels` and taints of an earlier registration: they apply to new nodes only.
+ * other clients stay, and so do other `--node-labels` and taints of an earlier registration: those are of new nodes only.
  */
 export function reconciliation(facts: NodeFacts, existing: Node): JsonObject | null {
-  const { [ATTACH_DETACH]: _managed, ...others } = existing.metadata?.annotations ?? {};
+  const { [ATTACH_DETACH]: _managed, [PROVIDED_NODE_IP]: provided, ...others } = existing.metadata?.annotations ?? {};
+  const stale = facts.followsFlags || provided === undefined ? {} : { [PROVIDED_NODE_IP]: provided };
   const labels = existing.metadata?.labels ?? {};
-  const wanted = { labels: { ...labels, ...defaultLabels(facts) }, annotations: { ...others, ...annotations(facts) } };
+  const wanted = { labels: keptLabels(facts, labels), annotations: { ...others, ...stale, ...annotations(facts) } };
   const before = { labels, annotations: existing.metadata?.annotations ?? {} };
   return strategicPatch({ metadata: before }, { metadata: wanted }, {});
 }

@@ -25,8 +25,7 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
     capacity: { ...advertised(before), ...reports.capacity, ...reports.deviceCapacity },
     allocatable: { ...advertised(before), ...reports.allocatable, ...reports.deviceAllocatable },
     conditions: nodeConditions(reports, before.conditions ?? [], nowMs),
-    // With an external cloud its controller owns the addresses once it has set them.
-    addresses: facts.externalCloud && before.addresses?.length ? before.addresses : facts.addresses,
+    ...addressesOf(facts, before),
     daemonEndpoints: { kubeletEndpoint: { Port: facts.port } },
     nodeInfo: facts.info,
     images: reports.images,
@@ -35,6 +34,12 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
     ...(reports.runtimeHandlers.length === 0 ? {} : { runtimeHandlers: reports.runtimeHandlers }),
     ...(reports.features === null ? {} : { features: reports.features }),
   };
+}
+
+/** Those of before stay where an external cloud's controller has set them, and where this node has none. */
+function addressesOf({ addresses, externalCloud }: NodeFacts, before: NodeStatus): Pick<NodeStatus, 'addresses'> {
+  if ((externalCloud && before.addresses?.length) || addresses.length === 0) return {};
+  return { addresses };
 }
 
 /** The PATCH of nodes/status from one status to the next; `null` if nothing differs. */

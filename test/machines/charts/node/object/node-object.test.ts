@@ -133,6 +133,46 @@ it('an existing Node gets the labels back that every node has, and nothing else'
   expect(reconciliation(facts, newNode(facts, {}))).toBeNull();
 });
 
+it('an existing Node has the place and kind of machine that the flags of this start name', () => {
+  const labels = {
+    'topology.kubernetes.io/zone': 'z1',
+    'node.kubernetes.io/instance-type': 'big',
+    'kubernetes.io/hostname': 'other',
+    'topology.kubernetes.io/region': '',
+    team: 'a',
+  };
+  const flagged = { ...facts, labels, followsFlags: true as const };
+  const before = { 'topology.kubernetes.io/zone': 'z0', 'topology.kubernetes.io/region': 'r0', team: 'b' };
+  const existing = { metadata: { name: 'node1', labels: { ...newNode(facts, {}).metadata!.labels, ...before } } };
+  expect(reconciliation(flagged, existing)).toEqual({
+    metadata: {
+      labels: {
+        'kubernetes.io/hostname': 'other',
+        'node.kubernetes.io/instance-type': 'big',
+        'topology.kubernetes.io/region': null,
+        'topology.kubernetes.io/zone': 'z1',
+      },
+    },
+  });
+  expect(reconciliation({ ...facts, labels }, existing)).toBeNull();
+});
+
+it('a provided address goes with the flag that named it', () => {
+  const key = 'alpha.kubernetes.io/provided-node-ip';
+  const existing = newNode({ ...facts, externalCloud: true, providedNodeIP: '192.0.2.1' }, {});
+  expect(reconciliation({ ...facts, followsFlags: true }, existing)).toEqual({
+    metadata: { annotations: { [key]: null } },
+  });
+  expect(reconciliation(facts, existing)).toBeNull();
+});
+
+it('a node without addresses leaves those that there are', () => {
+  const none = { ...facts, addresses: [] };
+  expect(nodeStatus(none, reports, {}, START_MS).addresses).toBeUndefined();
+  const addresses = [{ type: 'InternalIP', address: '192.0.2.9' }];
+  expect(nodeStatus(none, reports, { addresses }, START_MS).addresses).toEqual(addresses);
+});
+
 it('the attach-detach annotation follows the configuration in both directions', () => {
   const managed = { ...facts, enableControllerAttachDetach: true };
   const key = 'volumes.kubernetes.io/controller-managed-attach-detach';
