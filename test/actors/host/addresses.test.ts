@@ -1,4 +1,4 @@
-/** Which addresses of this machine a node could have, held against the routes of a machine that is described by files. */
+/** Which addresses a node could have, held against the routes of a machine that is described by files. */
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,7 +30,8 @@ it('looks a name up, and is content with none', async () => {
 
 it('tells the address of the interface of the default route', async () => {
   const own = Object.entries(networkInterfaces()).flatMap(([name, all]) => {
-    const first = all?.find(({ family, internal, address }) => family === 'IPv4' && !internal && !address.startsWith('169'));
+    const isUsable = (address: string) => !address.startsWith('169.254.');
+    const first = all?.find((each) => each.family === 'IPv4' && !each.internal && isUsable(each.address));
     return first === undefined ? [] : [{ name, address: first.address }];
   });
   for (const { name, address } of own) {

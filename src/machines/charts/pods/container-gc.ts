@@ -6,19 +6,25 @@
  * Hears: `garbage.changed` of pods; `garbage.purge` of `eviction`, which it answers.
  * Asks: `cri.removeContainer`, `logs.remove`, `cri.removePodSandbox`, once `logs.unlink`; the runtime is never listed.
  * Invariants:
+ *   G0 of the dead instances of a container only as many stay as the settings keep, at least one, whatever their age;
+ *      the others are removed when one more dies.
  *   G1 no running instance is ever removed, and of each container the newest instances that the settings keep stay.
  *   G2 an idle node is silent: without too much garbage there is no timer and no call.
  */
 import { errorOf, line, now, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { type Ended, eventRecorded, type GarbagePurge } from '../../model/pods/messages.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { type DeadContainer, type GarbageChanged, milliseconds } from '../../model/status/runtime-facts.ts';
 
 /** As upstream: once a minute. */
 const CONTAINER_GC_MS = 60_000;
 
-export type ContainerGcInput = Pick<NodeSettings, 'containerGc' | 'nodeName' | 'podLogsDir' | 'containerLogsDir'>;
+export type ContainerGcInput = Pick<
+  NodeSettings,
+  'behavior' | 'containerGc' | 'nodeName' | 'podLogsDir' | 'containerLogsDir'
+>;
 type Policy = NodeSettings['containerGc'];
 
 interface Garbage {
@@ -44,6 +50,12 @@ interface Context {
   readonly queue: readonly Victim[];
   /** `eviction` waits for the answer of this round. */
   readonly purging: boolean;
+  /** How many dead instances of a container stay when one more dies; `null`: all, until the next round. */
+  readonly keptAtDeath: number | null;
+  /** One could not be removed: the rest waits for the next round. */
+  readonly hasFailed: boolean;
+  /** What is waited for, and until when: a removal in between does not make it longer. */
+  readonly rest: { readonly in: 'waiting' | 'settling'; readonly untilMs: number };
 }
 
 /** Orders instances of different containers. */
@@ -94,6 +106,21 @@ function excessOf(pods: Pods, policy: Policy): DeadContainer[] {
   return [...beyond, ...oldest];
 }
 
+/** Dead instances that do not wait for the next round; upstream's podContainerDeletor. */
+const surplusOf = ({ pods, keptAtDeath, hasFailed }: Context): Victim[] =>
+  keptAtDeath === null || hasFailed
+    ? []
+    : groupsOf(pods).flatMap((group) => group.slice(keptAtDeath).map(({ id }) => ({ kind: 'container', id }) as const));
+
+/** Until its pod tells of it, an instance that was removed is no more surplus. */
+const without = (pods: Pods, removed: string): Pods =>
+  Object.fromEntries(
+    Object.entries(pods).map(([uid, garbage]) => [
+      uid,
+      { ...garbage, dead: garbage.dead.filter(({ id }) => id !== removed) },
+    ]),
+  );
+
 /** When the node is short of disk, also the instances of pods that have ended. */
 const purgeVictimsOf = (pods: Pods, policy: Policy): Victim[] => {
   const ofOver = Object.values(pods).flatMap(({ over, dead }) => (over ? dead : []));
@@ -112,6 +139,8 @@ const s = setup({
   types: typed<{ input: ContainerGcInput; context: Context; events: GarbageChanged | GarbagePurge | Ended }>(),
   actors: pick(operations, 'cri.removeContainer', 'cri.removePodSandbox', 'logs.remove', 'logs.unlink'),
   guards: {
+    hasSurplus: ({ context }) => surplusOf(context).length > 0,
+    wasWaiting: ({ context }) => context.queue.length === 0 && context.rest.in === 'waiting',
     hasVictims: ({ context }) => victimsOf(context.pods, context.policy).length > 0,
     isDone: ({ context }) => context.queue.length === 0,
     isPurging: ({ context }) => context.purging,
@@ -119,6 +148,7 @@ const s = setup({
     hasLinks: ({ context }) => context.containerLogsDir !== '',
     isContainer: ({ context }) => context.queue[0]?.kind === 'container',
   },
+  delays: { rest: (args) => Math.max(0, args.context.rest.untilMs - now({ system: args.self.system })) },
 });
 
 const note = s.assign(({ context, event }) => {
@@ -129,15 +159,33 @@ const note = s.assign(({ context, event }) => {
   return { pods: isClean ? others : { ...others, [uid]: { dead, sandboxes, over, isEvicted } } };
 });
 
-const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });
+const dequeue = s.assign(({ context }) => {
+  const [removed, ...queue] = context.queue;
+  const isForgotten = context.keptAtDeath !== null && removed !== undefined;
+  return { queue, ...(isForgotten ? { pods: without(context.pods, removed.id) } : {}) };
+});
+
+const skip = s.assign({ queue: ({ context }) => context.queue.slice(1), hasFailed: true });
+
+const restIn = (state: 'waiting' | 'settling') =>
+  s.assign((args) => {
+    const { rest } = args.context;
+    return rest.in === state && rest.untilMs > now(args)
+      ? {}
+      : { rest: { in: state, untilMs: now(args) + CONTAINER_GC_MS } };
+  });
+
+const isOver = { in: 'settling', untilMs: 0 } as const;
+const collectSurplus = s.assign({ queue: ({ context }) => surplusOf(context) });
 
 const counted = (args: { readonly context: Context; readonly system: unknown }): Pods =>
   ofAge(args.context.pods, args.context.policy, now(args));
 
-const collect = s.assign({ queue: (args) => victimsOf(counted(args), args.context.policy) });
+const collect = s.assign({ rest: isOver, queue: (args) => victimsOf(counted(args), args.context.policy) });
 
 const beginPurge = s.assign({
   purging: true,
+  rest: isOver,
   queue: (args) => purgeVictimsOf(counted(args), args.context.policy),
 });
 
@@ -154,7 +202,13 @@ const complain = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
 });
 
-const failed = { target: 'next', actions: [complain, dequeue] } as const;
+const removingSurplus = { guard: 'hasSurplus', target: 'next', actions: collectSurplus } as const;
+
+const failed = { target: 'next', actions: [complain, skip] } as const;
+
+/** Upstream keeps one where there is no limit. */
+const keptAtDeath = (input: ContainerGcInput): number | null =>
+  hasBehavior(input, 'deadContainersAsKubelet') ? Math.max(1, input.containerGc.maxPerPodContainer) : null;
 
 export const containerGcMachine = s.createMachine({
   id: 'containerGC',
@@ -166,6 +220,9 @@ export const containerGcMachine = s.createMachine({
     pods: {},
     queue: [],
     purging: false,
+    keptAtDeath: keptAtDeath(input),
+    hasFailed: false,
+    rest: isOver,
   }),
   entry: sendTo(to('pods'), { type: 'garbage.wanted' }),
   initial: 'choosing',
@@ -188,11 +245,19 @@ export const containerGcMachine = s.createMachine({
         },
       },
     },
-    idle: { always: { guard: 'hasVictims', target: 'waiting' } },
-    waiting: { after: { [CONTAINER_GC_MS]: { target: 'next', actions: collect } } },
+    idle: {
+      entry: s.assign({ hasFailed: false }),
+      always: [removingSurplus, { guard: 'hasVictims', target: 'waiting' }],
+    },
+    waiting: {
+      entry: restIn('waiting'),
+      always: removingSurplus,
+      after: { rest: { target: 'next', actions: collect } },
+    },
     next: {
       always: [
         { guard: ({ context }) => context.purging && context.queue.length === 0, target: 'settling', actions: answer },
+        { guard: 'wasWaiting', target: 'waiting' },
         { guard: 'isDone', target: 'settling' },
         { guard: 'isContainer', target: 'removingContainer' },
         { target: 'removingSandbox' },
@@ -229,6 +294,6 @@ export const containerGcMachine = s.createMachine({
       },
     },
     /** Waits for the pods to report what was removed. */
-    settling: { after: { [CONTAINER_GC_MS]: 'idle' } },
+    settling: { entry: restIn('settling'), always: removingSurplus, after: { rest: 'idle' } },
   },
 });

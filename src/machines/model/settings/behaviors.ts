@@ -101,6 +101,11 @@ const BEHAVIORS = [
       'It is that of the name of the node or of the default route, or left to the cloud provider; one that the machine ' +
       'does not have is refused. These labels are those of the flag after each start: as of the kubelet.',
   },
+  {
+    name: 'deadContainersAsKubelet',
+    before: 'Dead instances of a container that are not kept were removed in the next round, within two minutes.',
+    since: 'They are removed when one more dies, as of the kubelet.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -46,24 +46,23 @@ it('within a minute all goes that an evicted pod left', () => {
 
 it('what is younger than the settings say does not count, and is checked again each minute', () => {
   const answers = { 'cri.removeContainer': ok(null), 'logs.unlink': ok(null) };
-  const containerGc = { minAgeMs: 600_000, maxPerPodContainer: 1, maxContainers: -1 };
+  const containerGc = { minAgeMs: 600_000, maxPerPodContainer: 0, maxContainers: -1 };
   const run = runUnder(containerGcMachine, { ...settings, containerGc }, answers, ['pods']);
   const ago = (ms: number): string => `${run.time.now() - ms}000000`;
   const removed = () =>
     inputsOf(run, 'cri.removeContainer').map((input) => (input as { containerId: string }).containerId);
-  const looping = [
-    dead('old', ago(700_000)),
-    dead('older', ago(800_000)),
-    dead('young', ago(500_000)),
-    dead('new', ago(1)),
+  const ended = [
+    { ...dead('old', ago(800_000)), name: 'a' },
+    { ...dead('young', ago(500_000)), name: 'b' },
+    { ...dead('new', ago(1)), name: 'c' },
   ];
-  run.send({ type: 'garbage.changed', uid: 'looping', dead: looping, sandboxes: [], over: false });
+  run.send({ type: 'garbage.changed', uid: 'ended', dead: ended, sandboxes: [], over: false });
   run.time.advanceTo(run.time.now() + 61_000);
-  expect(removed()).toEqual(['older']);
-  const left = looping.filter(({ id }) => id !== 'older');
-  run.send({ type: 'garbage.changed', uid: 'looping', dead: left, sandboxes: [], over: false });
+  expect(removed()).toEqual(['old']);
+  const left = ended.filter(({ id }) => id !== 'old');
+  run.send({ type: 'garbage.changed', uid: 'ended', dead: left, sandboxes: [], over: false });
   run.time.advanceTo(run.time.now() + 180_000);
-  expect(removed()).toEqual(['older', 'old']);
+  expect(removed()).toEqual(['old', 'young']);
   expect(run.divergence()).toBeNull();
 });
 
@@ -128,4 +127,37 @@ it('an image is as old as its last container: one that was long in use is not to
   expect(new Set(early as string[])).toEqual(new Set(['never']));
   expect(atLast).toBeGreaterThan((early as string[]).length);
   expect(new Set(removed(0)[0] as string[])).toEqual(new Set(['long', 'digest', 'never']));
+});
+
+it('of a container that dies again and again only what the settings keep is there, however young it is', () => {
+  const answers = { 'cri.removeContainer': ok(null), 'logs.unlink': ok(null) };
+  const containerGc = { minAgeMs: 600_000, maxPerPodContainer: 2, maxContainers: -1 };
+  const run = runUnder(containerGcMachine, { ...settings, containerGc }, answers, ['pods']);
+  const removed = () =>
+    inputsOf(run, 'cri.removeContainer').map((input) => (input as { containerId: string }).containerId);
+  const dies = (...ids: readonly number[]) => {
+    const instances = ids.map((id) => dead(String(id), `${run.time.now() + id}000000`));
+    run.send({ type: 'garbage.changed', uid: 'looping', dead: instances, sandboxes: [], over: false });
+    run.time.advanceTo(run.time.now() + 1);
+  };
+  dies(1);
+  dies(1, 2);
+  expect(removed()).toEqual([]);
+  dies(1, 2, 3);
+  expect(removed()).toEqual(['1']);
+  dies(2, 3, 4, 5);
+  expect(removed().toSorted()).toEqual(['1', '2', '3']);
+  expect(run.divergence()).toBeNull();
+});
+
+it('what cannot be removed when another one dies is tried again in the next round, not at once', () => {
+  const answers = { 'cri.removeContainer': fail('busy'), 'logs.unlink': ok(null) };
+  const run = runUnder(containerGcMachine, settings, answers, ['pods', 'eventRecorder']);
+  const tries = () => inputsOf(run, 'cri.removeContainer').length;
+  const looping = [dead('1', '1'), dead('2', '2')];
+  run.send({ type: 'garbage.changed', uid: 'looping', dead: looping, sandboxes: [], over: false });
+  run.time.advanceTo(run.time.now() + 30_000);
+  expect(tries()).toBe(1);
+  run.time.advanceTo(run.time.now() + 180_000);
+  expect([tries() > 1, tries() < 6]).toEqual([true, true]);
 });
