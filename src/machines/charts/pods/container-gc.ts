@@ -6,10 +6,10 @@
  * Hears: `garbage.changed` of pods; `garbage.purge` of `eviction`, which it answers.
  * Asks: `cri.removeContainer`, `logs.remove`, `cri.removePodSandbox`, once `logs.unlink`; the runtime is never listed.
  * Invariants:
- *   G0 of the dead instances of a container only as many stay as the settings keep, at least one, whatever their age;
- *      the others are removed when one more dies.
  *   G1 no running instance is ever removed, and of each container the newest instances that the settings keep stay.
  *   G2 an idle node is silent: without too much garbage there is no timer and no call.
+ *   G3 of the dead instances of a container only as many stay as the settings keep, at least one, whatever their age:
+ *      the others are removed when one more dies.
  */
 import { errorOf, line, now, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';

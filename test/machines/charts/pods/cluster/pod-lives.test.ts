@@ -313,7 +313,8 @@ describe('restartPolicyRules', () => {
     ).node.run(20_000);
     expect(started()).toEqual(['a#0', 'a#1']);
     expect(status()).toMatchObject({ phase: 'Failed' });
-    expect(cluster.node.world.callsOf('cri.removeContainer')).toEqual([]);
+    // The first instance is not kept beside the second one.
+    expect(cluster.node.world.callsOf('cri.removeContainer')).toHaveLength(1);
   });
 
   it('do not make an init container that succeeded run again', () => {
