@@ -16,7 +16,7 @@ interface OwnAddress extends HostAddress {
 }
 
 /** Where no resolver answers, the start goes on without. */
-const LOOK_UP_MAX_MS = 2_000;
+const LOOK_UP_MAX_MS = 1_000;
 
 export const addressPort =
   (root: string): Port<(typeof hostOperations)['host.addresses']> =>
