@@ -86,10 +86,11 @@ const BEHAVIORS = [
     before:
       'The resources in the status of a pod were those that it is to have, also where a resize had not been made. A pod whose ' +
       'deadline was over when the agent began was given a new sandbox before it ended. Of a manifest it was not looked ' +
-      'at how newer fields go together. Sidecars were restarted while the last regular container was being stopped.',
+      'at how newer fields go together, nor at fields that only others read; one that says that it is a mirror pod was ' +
+      'mirrored. Sidecars were restarted while the last regular container was being stopped.',
     since:
-      'They are those that it has; such a pod is given nothing more; manifests are refused; sidecars are not restarted ' +
-      'then: as of the kubelet.',
+      'They are those that it has; such a pod is given nothing more; manifests are taken, refused and filled in, and no ' +
+      'mirror is mirrored; sidecars are not restarted then: as of the kubelet.',
   },
   {
     name: 'addressesAsKubelet',

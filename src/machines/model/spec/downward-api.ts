@@ -4,6 +4,7 @@
  * Invariant: throws an `Error` with upstream's text for an unknown path; never returns an empty default.
  */
 import type { Container, Pod, ResourceList } from '../api/pod.ts';
+import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { divideUp, milliUnits, type Nano, nanoOf } from '../values/quantity.ts';
 import { podContainers } from './qos.ts';
@@ -11,7 +12,7 @@ import { amountsOf, requestsOf } from './resources.ts';
 
 type DownwardSettings = Pick<
   NodeSettings,
-  'nodeName' | 'nodeIPs' | 'allocatable' | 'cpuCapacityMilli' | 'memoryCapacityBytes'
+  'nodeName' | 'nodeIPs' | 'allocatable' | 'cpuCapacityMilli' | 'memoryCapacityBytes' | 'behavior'
 >;
 
 const SUBSCRIPT = /^(metadata\.(?:labels|annotations))\['(.*)'\]$/s;
@@ -48,6 +49,8 @@ export function fieldValue(pod: Pod, path: string, podIPs: readonly string[], no
     case 'status.podIPs':
       return podIPs.join(',');
     default:
+      // The name that this field had before v1; upstream takes it still.
+      if (path === 'spec.host' && hasBehavior(node, 'podsAsKubelet')) return pod.spec.nodeName ?? node.nodeName;
       throw new Error(`unsupported fieldPath: ${path}`);
   }
 }

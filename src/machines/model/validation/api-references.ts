@@ -6,6 +6,7 @@
  * other reference is an error at its field.
  */
 import type { Container, PodSpec, Volume, VolumeProjection } from '../api/pod.ts';
+import { quote } from '../values/go-text.ts';
 import { type FieldError, forbidden } from './field.ts';
 
 type Reference = readonly [path: string, resource: string];
@@ -15,35 +16,63 @@ export type ApiReferenceRule = 'none' | 'any';
 
 const NEVER = 'clustertrustbundles';
 
-/** One error for each reference, at the field that makes it. */
-export function apiReferences(spec: PodSpec, hasApiServer = false, rule: ApiReferenceRule = 'none'): FieldError[] {
+/** One error for each reference, at the field that makes it. Without `asKubelet`, by the rules of 0.2.0. */
+export function apiReferences(
+  spec: PodSpec,
+  hasApiServer = false,
+  rule: ApiReferenceRule = 'none',
+  asKubelet = true,
+): FieldError[] {
   const references = [
     ...(spec.serviceAccountName ? [['spec.serviceAccountName', 'serviceaccounts'] as const] : []),
     ...(spec.resourceClaims ?? []).map((_, at) => [`spec.resourceClaims[${at}]`, 'resourceclaims'] as const),
     ...(spec.volumes ?? []).flatMap((volume, at) => inVolume(volume, `spec.volumes[${at}]`)),
-    ...(hasApiServer ? objectReferences(spec) : []),
+    ...(hasApiServer ? objectReferences(spec, asKubelet) : []),
   ];
-  return references
-    .filter(([, resource]) => rule === 'none' || resource === NEVER)
-    .map(([path, resource]) => forbidden(path, `static pods may not reference ${resource}`));
+  return [
+    ...references
+      .filter(([, resource]) => rule === 'none' || resource === NEVER)
+      .map(([path, resource]) => forbidden(path, `static pods may not reference ${resource}`)),
+    ...(asKubelet && rule === 'none' ? emptySources(spec) : []),
+  ];
 }
 
 /** With an API server, ConfigMaps and Secrets are references too. */
-function objectReferences(spec: PodSpec): Reference[] {
+function objectReferences(spec: PodSpec, asKubelet: boolean): Reference[] {
   const volumes = (spec.volumes ?? []).flatMap((volume, at): Reference[] => {
     const path = `spec.volumes[${at}]`;
     const sources = volume.projected?.sources ?? [];
     return [
       ...referencesOf(volume, OBJECT_RESOURCES, path),
+      ...(asKubelet ? vendorSecrets(volume, path) : []),
       ...sources.flatMap((source, nth) => referencesOf(source, OBJECT_RESOURCES, `${path}.projected.sources[${nth}]`)),
     ];
   });
   const containers = (['initContainers', 'containers'] as const).flatMap((list) =>
     (spec[list] ?? []).flatMap((container, at) => inContainer(container, `spec.${list}[${at}]`)),
   );
-  const pulling = (spec.imagePullSecrets ?? []).map((_, at) => [`spec.imagePullSecrets[${at}]`, 'secrets'] as const);
+  const pulling = (spec.imagePullSecrets ?? []).flatMap(({ name }, at) =>
+    name || !asKubelet ? [[`spec.imagePullSecrets[${at}]`, 'secrets'] as const] : [],
+  );
   return [...pulling, ...volumes, ...containers];
 }
+
+/** Plugins of vendors that log in with a Secret; one without a name is none. */
+function vendorSecrets(volume: Volume, path: string): Reference[] {
+  const { cephfs, cinder, flexVolume, iscsi, rbd, scaleIO, storageos } = volume;
+  const sources = { cephfs, cinder, flexVolume, iscsi, rbd, scaleIO, storageos };
+  return Object.entries(sources).flatMap(([kind, source]) =>
+    source?.secretRef?.name ? [[`${path}.${kind}.secretRef`, 'secrets'] as const] : [],
+  );
+}
+
+/** Sources of projected volumes that are nothing, so that it is not known whether they need an API server. */
+const emptySources = ({ volumes = [] }: PodSpec): FieldError[] =>
+  volumes.flatMap(({ name, projected }) =>
+    projected?.sources?.some((source) => Object.keys(source).length === 0)
+      ? [`unknown source for projected volume ${quote(name)}`]
+      : [],
+  );
 
 function inContainer({ env = [], envFrom = [] }: Container, path: string): Reference[] {
   return [

@@ -1,5 +1,6 @@
 /** Validates containers: names, images, ports and environment here, other fields in their own files. */
 import type { Container, EnvFromSource, EnvVar, PodSpec } from '../api/pod.ts';
+import { type Claims, claimsOf } from './claims.ts';
 import {
   checked,
   duplicate,
@@ -11,13 +12,17 @@ import {
   isDnsLabel,
   isDnsSubdomain,
   isEnvironmentName,
+  isLongName,
   isPortName,
+  isShortName,
   nonReservedPath,
   notSupported,
   oneOf,
   portNumber,
   repeatedAt,
   required,
+  supportedOnly,
+  withoutBacksteps,
 } from './field.ts';
 import { ENV_FIELD_PATHS, validateFieldRef, validateResourceFieldRef } from './field-refs.ts';
 import { refuseHandlers, validateHandlers } from './handlers.ts';
@@ -25,10 +30,10 @@ import { validateResources } from './resources.ts';
 import { validateSecurityContext } from './security.ts';
 import { type VolumesByName, validateMounts, volumesByName } from './volumes.ts';
 
-export function validateContainers(spec: PodSpec, path: string): FieldError[] {
+export function validateContainers(spec: PodSpec, path: string, asKubelet: boolean): FieldError[] {
   const { containers, initContainers = [] } = spec;
   const grace = spec.terminationGracePeriodSeconds ?? 0;
-  const volumes = volumesByName(spec.volumes);
+  const pod: Holder = { spec, volumes: volumesByName(spec.volumes), claims: claimsOf(spec), asKubelet };
   const names = (list: readonly Container[], field: string) =>
     list.map(({ name }, at) => [`${path}.${field}[${at}].name`, name] as const);
   return [
@@ -36,9 +41,10 @@ export function validateContainers(spec: PodSpec, path: string): FieldError[] {
     ...containers.flatMap((container, at) => {
       const place = `${path}.containers[${at}]`;
       return [
-        ...validateContainer(container, spec, volumes, place),
-        ...validateHandlers(container, grace, place),
-        ...validateContainerRestart(container, place),
+        ...validateContainer(container, pod, place),
+        ...validateHandlers(container, grace, place, asKubelet),
+        ...validateContainerRestart(container, place, asKubelet),
+        ...(asKubelet ? validateHostNetworkPorts(container, spec, place) : []),
       ];
     }),
     ...validateHostPorts(containers, `${path}.containers`),
@@ -46,50 +52,104 @@ export function validateContainers(spec: PodSpec, path: string): FieldError[] {
       const place = `${path}.initContainers[${at}]`;
       const isSidecar = container.restartPolicy === 'Always';
       return [
-        ...validateContainer(container, spec, volumes, place),
-        ...validateContainerRestart(container, place),
-        ...(isSidecar ? validateHandlers(container, grace, place) : refuseHandlers(container, place)),
+        ...validateContainer(container, pod, place),
+        ...validateContainerRestart(container, place, asKubelet),
+        ...(isSidecar ? validateHandlers(container, grace, place, asKubelet) : refuseHandlers(container, place)),
+        ...(asKubelet && !isSidecar ? refuseRestarts(container, `${place}.resizePolicy`) : []),
         ...validateHostPorts([container], `${path}.initContainers`),
       ];
     }),
-    ...duplicates([...names(containers, 'containers'), ...names(initContainers, 'initContainers')]),
+    ...duplicates([
+      ...names(containers, 'containers'),
+      ...names(initContainers, 'initContainers').filter(([, name]) => !(asKubelet && name === '')),
+    ]),
   ];
 }
 
-function validateContainer(container: Container, spec: PodSpec, volumes: VolumesByName, path: string): FieldError[] {
+/** The pod of a container: its volumes by name, and by which rules it is judged. */
+interface Holder {
+  readonly spec: PodSpec;
+  readonly volumes: VolumesByName;
+  readonly claims: Claims;
+  readonly asKubelet: boolean;
+}
+
+const MESSAGE_POLICIES = ['FallbackToLogsOnError', 'File'];
+
+function validateContainer(
+  container: Container,
+  { spec, volumes, claims, asKubelet }: Holder,
+  path: string,
+): FieldError[] {
   const { name, image, ports = [], env = [], envFrom = [], resources = {}, securityContext } = container;
   return [
-    ...(name ? checked(`${path}.name`, name, isDnsLabel) : [required(`${path}.name`)]),
+    ...(name ? checked(`${path}.name`, name, asKubelet ? isShortName : isDnsLabel) : [required(`${path}.name`)]),
     ...(image ? [] : [required(`${path}.image`)]),
     ...(image && image !== image.trim()
       ? [invalid(`${path}.image`, image, 'must not have leading or trailing whitespace')]
       : []),
-    ...oneOf(`${path}.terminationMessagePolicy`, container.terminationMessagePolicy, ['FallbackToLogsOnError', 'File']),
-    ...ports.flatMap((port, at) => validatePort(port, spec, `${path}.ports[${at}]`)),
-    ...duplicates(ports.flatMap((port, at) => (port.name ? [[`${path}.ports[${at}].name`, port.name] as const] : []))),
-    ...env.flatMap((variable, at) => validateVariable(variable, `${path}.env[${at}]`)),
-    ...envFrom.flatMap((source, at) => validateEnvFrom(source, `${path}.envFrom[${at}]`)),
-    ...validateMounts(container, volumes, path),
+    ...oneOf(
+      `${path}.terminationMessagePolicy`,
+      container.terminationMessagePolicy,
+      asKubelet ? MESSAGE_POLICIES.toReversed() : MESSAGE_POLICIES,
+    ),
+    ...ports.flatMap((port, at) => validatePort(port, `${path}.ports[${at}]`)),
+    ...(asKubelet ? [] : validateHostNetworkPorts(container, spec, path)),
+    ...duplicates(portNames(ports, path, asKubelet)),
+    ...env.flatMap((variable, at) => validateVariable(variable, `${path}.env[${at}]`, asKubelet)),
+    ...envFrom.flatMap((source, at) =>
+      asKubelet
+        ? validateEnvSource(source, `${path}.envFrom`, at)
+        : validateEnvFrom(source, `${path}.envFrom[${at}]`, `${path}.envFrom[${at}]`),
+    ),
+    ...validateMounts(container, volumes, path, asKubelet),
     ...oneOf(`${path}.imagePullPolicy`, container.imagePullPolicy, ['Always', 'IfNotPresent', 'Never']),
-    ...validateResources(resources, `${path}.resources`),
-    ...validateResizePolicy(container, spec, `${path}.resizePolicy`),
-    ...(securityContext ? validateSecurityContext(securityContext, spec, `${path}.securityContext`) : []),
+    ...validateResources(resources, `${path}.resources`, asKubelet ? { level: 'container', claims } : null),
+    ...validateResizePolicy(container, spec, `${path}.resizePolicy`, asKubelet),
+    ...(securityContext ? validateSecurityContext(securityContext, spec, `${path}.securityContext`, asKubelet) : []),
   ];
 }
 
 type Port = NonNullable<Container['ports']>[number];
 
-function validatePort(port: Port, spec: PodSpec, path: string): FieldError[] {
+/** Upstream compares only names that are of the form of one. */
+const portNames = (ports: readonly Port[], path: string, asKubelet: boolean) =>
+  ports.flatMap(({ name = '' }, at) => {
+    const counts = name !== '' && !(asKubelet && isPortName(name).length > 0);
+    return counts ? [[`${path}.ports[${at}].name`, name] as const] : [];
+  });
+
+function validatePort(port: Port, path: string): FieldError[] {
   const { name = '', containerPort, hostPort = 0, protocol } = port;
-  const mustMatch = 'must match `containerPort` when `hostNetwork` is true';
   return [
     ...(name === '' ? [] : checked(`${path}.name`, name, isPortName)),
     ...(containerPort === 0 ? [required(`${path}.containerPort`)] : portNumber(`${path}.containerPort`, containerPort)),
     ...(hostPort === 0 ? [] : portNumber(`${path}.hostPort`, hostPort)),
     ...oneOf(`${path}.protocol`, protocol, ['SCTP', 'TCP', 'UDP']),
-    ...(spec.hostNetwork && hostPort !== containerPort ? [invalid(`${path}.hostPort`, hostPort, mustMatch)] : []),
   ];
 }
+
+/** On the host's network a port of the container is the same port of the host. */
+function validateHostNetworkPorts({ ports = [] }: Container, { hostNetwork }: PodSpec, path: string): FieldError[] {
+  const mustMatch = 'must match `containerPort` when `hostNetwork` is true';
+  return ports.flatMap(({ hostPort = 0, containerPort }, at) =>
+    hostNetwork && hostPort !== containerPort ? [invalid(`${path}.ports[${at}].hostPort`, hostPort, mustMatch)] : [],
+  );
+}
+
+/** A container that ends cannot be restarted for a resize. */
+const refuseRestarts = ({ resizePolicy = [] }: Container, path: string): FieldError[] =>
+  resizePolicy.flatMap(({ restartPolicy: policy }, at) =>
+    policy === 'RestartContainer'
+      ? [
+          invalid(
+            `${path}[${at}].restartPolicy`,
+            policy,
+            "must not be set to 'RestartContainer' for non-sidecar initContainers",
+          ),
+        ]
+      : [],
+  );
 
 function validateHostPorts(containers: readonly Container[], path: string): FieldError[] {
   const used = containers.flatMap(({ ports = [] }, container) =>
@@ -102,7 +162,7 @@ function validateHostPorts(containers: readonly Container[], path: string): Fiel
   return duplicates(used);
 }
 
-function validateVariable({ name, value = '', valueFrom }: EnvVar, path: string): FieldError[] {
+function validateVariable({ name, value = '', valueFrom }: EnvVar, path: string, asKubelet: boolean): FieldError[] {
   const nameErrors = name ? checked(`${path}.name`, name, isEnvironmentName) : [required(`${path}.name`)];
   if (!valueFrom) return nameErrors;
   const place = `${path}.valueFrom`;
@@ -112,13 +172,13 @@ function validateVariable({ name, value = '', valueFrom }: EnvVar, path: string)
     'must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`';
   return [
     ...nameErrors,
-    ...(fieldRef ? validateFieldRef(fieldRef, ENV_FIELD_PATHS, `${place}.fieldRef`) : []),
+    ...(fieldRef ? validateFieldRef(fieldRef, ENV_FIELD_PATHS, `${place}.fieldRef`, asKubelet) : []),
     ...(resourceFieldRef
-      ? validateResourceFieldRef(resourceFieldRef, `${place}.resourceFieldRef`, { containerName: false })
+      ? validateResourceFieldRef(resourceFieldRef, `${place}.resourceFieldRef`, { containerName: false, asKubelet })
       : []),
     ...(configMapKeyRef ? validateKeySelector(configMapKeyRef, `${place}.configMapKeyRef`) : []),
     ...(secretKeyRef ? validateKeySelector(secretKeyRef, `${place}.secretKeyRef`) : []),
-    ...(fileKeyRef ? validateFileSelector(fileKeyRef, `${place}.fileKeyRef`) : []),
+    ...(fileKeyRef ? validateFileSelector(fileKeyRef, `${place}.fileKeyRef`, asKubelet) : []),
     ...(sources === 0 ? [invalid(place, '', choose)] : []),
     ...(sources > 0 && value !== '' ? [invalid(place, '', 'may not be specified when `value` is not empty')] : []),
     ...(sources > 1 && value === ''
@@ -130,10 +190,13 @@ function validateVariable({ name, value = '', valueFrom }: EnvVar, path: string)
 function validateFileSelector(
   { volumeName = '', path: file = '', key = '' }: { volumeName?: string; path?: string; key?: string },
   path: string,
+  asKubelet: boolean,
 ): FieldError[] {
+  const inVolume = asKubelet ? withoutBacksteps : nonReservedPath;
+  const named = asKubelet ? isShortName : isDnsLabel;
   return [
-    ...(volumeName === '' ? [required(`${path}.volumeName`)] : checked(`${path}.volumeName`, volumeName, isDnsLabel)),
-    ...(file === '' ? [required(`${path}.path`)] : checked(`${path}.path`, file, nonReservedPath)),
+    ...(volumeName === '' ? [required(`${path}.volumeName`)] : checked(`${path}.volumeName`, volumeName, named)),
+    ...(file === '' ? [required(`${path}.path`)] : checked(`${path}.path`, file, inVolume)),
     ...(key === '' ? [required(`${path}.key`)] : checked(`${path}.key`, key, isEnvironmentName)),
   ];
 }
@@ -145,32 +208,57 @@ function validateKeySelector({ name = '', key = '' }: { name?: string; key?: str
   ];
 }
 
-function validateEnvFrom({ prefix = '', configMapRef, secretRef }: EnvFromSource, path: string): FieldError[] {
+/** Upstream tells of the list what is wrong with the choice of a source. */
+function validateEnvSource(source: EnvFromSource, list: string, at: number): FieldError[] {
+  const path = `${list}[${at}]`;
+  const named = (name = '', place: string) =>
+    name === '' ? [required(`${place}.name`)] : checked(`${place}.name`, name.replace(/-$/, 'a'), isLongName);
+  return [
+    ...(source.configMapRef ? named(source.configMapRef.name, `${path}.configMapRef`) : []),
+    ...(source.secretRef ? named(source.secretRef.name, `${path}.secretRef`) : []),
+    ...validateEnvFrom(source, path, list),
+  ];
+}
+
+function validateEnvFrom(
+  { prefix = '', configMapRef, secretRef }: EnvFromSource,
+  path: string,
+  place: string,
+): FieldError[] {
   const sources = [configMapRef, secretRef].filter((source) => source !== undefined);
   const choose = 'must specify one of: `configMapRef` or `secretRef`';
   return [
     ...(prefix === '' ? [] : checked(`${path}.prefix`, prefix, isEnvironmentName)),
-    ...(sources.length === 0 ? [invalid(path, '', choose)] : []),
-    ...(sources.length > 1 ? [invalid(path, '', 'may not have more than one field specified at a time')] : []),
+    ...(sources.length === 0 ? [invalid(place, '', choose)] : []),
+    ...(sources.length > 1 ? [invalid(place, '', 'may not have more than one field specified at a time')] : []),
   ];
 }
 
-function validateResizePolicy({ resizePolicy = [] }: Container, spec: PodSpec, path: string): FieldError[] {
+function validateResizePolicy(
+  { resizePolicy = [] }: Container,
+  spec: PodSpec,
+  path: string,
+  asKubelet: boolean,
+): FieldError[] {
+  const never = `must be 'NotRequired' when ${asKubelet ? 'pod ' : ''}\`restartPolicy\` is 'Never'`;
   const repeated = repeatedAt(resizePolicy.map(({ resourceName }) => resourceName));
   return resizePolicy.flatMap(({ resourceName, restartPolicy }, at) => [
     ...(repeated.has(at) ? [duplicate(`${path}[${at}]`, resourceName)] : []),
     ...oneOf(path, resourceName, ['cpu', 'memory']),
     ...oneOf(path, restartPolicy, ['NotRequired', 'RestartContainer']),
-    ...(spec.restartPolicy === 'Never' && restartPolicy !== 'NotRequired'
-      ? [invalid(path, restartPolicy, "must be 'NotRequired' when `restartPolicy` is 'Never'")]
-      : []),
+    ...(spec.restartPolicy === 'Never' && restartPolicy !== 'NotRequired' ? [invalid(path, restartPolicy, never)] : []),
   ]);
 }
 
 const RESTART_POLICIES = ['Always', 'Never', 'OnFailure'];
 
 /** A container's own restart policy, and the rules that refine it. */
-function validateContainerRestart({ restartPolicy, restartPolicyRules = [] }: Container, path: string): FieldError[] {
+function validateContainerRestart(
+  { restartPolicy, restartPolicyRules = [] }: Container,
+  path: string,
+  asKubelet: boolean,
+): FieldError[] {
+  const choice = asKubelet ? supportedOnly : oneOf;
   const place = `${path}.restartPolicyRules`;
   return [
     ...(restartPolicy !== undefined && !RESTART_POLICIES.includes(restartPolicy)
@@ -180,9 +268,9 @@ function validateContainerRestart({ restartPolicy, restartPolicyRules = [] }: Co
       ? [required(`${path}.restartPolicy`, 'must specify restartPolicy when restart rules are used')]
       : []),
     ...restartPolicyRules.flatMap(({ action, exitCodes }, at) => [
-      ...oneOf(`${place}[${at}].action`, action, ['Restart', 'RestartAllContainers']),
+      ...choice(`${place}[${at}].action`, action, ['Restart', 'RestartAllContainers']),
       ...(exitCodes
-        ? oneOf(`${place}[${at}].exitCodes.operator`, exitCodes.operator, ['In', 'NotIn'])
+        ? choice(`${place}[${at}].exitCodes.operator`, exitCodes.operator, ['In', 'NotIn'])
         : [required(`${place}[${at}].exitCodes`, 'must be specified')]),
     ]),
   ];

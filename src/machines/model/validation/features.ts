@@ -7,32 +7,41 @@
 import type { Container, Pod, PodSpec, ResourceList } from '../api/pod.ts';
 import { podLimits, podRequests } from '../spec/resources.ts';
 import { formatBinary, formatDecimal, type Nano, nanoOf } from '../values/quantity.ts';
-import { type FieldError, forbidden, invalid, notFound, notSupported } from './field.ts';
+import { placedContainers, validateAnnotations, validateProfiles } from './annotations.ts';
+import { validateEphemeralVolumes, validatePodClaims } from './claims.ts';
+import { type FieldError, forbidden, invalid, notFound, notSupported, repeatedAt, required, tooLong } from './field.ts';
+import { validateObjectMeta } from './metadata.ts';
+import { validateApiProjections } from './projections.ts';
+import { validateScheduling } from './scheduling.ts';
+import { validateSystem } from './windows.ts';
 
 const HOSTNAME_MAX_BYTES = 64;
 const RULES_MAX = 20;
 const EXIT_CODES_MAX = 255;
 const HUGE_PAGES = 'hugepages-';
-const POD_RESOURCES = ['cpu', HUGE_PAGES, 'memory'];
 
 export function validateFeatures(pod: Pod): FieldError[] {
-  const { spec } = pod;
+  const { metadata, spec } = pod;
   return [
-    ...placedContainers(spec).flatMap(([container, path]) => [
-      ...validateStopSignal(container, spec, `${path}.lifecycle.stopSignal`),
-      ...validateRuleCount(container, `${path}.restartPolicyRules`),
+    ...validateObjectMeta(pod, 'metadata'),
+    ...validateAnnotations(pod, 'metadata.annotations'),
+    ...validateEphemeralVolumes(spec, metadata.name, 'spec.volumes'),
+    ...validateApiProjections(spec, 'spec'),
+    ...validatePodClaims(spec, 'spec.resourceClaims'),
+    ...placedContainers(spec).flatMap(([container, place]) => [
+      ...validateStopSignal(container, spec, `spec.${place}.lifecycle.stopSignal`),
+      ...validateRuleCount(container, `spec.${place}.restartPolicyRules`),
+      ...validateOverlaps(container, `spec.${place}`),
     ]),
     ...validatePodResources(pod, 'spec.resources'),
+    ...validateScheduling(spec, 'spec'),
+    ...validateSystem(pod, 'spec'),
     ...validateHostUsers(spec),
     ...validateHostnameOverride(spec, 'spec.hostnameOverride'),
     ...validateFileVolumes(spec),
+    ...validateProfiles(pod, 'spec'),
   ];
 }
-
-const placedContainers = ({ containers, initContainers = [] }: PodSpec): (readonly [Container, string])[] => [
-  ...initContainers.map((each, at) => [each, `spec.initContainers[${at}]`] as const),
-  ...containers.map((each, at) => [each, `spec.containers[${at}]`] as const),
-];
 
 const numbered = (name: string, sign: string, count: number): readonly string[] =>
   Array.from({ length: count }, (_, at) => `${name}${sign}${at + 1}`);
@@ -43,14 +52,18 @@ const SIGNALS = [...NAMED_SIGNALS.split(' '), ...numbered('RTMIN', '+', 15), ...
   .map((name) => `SIG${name}`)
   .toSorted();
 
+const SIGNALS_OF = new Map<string, readonly string[]>([
+  ['linux', SIGNALS],
+  ['windows', ['SIGKILL', 'SIGTERM']],
+]);
+
 /** Which signals there are depends on the system. */
 function validateStopSignal({ lifecycle }: Container, { os }: PodSpec, path: string): FieldError[] {
   const signal = lifecycle?.stopSignal;
   if (signal === undefined) return [];
   if (os === undefined) return [forbidden(path, 'may not be set for containers with empty `spec.os.name`')];
-  return os.name === 'linux' && signal.startsWith('SIG') && !SIGNALS.includes(signal)
-    ? [notSupported(path, signal, SIGNALS)]
-    : [];
+  const supported = SIGNALS_OF.get(os.name) ?? [signal];
+  return supported.includes(signal) ? [] : [notSupported(path, signal, supported)];
 }
 
 const tooMany = (path: string, count: number, limit: number): FieldError =>
@@ -72,16 +85,12 @@ const shown = (name: string, amount: Nano): string => (name === 'cpu' ? formatDe
 function validatePodResources({ spec, ...pod }: Pod, path: string): FieldError[] {
   const { resources, ...rest } = spec;
   if (resources === undefined) return [];
+  if (spec.os?.name === 'windows') return [forbidden(path, 'may not be set for a windows pod')];
   const { limits = {}, requests = {}, claims } = resources;
   const containers: Pod = { ...pod, spec: rest };
   const limited = Object.entries(podLimits(containers)).filter(([name]) => name.startsWith(HUGE_PAGES));
   return [
     ...(claims === undefined ? [] : [forbidden(`${path}.claims`, 'claims may not be set for Resources at pod-level')]),
-    ...unsupported(Object.keys(limits), `${path}.limits`),
-    ...unsupported(
-      Object.keys(requests).filter((name) => !Object.hasOwn(limits, name)),
-      `${path}.requests`,
-    ),
     ...below(requests, Object.entries(podRequests(containers)), `${path}.requests`, 'requests'),
     ...below(limits, limited, `${path}.limits`, 'limits'),
     ...spec.containers.flatMap((container, at) =>
@@ -99,11 +108,6 @@ function validatePodResources({ spec, ...pod }: Pod, path: string): FieldError[]
 const quantityIn = (list: ResourceList, name: string): string | undefined =>
   Object.hasOwn(list, name) ? list[name] : undefined;
 
-const unsupported = (names: readonly string[], path: string): FieldError[] =>
-  names
-    .filter((name) => !POD_RESOURCES.includes(name) && !name.startsWith(HUGE_PAGES))
-    .map((name) => notSupported(`${path}[${name}]`, name, POD_RESOURCES));
-
 /** What the pod has of these resources is less than its containers have together. */
 function below(
   whole: ResourceList,
@@ -119,21 +123,58 @@ function below(
   });
 }
 
+/** A path, and the name of a claim, is either of a mount or of a device, and of one device. */
+function validateOverlaps({ volumeMounts: mounts = [], volumeDevices: devices = [] }: Container, path: string) {
+  const mounted = {
+    names: new Set(mounts.map(({ name }) => name)),
+    paths: new Set(mounts.map((each) => each.mountPath)),
+  };
+  const names = new Set(devices.map(({ name }) => name));
+  const paths = new Set(devices.map(({ devicePath }) => devicePath));
+  const repeated = {
+    name: repeatedAt(devices.map(({ name }, at) => (name === '' ? at : name))),
+    path: repeatedAt(devices.map(({ devicePath }, at) => (devicePath.split('/').includes('..') ? at : devicePath))),
+  };
+  return [
+    ...mounts.flatMap(({ name, mountPath }, at) => [
+      ...when(names.has(name), `${path}.volumeMounts[${at}].name`, name, 'must not already exist in volumeDevices'),
+      ...when(
+        paths.has(mountPath),
+        `${path}.volumeMounts[${at}].mountPath`,
+        mountPath,
+        'must not already exist as a path in volumeDevices',
+      ),
+    ]),
+    ...devices.flatMap(({ name, devicePath }, at) => {
+      const place = `${path}.volumeDevices[${at}]`;
+      const isPath = 'must not already exist as a path in volumeMounts';
+      return [
+        ...(name === '' ? [required(`${place}.name`)] : []),
+        ...when(repeated.name.has(at), `${place}.name`, name, 'must be unique'),
+        ...when(repeated.path.has(at), `${place}.devicePath`, devicePath, 'must be unique'),
+        ...when(mounted.names.has(name), `${place}.name`, name, 'must not already exist in volumeMounts'),
+        ...when(mounted.paths.has(devicePath), `${place}.devicePath`, devicePath, isPath),
+      ];
+    }),
+  ];
+}
+
+const when = (isWrong: boolean, path: string, value: string, detail: string): FieldError[] =>
+  isWrong ? [invalid(path, value, detail)] : [];
+
 /** Devices cannot be mapped to the users of a namespace. */
 function validateHostUsers(spec: PodSpec): FieldError[] {
   if (spec.hostUsers !== false) return [];
   return placedContainers(spec)
     .filter(([{ volumeDevices = [] }]) => volumeDevices.length > 0)
-    .map(([, path]) => forbidden(`${path}.volumeDevices`, 'when `hostUsers` is false'));
+    .map(([, place]) => forbidden(`spec.${place}.volumeDevices`, 'when `hostUsers` is false'));
 }
 
 function validateHostnameOverride(spec: PodSpec, path: string): FieldError[] {
   const { hostnameOverride, setHostnameAsFQDN, hostNetwork } = spec;
   if (!hostnameOverride) return [];
   return [
-    ...(hostnameOverride.length > HOSTNAME_MAX_BYTES
-      ? [`${path}: Too long: may not be more than ${HOSTNAME_MAX_BYTES} bytes`]
-      : []),
+    ...(hostnameOverride.length > HOSTNAME_MAX_BYTES ? [tooLong(path, HOSTNAME_MAX_BYTES)] : []),
     ...(setHostnameAsFQDN ? [forbidden(path, 'may not be specified when setHostnameAsFQDN is true')] : []),
     ...(hostNetwork ? [forbidden(path, 'may not be specified when hostNetwork is true')] : []),
   ];
@@ -141,13 +182,13 @@ function validateHostnameOverride(spec: PodSpec, path: string): FieldError[] {
 
 /** A file that variables come from is in an `emptyDir` of the pod. */
 function validateFileVolumes(spec: PodSpec): FieldError[] {
-  const { volumes = [] } = spec;
-  return placedContainers(spec).flatMap(([{ env = [] }, path]) =>
+  const named = new Map((spec.volumes ?? []).map((volume) => [volume.name, volume]));
+  return placedContainers(spec).flatMap(([{ env = [] }, container]) =>
     env.flatMap(({ valueFrom }, at) => {
       const name = valueFrom?.fileKeyRef === undefined ? undefined : (valueFrom.fileKeyRef.volumeName ?? '');
       if (name === undefined) return [];
-      const place = `${path}.env[${at}].valueFrom.fileKeyRef.volumeName`;
-      const volume = volumes.find((each) => each.name === name);
+      const place = `spec.${container}.env[${at}].valueFrom.fileKeyRef.volumeName`;
+      const volume = named.get(name);
       if (volume === undefined) return [notFound(place, name)];
       return volume.emptyDir === undefined ? [invalid(place, name, 'referenced volume must be of type emptyDir')] : [];
     }),

@@ -35,9 +35,26 @@ const RESOURCE_FIELDS = [
   'requests.memory',
 ];
 
-export function validateFieldRef(ref: FieldRef, supported: readonly string[], path: string): FieldError[] {
-  const { fieldPath } = ref;
-  if (fieldPath === '') return [required(`${path}.fieldPath`)];
+/** Fields of a pod that upstream knows by name, also where they may not be used. */
+const KNOWN_FIELDS = new Set([
+  ...ENV_FIELD_PATHS,
+  ...VOLUME_FIELD_PATHS,
+  'spec.restartPolicy',
+  'spec.schedulerName',
+  'status.phase',
+]);
+
+export function validateFieldRef(
+  ref: FieldRef,
+  supported: readonly string[],
+  path: string,
+  asKubelet: boolean,
+): FieldError[] {
+  const { apiVersion = 'v1', fieldPath: written } = ref;
+  if (written === '') return [required(`${path}.fieldPath`)];
+  const fieldPath = asKubelet && written === 'spec.host' ? 'spec.nodeName' : written;
+  const unknown = asKubelet ? unknownField(apiVersion, fieldPath) : null;
+  if (unknown !== null) return [invalid(`${path}.fieldPath`, written, `error converting fieldPath: ${unknown}`)];
   const subscripted = /^(?<field>[^[]*)\['(?<key>.*)'\]$/.exec(fieldPath)?.groups;
   if (!subscripted) {
     return supported.includes(fieldPath) ? [] : [notSupported(`${path}.fieldPath`, fieldPath, supported)];
@@ -48,10 +65,18 @@ export function validateFieldRef(ref: FieldRef, supported: readonly string[], pa
   return [invalid(path, field, 'does not support subscript')];
 }
 
+function unknownField(apiVersion: string, fieldPath: string): string | null {
+  if (apiVersion !== 'v1') return `unsupported pod version: ${apiVersion}`;
+  const field = /^([^[]*)\['.*'\]$/.exec(fieldPath)?.[1];
+  if (field === undefined) return KNOWN_FIELDS.has(fieldPath) ? null : `field label not supported: ${fieldPath}`;
+  const has = field === 'metadata.annotations' || field === 'metadata.labels';
+  return has ? null : `field label does not support subscript: ${fieldPath}`;
+}
+
 export function validateResourceFieldRef(
   { containerName = '', resource, divisor = '0' }: ResourceFieldRef,
   path: string,
-  needs: { readonly containerName: boolean },
+  needs: { readonly containerName: boolean; readonly asKubelet: boolean },
 ): FieldError[] {
   if (needs.containerName && containerName === '') return [required(`${path}.containerName`)];
   if (resource === '') return [required(`${path}.resource`)];

@@ -22,6 +22,8 @@ export const duplicate = (path: string, value: unknown): FieldError => `${path}:
 export const notFound = (path: string, value: unknown): FieldError => `${path}: Not found: ${show(value)}`;
 export const invalid = (path: string, value: unknown, detail: string): FieldError =>
   `${path}: Invalid value: ${show(value)}${withDetail(detail)}`;
+export const tooLong = (path: string, limit: number): FieldError =>
+  `${path}: Too long: may not be more than ${limit} bytes`;
 export const notSupported = (path: string, value: unknown, supported: readonly string[]): FieldError =>
   `${path}: Unsupported value: ${show(value)}: supported values: ${supported.map(quote).join(', ')}`;
 
@@ -36,6 +38,10 @@ export function repeatedAt(keys: readonly unknown[]): ReadonlySet<number> {
     }),
   );
 }
+
+/** An optional enumeration that may be absent, but not empty. */
+export const supportedOnly = (path: string, value: string | undefined, supported: readonly string[]): FieldError[] =>
+  value === undefined || supported.includes(value) ? [] : [notSupported(path, value, supported)];
 
 /** Each fault found by a check as an error of this field. */
 export const checked = (path: string, value: string, check: Check): FieldError[] =>
@@ -74,6 +80,9 @@ const LABEL_FORM = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
 const SUBDOMAIN_FORM = String.raw`${LABEL_FORM}(\.${LABEL_FORM})*`;
 const UNDERSCORE_FORM = '[a-z0-9]([-_a-z0-9]*[a-z0-9])?';
 const UNDERSCORE_SUBDOMAIN_FORM = String.raw`${UNDERSCORE_FORM}(\.${UNDERSCORE_FORM})*`;
+/** Upstream's form since it lets a label begin with an underscore. */
+const LEADING_UNDERSCORE_FORM = '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?';
+const SEARCH_FORM = String.raw`${LEADING_UNDERSCORE_FORM}(\.${LEADING_UNDERSCORE_FORM})*`;
 const CONFIG_KEY_FORM = '[-._a-zA-Z0-9]+';
 const ENDS = 'and must start and end with an alphanumeric character';
 
@@ -87,7 +96,7 @@ function formed(form: string, description: string, example: string, limit: numbe
 }
 
 /** Length in UTF-8, without a platform API. */
-function byteLength(text: string): number {
+export function byteLength(text: string): number {
   let bytes = 0;
   for (const character of text) {
     const point = character.codePointAt(0) ?? 0;
@@ -110,12 +119,28 @@ export const isDnsSubdomain: Check = formed(
   SUBDOMAIN_LENGTH,
 );
 
+/** A label as upstream judges it: of a name with dots it says that. */
+export const isShortName: Check = (value) =>
+  isDnsLabel(value).map((fault) => {
+    const isSubdomain = value.includes('.') && fault.startsWith('a lowercase') && SUBDOMAIN.test(value);
+    return isSubdomain ? 'must not contain dots' : inCharacters(fault);
+  });
+
+/** A name as upstream judges it: its limit is in characters. */
+export const isLongName: Check = (value) => isDnsSubdomain(value).map(inCharacters);
+
+const SUBDOMAIN = new RegExp(`^${SUBDOMAIN_FORM}$`);
+const inCharacters = (fault: string): string => fault.replace(/(?<=^must be no more than \d+ )bytes$/, 'characters');
+
+const SEARCH = `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', ${ENDS}`;
 export const isDnsSubdomainWithUnderscore: Check = formed(
   UNDERSCORE_SUBDOMAIN_FORM,
-  `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', ${ENDS}`,
+  SEARCH,
   `'example.com'`,
   SUBDOMAIN_LENGTH,
 );
+/** A domain that names are searched in, as upstream judges it. */
+export const isSearchDomain: Check = formed(SEARCH_FORM, SEARCH, `'example.com'`, SUBDOMAIN_LENGTH);
 
 export const isQualifiedName: Check = qualifiedNameErrors;
 

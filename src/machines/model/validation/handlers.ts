@@ -19,10 +19,15 @@ type Handler = LifecycleHandler & Pick<Probe, 'grpc'>;
 const HANDLER_KINDS = ['exec', 'httpGet', 'tcpSocket', 'grpc', 'sleep'] as const;
 
 /** Probes and hooks of a container that may have them: a regular one, or a sidecar. */
-export function validateHandlers(container: Container, gracePeriodSeconds: number, path: string): FieldError[] {
+export function validateHandlers(
+  container: Container,
+  gracePeriodSeconds: number,
+  path: string,
+  asKubelet: boolean,
+): FieldError[] {
   const { lifecycle, livenessProbe, readinessProbe, startupProbe } = container;
   return [
-    ...(lifecycle ? validateLifecycle(lifecycle, gracePeriodSeconds, `${path}.lifecycle`) : []),
+    ...(lifecycle ? validateLifecycle(lifecycle, gracePeriodSeconds, `${path}.lifecycle`, asKubelet) : []),
     ...(livenessProbe ? validateProbe(livenessProbe, 'liveness', gracePeriodSeconds, `${path}.livenessProbe`) : []),
     ...(readinessProbe ? validateProbe(readinessProbe, 'readiness', gracePeriodSeconds, `${path}.readinessProbe`) : []),
     ...(startupProbe ? validateProbe(startupProbe, 'startup', gracePeriodSeconds, `${path}.startupProbe`) : []),
@@ -41,11 +46,12 @@ function validateLifecycle(
   { postStart, preStop, stopSignal }: NonNullable<Container['lifecycle']>,
   gracePeriodSeconds: number,
   path: string,
+  asKubelet: boolean,
 ): FieldError[] {
   return [
     ...(postStart ? validateHandler(postStart, gracePeriodSeconds, `${path}.postStart`) : []),
     ...(preStop ? validateHandler(preStop, gracePeriodSeconds, `${path}.preStop`) : []),
-    ...(stopSignal !== undefined && !/^SIG[A-Z0-9+-]+$/.test(stopSignal)
+    ...(!asKubelet && stopSignal !== undefined && !/^SIG[A-Z0-9+-]+$/.test(stopSignal)
       ? [
           notSupported(`${path}.stopSignal`, stopSignal, [
             'SIGTERM',

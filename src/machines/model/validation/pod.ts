@@ -6,9 +6,9 @@
  */
 
 import { isObject } from '../../../kernel/xstate.ts';
-import type { Pod, PodSpec, Toleration } from '../api/pod.ts';
-import { isIpAddress } from '../values/ip.ts';
-import { labelValueErrors } from '../values/labels.ts';
+import type { Pod, PodSpec, ResourceList } from '../api/pod.ts';
+import { isIpAddress, parseIp } from '../values/ip.ts';
+import { claimsOf, NO_CLAIMS } from './claims.ts';
 import { refuseEphemeralContainers, validateContainers } from './containers.ts';
 import {
   checked,
@@ -19,14 +19,18 @@ import {
   isDnsLabel,
   isDnsSubdomain,
   isDnsSubdomainWithUnderscore,
+  isLongName,
   isQualifiedName,
-  notSupported,
+  isSearchDomain,
+  isShortName,
   oneOf,
   optionalOneOf,
   required,
 } from './field.ts';
 import { validateAmounts, validateResources } from './resources.ts';
 import { validatePodSecurityContext } from './security.ts';
+import { validateLabels } from './selectors.ts';
+import { validateTolerations } from './tolerations.ts';
 import { validateVolumes } from './volumes.ts';
 
 /** Limit of all keys and values of annotations together, in bytes. */
@@ -38,39 +42,39 @@ const MAX_SEARCH_CHARACTERS = 2_048;
 /** A uid becomes a folder and part of cgroup names. */
 const UID = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,126}[A-Za-z0-9])?$/;
 
-export function validatePod({ metadata, spec }: Pod): FieldError[] {
-  return [...validateMetadata(metadata, 'metadata'), ...validateSpec(spec, 'spec')];
+/** Without `asKubelet`, by the rules of 0.2.0; those that came since are in {@link validateFeatures}. */
+export function validatePod({ metadata, spec }: Pod, asKubelet = true): FieldError[] {
+  return [...validateMetadata(metadata, 'metadata', asKubelet), ...validateSpec(spec, 'spec', asKubelet)];
 }
 
-function validateMetadata({ name, namespace, uid, labels = {}, annotations = {} }: Pod['metadata'], path: string) {
+function validateMetadata(
+  { name, namespace, uid, labels = {}, annotations = {} }: Pod['metadata'],
+  path: string,
+  asKubelet: boolean,
+) {
   const size = Object.entries(annotations).reduce((sum, [key, value]) => sum + key.length + value.length, 0);
   const uidForm = "must consist of alphanumeric characters, '-', '_' or '.', and be no more than 128 characters";
   return [
-    ...checked(`${path}.name`, name, isDnsSubdomain),
-    ...checked(`${path}.namespace`, namespace, isDnsLabel),
+    ...checked(`${path}.name`, name, asKubelet ? isLongName : isDnsSubdomain),
+    ...checked(`${path}.namespace`, namespace, asKubelet ? isShortName : isDnsLabel),
     ...(UID.test(uid) ? [] : [invalid(`${path}.uid`, uid, uidForm)]),
     ...validateLabels(labels, `${path}.labels`),
     ...Object.keys(annotations).flatMap((key) => checked(`${path}.annotations`, key.toLowerCase(), isQualifiedName)),
-    ...(size > MAX_ANNOTATIONS_BYTES
+    ...(!asKubelet && size > MAX_ANNOTATIONS_BYTES
       ? [`${path}.annotations: Too long: may not be more than ${MAX_ANNOTATIONS_BYTES} bytes`]
       : []),
   ];
 }
 
-function validateLabels(labels: Readonly<Record<string, string>>, path: string): FieldError[] {
-  return Object.entries(labels).flatMap(([key, value]) => [
-    ...checked(path, key, isQualifiedName),
-    ...checked(path, value, labelValueErrors),
-  ]);
-}
-
-function validateSpec(spec: PodSpec, path: string): FieldError[] {
+function validateSpec(spec: PodSpec, path: string, asKubelet: boolean): FieldError[] {
   const { activeDeadlineSeconds: deadline, terminationGracePeriodSeconds: grace = 0 } = spec;
   return [
-    ...validateVolumes(spec.volumes ?? [], `${path}.volumes`),
-    ...validateContainers(spec, path),
+    ...validateVolumes(spec.volumes ?? [], `${path}.volumes`, asKubelet),
+    ...validateContainers(spec, path, asKubelet),
     ...refuseEphemeralContainers(spec, path),
-    ...(spec.resources ? validateResources(spec.resources, `${path}.resources`) : []),
+    ...(spec.resources && !(asKubelet && spec.os?.name === 'windows')
+      ? validateResources(spec.resources, `${path}.resources`, asKubelet ? ofPod(spec) : null)
+      : []),
     ...oneOf(`${path}.restartPolicy`, spec.restartPolicy, ['Always', 'OnFailure', 'Never']),
     ...(grace < 0
       ? [invalid(`${path}.terminationGracePeriodSeconds`, grace, 'must be greater than or equal to 0')]
@@ -79,29 +83,39 @@ function validateSpec(spec: PodSpec, path: string): FieldError[] {
       ? [invalid(`${path}.activeDeadlineSeconds`, deadline, inclusiveRange(1, MAX_INT32))]
       : []),
     ...validateLabels(spec.nodeSelector ?? {}, `${path}.nodeSelector`),
-    ...validatePodSecurityContext(spec, `${path}.securityContext`),
-    ...validateDns(spec, path),
-    ...validateNames(spec, path),
+    ...validatePodSecurityContext(spec, `${path}.securityContext`, asKubelet),
+    ...validateDns(spec, path, asKubelet),
+    ...validateNames(spec, path, asKubelet),
     ...((spec.schedulingGates ?? []).length > 0 && spec.nodeName
       ? [forbidden(`${path}.nodeName`, 'cannot be set until all schedulingGates have been cleared')]
       : []),
-    ...validateHostNamespaces(spec, path),
-    ...(spec.tolerations ?? []).flatMap((each, at) => validateToleration(each, `${path}.tolerations[${at}]`)),
-    ...validateHostAliases(spec, `${path}.hostAliases`),
+    ...validateHostNamespaces(spec, path, asKubelet),
+    ...validateTolerations(spec.tolerations ?? [], `${path}.tolerations`, asKubelet),
+    ...validateHostAliases(spec, `${path}.hostAliases`, asKubelet),
     ...optionalOneOf(`${path}.preemptionPolicy`, spec.preemptionPolicy, ['PreemptLowerPriority', 'Never']),
-    ...(spec.overhead ? validateAmounts(spec.overhead, `${path}.overhead`) : []),
-    ...(spec.os ? validateOs(spec.os.name, `${path}.os.name`) : []),
+    ...(spec.overhead ? validateOverhead(spec.overhead, `${path}.overhead`, asKubelet) : []),
+    ...(spec.os && !asKubelet ? validateOs(spec.os.name, `${path}.os.name`) : []),
     ...(spec.readinessGates ?? []).flatMap(({ conditionType }, at) =>
       checked(`${path}.readinessGates[${at}].conditionType`, conditionType, isQualifiedName),
     ),
   ];
 }
 
-function validateDns(spec: PodSpec, path: string): FieldError[] {
+const validateOverhead = (overhead: ResourceList, path: string, asKubelet: boolean): FieldError[] =>
+  asKubelet
+    ? validateResources({ limits: overhead }, path, { level: 'container', claims: NO_CLAIMS })
+    : validateAmounts(overhead, path);
+
+const ofPod = (spec: PodSpec) => ({ level: 'pod', claims: claimsOf(spec) }) as const;
+
+function validateDns(spec: PodSpec, path: string, asKubelet: boolean): FieldError[] {
   const { dnsConfig, dnsPolicy } = spec;
   const { nameservers = [], searches = [], options = [] } = dnsConfig ?? {};
   const place = `${path}.dnsConfig`;
   const isNone = dnsPolicy === 'None';
+  if (asKubelet && isNone && dnsConfig && nameservers.length === 0) {
+    return [required(`${place}.nameservers`, 'must provide at least one DNS nameserver when `dnsPolicy` is None')];
+  }
   return [
     ...oneOf(`${path}.dnsPolicy`, dnsPolicy, ['ClusterFirstWithHostNet', 'ClusterFirst', 'Default', 'None']),
     ...(isNone && !dnsConfig ? [required(place, 'must provide `dnsConfig` when `dnsPolicy` is None')] : []),
@@ -111,7 +125,7 @@ function validateDns(spec: PodSpec, path: string): FieldError[] {
     ...(nameservers.length > MAX_NAMESERVERS
       ? [invalid(`${place}.nameservers`, nameservers, `must not have more than ${MAX_NAMESERVERS} nameservers`)]
       : []),
-    ...nameservers.flatMap((address, at) => validateIp(address, `${place}.nameservers[${at}]`)),
+    ...nameservers.flatMap((address, at) => validateIp(address, `${place}.nameservers[${at}]`, asKubelet)),
     ...(searches.length > MAX_SEARCHES
       ? [invalid(`${place}.searches`, searches, `must not have more than ${MAX_SEARCHES} search paths`)]
       : []),
@@ -127,17 +141,32 @@ function validateDns(spec: PodSpec, path: string): FieldError[] {
     ...searches.flatMap((search, at) =>
       search === '.'
         ? []
-        : checked(`${place}.searches[${at}]`, search.replace(/\.$/, ''), isDnsSubdomainWithUnderscore),
+        : checked(
+            `${place}.searches[${at}]`,
+            search.replace(/\.$/, ''),
+            asKubelet ? isSearchDomain : isDnsSubdomainWithUnderscore,
+          ),
     ),
     ...options.flatMap(({ name }, at) => (name ? [] : [required(`${place}.options[${at}]`, 'must not be empty')])),
   ];
 }
 
-const validateIp = (address: string, path: string): FieldError[] =>
-  isIpAddress(address) ? [] : [invalid(path, address, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)')];
+function validateIp(address: string, path: string, asKubelet: boolean): FieldError[] {
+  const isMapped = address.includes(':') && parseIp(address)?.family === 4;
+  if (!isIpAddress(address)) {
+    return [invalid(path, address, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)')];
+  }
+  if (!asKubelet) return [];
+  return [
+    ...(/(^|[.:])0\d+(\.|$)/.test(address) && address.includes('.')
+      ? [invalid(path, address, 'must not have leading 0s')]
+      : []),
+    ...(isMapped ? [invalid(path, address, 'must not be an IPv4-mapped IPv6 address')] : []),
+  ];
+}
 
 /** Host names of the pod, and names of the objects that it refers to. */
-function validateNames(spec: PodSpec, path: string): FieldError[] {
+function validateNames(spec: PodSpec, path: string, asKubelet: boolean): FieldError[] {
   const subdomains = [
     'serviceAccountName',
     'nodeName',
@@ -147,51 +176,37 @@ function validateNames(spec: PodSpec, path: string): FieldError[] {
   ] as const;
   const labels = ['hostname', 'subdomain'] as const;
   return [
-    ...labels.flatMap((field) => (spec[field] ? checked(`${path}.${field}`, spec[field], isDnsLabel) : [])),
-    ...subdomains.flatMap((field) => (spec[field] ? checked(`${path}.${field}`, spec[field], isDnsSubdomain) : [])),
+    ...labels.flatMap((field) =>
+      spec[field] ? checked(`${path}.${field}`, spec[field], asKubelet ? isShortName : isDnsLabel) : [],
+    ),
+    ...subdomains.flatMap((field) => {
+      const name = spec[field];
+      const mayBeEmpty = !asKubelet || (field !== 'runtimeClassName' && field !== 'hostnameOverride');
+      if (name === undefined || (name === '' && mayBeEmpty)) return [];
+      return checked(`${path}.${field}`, name, asKubelet ? isLongName : isDnsSubdomain);
+    }),
   ];
 }
 
-function validateHostNamespaces(spec: PodSpec, path: string): FieldError[] {
+function validateHostNamespaces(spec: PodSpec, path: string, asKubelet: boolean): FieldError[] {
   const { hostUsers, hostNetwork, hostPID, hostIPC, shareProcessNamespace } = spec;
-  const withoutHostUsers = 'when `pod.Spec.HostUsers` is false';
+  const withoutHostUsers = `when \`${asKubelet ? 'hostUsers' : 'pod.Spec.HostUsers'}\` is false`;
+  const place = asKubelet ? `${path}.securityContext` : path;
   const shared = 'ShareProcessNamespace and HostPID cannot both be enabled';
   return [
     ...(hostUsers === false && hostNetwork ? [forbidden(`${path}.hostNetwork`, withoutHostUsers)] : []),
     ...(hostUsers === false && hostPID ? [forbidden(`${path}.HostPID`, withoutHostUsers)] : []),
     ...(hostUsers === false && hostIPC ? [forbidden(`${path}.HostIPC`, withoutHostUsers)] : []),
-    ...(shareProcessNamespace && hostPID ? [invalid(`${path}.shareProcessNamespace`, true, shared)] : []),
+    ...(shareProcessNamespace && hostPID ? [invalid(`${place}.shareProcessNamespace`, true, shared)] : []),
   ];
 }
 
-function validateToleration(toleration: Toleration, path: string): FieldError[] {
-  const { key = '', operator = '', value = '', effect = '', tolerationSeconds } = toleration;
-  const all = 'operator must be Exists when `key` is empty, which means "match all values and all keys"';
-  const effects = ['NoSchedule', 'PreferNoSchedule', 'NoExecute'];
-  return [
-    ...(key === '' ? [] : checked(`${path}.key`, key, isQualifiedName)),
-    ...(key === '' && operator !== 'Exists' ? [invalid(`${path}.operator`, operator, all)] : []),
-    ...(tolerationSeconds !== undefined && effect !== 'NoExecute'
-      ? [invalid(`${path}.effect`, effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")]
-      : []),
-    ...validateTolerationValue(operator, value, `${path}.operator`),
-    ...(effect === '' || effects.includes(effect) ? [] : [notSupported(`${path}.effect`, effect, effects)]),
-  ];
-}
-
-function validateTolerationValue(operator: string, value: string, path: string): FieldError[] {
-  if (operator === '' || operator === 'Equal') {
-    const errors = labelValueErrors(value);
-    return errors.length > 0 ? [invalid(path, value, errors.join(';'))] : [];
-  }
-  if (operator !== 'Exists') return [notSupported(path, operator, ['Equal', 'Exists'])];
-  return value === '' ? [] : [invalid(path, value, "value must be empty when `operator` is 'Exists'")];
-}
-
-function validateHostAliases({ hostAliases = [] }: PodSpec, path: string): FieldError[] {
+function validateHostAliases({ hostAliases = [] }: PodSpec, path: string, asKubelet: boolean): FieldError[] {
   return hostAliases.flatMap(({ ip, hostnames = [] }, at) => [
-    ...validateIp(ip, `${path}[${at}].ip`),
-    ...hostnames.flatMap((name, index) => checked(`${path}[${at}].hostnames[${index}]`, name, isDnsSubdomain)),
+    ...validateIp(ip, `${path}[${at}].ip`, asKubelet),
+    ...hostnames.flatMap((name, index) =>
+      checked(`${path}[${at}].hostnames[${index}]`, name, asKubelet ? isLongName : isDnsSubdomain),
+    ),
   ]);
 }
 

@@ -1,13 +1,32 @@
 /** Validates amounts of resources: names, signs, and that a request does not exceed its limit. */
 import type { ResourceList, ResourceRequirements } from '../api/pod.ts';
-import { formatQuantity, parseQuantity, type Quantity } from '../values/quantity.ts';
-import { checked, type FieldError, forbidden, invalid, isQualifiedName, required } from './field.ts';
+import { formatQuantity, MILLI, milliUnits, parseQuantity, type Quantity, wholeUnits } from '../values/quantity.ts';
+import { type Claims, validateContainerClaims } from './claims.ts';
+import { checked, type FieldError, forbidden, invalid, isQualifiedName, notSupported, required } from './field.ts';
 
 const CONTAINER_RESOURCES = ['cpu', 'memory', 'ephemeral-storage'];
 const HUGE_PAGES = 'hugepages-';
 const NANO = 1_000_000_000n;
+const BASIC = ['cpu', 'memory'];
+const POD_RESOURCES = ['cpu', HUGE_PAGES, 'memory'];
+const COUNTED =
+  'pods resourcequotas services replicationcontrollers secrets configmaps persistentvolumeclaims storage ' +
+  'requests.storage services.nodeports services.loadbalancers';
+const STANDARD = [
+  ...CONTAINER_RESOURCES.flatMap((name) => [name, `requests.${name}`, `limits.${name}`]),
+  ...COUNTED.split(' '),
+];
+const NOT_STANDARD = 'must be a standard resource type or fully qualified';
 
-export function validateResources(resources: ResourceRequirements, path: string): FieldError[] {
+/** Whose resources they are, and the claims of the pod. */
+interface Owner {
+  readonly level: 'pod' | 'container';
+  readonly claims: Claims;
+}
+
+/** Without an owner, by the rules of 0.2.0. */
+export function validateResources(resources: ResourceRequirements, path: string, owner: Owner | null): FieldError[] {
+  if (owner !== null) return validateOwned(resources, path, owner);
   const { limits = {}, requests = {}, claims = [] } = resources;
   const names = Object.keys({ ...limits, ...requests });
   const hasHugePages = names.some((name) => name.startsWith(HUGE_PAGES));
@@ -27,6 +46,80 @@ export function validateResources(resources: ResourceRequirements, path: string)
   ];
 }
 
+function validateOwned(resources: ResourceRequirements, path: string, { level, claims: ofPod }: Owner): FieldError[] {
+  const { limits = {}, requests = {}, claims = [] } = resources;
+  const names = Object.keys({ ...limits, ...requests });
+  const needsMore = names.some((name) => name.startsWith(HUGE_PAGES)) && !names.some((name) => BASIC.includes(name));
+  return [
+    ...validateOwnedAmounts(limits, `${path}.limits`, level),
+    ...validateOwnedAmounts(requests, `${path}.requests`, level),
+    ...Object.entries(requests).flatMap(([name, request]) => validateOwnedRequest(name, request, limits, path)),
+    ...(needsMore ? [forbidden(path, 'HugePages require cpu or memory')] : []),
+    ...validateContainerClaims(claims, ofPod, `${path}.claims`),
+  ];
+}
+
+function validateOwnedAmounts(amounts: ResourceList, path: string, level: Owner['level']): FieldError[] {
+  return Object.entries(amounts).flatMap(([name, amount]) => {
+    const place = `${path}[${name}]`;
+    const { nano } = quantityOf(amount);
+    const isWhole = milliUnits(nano) % MILLI === 0n;
+    return [
+      ...(level === 'pod' ? validatePodResource(name, place) : validateContainerResource(name, place)),
+      ...(nano < 0n ? [invalid(place, amount, 'must be greater than or equal to 0')] : []),
+      ...(isExtended(name) && !isWhole ? [invalid(place, amount, 'must be an integer')] : []),
+      ...(name.startsWith(HUGE_PAGES) && !isMultiple(nano, name)
+        ? [invalid(place, amount, `${amount} is not positive integer multiple of ${name}`)]
+        : []),
+    ];
+  });
+}
+
+/** The size of a page is part of the name of the resource. */
+function isMultiple(nano: bigint, name: string): boolean {
+  const size = parseQuantity(name.slice(HUGE_PAGES.length));
+  const page = size.error === undefined ? size.value.nano : 0n;
+  return page > 0n && page % NANO === 0n && wholeUnits(nano) % wholeUnits(page) === 0n;
+}
+
+function validatePodResource(name: string, path: string): FieldError[] {
+  const errors = checked(path, name, isQualifiedName);
+  if (errors.length > 0) return errors;
+  if (!name.includes('/') && !isStandard(name)) return [invalid(path, name, NOT_STANDARD)];
+  return BASIC.includes(name) || name.startsWith(HUGE_PAGES) ? [] : [notSupported(path, name, POD_RESOURCES)];
+}
+
+function validateContainerResource(name: string, path: string): FieldError[] {
+  const errors = checked(path, name, isQualifiedName);
+  if (!name.includes('/')) {
+    if (CONTAINER_RESOURCES.includes(name) || name.startsWith(HUGE_PAGES)) return errors;
+    return [
+      ...(errors.length > 0 || isStandard(name) ? errors : [invalid(path, name, NOT_STANDARD)]),
+      invalid(path, name, 'must be a standard resource for containers'),
+    ];
+  }
+  if (isNative(name) || isExtended(name)) return errors;
+  return [...errors, invalid(path, name, "doesn't follow extended resource name standard")];
+}
+
+function validateOwnedRequest(name: string, request: string, limits: ResourceList, path: string): FieldError[] {
+  const limit = Object.hasOwn(limits, name) ? limits[name] : undefined;
+  const mayExceed = isNative(name) && !name.startsWith(HUGE_PAGES);
+  if (limit === undefined) {
+    return mayExceed ? [] : [required(`${path}.limits`, 'Limit must be set for non overcommitable resources')];
+  }
+  const order = quantityOf(request).nano - quantityOf(limit).nano;
+  const form = mayExceed ? 'must be less than or equal to' : 'must be equal to';
+  const isWrong = mayExceed ? order > 0n : order !== 0n;
+  return isWrong ? [invalid(`${path}.requests`, request, `${form} ${name} limit of ${limit}`)] : [];
+}
+
+/** Names that a quota may have; most are of no meaning for a container. */
+const isStandard = (name: string): boolean => STANDARD.includes(name) || /^(requests\.)?hugepages-/.test(name);
+const isNative = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
+const isExtended = (name: string): boolean =>
+  !isNative(name) && !name.startsWith('requests.') && isQualifiedName(`requests.${name}`).length === 0;
+
 export function validateAmounts(amounts: ResourceList, path: string): FieldError[] {
   return Object.entries(amounts).flatMap(([name, amount]) => {
     const place = `${path}[${name}]`;
@@ -34,7 +127,7 @@ export function validateAmounts(amounts: ResourceList, path: string): FieldError
     return [
       ...validateName(name, place),
       ...(quantity.nano < 0n ? [invalid(place, amount, 'must be greater than or equal to 0')] : []),
-      ...(isExtended(name) && quantity.nano % NANO !== 0n ? [invalid(place, amount, 'must be an integer')] : []),
+      ...(isCounted(name) && quantity.nano % NANO !== 0n ? [invalid(place, amount, 'must be an integer')] : []),
     ];
   });
 }
@@ -60,7 +153,7 @@ function validateRequest(name: string, request: string, limits: ResourceList, pa
   return order > 0n ? [invalid(path, request, `must be less than or equal to ${name} limit of ${exact}`)] : [];
 }
 
-const isExtended = (name: string): boolean => name.includes('/') || name.startsWith(HUGE_PAGES);
+const isCounted = (name: string): boolean => name.includes('/') || name.startsWith(HUGE_PAGES);
 
 /** The schema has accepted the text, so it parses. */
 function quantityOf(text: string): Quantity {

@@ -1,6 +1,7 @@
 /** Validates security contexts: identities, profiles, and contradictions. */
 import type { PodSpec, SeccompProfile, SecurityContext } from '../api/pod.ts';
 import {
+  byteLength,
   checked,
   descendingPath,
   duplicates,
@@ -10,6 +11,8 @@ import {
   notSupported,
   optionalOneOf,
   required,
+  supportedOnly,
+  tooLong,
 } from './field.ts';
 
 const MAX_ID = 2_147_483_647;
@@ -22,14 +25,21 @@ function validateId(path: string, id: number | undefined): FieldError[] {
   return id === undefined || (id >= 0 && id <= MAX_ID) ? [] : [invalid(path, id, inclusiveRange(0, MAX_ID))];
 }
 
-export function validateSecurityContext(context: SecurityContext, spec: PodSpec, path: string): FieldError[] {
+export function validateSecurityContext(
+  context: SecurityContext,
+  spec: PodSpec,
+  path: string,
+  asKubelet: boolean,
+): FieldError[] {
   const { privileged, allowPrivilegeEscalation, capabilities, procMount, seccompProfile, appArmorProfile } = context;
-  const addsAdmin = capabilities?.add?.some((capability) => /^(CAP_)?SYS_ADMIN$/.test(capability)) ?? false;
+  const admin = asKubelet ? /^CAP_SYS_ADMIN$/ : /^(CAP_)?SYS_ADMIN$/;
+  const addsAdmin = capabilities?.add?.some((capability) => admin.test(capability)) ?? false;
+  const choice = asKubelet ? supportedOnly : optionalOneOf;
   const contradiction = 'cannot set `allowPrivilegeEscalation` to false and';
   return [
     ...validateId(`${path}.runAsUser`, context.runAsUser),
     ...validateId(`${path}.runAsGroup`, context.runAsGroup),
-    ...optionalOneOf(`${path}.procMount`, procMount, ['Default', 'Unmasked']),
+    ...choice(`${path}.procMount`, procMount, ['Default', 'Unmasked']),
     ...(procMount === 'Unmasked' && spec.hostUsers !== false
       ? [invalid(`${path}.procMount`, procMount, '`hostUsers` must be false to use `Unmasked`')]
       : []),
@@ -39,12 +49,13 @@ export function validateSecurityContext(context: SecurityContext, spec: PodSpec,
     ...(allowPrivilegeEscalation === false && addsAdmin
       ? [invalid(path, context, `${contradiction} \`capabilities.Add\` CAP_SYS_ADMIN`)]
       : []),
-    ...(seccompProfile ? validateSeccomp(seccompProfile, `${path}.seccompProfile`) : []),
-    ...(appArmorProfile ? validateAppArmor(appArmorProfile, `${path}.appArmorProfile`) : []),
+    ...(seccompProfile ? validateSeccomp(seccompProfile, `${path}.seccompProfile`, asKubelet) : []),
+    ...(appArmorProfile ? validateAppArmor(appArmorProfile, `${path}.appArmorProfile`, asKubelet) : []),
   ];
 }
 
-export function validatePodSecurityContext(spec: PodSpec, path: string): FieldError[] {
+export function validatePodSecurityContext(spec: PodSpec, path: string, asKubelet: boolean): FieldError[] {
+  const choice = asKubelet ? supportedOnly : optionalOneOf;
   const context = spec.securityContext ?? {};
   const { supplementalGroups = [], seccompProfile, appArmorProfile } = context;
   return [
@@ -52,16 +63,21 @@ export function validatePodSecurityContext(spec: PodSpec, path: string): FieldEr
     ...validateId(`${path}.runAsGroup`, context.runAsGroup),
     ...validateId(`${path}.fsGroup`, context.fsGroup),
     ...supplementalGroups.flatMap((group, at) => validateId(`${path}.supplementalGroups[${at}]`, group)),
-    ...validateSysctls(spec, `${path}.sysctls`),
-    ...optionalOneOf(`${path}.fsGroupChangePolicy`, context.fsGroupChangePolicy, ['Always', 'OnRootMismatch']),
-    ...optionalOneOf(`${path}.supplementalGroupsPolicy`, context.supplementalGroupsPolicy, ['Merge', 'Strict']),
-    ...optionalOneOf(`${path}.seLinuxChangePolicy`, context.seLinuxChangePolicy, ['MountOption', 'Recursive']),
-    ...(seccompProfile ? validateSeccomp(seccompProfile, `${path}.seccompProfile`) : []),
-    ...(appArmorProfile ? validateAppArmor(appArmorProfile, `${path}.appArmorProfile`) : []),
+    ...validateSysctls(spec, `${path}.sysctls`, asKubelet),
+    ...choice(`${path}.fsGroupChangePolicy`, context.fsGroupChangePolicy, ['Always', 'OnRootMismatch']),
+    ...choice(`${path}.supplementalGroupsPolicy`, context.supplementalGroupsPolicy, ['Merge', 'Strict']),
+    ...choice(
+      `${path}.seLinuxChangePolicy`,
+      context.seLinuxChangePolicy,
+      // Volumes are not mounted with a label: upstream's gate `SELinuxMount` is off.
+      asKubelet ? ['Recursive'] : ['MountOption', 'Recursive'],
+    ),
+    ...(seccompProfile ? validateSeccomp(seccompProfile, `${path}.seccompProfile`, asKubelet) : []),
+    ...(appArmorProfile ? validateAppArmor(appArmorProfile, `${path}.appArmorProfile`, asKubelet) : []),
   ];
 }
 
-function validateSysctls(spec: PodSpec, path: string): FieldError[] {
+function validateSysctls(spec: PodSpec, path: string, asKubelet: boolean): FieldError[] {
   const sysctls = spec.securityContext?.sysctls ?? [];
   return [
     ...sysctls.flatMap(({ name }, at) => {
@@ -71,7 +87,9 @@ function validateSysctls(spec: PodSpec, path: string): FieldError[] {
       if (name.length > SYSCTL_LENGTH || !SYSCTL.test(name)) return [invalid(place, name, form)];
       return validateSysctlNamespace(spec, name, place);
     }),
-    ...duplicates(sysctls.map(({ name }, at) => [`${path}[${at}].name`, name.replaceAll('/', '.')] as const)),
+    ...duplicates(
+      sysctls.map(({ name }, at) => [`${path}[${at}].name`, asKubelet ? name : name.replaceAll('/', '.')] as const),
+    ),
   ];
 }
 
@@ -86,7 +104,8 @@ function validateSysctlNamespace(spec: PodSpec, name: string, path: string): Fie
 }
 
 /** An empty or absolute profile name must fail here: a runtime may run such a container unconfined. */
-function validateSeccomp({ type, localhostProfile }: SeccompProfile, path: string): FieldError[] {
+function validateSeccomp({ type, localhostProfile }: SeccompProfile, path: string, asKubelet: boolean): FieldError[] {
+  const shown = asKubelet ? { Type: type, LocalhostProfile: localhostProfile } : localhostProfile;
   const place = `${path}.localhostProfile`;
   if (!type) return [required(`${path}.type`, 'type is required when seccompProfile is set')];
   if (type === 'Localhost') {
@@ -96,19 +115,25 @@ function validateSeccomp({ type, localhostProfile }: SeccompProfile, path: strin
   return [
     ...(localhostProfile === undefined
       ? []
-      : [invalid(place, localhostProfile, 'can only be set when seccomp type is Localhost')]),
+      : [invalid(place, shown, 'can only be set when seccomp type is Localhost')]),
     ...(PROFILE_TYPES.includes(type) ? [] : [notSupported(`${path}.type`, type, PROFILE_TYPES)]),
   ];
 }
 
-function validateAppArmor({ type, localhostProfile }: SeccompProfile, path: string): FieldError[] {
+const APPARMOR_MAX_BYTES = 4_095;
+
+function validateAppArmor({ type, localhostProfile }: SeccompProfile, path: string, asKubelet: boolean): FieldError[] {
   const place = `${path}.localhostProfile`;
   if (!type) return [required(`${path}.type`, 'type is required when appArmorProfile is set')];
   if (type === 'Localhost') {
+    const isPadded = localhostProfile !== undefined && localhostProfile !== localhostProfile.trim();
+    if (asKubelet && isPadded) return [invalid(place, localhostProfile, 'must not be padded with whitespace')];
+    if (asKubelet && byteLength(localhostProfile ?? '') > APPARMOR_MAX_BYTES)
+      return [tooLong(place, APPARMOR_MAX_BYTES)];
     return localhostProfile?.trim() ? [] : [required(place, 'must be set when AppArmor type is Localhost')];
   }
   return [
-    ...(localhostProfile === undefined
+    ...(localhostProfile === undefined || (asKubelet && !PROFILE_TYPES.includes(type))
       ? []
       : [invalid(place, localhostProfile, 'can only be set when AppArmor type is Localhost')]),
     ...(PROFILE_TYPES.includes(type) ? [] : [notSupported(`${path}.type`, type, PROFILE_TYPES)]),

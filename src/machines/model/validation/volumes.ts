@@ -15,6 +15,7 @@ import {
   invalid,
   isConfigKey,
   isDnsLabel,
+  isShortName,
   nonReservedPath,
   notFound,
   notSupported,
@@ -22,10 +23,12 @@ import {
   optionalOneOf,
   repeatedAt,
   required,
+  supportedOnly,
   withoutBacksteps,
 } from './field.ts';
 import { VOLUME_FIELD_PATHS, validateFieldRef, validateResourceFieldRef } from './field-refs.ts';
 import { VOLUME_KINDS } from './pod-schema.ts';
+import { validatePortal, validateVendorSource } from './vendor-volumes.ts';
 
 const HOST_PATH_TYPES = [
   '',
@@ -40,46 +43,56 @@ const HOST_PATH_TYPES = [
 const MAX_FILE_MODE = 0o777;
 const FILE_MODE = 'must be a number between 0 and 0777 (octal), both inclusive';
 
-export function validateVolumes(volumes: readonly Volume[], path: string): FieldError[] {
+export function validateVolumes(volumes: readonly Volume[], path: string, asKubelet: boolean): FieldError[] {
   const named = volumes.map(({ name }, at) => [`${path}[${at}].name`, name] as const);
   return [
-    ...volumes.flatMap((volume, at) => validateVolume(volume, `${path}[${at}]`)),
+    ...volumes.flatMap((volume, at) => validateVolume(volume, `${path}[${at}]`, asKubelet)),
     ...duplicates(named.filter(([, name]) => name !== '')),
   ];
 }
 
-function validateVolume(volume: Volume, path: string): FieldError[] {
-  const [kind, ...others] = VOLUME_KINDS.filter((each) => Object.hasOwn(volume, each));
-  const nameErrors = volume.name ? checked(`${path}.name`, volume.name, isDnsLabel) : [required(`${path}.name`)];
+/** The kinds that upstream looks at first; of the others one is as good as another. */
+const FIRST_KINDS = ['emptyDir', 'hostPath', 'gitRepo', 'gcePersistentDisk', 'awsElasticBlockStore'];
+const KINDS_AS_KUBELET = [...FIRST_KINDS, ...VOLUME_KINDS.filter((kind) => !FIRST_KINDS.includes(kind))];
+
+function validateVolume(volume: Volume, path: string, asKubelet: boolean): FieldError[] {
+  const kinds = asKubelet ? KINDS_AS_KUBELET : VOLUME_KINDS;
+  const [kind, ...others] = kinds.filter((each) => Object.hasOwn(volume, each));
+  const named = asKubelet ? isShortName : isDnsLabel;
+  const nameErrors = volume.name ? checked(`${path}.name`, volume.name, named) : [required(`${path}.name`)];
   if (kind === undefined) return [...nameErrors, required(path, 'must specify a volume type')];
   return [
     ...nameErrors,
-    ...validateSource(volume, `${path}.${kind}`, kind),
+    ...validateSource(volume, `${path}.${kind}`, kind, asKubelet),
+    ...(asKubelet ? [...validateVendorSource(volume, kind, path), ...validatePortal(volume, path)] : []),
     ...others.map((other) => forbidden(`${path}.${other}`, 'may not specify more than 1 volume type')),
   ];
 }
 
-function validateSource(volume: Volume, path: string, kind: string): FieldError[] {
+function validateSource(volume: Volume, path: string, kind: string, asKubelet: boolean): FieldError[] {
   const { hostPath, emptyDir, secret, configMap, downwardAPI, projected, nfs, persistentVolumeClaim, image } = volume;
   if (hostPath) return validateHostPath(hostPath, path);
   if (emptyDir) return validateSizeLimit(emptyDir.sizeLimit, path);
   if (kind === 'gitRepo') return [forbidden(path, GIT_REPO)];
   if (secret) {
-    return [...needs(path, { secretName: secret.secretName }), ...validateKeyedFiles(secret, path)];
+    return [...needs(path, { secretName: secret.secretName }), ...validateKeyedFiles(secret, path, asKubelet)];
   }
-  if (configMap) return [...needs(path, { name: configMap.name }), ...validateKeyedFiles(configMap, path)];
+  if (configMap) return [...needs(path, { name: configMap.name }), ...validateKeyedFiles(configMap, path, asKubelet)];
   if (downwardAPI) {
     return [
       ...fileMode(`${path}.defaultMode`, downwardAPI.defaultMode),
-      ...(downwardAPI.items ?? []).flatMap((item) => validateDownwardFile(item, path)),
+      ...(downwardAPI.items ?? []).flatMap((item) => validateDownwardFile(item, path, asKubelet)),
     ];
   }
-  if (projected) return validateProjected(projected, path);
-  if (nfs) return [...needs(path, { server: nfs.server, path: nfs.path }), ...absolute(`${path}.path`, nfs.path)];
+  if (projected) return validateProjected(projected, path, asKubelet);
+  if (nfs) {
+    return [...needs(path, { server: nfs.server, path: nfs.path }), ...absolute(`${path}.path`, nfs.path, asKubelet)];
+  }
   if (persistentVolumeClaim) return needs(path, { claimName: persistentVolumeClaim.claimName });
   if (image) {
     const policies = ['Always', 'IfNotPresent', 'Never'];
-    return [...needs(path, { reference: image.reference }), ...oneOf(`${path}.pullPolicy`, image.pullPolicy, policies)];
+    const referenced = asKubelet ? [] : needs(path, { reference: image.reference });
+    return [...referenced, ...oneOf(`${path}.pullPolicy`, image.pullPolicy, policies)];
   }
   return [];
 }
@@ -104,8 +117,8 @@ function validateSizeLimit(sizeLimit: string | undefined, path: string): FieldEr
 const needs = (path: string, fields: Readonly<Record<string, string | undefined>>): FieldError[] =>
   Object.entries(fields).flatMap(([name, value]) => (value ? [] : [required(`${path}.${name}`)]));
 
-const absolute = (path: string, value: string | undefined): FieldError[] =>
-  !value || value.startsWith('/') ? [] : [invalid(path, value, 'must be an absolute path')];
+const absolute = (path: string, value = '', asKubelet: boolean): FieldError[] =>
+  (value === '' && !asKubelet) || value.startsWith('/') ? [] : [invalid(path, value, 'must be an absolute path')];
 
 function fileMode(path: string, mode: number | undefined): FieldError[] {
   return mode === undefined || (mode >= 0 && mode <= MAX_FILE_MODE) ? [] : [invalid(path, mode, FILE_MODE)];
@@ -113,11 +126,12 @@ function fileMode(path: string, mode: number | undefined): FieldError[] {
 
 type KeyedFiles = Pick<NonNullable<Volume['secret']>, 'items' | 'defaultMode'>;
 
-function validateKeyedFiles({ items = [], defaultMode }: KeyedFiles, path: string): FieldError[] {
+function validateKeyedFiles({ items = [], defaultMode }: KeyedFiles, path: string, asKubelet: boolean): FieldError[] {
+  const isKey = asKubelet ? () => [] : isConfigKey;
   return [
     ...fileMode(`${path}.defaultMode`, defaultMode),
     ...items.flatMap(({ key, path: file, mode }, at) => [
-      ...(key === '' ? [required(`${path}.items[${at}].key`)] : checked(`${path}.items[${at}].key`, key, isConfigKey)),
+      ...(key === '' ? [required(`${path}.items[${at}].key`)] : checked(`${path}.items[${at}].key`, key, isKey)),
       ...(file === '' ? [required(`${path}.items[${at}].path`)] : []),
       ...checked(`${path}.items[${at}].path`, file, nonReservedPath),
       ...fileMode(`${path}.items[${at}].mode`, mode),
@@ -127,16 +141,20 @@ function validateKeyedFiles({ items = [], defaultMode }: KeyedFiles, path: strin
 
 type DownwardFile = NonNullable<NonNullable<Volume['downwardAPI']>['items']>[number];
 
-function validateDownwardFile({ path: file, fieldRef, resourceFieldRef, mode }: DownwardFile, path: string) {
+function validateDownwardFile(
+  { path: file, fieldRef, resourceFieldRef, mode }: DownwardFile,
+  path: string,
+  asKubelet: boolean,
+) {
   return [
     ...(file === '' ? [required(`${path}.path`)] : []),
     ...checked(`${path}.path`, file, nonReservedPath),
-    ...(fieldRef ? validateFieldRef(fieldRef, VOLUME_FIELD_PATHS, `${path}.fieldRef`) : []),
+    ...(fieldRef ? validateFieldRef(fieldRef, VOLUME_FIELD_PATHS, `${path}.fieldRef`, asKubelet) : []),
     ...(fieldRef && resourceFieldRef
       ? [invalid(path, 'resource', 'fieldRef and resourceFieldRef can not be specified simultaneously')]
       : []),
     ...(!fieldRef && resourceFieldRef
-      ? validateResourceFieldRef(resourceFieldRef, `${path}.resourceFieldRef`, { containerName: true })
+      ? validateResourceFieldRef(resourceFieldRef, `${path}.resourceFieldRef`, { containerName: true, asKubelet })
       : []),
     ...(!fieldRef && !resourceFieldRef ? [required(path, 'one of fieldRef and resourceFieldRef is required')] : []),
     ...fileMode(`${path}.mode`, mode),
@@ -146,30 +164,40 @@ function validateDownwardFile({ path: file, fieldRef, resourceFieldRef, mode }: 
 function validateProjected(
   { sources = [], defaultMode }: NonNullable<Volume['projected']>,
   path: string,
+  asKubelet: boolean,
 ): FieldError[] {
   const files = sources.flatMap((source) => [
-    ...(source.secret?.items ?? []),
-    ...(source.configMap?.items ?? []),
-    ...(source.downwardAPI?.items ?? []),
+    ...named(source.secret?.items, source.secret?.name),
+    ...named(source.configMap?.items, source.configMap?.name),
+    ...named(source.downwardAPI?.items),
   ]);
-  const repeated = [...repeatedAt(files.map(({ path: file }) => file))].flatMap((at) => files[at] ?? []);
+  const repeated = [...repeatedAt(files.map(({ file }) => file))].flatMap((at) => files[at] ?? []);
   return [
     ...fileMode(`${path}.defaultMode`, defaultMode),
-    ...sources.flatMap((source, at) => validateProjection(source, `${path}.sources[${at}]`)),
-    ...repeated.map(({ path: file }) => invalid(path, file, 'conflicting duplicate paths')),
+    ...sources.flatMap((source, at) => validateProjection(source, `${path}.sources[${at}]`, asKubelet)),
+    ...repeated.flatMap(({ file, of }) =>
+      asKubelet && file === '' ? [] : [invalid(path, asKubelet ? of : file, 'conflicting duplicate paths')],
+    ),
   ];
 }
 
-function validateProjection(source: VolumeProjection, path: string): FieldError[] {
+/** Upstream names the object of a path that is there twice. */
+const named = (items: readonly { readonly path: string }[] = [], name?: string) =>
+  items.map(({ path: file }) => ({ file, of: name ?? file }));
+
+function validateProjection(source: VolumeProjection, path: string, asKubelet: boolean): FieldError[] {
   const { secret, configMap, downwardAPI } = source;
   return [
     ...(secret
-      ? [...needs(`${path}.secret`, { name: secret.name }), ...validateKeyedFiles(secret, `${path}.secret`)]
+      ? [...needs(`${path}.secret`, { name: secret.name }), ...validateKeyedFiles(secret, `${path}.secret`, asKubelet)]
       : []),
     ...(configMap
-      ? [...needs(`${path}.configMap`, { name: configMap.name }), ...validateKeyedFiles(configMap, `${path}.configMap`)]
+      ? [
+          ...needs(`${path}.configMap`, { name: configMap.name }),
+          ...validateKeyedFiles(configMap, `${path}.configMap`, asKubelet),
+        ]
       : []),
-    ...(downwardAPI?.items ?? []).flatMap((item) => validateDownwardFile(item, `${path}.downwardAPI`)),
+    ...(downwardAPI?.items ?? []).flatMap((item) => validateDownwardFile(item, `${path}.downwardAPI`, asKubelet)),
     ...(Object.keys(source).length > 1 ? [forbidden(path, 'may not specify more than 1 volume type per source')] : []),
   ];
 }
@@ -181,13 +209,20 @@ export const volumesByName = (volumes: readonly Volume[] = []): VolumesByName =>
   new Map(volumes.toReversed().map((volume) => [volume.name, volume]));
 
 /** Mounts and block devices of one container. */
-export function validateMounts(container: Container, volumes: VolumesByName, path: string): FieldError[] {
+export function validateMounts(
+  container: Container,
+  volumes: VolumesByName,
+  path: string,
+  asKubelet: boolean,
+): FieldError[] {
+  const list = `${path}.volumeMounts`;
   const mounts = container.volumeMounts ?? [];
   const devices = container.volumeDevices ?? [];
   const repeated = repeatedAt(mounts.map(({ mountPath }) => mountPath));
   return [
     ...mounts.flatMap((mount, at) => [
-      ...validateMount(mount, container, volumes, `${path}.volumeMounts[${at}]`),
+      ...validateMount(mount, volumes, `${list}[${at}]`, asKubelet ? list : `${list}[${at}]`, asKubelet),
+      ...validatePropagation(mount, container, asKubelet ? list : `${list}[${at}]`, asKubelet),
       ...(repeated.has(at)
         ? [invalid(`${path}.volumeMounts[${at}].mountPath`, mount.mountPath, 'must be unique')]
         : []),
@@ -196,31 +231,38 @@ export function validateMounts(container: Container, volumes: VolumesByName, pat
   ];
 }
 
-function validateMount(mount: VolumeMount, container: Container, volumes: VolumesByName, path: string): FieldError[] {
+/** Upstream tells of the whole list what is wrong with these fields: `place`. */
+function validateMount(
+  mount: VolumeMount,
+  volumes: VolumesByName,
+  path: string,
+  place: string,
+  asKubelet: boolean,
+): FieldError[] {
   const { name, mountPath, subPath = '', subPathExpr = '' } = mount;
   const volume = volumes.get(name);
   return [
     ...(name ? [] : [required(`${path}.name`)]),
     ...(volume ? [] : [notFound(`${path}.name`, name)]),
     ...(mountPath ? [] : [required(`${path}.mountPath`)]),
-    ...(volume?.image && subPathExpr !== ''
+    ...(!asKubelet && volume?.image && subPathExpr !== ''
       ? [invalid(`${path}.subPathExpr`, subPathExpr, 'not allowed in image volume sources')]
       : []),
-    ...checked(`${path}.subPath`, subPath, descendingPath),
+    ...checked(`${place}.subPath`, subPath, descendingPath),
     ...(subPath !== '' && subPathExpr !== ''
       ? [invalid(`${path}.subPathExpr`, subPathExpr, 'subPathExpr and subPath are mutually exclusive')]
       : []),
-    ...checked(`${path}.subPathExpr`, subPathExpr, descendingPath),
-    ...validatePropagation(mount, container, path),
+    ...checked(`${place}.subPathExpr`, subPathExpr, descendingPath),
   ];
 }
 
-function validatePropagation(mount: VolumeMount, container: Container, path: string): FieldError[] {
+function validatePropagation(mount: VolumeMount, container: Container, path: string, asKubelet: boolean): FieldError[] {
+  const choice = asKubelet ? supportedOnly : optionalOneOf;
   const { mountPropagation, recursiveReadOnly, readOnly } = mount;
   const isRecursive = recursiveReadOnly === 'Enabled' || recursiveReadOnly === 'IfPossible';
   const place = `${path}.recursiveReadOnly`;
   return [
-    ...optionalOneOf(`${path}.mountPropagation`, mountPropagation, ['Bidirectional', 'HostToContainer', 'None']),
+    ...choice(`${path}.mountPropagation`, mountPropagation, ['Bidirectional', 'HostToContainer', 'None']),
     ...(mountPropagation === 'Bidirectional' && container.securityContext?.privileged !== true
       ? [
           forbidden(
@@ -229,7 +271,7 @@ function validatePropagation(mount: VolumeMount, container: Container, path: str
           ),
         ]
       : []),
-    ...optionalOneOf(place, recursiveReadOnly, ['Disabled', 'Enabled', 'IfPossible']),
+    ...choice(place, recursiveReadOnly, ['Disabled', 'Enabled', 'IfPossible']),
     ...(isRecursive && readOnly !== true ? [forbidden(place, 'may only be specified when readOnly is true')] : []),
     ...(isRecursive && mountPropagation !== undefined && mountPropagation !== 'None'
       ? [forbidden(place, 'may only be specified when mountPropagation is None or not specified')]

@@ -10,6 +10,7 @@ import type {
   HTTPGetAction,
   Lifecycle,
   LifecycleHandler,
+  Pod,
   PodSpec,
   Probe,
   ResourceList,
@@ -18,39 +19,61 @@ import type {
   VolumeProjection,
 } from '../../../model/api/pod.ts';
 import { pullPolicy } from '../../../model/spec/image.ts';
+import { podLimits, podRequests } from '../../../model/spec/resources.ts';
 import { VOLUME_KINDS } from '../../../model/validation/pod-schema.ts';
-import { formatQuantity, fromMilli, milliUnits, parseQuantity } from '../../../model/values/quantity.ts';
+import {
+  formatBinary,
+  formatDecimal,
+  formatQuantity,
+  fromMilli,
+  milliUnits,
+  type Nano,
+  parseQuantity,
+} from '../../../model/values/quantity.ts';
 
 const TERMINATION_GRACE_PERIOD_SECONDS = 30;
 /** rw-r--r-- */
 const VOLUME_FILE_MODE = 0o644;
 const TOKEN_EXPIRATION_SECONDS = 3_600;
 
-export function withDefaults(spec: PodSpec): PodSpec {
+/** Without `asKubelet`, what nodes of 0.2.0 filled in. */
+export function withDefaults(spec: PodSpec, asKubelet = true): PodSpec {
+  const filled = withOldDefaults(spec, asKubelet);
+  if (!asKubelet) return filled;
+  return {
+    ...filled,
+    ...(filled.volumes ? { volumes: filled.volumes.map(withPluginDefaults) } : {}),
+    ...(filled.resources ? { resources: podResources(filled, filled.resources) } : {}),
+  };
+}
+
+function withOldDefaults(spec: PodSpec, asKubelet: boolean): PodSpec {
   const hostNetwork = spec.hostNetwork ?? false;
   return {
     ...spec,
     ...(spec.volumes ? { volumes: spec.volumes.map(volumeDefaults) } : {}),
     ...(spec.initContainers
-      ? { initContainers: spec.initContainers.map((each) => containerDefaults(each, hostNetwork)) }
+      ? { initContainers: spec.initContainers.map((each) => containerDefaults(each, hostNetwork, asKubelet)) }
       : {}),
-    containers: spec.containers.map((each) => containerDefaults(each, hostNetwork)),
+    containers: spec.containers.map((each) => containerDefaults(each, hostNetwork, asKubelet)),
     restartPolicy: spec.restartPolicy || 'Always',
     terminationGracePeriodSeconds: spec.terminationGracePeriodSeconds ?? TERMINATION_GRACE_PERIOD_SECONDS,
     dnsPolicy: spec.dnsPolicy || 'ClusterFirst',
     securityContext: spec.securityContext ?? {},
     schedulerName: spec.schedulerName || 'default-scheduler',
     enableServiceLinks: spec.enableServiceLinks ?? true,
-    ...(spec.resources ? { resources: requestsFromLimits(spec.resources) } : {}),
+    ...(spec.resources
+      ? { resources: asKubelet ? amountsRoundedUp(spec.resources) : requestsFromLimits(spec.resources) }
+      : {}),
     ...(spec.overhead ? { overhead: roundedUp(spec.overhead) } : {}),
   };
 }
 
-function containerDefaults(container: Container, hostNetwork: boolean): Container {
+function containerDefaults(container: Container, hostNetwork: boolean, asKubelet: boolean): Container {
   const { env, ports, lifecycle, livenessProbe, readinessProbe, startupProbe } = container;
   return {
     ...container,
-    ...(env ? { env: env.map(envDefaults) } : {}),
+    ...(env ? { env: env.map((each) => envDefaults(each, asKubelet)) } : {}),
     ...(ports ? { ports: ports.map((port) => portDefaults(port, hostNetwork)) } : {}),
     resources: requestsFromLimits(container.resources ?? {}),
     ...(lifecycle ? { lifecycle: lifecycleDefaults(lifecycle) } : {}),
@@ -71,10 +94,18 @@ function portDefaults(port: Port, hostNetwork: boolean): Port {
   return { ...port, ...(hostPort === undefined ? {} : { hostPort }), protocol: port.protocol || 'TCP' };
 }
 
-function envDefaults(variable: EnvVar): EnvVar {
-  const fieldRef = variable.valueFrom?.fieldRef;
-  if (!fieldRef) return variable;
-  return { ...variable, valueFrom: { ...variable.valueFrom, fieldRef: fieldRefDefaults(fieldRef) } };
+function envDefaults(variable: EnvVar, asKubelet: boolean): EnvVar {
+  const { fieldRef, resourceFieldRef, fileKeyRef } = variable.valueFrom ?? {};
+  if (!fieldRef && !(asKubelet && (resourceFieldRef || fileKeyRef))) return variable;
+  return {
+    ...variable,
+    valueFrom: {
+      ...variable.valueFrom,
+      ...(fieldRef ? { fieldRef: fieldRefDefaults(fieldRef) } : {}),
+      ...(asKubelet && resourceFieldRef ? { resourceFieldRef: { divisor: '0', ...resourceFieldRef } } : {}),
+      ...(asKubelet && fileKeyRef ? { fileKeyRef: { optional: false, ...fileKeyRef } } : {}),
+    },
+  };
 }
 
 const fieldRefDefaults = <Ref extends { readonly apiVersion?: string }>(ref: Ref): Ref => ({
@@ -92,6 +123,41 @@ function requestsFromLimits(resources: ResourceRequirements): ResourceRequiremen
     requests: roundedUp({ ...limits, ...requests }),
   };
 }
+
+const amountsRoundedUp = (resources: ResourceRequirements): ResourceRequirements => ({
+  ...resources,
+  ...(resources.limits ? { limits: roundedUp(resources.limits) } : {}),
+  ...(resources.requests ? { requests: roundedUp(resources.requests) } : {}),
+});
+
+const HUGE_PAGES = 'hugepages-';
+const isShared = (name: string): boolean => name === 'cpu' || name === 'memory';
+
+/** A pod with limits requests what its containers request together, and of other resources its limits. */
+function podResources(spec: PodSpec, resources: ResourceRequirements): ResourceRequirements {
+  const { resources: _ofPod, ...rest } = spec;
+  const { limits = {}, requests = {} } = resources;
+  if (Object.keys({ ...limits, ...requests }).length === 0) return resources;
+  const containers: Pod = { metadata: { name: '', namespace: '', uid: '' }, spec: rest };
+  const pages = Object.entries(podLimits(containers)).filter(
+    ([name]) => name.startsWith(HUGE_PAGES) && !Object.hasOwn(requests, name),
+  );
+  const allLimits = { ...written(pages), ...limits };
+  if (Object.keys(allLimits).length === 0) return resources;
+  const together = Object.entries(podRequests(containers)).filter(([name]) => isShared(name));
+  const limited = Object.entries(allLimits).filter(([name]) => isShared(name) || name.startsWith(HUGE_PAGES));
+  const allRequests = { ...Object.fromEntries(limited), ...written(together), ...requests };
+  return {
+    ...resources,
+    limits: allLimits,
+    ...(Object.keys(allRequests).length > 0 ? { requests: allRequests } : {}),
+  };
+}
+
+const written = (amounts: ReadonlyArray<readonly [string, Nano]>): ResourceList =>
+  Object.fromEntries(
+    amounts.map(([name, amount]) => [name, name === 'cpu' ? formatDecimal(amount) : formatBinary(amount)]),
+  );
 
 function roundedUp(amounts: ResourceList): ResourceList {
   const entries = Object.entries(amounts).map(([name, amount]) => {
@@ -149,6 +215,28 @@ function volumeDefaults(volume: Volume): Volume {
       ? { projected: { defaultMode, ...projected, sources: (projected.sources ?? []).map(projectionDefaults) } }
       : {}),
   };
+}
+
+/** Fields of plugins of vendors; this agent only shows them. */
+function withPluginDefaults(volume: Volume): Volume {
+  const { iscsi, rbd, azureDisk, scaleIO, downwardAPI } = volume;
+  const disk = { cachingMode: 'ReadWrite', fsType: 'ext4', readOnly: false, kind: 'Shared' };
+  return {
+    ...volume,
+    ...(iscsi ? { iscsi: { iscsiInterface: 'default', ...iscsi } } : {}),
+    ...(rbd ? { rbd: { pool: 'rbd', user: 'admin', keyring: '/etc/ceph/keyring', ...rbd } } : {}),
+    ...(azureDisk ? { azureDisk: { ...disk, ...azureDisk } } : {}),
+    ...(scaleIO ? { scaleIO: { storageMode: 'ThinProvisioned', fsType: 'xfs', ...scaleIO } } : {}),
+    ...(downwardAPI ? { downwardAPI: withDivisors(downwardAPI) } : {}),
+  };
+}
+
+function withDivisors<Of extends DownwardSource>(source: Of): Of {
+  if (!source.items) return source;
+  const items = source.items.map((item) =>
+    item.resourceFieldRef ? { ...item, resourceFieldRef: { divisor: '0', ...item.resourceFieldRef } } : item,
+  );
+  return { ...source, items };
 }
 
 type DownwardSource = NonNullable<VolumeProjection['downwardAPI']>;

@@ -77,14 +77,15 @@ const handleManifests = s.enqueueActions((args) => {
   const { settings, seen, reported: before } = context;
   const { nodeName, apiServer, unseenFields, staticPodReferences } = settings;
   const hasApiServer = apiServer !== undefined;
-  const receiver = receiverOf(settings);
   const merged = mergeManifests(event.manifests, nodeName, hasApiServer, staticPodReferences, settings);
   const atFirst = new Date(now(args)).toISOString();
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
   const errors = errorsByFile([...event.errors, ...merged.errors]);
   for (const [level, text, fields] of errorLines(context.errors, errors)) enqueue(line(level, [text, fields]));
   const versions = hasApiServer ? context.versions : sendObjects(enqueue, context, event.objects);
-  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before, hasApiServer, receiver });
+  const receiver = receiverOf(settings);
+  const of = { source: SOURCE, pods, before, hasApiServer, receiver, node: settings } as const;
+  const published = publishStaticPods(enqueue, of);
   enqueue.assign({ ...published, versions, errors });
 });
 

@@ -78,7 +78,7 @@ const handleManifests = s.enqueueActions((args) => {
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
   const receiver = receiverOf(context);
   const before = context.reported;
-  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before, hasApiServer, receiver });
+  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before, hasApiServer, receiver, node: context });
   enqueue.assign(published);
 });
 

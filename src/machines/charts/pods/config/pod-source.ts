@@ -8,11 +8,18 @@
  */
 
 import { to } from '../../../../kernel/xstate.ts';
-import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod, type PodRef } from '../../../model/api/pod.ts';
+import {
+  CONFIG_SEEN_ANNOTATION,
+  CONFIG_SOURCE_ANNOTATION,
+  isMirrorPod,
+  type Pod,
+  type PodRef,
+} from '../../../model/api/pod.ts';
 import { versionOf } from '../../../model/objects/config-objects.ts';
 import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
 import type { ConfigMessage, Source, SourceReady } from '../../../model/pods/messages.ts';
-import type { IgnoredField } from '../../../model/settings/node-settings.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import type { IgnoredField, NodeSettings } from '../../../model/settings/node-settings.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { withoutIgnored } from './ignored-fields.ts';
@@ -129,14 +136,18 @@ interface Publication {
   readonly hasApiServer: boolean;
   /** `systemId` of the actor that gets the pods. */
   readonly receiver: string;
+  readonly node: Pick<NodeSettings, 'behavior'>;
 }
 
 /** Publishes the pods of a source; returns the source's record of them. */
-export function publishStaticPods(enqueue: Enqueue, { source, pods, before, hasApiServer, receiver }: Publication) {
+export function publishStaticPods(
+  enqueue: Enqueue,
+  { source, pods, before, hasApiServer, receiver, node }: Publication,
+) {
   const reported = publishedOf(pods);
   const gone = goneFrom(before, pods);
   for (const message of differences(source, pods, { before, after: reported, gone })) {
-    if (hasApiServer) sendMirrors(enqueue, message);
+    if (hasApiServer) sendMirrors(enqueue, message, node);
     enqueue.sendTo(to(receiver), message);
   }
   enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source, uids: Object.keys(reported) });
@@ -148,8 +159,12 @@ export function publishStaticPods(enqueue: Enqueue, { source, pods, before, hasA
 export const sendMirrorsReady = (enqueue: Enqueue, source: 'file' | 'http'): void =>
   enqueue.sendTo(to('mirrorPods'), { type: 'mirror.ready', source });
 
-function sendMirrors(enqueue: Enqueue, message: ConfigMessage): void {
+/** A manifest that says of itself that it is a mirror pod is neither run nor mirrored. */
+function sendMirrors(enqueue: Enqueue, message: ConfigMessage, node: Publication['node']): void {
   const send = (mirror: MirrorMessage): void => enqueue.sendTo(to('mirrorPods'), mirror);
   if (message.op === 'REMOVE') for (const pod of message.pods) send({ type: 'mirror.unwanted', pod });
-  else for (const pod of message.pods) send({ type: 'mirror.wanted', pod });
+  else {
+    const skips = hasBehavior(node, 'podsAsKubelet');
+    for (const pod of message.pods) if (!skips || !isMirrorPod(pod)) send({ type: 'mirror.wanted', pod });
+  }
 }

@@ -25,6 +25,7 @@ import { hasBehavior, NEWEST_BEHAVIOR } from '../../../model/settings/behaviors.
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { type ApiReferenceRule, apiReferences } from '../../../model/validation/api-references.ts';
 import { validateFeatures } from '../../../model/validation/features.ts';
+import { fullPodSchema } from '../../../model/validation/full-schema.ts';
 import { sizeProblem, validatePod } from '../../../model/validation/pod.ts';
 import { podSchema } from '../../../model/validation/pod-schema.ts';
 import { conform } from '../../../model/validation/schema.ts';
@@ -48,9 +49,10 @@ export function staticPod(
   rule: ApiReferenceRule = 'none',
   node: Decider = NEWEST,
 ): StaticPod {
-  const { pod, errors } = decodedBy(manifest, nodeName, hasBehavior(node, 'podsAsKubelet'));
+  const asKubelet = hasBehavior(node, 'podsAsKubelet');
+  const { pod, errors } = decodedBy(manifest, nodeName, asKubelet);
   if (pod === null) return { errors };
-  const refused = [...errors, ...apiReferences(pod.spec, hasApiServer, rule)];
+  const refused = [...errors, ...apiReferences(pod.spec, hasApiServer, rule, asKubelet)];
   return refused.length > 0 ? { errors: refused } : { pod };
 }
 
@@ -80,11 +82,11 @@ function decodedPod(manifest: Manifest, nodeName: string, asKubelet: boolean): D
   const tooLarge = sizeProblem(manifest.value);
   if (tooLarge !== null) return { pod: null, errors: [tooLarge] };
   const errors: string[] = [];
-  const decoded = conform(manifest.value, podSchema, '', errors);
+  const decoded = conform(manifest.value, asKubelet ? fullPodSchema : podSchema, '', errors, asKubelet);
   if (errors.length > 0 || !isDecoded(decoded)) return { pod: null, errors };
   if (!decoded.metadata?.name) return { pod: null, errors: ['name is needed for the pod'] };
-  const pod = applyIdentity(decoded, decoded.metadata.name, manifest.uid, nodeName);
-  if (!asKubelet) return { pod, errors: validatePod(pod) };
+  const pod = applyIdentity(decoded, decoded.metadata.name, manifest.uid, nodeName, asKubelet);
+  if (!asKubelet) return { pod, errors: validatePod(pod, false) };
   const graced = withGrace(pod);
   return { pod: graced, errors: [...validatePod(graced), ...validateFeatures(graced)] };
 }
@@ -112,7 +114,7 @@ function wrongKind(value: unknown): string | null {
   return `kind "${kind}" of apiVersion "${apiVersion}" is not a Pod of v1; a manifest file holds one Pod`;
 }
 
-function applyIdentity(decoded: Decoded, name: string, uid: string, nodeName: string): Pod {
+function applyIdentity(decoded: Decoded, name: string, uid: string, nodeName: string, asKubelet: boolean): Pod {
   const metadata: PodMeta = {
     ...decoded.metadata,
     name: `${name}-${nodeName.toLowerCase()}`,
@@ -124,7 +126,7 @@ function applyIdentity(decoded: Decoded, name: string, uid: string, nodeName: st
       [CONFIG_SOURCE_ANNOTATION]: 'file',
     },
   };
-  const spec = withDefaults({ ...decoded.spec, containers: decoded.spec?.containers ?? [] });
+  const spec = withDefaults({ ...decoded.spec, containers: decoded.spec?.containers ?? [] }, asKubelet);
   const { serviceAccount, ...rest } = spec;
   const serviceAccountName = spec.serviceAccountName || serviceAccount;
   return {

@@ -29,6 +29,7 @@ it('may name what the API server has where a gate says so, but for trust bundles
   const naming = (source: object) =>
     manifest(
       podOf({
+        ...('serviceAccountToken' in source ? { serviceAccountName: 's' } : {}),
         volumes: [
           { name: 's', secret: { secretName: 's' } },
           { name: 'p', projected: { sources: [source] } },
@@ -36,7 +37,7 @@ it('may name what the API server has where a gate says so, but for trust bundles
       }),
     );
   const token = naming({ serviceAccountToken: { path: 'p' } });
-  expect(staticPod(token, 'node1', true).errors).toHaveLength(2);
+  expect(staticPod(token, 'node1', true).errors).toHaveLength(3);
   expect(staticPod(token, 'node1', true, 'any').errors).toBeUndefined();
   expect(staticPod(naming({ clusterTrustBundle: { name: 'b', path: 'p' } }), 'node1', true, 'any').errors).toEqual([
     expect.stringContaining('static pods may not reference clustertrustbundles'),
@@ -237,7 +238,7 @@ it.each<[string, Json, string]>([
     'spec.containers[0].ports[0].containerPort: must be an integer, not text',
   ],
   ['a list as a map', podOf({ containers: { name: 'c' } }), 'spec.containers: must be a list, not a map'],
-  ['null in a list', podOf({ containers: [null] }), 'spec.containers[0]: must not be null'],
+  ['null in a list', podOf({ containers: [null] }), 'spec.containers[0].name: Required value'],
   [
     '18 int64 over 2^53',
     podOf({ securityContext: { fsGroup: '9007199254740993' } }),
@@ -265,7 +266,7 @@ it.each<[string, Json, string]>([
   ],
   ['8 a name upwards', podOf({}, { name: '..' }), 'metadata.name: Invalid value: "..-node1"'],
   ['8 a name with NUL', podOf({}, { name: 'a\0b' }), String.raw`metadata.name: Invalid value: "a\x00b-node1"`],
-  ['8 a long name', podOf({}, { name: 'a'.repeat(300) }), 'must be no more than 253 bytes'],
+  ['8 a long name', podOf({}, { name: 'a'.repeat(300) }), 'must be no more than 253 characters'],
   [
     '8 a namespace upwards',
     podOf({}, { namespace: '../x' }),
@@ -350,7 +351,7 @@ it.each<[string, Json, string]>([
   [
     'a field reference',
     inContainer({ env: [{ name: 'A', valueFrom: { fieldRef: { fieldPath: 'spec.x' } } }] }),
-    'valueFrom.fieldRef.fieldPath: Unsupported value: "spec.x": supported values: "metadata.name"',
+    'valueFrom.fieldRef.fieldPath: Invalid value: "spec.x": error converting fieldPath: field label not supported: spec.x',
   ],
   [
     'value and source',
@@ -384,7 +385,7 @@ it.each<[string, Json, string]>([
       volumes: [{ name: 'v' }],
       containers: [{ ...CONTAINER, volumeMounts: [{ name: 'v', mountPath: '/x', subPath: 'a/../..' }] }],
     }),
-    'volumeMounts[0].subPath: Invalid value: "a/../..": must not contain \'..\'',
+    'volumeMounts.subPath: Invalid value: "a/../..": must not contain \'..\'',
   ],
   [
     '21 an absolute subPath',
@@ -415,7 +416,7 @@ it.each<[string, Json, string]>([
   [
     'two kinds of volume',
     podOf({ volumes: [{ name: 'v', hostPath: { path: '/a' }, emptyDir: {} }] }),
-    'spec.volumes[0].emptyDir: Forbidden: may not specify more than 1 volume type',
+    'spec.volumes[0].hostPath: Forbidden: may not specify more than 1 volume type',
   ],
   [
     'two volumes of one name',
@@ -661,6 +662,6 @@ it('is refused, and nothing throws, where resources have names that every object
   const container = { ...CONTAINER, resources: { limits: amounts, requests: amounts } };
   const resources = { limits: { memory: '1Gi', ...amounts }, requests: { memory: '-1', ...amounts } };
   expect(errorsOf(podOf({ containers: [container], initContainers: [container], resources })).join('\n')).toContain(
-    'spec.resources.limits[constructor]: Unsupported value: "constructor"',
+    'spec.resources.limits[constructor]: Invalid value: "constructor": must be a standard resource type or fully qualified',
   );
 });

@@ -1,0 +1,157 @@
+/**
+ * Validates claims: of devices, and those that are made for ephemeral volumes.
+ *
+ * Nodes of 0.2.0 did not look at them, so a journal of theirs is replayed without the rules.
+ */
+import type { Container, PodSpec, Volume } from '../api/pod.ts';
+import { nanoOf } from '../values/quantity.ts';
+import {
+  checked,
+  duplicate,
+  type FieldError,
+  forbidden,
+  invalid,
+  isLongName,
+  isQualifiedName,
+  isShortName,
+  notFound,
+  notSupported,
+  required,
+} from './field.ts';
+import { validateLabelSelector, validateLabels } from './selectors.ts';
+
+type PodClaim = NonNullable<PodSpec['resourceClaims']>[number];
+type ContainerClaims = NonNullable<NonNullable<Container['resources']>['claims']>;
+type Template = NonNullable<NonNullable<Volume['ephemeral']>['volumeClaimTemplate']>;
+
+const EITHER = 'of `resourceClaimName` or `resourceClaimTemplateName` may be specified';
+
+export function validatePodClaims({ resourceClaims: claims = [] }: PodSpec, path: string): FieldError[] {
+  const seen = new Set<string>();
+  return claims.flatMap((claim, at) => {
+    const place = `${path}[${at}]`;
+    const { name, resourceClaimName, resourceClaimTemplateName } = claim;
+    const isRepeated = seen.has(name);
+    if (name !== '') seen.add(name);
+    return [
+      ...(name === '' ? [required(`${place}.name`)] : []),
+      ...(isRepeated ? [duplicate(`${place}.name`, name)] : []),
+      ...(name === '' || isRepeated ? [] : checked(`${place}.name`, name, isShortName)),
+      ...validateChoice(claim, place),
+      ...(resourceClaimName === undefined ? [] : checked(`${place}.resourceClaimName`, resourceClaimName, isLongName)),
+      ...(resourceClaimTemplateName === undefined
+        ? []
+        : checked(`${place}.resourceClaimTemplateName`, resourceClaimTemplateName, isLongName)),
+    ];
+  });
+}
+
+function validateChoice(claim: PodClaim, path: string): FieldError[] {
+  const own = claim.resourceClaimName ?? null;
+  const template = claim.resourceClaimTemplateName ?? null;
+  const shown = { Name: claim.name, ResourceClaimName: own, ResourceClaimTemplateName: template };
+  if (own !== null && template !== null) {
+    return [invalid(path, shown, `at most one ${EITHER}`)];
+  }
+  return own === null && template === null
+    ? [invalid(path, shown, 'must specify one of: `resourceClaimName`, `resourceClaimTemplateName`')]
+    : [];
+}
+
+/** The claims of a pod: their names, and what an error says of them. */
+export interface Claims {
+  readonly names: ReadonlySet<string>;
+  readonly shown: string;
+}
+
+/** Names in an error: each container that uses another claim has one. */
+const SHOWN_MAX = 100;
+
+export function claimsOf({ resourceClaims = [] }: Pick<PodSpec, 'resourceClaims'>): Claims {
+  const names = new Set(resourceClaims.flatMap(({ name }) => (name === '' ? [] : [name])));
+  return { names, shown: [...names].toSorted().slice(0, SHOWN_MAX).join(', ') };
+}
+
+export const NO_CLAIMS: Claims = claimsOf({});
+
+/** The claims that a container uses are those of its pod, each request once. */
+export function validateContainerClaims(claims: ContainerClaims, ofPod: Claims, path: string): FieldError[] {
+  const used = new Map<string, Set<string>>();
+  const names = ofPod.names.size === 0 ? ' which is empty' : `: ${ofPod.shown}`;
+  const missing = `must be one of the names in pod.spec.resourceClaims${names}`;
+  return claims.flatMap(({ name, request = '' }, at) => {
+    const place = `${path}[${at}]`;
+    if (name === '') return [required(place)];
+    const before = used.get(name) ?? new Set();
+    const isWhole = before.has('');
+    const isRepeated = isWhole || before.has(request) || (request === '' && before.size > 0);
+    used.set(name, before.add(request));
+    return [
+      ...(request !== '' && !isWhole ? checked(`${place}.request`, request, isShortName) : []),
+      ...(isRepeated ? [duplicate(place, isWhole || request === '' ? name : `${name}/${request}`)] : []),
+      ...(ofPod.names.has(name) ? [] : [`${notFound(place, name)}: ${missing}`]),
+    ];
+  });
+}
+
+/** The names of claims are those of the pod and the volume. */
+export function validateEphemeralVolumes({ volumes = [] }: PodSpec, podName: string, path: string): FieldError[] {
+  const made = new Set(volumes.flatMap(({ name, ephemeral }) => (ephemeral ? [`${podName}-${name}`] : [])));
+  const taken = 'must not reference a PVC that gets created for an ephemeral volume';
+  return volumes.flatMap(({ name, ephemeral, persistentVolumeClaim: claim }, at) => {
+    const place = `${path}[${at}]`;
+    const claimName = `${podName}-${name}`;
+    const template = ephemeral?.volumeClaimTemplate;
+    const where = `${place}.ephemeral.volumeClaimTemplate`;
+    return [
+      ...(ephemeral && !template ? [required(where)] : []),
+      ...(template ? validateTemplate(template, where) : []),
+      ...(ephemeral && name !== ''
+        ? isLongName(claimName).map((fault) =>
+            invalid(`${place}.name`, name, `PVC name ${JSON.stringify(claimName)}: ${fault}`),
+          )
+        : []),
+      ...(claim && made.has(claim.claimName)
+        ? [invalid(`${place}.persistentVolumeClaim.claimName`, claim.claimName, taken)]
+        : []),
+    ];
+  });
+}
+
+const ACCESS_MODES = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
+const VOLUME_MODES = ['Block', 'Filesystem'];
+
+function validateTemplate({ metadata = {}, spec }: Template, path: string): FieldError[] {
+  const { labels = {}, annotations = {}, ...others } = metadata;
+  const { accessModes: modes = [], selector, resources, storageClassName, volumeMode } = spec;
+  const place = `${path}.spec`;
+  const isAlone =
+    modes.includes('ReadWriteOncePod') && new Set(modes.filter((mode) => ACCESS_MODES.includes(mode))).size > 1;
+  return [
+    ...Object.keys(annotations).flatMap((key) =>
+      checked(`${path}.metadata.annotations`, key.toLowerCase(), isQualifiedName),
+    ),
+    ...validateLabels(labels, `${path}.metadata.labels`),
+    ...Object.keys(others).map((field) => forbidden(`${path}.metadata.${field}`, 'cannot be set')),
+    ...(modes.length === 0 ? [required(`${place}.accessModes`, 'at least 1 access mode is required')] : []),
+    ...validateLabelSelector(selector, `${place}.selector`),
+    ...modes
+      .filter((mode) => !ACCESS_MODES.includes(mode))
+      .map((mode) => notSupported(`${place}.accessModes`, mode, ACCESS_MODES)),
+    ...(isAlone ? [forbidden(`${place}.accessModes`, 'may not use ReadWriteOncePod with other access modes')] : []),
+    ...validateStorage(resources?.requests ?? {}, `${place}.resources[storage]`),
+    ...(storageClassName ? checked(`${place}.storageClassName`, storageClassName, isLongName) : []),
+    ...(volumeMode === undefined || VOLUME_MODES.includes(volumeMode)
+      ? []
+      : [notSupported(`${place}.volumeMode`, volumeMode, VOLUME_MODES)]),
+    ...(spec.volumeAttributesClassName
+      ? checked(`${place}.volumeAttributesClassName`, spec.volumeAttributesClassName, isLongName)
+      : []),
+  ];
+}
+
+function validateStorage(requests: Readonly<Record<string, string>>, path: string): FieldError[] {
+  const storage = requests['storage'];
+  if (storage === undefined) return [required(path)];
+  return nanoOf(storage) > 0n ? [] : [invalid(path, storage, 'must be greater than zero')];
+}

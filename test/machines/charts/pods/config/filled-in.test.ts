@@ -1,0 +1,128 @@
+/** What is filled in of a manifest, as the Go kubelet 1.36.2 does, and what a node of 0.2.0 did. */
+import { describe, expect, it } from 'vitest';
+import { publishStaticPods } from '../../../../../src/machines/charts/pods/config/pod-source.ts';
+import { staticPod } from '../../../../../src/machines/charts/pods/config/static-pod.ts';
+import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
+
+const BEFORE = { behavior: 0 };
+const NOW = { behavior: NEWEST_BEHAVIOR };
+
+function filled(spec: object, metadata: object = {}, node = NOW) {
+  const pod = {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'a', ...metadata },
+    spec: { containers: [{ name: 'c', image: 'i' }], ...spec },
+  };
+  const value = JSON.parse(JSON.stringify(pod));
+  const built = staticPod({ file: '/m/a', uid: 'u1', value }, 'node1', false, 'none', node);
+  if (built.errors !== undefined) throw new Error(built.errors.join('\n'));
+  return built.pod;
+}
+const container = (name: string, resources: object) => ({ name, image: 'i', resources });
+
+describe('the resources of a whole pod', () => {
+  const containers = [
+    container('c', { requests: { cpu: '60m' }, limits: { memory: '500Mi' } }),
+    container('d', { requests: { cpu: '60m' } }),
+  ];
+
+  it.each([
+    [{ limits: { cpu: '1', memory: '1Gi' } }, { cpu: '120m', memory: '500Mi' }],
+    [
+      { limits: { cpu: '1' }, requests: { cpu: '500m' } },
+      { cpu: '500m', memory: '500Mi' },
+    ],
+    [{ requests: { cpu: '1' } }, { cpu: '1' }],
+  ])('%j request %j', (resources, requests) => {
+    expect(filled({ containers, resources }).spec.resources?.requests).toEqual(requests);
+  });
+
+  it('are the limits where no container requests anything', () => {
+    const { resources } = filled({ resources: { limits: { cpu: '1', memory: '1Gi' } } }).spec;
+    expect(resources?.requests).toEqual({ cpu: '1', memory: '1Gi' });
+  });
+
+  it('have the huge pages of its containers', () => {
+    const paged = [container('c', { limits: { cpu: '1', 'hugepages-2Mi': '4Mi' } })];
+    const { resources } = filled({ containers: paged, resources: { limits: { cpu: '2' } } }).spec;
+    expect(resources).toEqual({
+      limits: { cpu: '2', 'hugepages-2Mi': '4Mi' },
+      requests: { cpu: '1', 'hugepages-2Mi': '4Mi' },
+    });
+  });
+
+  it('were the limits for a node of 0.2.0', () => {
+    const { resources } = filled({ containers, resources: { limits: { cpu: '1' } } }, {}, BEFORE).spec;
+    expect(resources?.requests).toEqual({ cpu: '1' });
+  });
+});
+
+it('fields that only others read are kept, and were dropped by a node of 0.2.0', () => {
+  const metadata = { ownerReferences: [{ apiVersion: 'v1', kind: 'Pod', name: 'x', uid: 'y' }], generation: 2 };
+  expect(filled({}, metadata).metadata).toMatchObject(metadata);
+  expect(filled({}, metadata, BEFORE).metadata).not.toHaveProperty('ownerReferences');
+});
+
+it.each([
+  [{ rbd: { monitors: ['a'], image: 'b' } }, { pool: 'rbd', user: 'admin', keyring: '/etc/ceph/keyring' }],
+  [{ scaleIO: { gateway: 'a', system: 'b', volumeName: 'c' } }, { storageMode: 'ThinProvisioned', fsType: 'xfs' }],
+  [
+    { azureDisk: { diskName: 'a', diskURI: 'https://a' } },
+    { cachingMode: 'ReadWrite', fsType: 'ext4', readOnly: false, kind: 'Shared' },
+  ],
+])('a volume with %j has %j', (source, expected) => {
+  const [volume] = filled({ volumes: [{ name: 'v', ...source }] }).spec.volumes ?? [];
+  expect(Object.values(volume ?? {})).toContainEqual(expect.objectContaining(expected));
+});
+
+it.each([
+  ['is refused that', { finalizers: ['x'] }, {}],
+  ['is refused that', {}, { affinity: { podAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [{}] } } }],
+  ['is refused that', {}, { topologySpreadConstraints: [{}] }],
+  ['is refused that', { annotations: { 'container.apparmor.security.beta.kubernetes.io/c': 'x' } }, {}],
+])('a manifest %s has %j and %j; a node of 0.2.0 took it', (_, metadata, spec) => {
+  expect(() => filled(spec, metadata)).toThrow(/: (Invalid|Required|Unsupported) value/);
+  expect(filled(spec, metadata, BEFORE).metadata.name).toBe('a-node1');
+});
+
+it.each([
+  { volumes: [{ name: 'v', image: {} }] },
+  { dnsConfig: { searches: ['_tcp.example.com'] } },
+  { os: { name: 'windows' } },
+])('a manifest with %j is taken; a node of 0.2.0 refused it', (spec) => {
+  expect(filled(spec).metadata.name).toBe('a-node1');
+  expect(() => filled(spec, {}, BEFORE)).toThrow();
+});
+
+it('a manifest that says that it is a mirror pod is not mirrored, and was by a node of 0.2.0', () => {
+  const pod = filled({}, { annotations: { 'kubernetes.io/config.mirror': 'x' } });
+  const sent = (node: typeof NOW) => {
+    const messages: string[] = [];
+    const enqueue = { sendTo: (_: unknown, { type }: { readonly type: string }) => void messages.push(type) };
+    publishStaticPods(enqueue, { source: 'file', pods: [pod], before: {}, hasApiServer: true, receiver: 'pods', node });
+    return messages;
+  };
+  expect(sent(NOW)).not.toContain('mirror.wanted');
+  expect(sent(BEFORE)).toContain('mirror.wanted');
+});
+
+it('a manifest with very many entries, and names that every object has, is judged in a moment', () => {
+  const many = Array.from({ length: 4_000 }, (_, at) => `a${at}`);
+  const labelSelector = { matchExpressions: many.map((key) => ({ key, operator: 'Exists' })) };
+  const spread = many.map(() => ({ topologyKey: 'a', whenUnsatisfiable: 'DoNotSchedule', maxSkew: 1 }));
+  const odd = JSON.parse('{"constructor":"1","__proto__":"2","toString":"3"}');
+  const affinity = {
+    podAffinity: {
+      requiredDuringSchedulingIgnoredDuringExecution: [{ topologyKey: 'k', matchLabelKeys: many, labelSelector }],
+    },
+  };
+  const owners = many.map((name) => ({ apiVersion: 'v1', kind: 'Pod', name, uid: name, controller: true }));
+  const containers = many.slice(0, 1_900).map((name) => container(name, { claims: [{ name: 'none' }] }));
+  const claims = many.map((name) => ({ name, resourceClaimName: name }));
+  const startedAt = performance.now();
+  expect(() => filled({}, { ownerReferences: owners })).toThrow();
+  expect(() => filled({ containers, resourceClaims: claims })).toThrow();
+  expect(() => filled({ affinity, topologySpreadConstraints: spread }, { annotations: odd })).toThrow();
+  expect(performance.now() - startedAt).toBeLessThan(2_000);
+});
