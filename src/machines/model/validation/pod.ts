@@ -27,14 +27,13 @@ import {
   optionalOneOf,
   required,
 } from './field.ts';
+import { MAX_ANNOTATIONS_BYTES } from './metadata.ts';
 import { validateAmounts, validateResources } from './resources.ts';
 import { validatePodSecurityContext } from './security.ts';
 import { validateLabels } from './selectors.ts';
 import { validateTolerations } from './tolerations.ts';
 import { validateVolumes } from './volumes.ts';
 
-/** Limit of all keys and values of annotations together, in bytes. */
-const MAX_ANNOTATIONS_BYTES = 262_144;
 const MAX_INT32 = 2_147_483_647;
 const MAX_NAMESERVERS = 3;
 const MAX_SEARCHES = 32;
