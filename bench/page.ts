@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import { type Browser, type CDPSession, chromium, type Page } from 'playwright-core';
 import { KernelFeed } from '../src/actors/server/visualizer/feed.ts';
 import { JournalFiles } from '../src/actors/server/visualizer/journal-files.ts';
 import { Visualizer } from '../src/actors/server/visualizer/visualizer.ts';
@@ -208,18 +208,49 @@ const SEARCHES = [
   'web-1-3',
 ];
 
-/** The live heaps of the page and of its worker. */
+/** The live heaps of the page and of its worker, with the bytes of their buffers. */
 async function memoryMb(page: Page): Promise<number> {
   const session = await page.context().newCDPSession(page);
-  await session.send('HeapProfiler.collectGarbage');
-  const { usedSize } = await session.send('Runtime.getHeapUsage');
+  const heap = async (ask: (method: 'HeapProfiler.collectGarbage' | 'Runtime.getHeapUsage') => Promise<unknown>) => {
+    await ask('HeapProfiler.collectGarbage');
+    const { usedSize, embedderHeapUsedSize = 0, backingStorageSize = 0 } = (await ask('Runtime.getHeapUsage')) as Heap;
+    return usedSize + embedderHeapUsedSize + backingStorageSize;
+  };
+  let bytes = await heap((method) => session.send(method));
+  for (const worker of await workersOf(session)) bytes += await heap((method) => askWorker(session, worker, method));
   await session.detach();
-  const workers = await Promise.all(page.workers().map((worker) => worker.evaluate<number>(HEAP)));
-  return (usedSize + workers.reduce((sum, bytes) => sum + bytes, 0)) / 1_048_576;
+  return bytes / 1_048_576;
 }
 
-/** A worker collects when it is asked for its heap only where V8 shows `gc` to it. */
-const HEAP = 'globalThis.gc?.(); performance.memory?.usedJSHeapSize ?? 0';
+interface Heap {
+  readonly usedSize: number;
+  readonly embedderHeapUsedSize?: number;
+  readonly backingStorageSize?: number;
+}
+
+/** Sessions of the workers of a page: a worker is asked through its page. */
+async function workersOf(session: CDPSession): Promise<string[]> {
+  const found: string[] = [];
+  session.on('Target.attachedToTarget', ({ sessionId, targetInfo }) => {
+    if (targetInfo.type === 'worker') found.push(sessionId);
+  });
+  await session.send('Target.setAutoAttach', { autoAttach: true, waitForDebuggerOnStart: false, flatten: false });
+  return found;
+}
+
+async function askWorker(session: CDPSession, sessionId: string, method: string): Promise<unknown> {
+  const id = ++questions;
+  const answer = new Promise((resolve) => {
+    session.on('Target.receivedMessageFromTarget', (event) => {
+      const told = JSON.parse(event.message) as { readonly id: number; readonly result: unknown };
+      if (event.sessionId === sessionId && told.id === id) resolve(told.result);
+    });
+  });
+  await session.send('Target.sendMessageToTarget', { sessionId, message: JSON.stringify({ id, method }) });
+  return answer;
+}
+
+let questions = 0;
 
 /** A kernel whose pods come and go, so that its feed has so many records a second. */
 async function benchLive(browser: Browser, seconds: number): Promise<void> {
@@ -275,7 +306,7 @@ async function benchLive(browser: Browser, seconds: number): Promise<void> {
 
 const browser = await chromium.launch({
   executablePath: process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-gpu', '--enable-precise-memory-info', '--js-flags=--expose-gc'],
+  args: ['--no-sandbox', '--disable-gpu'],
 });
 const folder = mkdtempSync(join(tmpdir(), 'statelet-bench-page-'));
 try {

@@ -95,24 +95,30 @@ function updateActors(any: Any): void {
 
 function updateRecords(any: Any): void {
   if (any('records', 'choice', 'phases', 'inspection')) events.update();
+  if (any('record')) void events.locate();
   if (any('choice', 'inspection')) void events.reveal();
   if (any('inspection', 'choice', 'moment')) record.update();
+}
+
+function updateStart(any: Any): void {
+  if (any('phases', 'choice')) phases.update();
+  else if (any('moment')) phases.markMoment();
+  else if (any('clock')) phases.tick();
 }
 
 function update(parts: ReadonlySet<Part>): void {
   const any: Any = (...wanted) => wanted.some((part) => parts.has(part));
   if (any('choice')) showView();
   if (any('facts', 'actors', 'moment')) updateBar();
-  if (any('facts', 'moment', 'choice')) travel.update();
+  if (any('facts', 'moment', 'choice', 'record')) travel.update();
   if (store.view === 'actors') updateActors(any);
   if (store.view === 'actors' || store.view === 'records') updateRecords(any);
-  if (any('phases', 'moment', 'choice')) phases.update();
-  else if (any('clock')) phases.tick();
+  updateStart(any);
   if (any('facts', 'choice', 'clock')) start.update();
   if (any('pods', 'moment', 'choice', 'clock')) pods.update();
   if (any('facts', 'choice')) compare.update();
   if (any('choice', 'clock')) health.update();
-  if (any('choice')) keepChoice();
+  if (any('choice', 'record')) keepChoice();
 }
 
 function keepChoice(): void {

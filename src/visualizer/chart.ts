@@ -31,6 +31,10 @@ export class ChartView {
   private name = '';
   private lit: ReadonlySet<string> = new Set();
   private litActor = '';
+  /** The actor, the sheet and the step that are drawn. */
+  private litView: ActorView | undefined;
+  private litSheet: SVGSVGElement | undefined;
+  private litWay: readonly unknown[] = [];
   private zoom: number | undefined;
 
   /** `chartOf` gives a sheet of a machine's chart. */
@@ -75,6 +79,7 @@ export class ChartView {
     this.svg = svg;
     this.zoom = undefined;
     this.litActor = '';
+    this.litView = undefined;
     const absent = el('p', { class: 'empty' }, `There is no chart of ${name}: `, el('code', {}, HOW_TO_DRAW));
     this.sheet.replaceChildren(svg ?? absent);
     this.applyZoom();
@@ -83,6 +88,9 @@ export class ChartView {
   }
 
   private light(actor: ActorView): void {
+    if (actor === this.litView && this.svg === this.litSheet) return;
+    this.litView = actor;
+    this.litSheet = this.svg;
     const active = new Set(actor.active.map((state) => state.id));
     const another = actor.address !== this.litActor;
     const before = another ? active : this.lit;
@@ -109,6 +117,9 @@ export class ChartView {
   /** Highlights the edges that the actor took in its last step, and marks those whose guards refused. */
   lightWay(): void {
     const step = this.store.chosen?.step;
+    const way = [step, this.svg, this.store.naming];
+    if (way.every((part, at) => part === this.litWay[at])) return;
+    this.litWay = way;
     this.decision.replaceChildren(...decisionElements(this.store, step));
     const [before, after] = [new Set(step?.before), new Set(step?.after)];
     for (const edge of this.svg?.querySelectorAll<SVGGElement>('.edge[data-event]') ?? []) {
@@ -138,7 +149,8 @@ export class ChartView {
     const ids = new Set(states.map((state) => state.id));
     const drawn = [...(this.svg?.querySelectorAll<SVGGElement>('.state.active') ?? [])];
     const title = drawn.find((state) => idsOf(state).some((id) => ids.has(id)))?.querySelector('.title');
-    if (title) this.centre(title);
+    // When the page has been laid out: to ask before it would have it laid out twice.
+    if (title) requestAnimationFrame(() => this.centre(title));
   }
 
   /** Scrolls the sheet and nothing around it. */

@@ -1,6 +1,6 @@
 /** The chosen actor as text: its states, what it waits for and since when, its context. */
 import type { ActorDetail, ActorView } from '../actors/server/visualizer/protocol.ts';
-import { byId, el, setText } from './dom.ts';
+import { arrange, byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { changeText, duration, eventText, innermost, isAwaited, sinceStart } from './words.ts';
 import type { HistoryEntry } from './worker/requests.ts';
@@ -8,7 +8,10 @@ import type { HistoryEntry } from './worker/requests.ts';
 export class Details {
   readonly element = byId('actor', HTMLElement);
   private readonly store: Store;
+  private readonly head = el('div', {});
   private readonly context = el('pre', { class: 'json' });
+  private readonly foot = el('div', {});
+  private written: readonly HistoryEntry[] = [];
   /** Texts that grow with the clock. */
   private clocks: { readonly element: HTMLElement; readonly text: () => string }[] = [];
 
@@ -26,17 +29,19 @@ export class Details {
     }
     const detail = chosen?.detail ?? undefined;
     const known = detail?.actor.address === actor && detail.at === (moment?.n ?? detail.at) ? detail : undefined;
-    setText(this.context, this.contextText(known));
-    this.element.replaceChildren(
+    this.head.replaceChildren(
       el('p', { class: 'address', title: actor }, this.store.named(actor)),
       el('p', { class: 'dim' }, `machine ${view.machine}, ${view.status}`),
       ...(view.error === undefined ? [] : [el('p', { class: 'error' }, view.error)]),
       ...this.states(view),
       ...this.waits(view, known),
       el('h3', {}, 'Context'),
-      this.context,
-      ...this.history(chosen?.history ?? []),
     );
+    setBlocks(this.context, this.contextText(known));
+    const history = chosen?.history ?? [];
+    if (history !== this.written) this.foot.replaceChildren(...this.history(history));
+    this.written = history;
+    arrange(this.element, [this.head, this.context, this.foot]);
     this.tick();
   }
 
@@ -114,4 +119,20 @@ export class Details {
     const all = [...requests, ...timers];
     return [el('h3', {}, 'Waits for'), all.length > 0 ? el('ul', {}, ...all) : el('p', { class: 'dim' }, 'nothing')];
   }
+}
+
+/** Lines of a context that are laid out together, when they are in sight. */
+const BLOCK_LINES = 40;
+
+/** Writes a long text in blocks; those that stay the same are not touched. */
+function setBlocks(element: HTMLElement, text: string): void {
+  const lines = text.split('\n');
+  const blocks: string[] = [];
+  for (let at = 0; at < lines.length; at += BLOCK_LINES) {
+    const isLast = at + BLOCK_LINES >= lines.length;
+    blocks.push(`${lines.slice(at, at + BLOCK_LINES).join('\n')}${isLast ? '' : '\n'}`);
+  }
+  while (element.childElementCount > blocks.length) element.lastElementChild?.remove();
+  while (element.childElementCount < blocks.length) element.append(el('span', { class: 'block' }));
+  blocks.forEach((block, at) => setText(element.children[at] as Element, block));
 }

@@ -24,14 +24,28 @@ export function el<Tag extends keyof HTMLElementTagNameMap>(
 
 export function setAttributes(element: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
+    const text = value === true ? '' : String(value);
     if (value === undefined || value === false) element.removeAttribute(name);
-    else element.setAttribute(name, value === true ? '' : String(value));
+    // To set what is there already would have the style of the element computed again.
+    else if (element.getAttribute(name) !== text) element.setAttribute(name, text);
   }
 }
 
 /** Replaces the text of an element, if it is another one. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
+}
+
+/** Makes these the children of an element, in their order; those that are in place stay untouched. */
+export function arrange(parent: Element, children: readonly Element[]): void {
+  const wanted = new Set(children);
+  const others = Array.from(parent.children).filter((child) => !wanted.has(child));
+  for (const child of others) child.remove();
+  let next = parent.firstElementChild;
+  for (const child of children) {
+    if (child === next) next = next.nextElementSibling;
+    else parent.insertBefore(child, next);
+  }
 }
 
 /** An element of the page itself. */

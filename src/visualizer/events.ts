@@ -6,7 +6,7 @@
  * record are lit, and what followed from it.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
-import { byId, closest, el, setAttributes, setText } from './dom.ts';
+import { arrange, byId, closest, el, setAttributes, setText } from './dom.ts';
 import { sequenceElement } from './sequence-view.ts';
 import type { Store } from './store.ts';
 import { kindText, sinceStart, whoOf } from './words.ts';
@@ -35,11 +35,24 @@ export class Events {
   /** Records by their position among the matches, for the search {@link heldFor}. */
   private readonly held = new Map<number, ShownRecord>();
   private heldFor = -1;
+  /** The rows that are elements, by the record that they are of. */
+  private readonly drawn = new Map<ShownRecord, HTMLElement>();
+  /** The names that they have in them. */
+  private drawnBy = '';
   private asked = '';
   private typing: ReturnType<typeof setTimeout> | undefined;
   private chosenAt = -1;
+  /** The question for the place of the chosen record, and what it is about. */
+  private located: Promise<void> = Promise.resolve();
+  private locatedFor = '';
   private grouped = '';
   private isDrawing = false;
+  /** Height and place of what is in sight; to ask the grid for them would have the page laid out. */
+  private roomPx = 0;
+  private topPx = 0;
+  private heightPx = -1;
+  /** The chosen record is kept in sight: the reader has not scrolled since. */
+  private isKept = false;
 
   constructor(store: Store) {
     this.store = store;
@@ -51,11 +64,17 @@ export class Events {
     this.follow.addEventListener('input', () => this.update());
     this.group.addEventListener('input', () => void this.showGroups());
     this.grid.addEventListener('scroll', () => this.scrolled());
+    for (const type of ['wheel', 'pointerdown', 'touchmove'])
+      this.grid.addEventListener(type, () => (this.isKept = false), { passive: true });
     this.grid.addEventListener('keydown', (event) => void this.key(event));
     this.rows.addEventListener('click', (event) => this.clicked(event));
     this.rows.addEventListener('dblclick', () => this.chooseActor());
     this.search.addEventListener('keydown', (event) => this.leaveSearch(event));
-    new ResizeObserver(() => this.draw()).observe(this.grid);
+    new ResizeObserver(([grid]) => {
+      this.roomPx = grid?.contentRect.height ?? 0;
+      if (this.isKept) void this.reveal();
+      this.draw();
+    }).observe(this.grid);
   }
 
   /** Restores a search from the address of the page. */
@@ -95,15 +114,17 @@ export class Events {
       this.chosenAt = -1;
       void this.locate();
     }
-    this.rows.style.height = `${this.height}px`;
+    if (this.heightPx !== this.height) this.rows.style.height = `${this.height}px`;
+    this.heightPx = this.height;
     setAttributes(this.grid, { 'aria-rowcount': found.found + 1 });
     const part = found.isDone ? '' : `, ${Math.round((found.scanned / Math.max(1, facts.records)) * 100)}% searched`;
     const missed = facts.missed > 0 ? `, ${facts.missed} not held` : '';
     setText(this.note, found.error ?? `${found.found} of ${facts.records} records${part}${missed}`);
     this.note.classList.toggle('error', found.error !== undefined);
-    if (this.follow.checked && this.store.record === undefined) this.grid.scrollTop = this.grid.scrollHeight;
+    if (this.follow.checked && this.store.record === undefined) this.scrollTo(this.height + ROW_PX - this.roomPx);
     if (this.group.value !== '') void this.showGroups();
-    this.draw();
+    if (this.isKept) void this.reveal();
+    this.drawRows();
   }
 
   private get count(): number {
@@ -116,16 +137,24 @@ export class Events {
 
   /** Rows for each pixel that is scrolled. */
   private get scale(): number {
-    const room = this.grid.clientHeight;
+    const room = this.roomPx;
     return this.height < HEIGHT_MAX_PX ? 1 : (this.count * ROW_PX - room) / (HEIGHT_MAX_PX - room);
   }
 
   private get firstInSight(): number {
-    return Math.floor((this.grid.scrollTop * this.scale) / ROW_PX);
+    return Math.floor((this.topPx * this.scale) / ROW_PX);
   }
 
   /** Finds the position of the chosen record among the matches. */
-  private async locate(): Promise<void> {
+  locate(): Promise<void> {
+    const { record, found } = this.store;
+    const key = `${record} ${found.search} ${found.isDone}`;
+    if (key !== this.locatedFor) this.located = this.askRow();
+    this.locatedFor = key;
+    return this.located;
+  }
+
+  private async askRow(): Promise<void> {
     const { record, found } = this.store;
     if (record === undefined) {
       this.chosenAt = -1;
@@ -136,15 +165,24 @@ export class Events {
 
   /** Brings the chosen record into sight. */
   async reveal(): Promise<void> {
+    this.isKept = this.store.record !== undefined;
     await this.locate();
-    if (this.chosenAt === -1) return this.draw();
+    if (this.chosenAt === -1) return this.drawRows();
     this.follow.checked = false;
-    const room = Math.max(1, Math.floor((this.grid.clientHeight - this.rows.offsetTop) / ROW_PX));
+    // The head of the table takes one.
+    const room = Math.max(1, Math.floor(this.roomPx / ROW_PX) - 1);
     const first = this.firstInSight;
     const wanted =
       this.chosenAt < first ? this.chosenAt : this.chosenAt >= first + room ? this.chosenAt - room + 1 : first;
-    if (wanted !== first) this.grid.scrollTop = (wanted * ROW_PX) / this.scale;
-    this.draw();
+    if (wanted !== first) this.scrollTo((wanted * ROW_PX) / this.scale);
+    this.drawRows();
+  }
+
+  private scrollTo(topPx: number): void {
+    const wanted = Math.max(0, Math.min(topPx, this.height + ROW_PX - this.roomPx));
+    if (wanted === this.topPx || this.roomPx === 0) return;
+    this.topPx = wanted;
+    this.grid.scrollTop = wanted;
   }
 
   /** Draws once a frame, however often it is requested. */
@@ -158,21 +196,25 @@ export class Events {
   }
 
   private drawRows(): void {
-    if (this.grid.clientHeight === 0) return;
+    if (this.roomPx === 0) return;
+    const naming = `${this.store.naming} ${this.store.started}`;
+    if (naming !== this.drawnBy) this.drawn.clear();
+    this.drawnBy = naming;
     const first = Math.max(0, this.firstInSight - SPARE_ROWS);
-    const last = Math.min(this.count, first + Math.ceil(this.grid.clientHeight / ROW_PX) + 2 * SPARE_ROWS);
+    const last = Math.min(this.count, first + Math.ceil(this.roomPx / ROW_PX) + 2 * SPARE_ROWS);
     const visible = Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
     // Where scrolling is scaled, visible rows are placed where the reader is, not by their numbers.
-    const shift = this.scale === 1 ? 0 : this.grid.scrollTop - this.firstInSight * ROW_PX;
+    const shift = this.scale === 1 ? 0 : this.topPx - this.firstInSight * ROW_PX;
     const followed = new Set(this.store.inspection?.followed);
     const chain = new Set(this.store.inspection?.chain.map(({ n }) => n));
-    this.rows.replaceChildren(
-      ...visible.flatMap((index) => {
-        const shown = this.held.get(index);
-        return shown ? [this.row(shown, index, index * ROW_PX + shift, chain, followed)] : [];
-      }),
-    );
-    const chosen = this.rows.querySelector('[aria-selected=true]');
+    const elements = visible.flatMap((index) => {
+      const shown = this.held.get(index);
+      return shown ? [this.row(shown, index, index * ROW_PX + shift, chain, followed)] : [];
+    });
+    arrange(this.rows, elements);
+    const drawn = new Set(elements);
+    for (const [shown, element] of this.drawn) if (!drawn.has(element)) this.drawn.delete(shown);
+    const chosen = elements.find((element) => element.getAttribute('aria-selected') === 'true');
     setAttributes(this.grid, { 'aria-activedescendant': chosen?.id });
     if (visible.some((index) => !this.held.has(index))) void this.fetch(first, last);
   }
@@ -184,7 +226,8 @@ export class Events {
     if (this.held.size > HELD_MAX) this.held.clear();
     let isNew = false;
     records.forEach((shown, i) => {
-      isNew ||= !this.held.has(from + i);
+      if (this.held.get(from + i)?.n === shown.n) return;
+      isNew = true;
       this.held.set(from + i, shown);
     });
     if (isNew) this.draw();
@@ -197,11 +240,23 @@ export class Events {
     chain: ReadonlySet<number>,
     followed: ReadonlySet<number>,
   ): HTMLElement {
-    const { n, t, turn, cause, record } = shown;
+    const { n, turn } = shown;
     const chosen = n === this.store.record;
+    const row = this.drawn.get(shown) ?? this.newRow(shown);
+    this.drawn.set(shown, row);
+    setAttributes(row, { 'aria-rowindex': index + 2, 'aria-selected': String(chosen) });
+    row.classList.toggle('because', !chosen && chain.has(n));
+    row.classList.toggle('followed', followed.has(n));
+    row.classList.toggle('turn', this.held.get(index - 1)?.turn !== turn);
+    if (row.style.top !== `${top}px`) row.style.top = `${top}px`;
+    return row;
+  }
+
+  private newRow(shown: ShownRecord): HTMLElement {
+    const { n, t, cause, record } = shown;
     const row = el(
       'div',
-      { id: `record-${n}`, role: 'row', 'aria-rowindex': index + 2, 'aria-selected': String(chosen) },
+      { id: `record-${n}`, role: 'row' },
       cell('number', String(n)),
       cell('time', sinceStart(t, this.store.started), new Date(t).toISOString()),
       cell(`kind ${record.k} ${record.k === 'log' ? record.level : ''}`, kindText(record)),
@@ -210,14 +265,11 @@ export class Events {
       cell('cause', cause === undefined ? '' : String(cause)),
     );
     row.dataset['n'] = String(n);
-    row.classList.toggle('because', !chosen && chain.has(n));
-    row.classList.toggle('followed', followed.has(n));
-    row.classList.toggle('turn', this.held.get(index - 1)?.turn !== turn);
-    row.style.top = `${top}px`;
     return row;
   }
 
   private scrolled(): void {
+    this.topPx = this.grid.scrollTop;
     const end = this.grid.scrollHeight - this.grid.clientHeight;
     if (this.grid.scrollTop < end - 2 * ROW_PX) this.follow.checked = false;
     this.draw();
@@ -248,7 +300,7 @@ export class Events {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const last = this.count - 1;
     const at = this.chosenAt === -1 ? last + 1 : this.chosenAt;
-    const page = Math.max(1, Math.floor(this.grid.clientHeight / ROW_PX) - 2);
+    const page = Math.max(1, Math.floor(this.roomPx / ROW_PX) - 2);
     const to: Record<string, number> = {
       ArrowDown: at + 1,
       ArrowUp: at - 1,

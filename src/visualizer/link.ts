@@ -62,9 +62,10 @@ export async function placeOf(page: Document): Promise<Place> {
 }
 
 async function served(): Promise<Place> {
+  const worker = newWorker('/assets/worker.js', 'module');
   const answer = await fetch('/api/use');
   const { use }: { readonly use: 'daemon' | 'server' } = await answer.json();
-  return { worker: newWorker('/assets/worker.js', 'module'), opening: { from: use }, chart: servedChart };
+  return { worker, opening: { from: use }, chart: servedChart };
 }
 
 /** The policy lets pages make workers of their own program alone. */

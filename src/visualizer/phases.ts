@@ -29,6 +29,8 @@ export class PhaseBars {
   private readonly ruler: Ruler;
   /** The record that the summary is about. */
   private shownRecord: number | undefined;
+  /** What the bars were drawn from. */
+  private drawn: readonly unknown[] = [];
 
   constructor(store: Store, reports: StartReports) {
     this.store = store;
@@ -52,10 +54,17 @@ export class PhaseBars {
     this.store.show('records');
   }
 
+  /** Draws all anew when something else is to be seen than at the last time. */
   update(): void {
     this.summarize();
     if (this.store.view !== 'start') return;
     const phases = this.withFailed();
+    const { latest, started } = this.store;
+    const isOpen = phases.some(({ left }) => left === undefined);
+    const drawn = [this.store.phases, this.reports.links, this.ruler.shown, started, isOpen ? latest : 0];
+    const isSame = drawn.every((part, at) => part === this.drawn[at]);
+    this.drawn = drawn;
+    if (isSame) return this.markMoment();
     const focused = [...this.list.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
     this.ruler.span = this.span(phases);
     this.list.replaceChildren(this.ruler.element(), ...this.chainRow(), ...phases.map((phase) => this.row(phase)));
@@ -74,7 +83,7 @@ export class PhaseBars {
   }
 
   /** A line through all bars at the chosen moment. */
-  private markMoment(): void {
+  markMoment(): void {
     const { moment, started } = this.store;
     const share = moment ? this.ruler.shareOf(moment.t - started) : -1;
     this.list.classList.toggle('has-moment', share >= 0 && share <= 1);

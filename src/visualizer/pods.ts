@@ -3,7 +3,7 @@
  * over time, the same lanes as text, and its events.
  */
 import type { PodView } from '../actors/server/visualizer/protocol.ts';
-import { byId, el } from './dom.ts';
+import { arrange, byId, el } from './dom.ts';
 import type { Lane, Segment } from './lanes.ts';
 import { type PodEvent, podAnswer } from './pod-answer.ts';
 import type { Store } from './store.ts';
@@ -21,6 +21,10 @@ export class PodsPane {
   /** The data that the story was written from. */
   private written = '';
   private isAsking = false;
+  /** Rows by what they show. */
+  private readonly rows = new Map<string, HTMLElement>();
+  private readonly none = el('li', { class: 'empty' }, 'No pod.');
+  private current: HTMLElement | null = null;
 
   constructor(store: Store) {
     this.store = store;
@@ -47,9 +51,15 @@ export class PodsPane {
     if (!this.isOpen) return;
     const shown = this.shown();
     const focused = this.list.contains(document.activeElement);
-    this.list.replaceChildren(...shown.map((pod) => this.row(pod)));
-    if (shown.length === 0) this.list.append(el('li', { class: 'empty' }, 'No pod.'));
-    if (focused) this.list.querySelector<HTMLElement>('[aria-current=true]')?.focus();
+    const rows = shown.map((pod) => this.rowOf(pod));
+    const known = new Set(rows);
+    for (const [pod, row] of this.rows) if (!known.has(row)) this.rows.delete(pod);
+    arrange(this.list, rows.length === 0 ? [this.none] : rows);
+    const current = this.list.querySelector<HTMLElement>(`[data-uid=${JSON.stringify(this.store.pod ?? '')}]`);
+    if (current !== this.current) this.current?.removeAttribute('aria-current');
+    current?.setAttribute('aria-current', 'true');
+    this.current = current;
+    if (focused) current?.focus();
     if (this.store.pod === undefined && shown[0]) this.store.choosePod(shown[0].uid);
     if (!this.isAsking) void this.askStory();
   }
@@ -60,6 +70,12 @@ export class PodsPane {
     return this.store.pods.filter((pod) => `${pod.pod} ${wordOf(pod)}`.toLowerCase().includes(wanted)).toReversed();
   }
 
+  private rowOf(pod: PodView): HTMLElement {
+    const row = this.rows.get(JSON.stringify(pod)) ?? this.row(pod);
+    this.rows.set(JSON.stringify(pod), row);
+    return row;
+  }
+
   private row(pod: PodView): HTMLElement {
     const { seen, running, restarts, uid } = pod;
     const took = running === undefined ? '' : duration(running - seen);
@@ -68,11 +84,7 @@ export class PodsPane {
     const space = pod.pod.slice(0, pod.pod.indexOf('/'));
     const button = el(
       'button',
-      {
-        type: 'button',
-        title: `${pod.pod}, ${wordOf(pod)}`,
-        'aria-current': uid === this.store.pod ? 'true' : undefined,
-      },
+      { type: 'button', title: `${pod.pod}, ${wordOf(pod)}` },
       el('span', { class: 'dot', 'data-mood': moodOf(pod), 'aria-hidden': 'true' }),
       el('span', { class: 'name' }, name),
       el('span', { class: 'dim' }, space),

@@ -25,11 +25,22 @@ export class Ruler {
   private from = 0;
   private to: number | undefined;
   private readonly onChange: () => void;
-  /** The lane that was drawn last. */
-  private lane: HTMLElement | undefined;
+  /** Of the lane that was drawn last; to ask it for its width would have the page laid out. */
+  private widthPx = LANE_PX;
+  private readonly sizes = new ResizeObserver(([lane]) => {
+    const { width = 0 } = lane?.contentRect ?? {};
+    if (width === 0 || width === this.widthPx) return;
+    this.widthPx = width;
+    this.onChange();
+  });
 
   constructor(onChange: () => void) {
     this.onChange = onChange;
+  }
+
+  /** Names the stretch that is chosen. */
+  get shown(): string {
+    return `${this.from} ${this.to ?? ''} ${this.widthPx}`;
   }
 
   private get end(): number {
@@ -53,10 +64,6 @@ export class Ruler {
     return bar;
   }
 
-  private get widthPx(): number {
-    return this.lane?.clientWidth || LANE_PX;
-  }
-
   element(): HTMLElement {
     const ticksMax = Math.max(2, this.widthPx / TICK_MIN_PX);
     const every = TICKS_MS.find((ms) => this.length / ms <= ticksMax) ?? this.length;
@@ -66,7 +73,8 @@ export class Ruler {
       tick.style.left = `${this.shareOf(at) * 100}%`;
       lane.append(tick);
     }
-    this.lane = lane;
+    this.sizes.disconnect();
+    this.sizes.observe(lane);
     lane.addEventListener('pointerdown', (event) => this.drag(lane, event));
     lane.addEventListener('dblclick', () => this.all());
     const tools = [

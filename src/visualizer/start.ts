@@ -6,6 +6,8 @@ import type { StartView } from './worker/reports.ts';
 
 /** Milliseconds between two reports of a running start. */
 const AGAIN_MS = 2_000;
+/** The same while a journal is read up to the end of its start. */
+const READING_AGAIN_MS = 300;
 
 type Chain = StartView['chains'][number];
 
@@ -33,8 +35,11 @@ export class StartReports {
   update(): void {
     const { facts, view } = this.store;
     if (view !== 'start' || facts.n === -1) return;
-    const asked = `${facts.incarnation} ${facts.isReading} ${this.isOver ? '' : facts.n}`;
-    if (asked === this.askedFor || performance.now() - this.askedAt < AGAIN_MS) return;
+    const start = `${facts.incarnation} ${facts.isReading}`;
+    const asked = `${start} ${this.isOver && !facts.isReading ? '' : facts.n}`;
+    if (asked === this.askedFor) return;
+    const pauseMs = facts.isReading && !this.isOver ? READING_AGAIN_MS : AGAIN_MS;
+    if (this.askedFor.startsWith(start) && performance.now() - this.askedAt < pauseMs) return;
     this.askedFor = asked;
     this.askedAt = performance.now();
     void this.store.ask('start', null).then(

@@ -21,6 +21,8 @@ export type Part =
   | 'detail'
   | 'inspection'
   | 'choice'
+  /** Another record is chosen; what is to be shown of it is not known yet. */
+  | 'record'
   | 'moment'
   | 'clock';
 
@@ -150,6 +152,11 @@ export class Store {
     return this.named(decoded(lastOf(address)));
   }
 
+  /** Grows with the names that are known. */
+  get naming(): number {
+    return this.names.size;
+  }
+
   /** A text with names of actors, in which every uid that has a name is that name. */
   named(text: string): string {
     return namesIn(text, this.names);
@@ -208,7 +215,7 @@ export class Store {
   private goTo(n: number | undefined): void {
     if (n === this.record) return;
     this.record = n;
-    this.mark('choice');
+    this.mark('record');
     if (this.facts.n === -1) return;
     void this.askMoment();
   }
@@ -224,13 +231,22 @@ export class Store {
       this.askDetail();
       return;
     }
-    const [moment, inspection] = await Promise.all([this.ask('moment', { n }), this.ask('inspect', { n })]);
-    if (n !== this.record) return;
+    const { past } = this;
+    const since = past && this.moment ? { since: this.moment.n } : {};
+    const { actor } = this;
+    const [moment, inspection, chosen] = await Promise.all([
+      this.ask('moment', { n, ...since }),
+      this.ask('inspect', { n }),
+      actor !== undefined && this.view === 'actors' ? this.askChosen(actor, n) : undefined,
+    ]);
+    if (n !== this.record || past !== this.past) return;
     this.moment = moment ?? undefined;
-    this.past = moment ? new Map(moment.actors.map((view) => [view.address, view])) : undefined;
+    this.past = moment ? actorsOf(moment, past) : undefined;
     this.inspection = inspection ?? undefined;
     this.mark('moment', 'actors', 'inspection', 'pods');
-    this.askDetail();
+    if (!chosen || actor !== this.actor) return this.askDetail();
+    this.chosen = chosen;
+    this.mark('detail');
   }
 
   /** Goes so many records or turns away from the chosen record, after the steps before it. */
@@ -316,15 +332,28 @@ export class Store {
   private async loadDetail(): Promise<void> {
     const { actor, moment } = this;
     if (actor === undefined) return;
-    const asked = { address: actor, ...(moment ? { at: moment.n } : {}) };
-    const answers = await Promise.all([
-      this.ask('detail', asked),
-      this.ask('step', asked),
-      this.ask('history', asked),
-    ]).catch(() => undefined);
+    const answers = await this.askChosen(actor, moment?.n);
     if (!answers || actor !== this.actor || moment !== this.moment) return;
-    const [detail, step, history] = answers;
-    this.chosen = { detail, step, history };
+    this.chosen = answers;
     this.mark('detail');
   }
+
+  private async askChosen(address: string, at: number | undefined): Promise<Chosen | undefined> {
+    const asked = { address, ...(at === undefined ? {} : { at }) };
+    try {
+      const questions = [this.ask('detail', asked), this.ask('step', asked), this.ask('history', asked)] as const;
+      const [detail, step, history] = await Promise.all(questions);
+      return { detail, step, history };
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+/** The actors at a moment that tells what is different from another one. */
+function actorsOf({ isWhole, actors, gone }: Moment, before: ReadonlyMap<string, ActorView> = new Map()) {
+  const all = new Map(isWhole ? [] : before);
+  for (const address of gone) all.delete(address);
+  for (const view of actors) all.set(view.address, view);
+  return all;
 }

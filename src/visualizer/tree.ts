@@ -4,11 +4,13 @@
  * One row an actor, kept between updates; the tree holds the focus and names the chosen row (`aria-activedescendant`).
  */
 import type { ActorView } from '../actors/server/visualizer/protocol.ts';
-import { byId, closest, el, setAttributes, setText } from './dom.ts';
+import { arrange, byId, closest, el, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { innermostText, moodOf, parentOf, stateText } from './words.ts';
 
 interface Row {
+  /** What it was written from. */
+  written: readonly unknown[];
   readonly element: HTMLElement;
   readonly twist: HTMLElement;
   readonly dot: HTMLElement;
@@ -21,10 +23,15 @@ export class Tree {
   readonly filter = byId('filter', HTMLInputElement);
   private readonly store: Store;
   private readonly rows = new Map<string, Row>();
+  private readonly spare: Row[] = [];
   private readonly folded = new Set<string>();
   private readonly parents = new Set<string>();
   private shown: string[] = [];
+  private order: readonly string[] = [];
+  /** The names and addresses that are in this order. */
+  private sortedBy = '';
   private nextId = 0;
+  private selected: HTMLElement | undefined;
   /** The row that was chosen last, which the reader may have scrolled away since. */
   private inSight: HTMLElement | undefined;
 
@@ -43,20 +50,27 @@ export class Tree {
     for (const address of addresses) this.parents.add(parentOf(address));
     const visible = wanted === '' ? undefined : this.matches(addresses, wanted);
     this.shown = addresses.filter((address) => (visible ? visible.has(address) : !this.isFolded(address)));
-    for (const address of this.rows.keys()) if (!this.store.actors.has(address)) this.rows.delete(address);
-    const elements = this.shown.map((address) => this.row(address, visible !== undefined));
-    const same = elements.length === this.element.children.length;
-    if (!same || elements.some((element, index) => this.element.children[index] !== element))
-      this.element.replaceChildren(...elements);
+    for (const [address, row] of this.rows) {
+      if (this.store.actors.has(address)) continue;
+      this.rows.delete(address);
+      this.spare.push(row);
+    }
+    arrange(
+      this.element,
+      this.shown.map((address) => this.row(address, visible !== undefined)),
+    );
     this.markChosen();
   }
 
   /** By the names that users see, children behind their parents. */
-  private sorted(): string[] {
-    const keys = [...this.store.actors.keys()].map(
-      (address) => [this.store.named(address).split('/'), address] as const,
-    );
-    return keys.sort(([a], [b]) => compareSteps(a, b)).map(([, address]) => address);
+  private sorted(): readonly string[] {
+    const keys = [...this.store.actors.keys()].map((address) => [this.store.named(address), address] as const);
+    const key = keys.flat().join('\n');
+    if (key === this.sortedBy) return this.order;
+    const steps = keys.map(([name, address]) => [name.split('/'), address] as const);
+    this.sortedBy = key;
+    this.order = steps.sort(([a], [b]) => compareSteps(a, b)).map(([, address]) => address);
+    return this.order;
   }
 
   /** The actors that match, and all above them. */
@@ -80,10 +94,13 @@ export class Tree {
     const actor = this.store.actors.get(address) as ActorView;
     const row = this.rows.get(address) ?? this.newRow(address);
     const mood = address === this.store.root && this.store.phases.failure ? 'failed' : moodOf(actor);
-    const inner = innermostText(actor.value);
-    const state = actor.status === 'active' ? inner : [inner, actor.status].filter(Boolean).join(', ');
     const open = filtering || !this.folded.has(address);
     const name = this.store.nameOf(address);
+    const written = [actor, mood, open, name, this.parents.has(address)];
+    if (written.every((part, at) => part === row.written[at])) return row.element;
+    row.written = written;
+    const inner = innermostText(actor.value);
+    const state = actor.status === 'active' ? inner : [inner, actor.status].filter(Boolean).join(', ');
     setText(row.name, name);
     setText(row.state, state);
     setText(row.twist, this.parents.has(address) ? (open ? '▾' : '▸') : '');
@@ -95,27 +112,35 @@ export class Tree {
     return row.element;
   }
 
+  /** The row of an actor that is gone serves the next one: to make rows takes longer than to write them. */
   private newRow(address: string): Row {
     const depth = address.split('/').length;
-    const twist = el('span', { class: 'twist', 'aria-hidden': 'true' });
-    const dot = el('span', { class: 'dot', 'aria-hidden': 'true' });
-    const state = el('span', { class: 'state' });
-    const name = el('span', { class: 'name' });
-    const attributes = { id: `actor-${this.nextId++}`, role: 'treeitem', 'aria-level': depth, title: address };
-    // The space keeps name and state apart for readers of screens, which read what is shown as one text.
-    const element = el('div', attributes, twist, dot, name, ' ', state);
-    element.dataset['address'] = address;
-    element.style.setProperty('--depth', String(depth - 1));
-    const row = { element, twist, dot, name, state };
+    const row = this.spare.pop() ?? this.made();
+    row.written = [];
+    setAttributes(row.element, { 'aria-level': depth, 'aria-selected': 'false', title: address });
+    row.element.dataset['address'] = address;
+    row.element.style.setProperty('--depth', String(depth - 1));
     this.rows.set(address, row);
     return row;
   }
 
+  private made(): Row {
+    const twist = el('span', { class: 'twist', 'aria-hidden': 'true' });
+    const dot = el('span', { class: 'dot', 'aria-hidden': 'true' });
+    const state = el('span', { class: 'state' });
+    const name = el('span', { class: 'name' });
+    const attributes = { id: `actor-${this.nextId++}`, role: 'treeitem' };
+    // The space keeps name and state apart for readers of screens, which read what is shown as one text.
+    const element = el('div', attributes, twist, dot, name, ' ', state);
+    return { element, twist, dot, name, state, written: [] };
+  }
+
   markChosen(): void {
     const { actor } = this.store;
-    for (const [address, { element }] of this.rows)
-      setAttributes(element, { 'aria-selected': String(address === actor) });
     const chosen = actor === undefined ? undefined : this.rows.get(actor);
+    if (this.selected && chosen?.element !== this.selected) this.selected.setAttribute('aria-selected', 'false');
+    chosen?.element.setAttribute('aria-selected', 'true');
+    this.selected = chosen?.element;
     setAttributes(this.element, { 'aria-activedescendant': chosen?.element.id });
     if (chosen && chosen.element !== this.inSight) chosen.element.scrollIntoView({ block: 'nearest' });
     this.inSight = chosen?.element;

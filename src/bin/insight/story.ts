@@ -167,7 +167,8 @@ export class Story implements CauseSource {
     this.adopt(checkpoint);
   }
 
-  private take(record: JournalRecord): void {
+  /** Takes the next record, of a journal that is read elsewhere. */
+  take(record: JournalRecord): void {
     if (record.k === 'gap') return this.cross(record);
     if (record.k === 'dropped') return;
     if ('t' in record) this.ended = record.t;

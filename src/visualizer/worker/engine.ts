@@ -2,13 +2,14 @@
  * The part of the worker that has the machines: it reads journals, runs them again and reports on starts. It is loaded
  * when the first of these is wanted, for it is larger than all the rest of the page.
  */
+import { Story } from '../../bin/insight/story.ts';
 import { isSegmentName, segmentsIn } from '../../kernel/journal/layout.ts';
 import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { Execution } from './execution.ts';
 import { type Content, putFiles } from './node/fs.ts';
 import { START_RECORDS_MAX } from './record-pages.ts';
-import { type Comparison, comparison, type StartView, startView } from './reports.ts';
+import { type Comparison, comparison, type StartView, startView, startViewOf } from './reports.ts';
 import type { Other } from './requests.ts';
 
 export { startView };
@@ -23,13 +24,30 @@ export interface OpenedJournal {
   readonly execution: Execution;
   /** The starts that it has, the oldest first. */
   readonly incarnations: readonly string[];
+  /** What is known of the start so far. */
+  readonly start: () => StartView;
 }
 
 /** Throws a `JournalError`, or why the files are not a journal that can be opened. */
 export function openJournal(files: ReadonlyMap<string, Content>, incarnation?: string): OpenedJournal {
   const journal = put(SHOWN, files, incarnation);
   const incarnations = [...new Set(segmentsIn(SHOWN).map((segment) => segment.incarnation))];
-  return { execution: new Execution(journal), incarnations };
+  const { story, take } = storyOf(journal);
+  return { execution: new Execution(journal, take), incarnations, start: () => startViewOf(story) };
+}
+
+/** The start as far as the journal has been read. */
+function storyOf(journal: Journal) {
+  const { header, checkpoint } = journal;
+  const checkpointAfter = (n: number) => journal.checkpointAfter(n);
+  const story = new Story({ header, checkpoint, checkpointAfter, records: [] });
+  let [count, isOver] = [0, false];
+  const take = (record: JournalRecord): void => {
+    if (isOver) return;
+    story.take(record);
+    isOver = ++count >= START_RECORDS_MAX && record.k === 'end';
+  };
+  return { story, take };
 }
 
 function put(folder: string, files: ReadonlyMap<string, Content>, incarnation: string | undefined): Journal {
@@ -62,7 +80,7 @@ function inOneFolder(files: ReadonlyMap<string, Content>): ReadonlyMap<string, C
 const NO_SEGMENT =
   'no file of a journal is among them: open the folder that has j-….ndjson or j-….ndjson.zst, or one such file';
 
-export const startOf = (journal: Journal): StartView => startView(startRecords(journal));
+const startOf = (journal: Journal): StartView => startView(startRecords(journal));
 
 /** Compares the shown start with another. */
 export function compareWith(shown: Journal, other: Other): Comparison {

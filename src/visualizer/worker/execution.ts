@@ -54,6 +54,7 @@ export class Execution {
   /** The record from which on everything is known from the records alone; undefined: none. */
   recordedFrom: number | undefined;
   readonly #journal: Journal;
+  readonly #onRecord: (record: JournalRecord) => void;
   readonly #held = new Map<string, Held[]>();
   readonly #feed: KernelFeed;
   #kernel: ShownKernel | undefined;
@@ -65,8 +66,10 @@ export class Execution {
   /** Turns in which changes of contexts are not held. */
   #gap: { readonly from: number; readonly to: number } | undefined;
 
-  constructor(journal: Journal) {
+  /** `onRecord` gets each record when it is read. */
+  constructor(journal: Journal, onRecord: (record: JournalRecord) => void = () => {}) {
     this.#journal = journal;
+    this.#onRecord = onRecord;
     const now = (): number => this.#kernel?.now ?? journal.header.t;
     this.#feed = new KernelFeed({ now, onSeen: ({ records }) => (this.seen = records.map(shown)) });
   }
@@ -78,7 +81,7 @@ export class Execution {
   /** Runs turn after turn, and gives the records of each. */
   *run(): Generator<readonly ShownRecord[]> {
     const { header, checkpoint, records } = this.#journal;
-    const log = new Log(records);
+    const log = new Log(records, this.#onRecord);
     let ran: Kernel | undefined;
     const run = replaying({
       machine: kubeletMachine,
@@ -232,8 +235,11 @@ class Log implements Iterable<JournalRecord> {
   readonly #turns: JournalRecord[][] = [];
   #open: JournalRecord[] = [];
 
-  constructor(records: Iterable<JournalRecord>) {
+  readonly #onRecord: (record: JournalRecord) => void;
+
+  constructor(records: Iterable<JournalRecord>, onRecord: (record: JournalRecord) => void) {
     this.#records = records[Symbol.iterator]();
+    this.#onRecord = onRecord;
   }
 
   [Symbol.iterator](): Iterator<JournalRecord> {
@@ -243,6 +249,7 @@ class Log implements Iterable<JournalRecord> {
   #next(): IteratorResult<JournalRecord> {
     const next = this.#records.next();
     if (next.done) return next;
+    this.#onRecord(next.value);
     this.#open.push(next.value);
     if (next.value.k === 'end') {
       this.#turns.push(this.#open);

@@ -7,7 +7,7 @@
 import type { ActorDetail } from '../../actors/server/visualizer/protocol.ts';
 import type { Execution } from './execution.ts';
 import type { Model, Source } from './model.ts';
-import type { HealthRow, HealthView } from './reports.ts';
+import type { HealthRow, HealthView, StartView } from './reports.ts';
 import type { Other } from './requests.ts';
 import { pause } from './search.ts';
 
@@ -22,6 +22,7 @@ export class Opened implements Source {
   readonly #engine: Engine;
   readonly #execution: Execution;
   readonly #incarnations: readonly string[];
+  readonly #start: () => StartView;
   readonly #model: Model;
   #isClosed = false;
   #isRead = false;
@@ -31,6 +32,7 @@ export class Opened implements Source {
     this.#engine = engine;
     this.#execution = opened.execution;
     this.#incarnations = opened.incarnations;
+    this.#start = opened.start;
     this.#model = model;
     const { header } = this.#execution.journal;
     model.started = header.t;
@@ -105,7 +107,7 @@ export class Opened implements Source {
 
   changes = (address: string, turn: number) => this.#execution.changes(address, turn);
   step = (address: string, turn: number) => this.#execution.step(address, turn);
-  start = async () => this.#engine.startOf(this.#execution.journal);
+  start = async () => this.#start();
   compare = async (other: Other) => this.#engine.compareWith(this.#execution.journal, other);
 
   async health(): Promise<HealthView> {

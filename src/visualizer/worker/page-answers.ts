@@ -10,9 +10,11 @@ import { Live } from './live.ts';
 import { Model, type Source } from './model.ts';
 import type { Content } from './node/fs.ts';
 import { Opened } from './opened.ts';
+import { lastIndexWhere } from './past.ts';
 import { podStory } from './pod-story.ts';
 import type { Row } from './record-pages.ts';
 import type { Group, GroupBy, Inspection, Moment, Notice, Opening, RequestName, Requests } from './requests.ts';
+import { servedFiles } from './served-files.ts';
 
 /** Between two notices: three frames. */
 const NOTICE_MS = 50;
@@ -75,6 +77,8 @@ export class PageAnswers implements Requests {
   async open(opening: Opening): Promise<null> {
     if (opening.from === 'daemon') await this.#live();
     else {
+      // Is loaded while the files are; a failure is that of the opening below.
+      this.#engine().catch(() => undefined);
       const files = opening.from === 'files' ? opening.files : await servedFiles();
       await this.#openFiles(files, opening.incarnation);
     }
@@ -181,8 +185,8 @@ export class PageAnswers implements Requests {
     } = this.#model;
     if (search !== searchId) return 0;
     const index = pages.indexOf(n);
-    const at = found.findIndex((each) => each >= index);
-    return at === -1 ? Math.max(0, found.length - 1) : at;
+    const at = lastIndexWhere(found, (each) => each < index) + 1;
+    return at === found.length ? Math.max(0, found.length - 1) : at;
   }
 
   async groups({ search, by }: Asked<'groups'>): Promise<readonly Group[]> {
@@ -266,9 +270,12 @@ export class PageAnswers implements Requests {
 
   // ---- actors -------------------------------------------------------------------------------------------------------
 
-  async moment({ n }: Asked<'moment'>): Promise<Moment | null> {
+  async moment({ n, since }: Asked<'moment'>): Promise<Moment | null> {
+    const { past } = this.#model;
     const end = this.#model.endOf(n);
-    return end ? { ...end, actors: this.#model.past.all(end.n) } : null;
+    if (!end) return null;
+    if (since === undefined) return { ...end, isWhole: true, actors: past.all(end.n), gone: [] };
+    return { ...end, isWhole: false, ...past.between(since, end.n) };
   }
 
   async detail({ address, at }: Asked<'detail'>) {
@@ -293,7 +300,8 @@ export class PageAnswers implements Requests {
 
   async history({ address, at = Number.POSITIVE_INFINITY }: Asked<'history'>) {
     const { pages, past } = this.#model;
-    const own = past.history(address).filter(({ n }) => n >= 0 && n <= at);
+    const last = at === Number.POSITIVE_INFINITY ? at : (this.#model.endOf(at)?.n ?? at);
+    const own = past.history(address).filter(({ n }) => n >= 0 && n <= last);
     const moves = own.filter(
       ({ view }, i) => view.value !== own[i - 1]?.view?.value || view.status !== own[i - 1]?.view?.status,
     );
@@ -311,7 +319,8 @@ export class PageAnswers implements Requests {
       const heard = records.find((shown) => whoOf(shown) === address) ?? records[0];
       return { ...known, n: heard?.n ?? -1 };
     }
-    const moves = past.history(address).filter(({ n }) => n <= at);
+    const upTo = at === Number.POSITIVE_INFINITY ? at : (this.#model.endOf(at)?.n ?? at);
+    const moves = past.history(address).filter(({ n }) => n <= upTo);
     const last = moves.at(-1);
     if (!last || last.n < 0) return null;
     const before = moves.findLast(({ view }) => view !== last.view && view?.value !== last.view.value)?.view;
@@ -375,18 +384,4 @@ function whatOf(shown: ShownRecord | undefined): string {
   if (record.k === 'timer') return `${kind} ${record.event}`;
   if (record.k === 'effect' || record.k === 'result') return `${kind} ${record.name}`;
   return record.k === 'log' ? `${kind} ${record.text}` : kind;
-}
-
-/** The files of the journal that the server of the page has. */
-async function servedFiles(): Promise<ReadonlyMap<string, Content>> {
-  const answer = await fetch('/api/journal');
-  if (!answer.ok) throw new Error(`the server has no journal: ${answer.status}`);
-  const { files }: { readonly files: readonly string[] } = await answer.json();
-  const found = new Map<string, Content>();
-  for (const name of files) {
-    const file = await fetch(`/journal/${name.split('/').map(encodeURIComponent).join('/')}`);
-    if (!file.ok) throw new Error(`${name}: ${file.status} ${await file.text()}`);
-    found.set(name, await file.blob());
-  }
-  return found;
 }

@@ -138,6 +138,15 @@ export class Past {
     return [...views, ...newest(ended).map(({ view }) => view)];
   }
 
+  /** What is otherwise after record `n` than after another one. */
+  between(other: number, n: number): { readonly actors: readonly ActorView[]; readonly gone: readonly string[] } {
+    const before = new Map(this.all(other).map((view) => [view.address, view]));
+    const now = this.all(n);
+    const actors = now.filter((view) => before.get(view.address) !== view);
+    for (const { address } of now) before.delete(address);
+    return { actors, gone: [...before.keys()] };
+  }
+
   /** The views of an actor, the oldest first, each with the record of its beginning. */
   history(address: string): readonly Change[] {
     return this.changes.get(address) ?? [];

@@ -45,8 +45,9 @@ export interface HealthRow {
 /** Pods whose way to Running is shown. */
 const CHAINS_MAX = 20;
 
-export function startView(source: StorySource): StartView {
-  const story = new Story(source);
+export const startView = (source: StorySource): StartView => startViewOf(new Story(source));
+
+export function startViewOf(story: Story): StartView {
   const pods = [...story.pods.values()].filter(({ running }) => running).slice(0, CHAINS_MAX);
   const targets = [...(story.healthz ? ['healthz'] : []), ...pods.map(({ uid }) => `pod/${uid}`)];
   const goals = targets.flatMap((target) => {

@@ -74,7 +74,11 @@ export interface Moment {
   readonly n: number;
   readonly turn: number;
   readonly t: number;
+  /** All actors are listed; otherwise those that differ from the moment that was named. */
+  readonly isWhole: boolean;
   readonly actors: readonly ActorView[];
+  /** Addresses of actors that were there at the moment that was named, and are not now. */
+  readonly gone: readonly string[];
 }
 
 /** A member of a context before and after a turn. */
@@ -153,7 +157,8 @@ export interface Requests {
   groups(asked: { readonly search: number; readonly by: GroupBy }): Promise<readonly Group[]>;
   /** The record so many records, or turns, away. */
   near(asked: { readonly n: number; readonly by: 'record' | 'turn'; readonly steps: number }): Promise<number>;
-  moment(asked: { readonly n: number }): Promise<Moment | null>;
+  /** `since`: the end of a moment whose actors the page has. */
+  moment(asked: { readonly n: number; readonly since?: number }): Promise<Moment | null>;
   inspect(asked: { readonly n: number }): Promise<Inspection | null>;
   detail(asked: { readonly address: string; readonly at?: number }): Promise<ActorDetail | null>;
   history(asked: { readonly address: string; readonly at?: number }): Promise<readonly HistoryEntry[]>;

@@ -65,3 +65,16 @@ it('forgets what lies between two records, and knows what was so after them', ()
   const entries = (of: Past) => of.all().reduce((sum, { address }) => sum + of.history(address).length, 0);
   expect(entries(thinned)).toBeLessThan(entries(past));
 });
+
+it.each([
+  [100, 300],
+  [300, 100],
+  [250, 251],
+])('tells from what was so after record %d what is so after record %d', (one, other) => {
+  const { actors, gone } = past.between(one, other);
+  const views = new Map(past.all(one).map((view) => [view.address, view]));
+  for (const address of gone) views.delete(address);
+  for (const view of actors) views.set(view.address, view);
+  const expected = new Map(past.all(other).map((view) => [view.address, view]));
+  expect(Object.fromEntries(views)).toEqual(Object.fromEntries(expected));
+});
