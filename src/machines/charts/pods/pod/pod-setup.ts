@@ -125,7 +125,7 @@ export const podSetup = setup({
   guards: {
     /** An inspection is in progress. */
     isAsking: stateIn({ alive: { observer: 'asking' } }),
-    isBlockedByPredecessor: ({ context }) => context.held,
+    hasPredecessor: ({ context }) => context.held,
     isUninspected: ({ context }) => context.runtime === null && !context.mustInspect,
     mustInspect: ({ context }) => context.runtime === null,
     isUnclaimed: ({ context }) => context.pod === null,

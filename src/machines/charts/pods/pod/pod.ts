@@ -367,7 +367,7 @@ export const podMachine = s.createMachine({
           states: {
             choosing: {
               always: [
-                { guard: 'isBlockedByPredecessor', target: 'held' },
+                { guard: 'hasPredecessor', target: 'held' },
                 { guard: 'isUninspected', target: 'unheard' },
                 { guard: 'mustInspect', target: 'inspecting' },
                 { guard: 'isUnclaimed', target: 'unclaimed' },
