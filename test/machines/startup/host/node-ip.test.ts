@@ -87,6 +87,7 @@ describe('the addresses of a node', () => {
     ['not the name of another machine', '', { found: ['192.0.2.77'] }, ['192.0.2.2']],
     ['the first of the machine without any route', '', { routed: [] }, ['172.16.0.1']],
     ['the flag', '192.0.2.002,FD00::2', {}, ['192.0.2.2', 'fd00::2']],
+    ['the flag, of the loopback', '127.0.0.1', { local: ['127.0.0.1'] }, ['127.0.0.1']],
   ])('are of %s', (_, nodeIP, more, nodeIPs) => {
     expect(chosen(nodeIP, more)).toEqual({ nodeIPs });
   });
@@ -96,7 +97,6 @@ describe('the addresses of a node', () => {
   });
 
   it.each([
-    ['127.0.0.1', "failed to validate nodeIP: nodeIP can't be loopback address"],
     ['224.0.0.1', "failed to validate nodeIP: nodeIP can't be a multicast address"],
     ['fe80::1', "failed to validate nodeIP: nodeIP can't be a link-local unicast address"],
     ['192.0.2.99', 'failed to validate nodeIP: node IP: "192.0.2.99" not found in the host\'s network interfaces'],
