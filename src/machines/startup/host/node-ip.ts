@@ -82,7 +82,7 @@ const isLoopback = (address: string): boolean => /^(127\.|::1$)/.test(canonicalI
 
 /**
  * Why upstream does not take an address for one of the node; empty if it does. A loopback address of `--node-ip` is
- * taken here: a node that nobody else reaches, such as one of a test, has no better one.
+ * taken here: a node that no other machine reaches, such as one of a test, has no better one.
  */
 function nodeIPRefusal(address: string, local: Local): string {
   const ip = canonicalIp(address);
