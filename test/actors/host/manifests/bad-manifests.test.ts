@@ -41,7 +41,7 @@ const BAD: ReadonlyArray<readonly [file: string, content: string | Uint8Array, s
   ['08-slash.yaml', pod('a/b'), 'metadata.name: Invalid value: "a/b-node1"'],
   ['08-up.yaml', pod('"../../etc"'), 'metadata.name: Invalid value: "../../etc-node1"'],
   ['08-nul.yaml', pod('"a\\0b"'), String.raw`metadata.name: Invalid value: "a\x00b-node1"`],
-  ['08-long.yaml', pod('a'.repeat(300)), 'must be no more than 253 bytes'],
+  ['08-long.yaml', pod('a'.repeat(300)), 'must be no more than 253 characters'],
   ['09-same-name.yaml', pod('good'), 'is already defined by'],
   ['10-same-uid.yaml', pod('other', '', '  uid: taken\n'), 'uid "taken" is already defined by'],
   ['10-evil-uid.yaml', pod('evil', '', '  uid: ../../etc\n'), 'metadata.uid: Invalid value: "../../etc"'],
