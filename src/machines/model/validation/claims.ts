@@ -64,12 +64,12 @@ export interface Claims {
   readonly shown: string;
 }
 
-/** Names in an error: each container that uses another claim has one. */
-const SHOWN_MAX = 100;
+/** Characters of names in an error: each container that uses another claim has one. */
+const SHOWN_MAX = 1_000;
 
 export function claimsOf({ resourceClaims = [] }: Pick<PodSpec, 'resourceClaims'>): Claims {
   const names = new Set(resourceClaims.flatMap(({ name }) => (name === '' ? [] : [name])));
-  return { names, shown: [...names].toSorted().slice(0, SHOWN_MAX).join(', ') };
+  return { names, shown: [...names].toSorted().join(', ').slice(0, SHOWN_MAX) };
 }
 
 export const NO_CLAIMS: Claims = claimsOf({});
@@ -94,13 +94,17 @@ export function validateContainerClaims(claims: ContainerClaims, ofPod: Claims, 
   });
 }
 
+/** More than a name may have. A longer name of a pod is an error of its own; every volume would repeat it. */
+const POD_NAME_SHOWN_MAX = 300;
+
 /** The names of claims are those of the pod and the volume. */
 export function validateEphemeralVolumes({ volumes = [] }: PodSpec, podName: string, path: string): FieldError[] {
-  const made = new Set(volumes.flatMap(({ name, ephemeral }) => (ephemeral ? [`${podName}-${name}`] : [])));
+  const claimNameOf = (volume: string): string => `${podName.slice(0, POD_NAME_SHOWN_MAX)}-${volume}`;
+  const made = new Set(volumes.flatMap(({ name, ephemeral }) => (ephemeral ? [claimNameOf(name)] : [])));
   const taken = 'must not reference a PVC that gets created for an ephemeral volume';
   return volumes.flatMap(({ name, ephemeral, persistentVolumeClaim: claim }, at) => {
     const place = `${path}[${at}]`;
-    const claimName = `${podName}-${name}`;
+    const claimName = claimNameOf(name);
     const template = ephemeral?.volumeClaimTemplate;
     const where = `${place}.ephemeral.volumeClaimTemplate`;
     return [

@@ -36,7 +36,7 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
   };
 }
 
-/** Those of before stay where an external cloud's controller has set them, and where this node has none. */
+/** The Node keeps its addresses where a cloud provider's controller has set them, and where this machine has none. */
 function addressesOf({ addresses, externalCloud }: NodeFacts, before: NodeStatus): Pick<NodeStatus, 'addresses'> {
   if ((externalCloud && before.addresses?.length) || addresses.length === 0) return {};
   return { addresses };

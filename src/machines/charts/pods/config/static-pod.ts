@@ -51,9 +51,25 @@ export function staticPod(
 ): StaticPod {
   const asKubelet = hasBehavior(node, 'podsAsKubelet');
   const { pod, errors } = decodedBy(manifest, nodeName, asKubelet);
-  if (pod === null) return { errors };
-  const refused = [...errors, ...apiReferences(pod.spec, hasApiServer, rule, asKubelet)];
-  return refused.length > 0 ? { errors: refused } : { pod };
+  const refused = pod === null ? errors : [...errors, ...apiReferences(pod.spec, hasApiServer, rule, asKubelet)];
+  if (pod !== null && refused.length === 0) return { pod };
+  return { errors: asKubelet ? withinLimit(refused) : refused };
+}
+
+/** Characters of all errors of a manifest, of which each may show values of the manifest. */
+const ERRORS_LENGTH_MAX = 65_536;
+
+/** The first errors, and how many others there are. */
+function withinLimit(errors: readonly string[]): readonly string[] {
+  const shown: string[] = [];
+  let left = ERRORS_LENGTH_MAX;
+  for (const error of errors) {
+    if (left === 0) break;
+    shown.push(error.length <= left ? error : `${error.slice(0, left)}...`);
+    left = Math.max(0, left - error.length);
+  }
+  const others = errors.length - shown.length;
+  return others === 0 ? shown : [...shown, `and ${others} more errors`];
 }
 
 /** A decoded pod and its errors, or why it could not be decoded. */
