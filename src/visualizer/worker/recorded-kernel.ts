@@ -10,6 +10,7 @@ import type { PendingTimer } from '../../kernel/clock.ts';
 import { isObject, type JsonEvent, memberOf } from '../../kernel/json.ts';
 import type { KernelRecord, MessageRecord } from '../../kernel/records.ts';
 import { type AnyStateMachine, type AnyStateNode, machineOf } from '../../kernel/state-nodes.ts';
+import { conditionError, runtimeDown } from '../../machines/charts/node/runtime-state.ts';
 import type { RuntimeCondition } from '../../machines/model/operations/runtime.ts';
 import { lastOf, parentOf } from '../words.ts';
 
@@ -115,20 +116,14 @@ export class RecordedKernel implements ShownKernel {
 function runtimeErrors(event: JsonEvent): object {
   if (event.type === 'runtime.statusChanged') {
     const conditions = event['conditions'] as readonly RuntimeCondition[];
-    return { runtimeError: failing('RuntimeReady', conditions), networkError: failing('NetworkReady', conditions) };
+    return {
+      runtimeError: conditionError('RuntimeReady', conditions),
+      networkError: conditionError('NetworkReady', conditions),
+    };
   }
-  if (event.type === 'runtime.statusFailed')
-    return { runtimeError: `container runtime is down: ${String(event['message'])}` };
+  if (event.type === 'runtime.statusFailed') return { runtimeError: runtimeDown(String(event['message'])) };
   if (event.type === 'pleg.healthy') return { plegError: '' };
   return event.type === 'pleg.unhealthy' ? { plegError: event['message'] } : {};
-}
-
-function failing(kind: string, conditions: readonly RuntimeCondition[]): string {
-  const subject = `container runtime ${kind === 'RuntimeReady' ? '' : 'network '}not ready`;
-  const condition = conditions.find(({ type }) => type === kind);
-  if (condition?.status) return '';
-  const why = condition ? `=false reason:${condition.reason} message:${condition.message}` : ' condition is not set';
-  return `${subject}: ${kind}${why}`;
 }
 
 /**

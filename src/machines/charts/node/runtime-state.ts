@@ -32,8 +32,11 @@ export type RuntimeStateEvent =
   | { readonly type: 'pleg.healthy' }
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
 
+/** The error of a runtime whose status cannot be read. */
+export const runtimeDown = (message: string): string => `container runtime is down: ${message}`;
+
 /** Upstream's text for a condition that is missing or false; empty if it is true. */
-function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {
+export function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {
   const prefix = kind === 'RuntimeReady' ? 'container runtime not ready' : 'container runtime network not ready';
   const condition = conditions.find(({ type }) => type === kind);
   if (!condition) return `${prefix}: ${kind} condition is not set`;
@@ -102,7 +105,7 @@ export const runtimeStateMachine = s.createMachine({
     'runtimeState.wanted': { actions: [assign({ isPublished: true }), publish] },
     'runtime.statusChanged': { actions: recordStatus, target: '.judging' },
     'runtime.statusFailed': {
-      actions: assign({ runtimeError: ({ event }) => `container runtime is down: ${event.message}` }),
+      actions: assign({ runtimeError: ({ event }) => runtimeDown(event.message) }),
       target: '.judging',
     },
     'pleg.healthy': { actions: assign({ plegError: '' }), target: '.judging' },
