@@ -11,7 +11,7 @@ export const withLogin = (url: string, replace: (login: string) => string): stri
 
 export const hasLogin = (url: string): boolean => LOGIN.test(url);
 
-/** The URL without its login, and what the header `Authorization` says instead; `null` without a login. */
+/** The URL without its login, and the header `Authorization` that replaces it; `null` without a login. */
 export function basicLogin(url: string): { readonly address: string; readonly authorization: string | null } {
   if (!hasLogin(url)) return { address: url, authorization: null };
   const parsed = new URL(url);

@@ -8,7 +8,7 @@ import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import { printLine } from '../actors/log/logger.ts';
 import type { LogLevel } from '../kernel/records.ts';
-import { hintForRefusal } from '../machines/configuration/flags/removed-flags.ts';
+import { hintForRefusal } from '../machines/configuration/flags/flag-table.ts';
 import { type CommandLine, commandFailed, logEntries } from '../machines/configuration/index.ts';
 import { nodeNameOf } from '../machines/startup/run.ts';
 import type { DaemonOptions } from './daemon.ts';

@@ -15,7 +15,7 @@ import { dockerConfigJson } from '../../src/actors/image/keyring.ts';
 import { matches, parseRegistryUrl } from '../../src/actors/image/registry-url.ts';
 import { parseExactly } from '../../src/actors/kube/decode.ts';
 import { nodeLogEndpoints } from '../../src/actors/server/endpoints/node-logs.ts';
-import { mediaRanges, prefersGzip, takesOneOf } from '../../src/actors/server/http/accept.ts';
+import { mediaRanges, prefersGzip, takesOneOf } from '../../src/actors/server/http/answer.ts';
 import type { ApiRequest } from '../../src/actors/server/http/endpoint.ts';
 import { answerMalformed } from '../../src/actors/server/http/malformed.ts';
 import { queryOf, targetOf } from '../../src/actors/server/http/target.ts';

@@ -3,21 +3,24 @@ import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { steadyNow } from '../../kernel/clock.ts';
 import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
-import { OperationError } from '../../kernel/json.ts';
-import type { ContainerStatus, PodSandboxStatus } from '../../machines/model/api/cri.ts';
+import { memberOf, OperationError } from '../../kernel/json.ts';
+import type { ContainerStatus, Image, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
-import { CallsInProgress } from './calls-in-progress.ts';
-import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
+import { CallsInProgress, StartingCalls } from './calls-in-progress.ts';
+import {
+  type CallOptions,
+  connectRuntime,
+  type Endpoints,
+  type OnRuntimeActivity,
+  observedClient,
+  type RuntimeClient,
+} from './client.ts';
 import type { Outcome } from './expectations.ts';
 import { showsOutcome } from './hints.ts';
-import { inspectInstance } from './inspect.ts';
-import { Inspections } from './inspections.ts';
+import { Inspections, inspectInstance } from './inspect.ts';
 import { type Ids, PodIds } from './pod-ids.ts';
 import { DEFAULT_RELIST_PERIODS, type RelistPeriods } from './relist-timer.ts';
-import { type OnRuntimeActivity, observedClient } from './runtime-activity.ts';
-import { SandboxImage } from './sandbox-image.ts';
 import { ContainerSecrets, redactingClient, withoutSecrets } from './secrets.ts';
-import { StartingCalls } from './starting-calls.ts';
 import type { PodWatcher } from './watch-pods.ts';
 
 /** Milliseconds that a runtime may take to show the effect of a call after its answer; then the pod is inspected. */
@@ -46,6 +49,42 @@ interface Statuses {
 }
 
 export const isNotFound = (error: unknown) => error instanceof OperationError && error.code === 'NOT_FOUND';
+
+/** The image name in the runtime's status; empty without one. */
+export function sandboxImageIn(info: Readonly<Record<string, string>>): string {
+  try {
+    const image = memberOf(JSON.parse(info['config'] ?? '{}'), 'sandboxImage');
+    return typeof image === 'string' ? image : '';
+  } catch {
+    return '';
+  }
+}
+
+/**
+ * The image of every sandbox. A runtime that does not pin it itself (containerd before 1.7.3) would lose it to image
+ * garbage collection, and could start no pod without a registry.
+ *
+ * Read once per connection: the runtime reads it from its configuration at its start.
+ */
+export class SandboxImage {
+  readonly #client: RuntimeClient;
+  #name: Promise<string> | undefined;
+
+  constructor(client: RuntimeClient) {
+    this.#client = client;
+  }
+
+  /** The same images, with the sandbox image pinned. */
+  async pinnedIn(images: readonly Image[], options: CallOptions): Promise<readonly Image[]> {
+    this.#name ??= this.#client.call('Status', { verbose: true }, options).then(({ info }) => sandboxImageIn(info));
+    const name = await this.#name.catch(() => {
+      this.#name = undefined;
+      return '';
+    });
+    if (name === '') return images;
+    return images.map((image) => (image.repo_tags.includes(name) ? { ...image, pinned: true } : image));
+  }
+}
 
 /** State and calls that the groups of ports share. */
 export class Adapter {

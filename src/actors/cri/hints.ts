@@ -12,10 +12,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { ContainerEventResponse, ContainerEventType } from '../../machines/model/api/cri.ts';
-import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
+import { decodeEvent, type Envelope, type OnRuntimeActivity, type RuntimeClient, type StreamName } from './client.ts';
 import { isMet, type Outcome } from './expectations.ts';
 import { containerInstance, type Instance, POD_UID_LABEL, sandboxInstance, statusesOf } from './relist.ts';
-import type { OnRuntimeActivity } from './runtime-activity.ts';
 
 export interface Hint {
   /** The id of the sandbox or container. */

@@ -15,15 +15,13 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
 import type { CallsInProgress } from './calls-in-progress.ts';
-import type { RuntimeClient } from './client.ts';
+import type { OnRuntimeActivity, RuntimeClient } from './client.ts';
 import { type Expectations, expecting, type Outcome, unmetExpectations } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
-import { inspectInstance, inspectPod } from './inspect.ts';
-import type { Inspections } from './inspections.ts';
+import { type Inspections, inspectInstance, inspectPod } from './inspect.ts';
 import type { PodIds } from './pod-ids.ts';
 import { groupByPod, type Instance, type ListedPod, PodCache, statusesOf } from './relist.ts';
 import { type RelistPeriods, RelistTimer } from './relist-timer.ts';
-import type { OnRuntimeActivity } from './runtime-activity.ts';
 
 /**
  * A hint waits this long for an inspection by the pod's actor to share; containerd's CRI plugin lags its events as

@@ -1,19 +1,40 @@
 /**
- * Ports for `csi.*`: the calls to CSI drivers, and the records of their volumes on disk.
+ * Ports for `csi.*`: the calls to CSI drivers, the records of their volumes on disk, and the folders of block devices,
+ * whose layout below `volumeDevices` is upstream's.
  *
- * Invariant: volumes never wait for each other; the machine of a volume serializes its calls.
+ * Invariants: volumes never wait for each other; the machine of a volume serializes its calls. The record of a block
+ * device is on disk before the driver stages the device, and the link in the pod's folder before it publishes it; both
+ * are removed only after the driver has confirmed the removal.
  */
+
+import { rmdir, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import type { Vault } from '../../kernel/journal/index.ts';
-import type { Port, Ports } from '../../kernel/operation.ts';
-import type { csiOperations } from '../../machines/model/operations/csi.ts';
-import { mounter } from '../volume/mounter.ts';
+import type { InputOf, Port, Ports } from '../../kernel/operation.ts';
+import type { BlockMount, BlockStage, csiOperations } from '../../machines/model/operations/csi.ts';
+import { errnoOf, inParent } from '../host/root-folder.ts';
+import { bindDevice, isLinked, linkDevice, unbindDevice, unlinkDevice } from '../volume/block-device.ts';
+import { type Mounter, mounter } from '../volume/mounter.ts';
+import { removeTree } from '../volume/tree.ts';
 import { watchChanges } from '../watch-changes.ts';
-import { publishBlock, stageBlock, unpublishBlock, unstageBlock } from './block.ts';
-import { inventory } from './record.ts';
-import { callDriver, capabilities, expand, publish, stage, unpublish, unstage } from './volumes.ts';
+import { inventory, makeTarget, readRecord, writeRecord } from './record.ts';
+import {
+  callDriver,
+  callNodePublish,
+  callNodeStage,
+  capabilities,
+  expand,
+  publish,
+  stage,
+  unlessDone,
+  unpublish,
+  unstage,
+} from './volumes.ts';
+
+type Operations = typeof csiOperations;
 
 /** `vault` opens the handles sealed by other ports. */
-export function csiPorts({ vault }: { readonly vault: Vault }): Ports<typeof csiOperations> {
+export function csiPorts({ vault }: { readonly vault: Vault }): Ports<Operations> {
   const tools = mounter();
   return {
     'csi.capabilities': ({ input, signal }) => capabilities(input, signal),
@@ -46,7 +67,7 @@ interface StatsReply {
  *
  * Invariants: a driver without the capability is not called; a failed call changes nothing.
  */
-const followHealth: Port<(typeof csiOperations)['csi.followHealth']> = (call) => {
+const followHealth: Port<Operations['csi.followHealth']> = (call) => {
   const { endpoint, handle, path, periodMs } = call.input;
   const { signal } = call;
   const condition = async () => {
@@ -58,3 +79,82 @@ const followHealth: Port<(typeof csiOperations)['csi.followHealth']> = (call) =>
   const emit = ({ abnormal, message }: VolumeCondition) => call.emit({ type: 'csi.health', abnormal, message });
   return watchChanges({ ask: () => condition().catch(() => null), periodMs, signal, emit });
 };
+
+// ---- block devices --------------------------------------------------------------------------------------------------
+type BlockInput<Name extends 'csi.stage' | 'csi.unstage' | 'csi.publish' | 'csi.unpublish', Block> = InputOf<
+  Operations[Name]
+> & { readonly block: Block };
+
+async function stageBlock(
+  input: BlockInput<'csi.stage', BlockStage>,
+  vault: Vault,
+  signal: AbortSignal,
+): Promise<null> {
+  const { root, directory, endpoint, data, request, block } = input;
+  await writeRecord(root, directory, data);
+  if (request === null) return null;
+  await makeTarget(root, block.staging);
+  await unlessDone(
+    () => callNodeStage(endpoint, request, vault, signal),
+    () => removeDevice(root, block),
+  );
+  return null;
+}
+
+async function unstageBlock(
+  { root, directory, endpoint, handle, isStaged, block }: BlockInput<'csi.unstage', BlockStage>,
+  signal: AbortSignal,
+): Promise<null> {
+  if ((await readRecord(root, directory)) === null) return null;
+  const request = { volume_id: handle, staging_target_path: block.staging };
+  if (isStaged) await callDriver(endpoint, 'NodeUnstageVolume', request, signal);
+  await removeDevice(root, block);
+  return null;
+}
+
+/** The record is removed last, so that a failed removal is retried. */
+async function removeDevice(root: string, { staging, published, folder }: BlockStage): Promise<void> {
+  await inParent(root, staging, removeOnDevice);
+  await inParent(root, published, (path) => rmdir(path).catch(nullIfMissing));
+  await inParent(root, folder, removeOnDevice);
+}
+
+/** Removes a path without crossing into another file system. */
+const removeOnDevice = async (path: string): Promise<void> => {
+  const found = await stat(path).catch(nullIfMissing);
+  if (found) await removeTree(path, found.dev);
+};
+
+const nullIfMissing = (error: unknown): null => {
+  if (errnoOf(error) !== 'ENOENT') throw error;
+  return null;
+};
+
+async function publishBlock(
+  input: BlockInput<'csi.publish', BlockMount>,
+  { vault, mounter }: { readonly vault: Vault; readonly mounter: Mounter },
+  signal: AbortSignal,
+): Promise<null> {
+  const { root, block } = input;
+  await linkDevice(root, block.link, block.target);
+  await makeTarget(root, dirname(block.target));
+  await unlessDone(
+    () => callNodePublish(input, vault, signal),
+    () => unlinkDevice(root, block.link),
+  );
+  await bindDevice(root, block.map, block.target, mounter);
+  return null;
+}
+
+async function unpublishBlock(
+  { root, endpoint, handle, block }: BlockInput<'csi.unpublish', BlockMount>,
+  mounter: Mounter,
+  signal: AbortSignal,
+): Promise<null> {
+  if (!(await isLinked(root, block.link))) return null;
+  await unbindDevice(root, block.map, mounter);
+  const request = { volume_id: handle, target_path: block.target };
+  await callDriver(endpoint, 'NodeUnpublishVolume', request, signal);
+  await unlinkDevice(root, block.link);
+  return null;
+}

@@ -15,7 +15,7 @@ interface OwnAddress extends HostAddress {
   readonly isInternal: boolean;
 }
 
-/** Where no resolver answers, the start goes on without. */
+/** If no resolver answers in this time, the node starts without the address. */
 const LOOK_UP_MAX_MS = 1_000;
 
 export const addressPort =
@@ -79,7 +79,7 @@ async function defaultInterfaces(root: string): Promise<DefaultInterfaces> {
   };
 }
 
-/** Of each family the first address of such an interface, or where it has none, of the loopback interface. */
+/** Of each family, the first address of an interface of a default route, otherwise of the loopback interface. */
 function routedAddresses(own: readonly OwnAddress[], interfaces: DefaultInterfaces): string[] {
   return (['IPv4', 'IPv6'] as const).flatMap((family) => {
     const usable = own.filter((each) => each.family === family && isGlobal(each.address));

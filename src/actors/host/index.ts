@@ -9,18 +9,16 @@ import { configurationPorts } from './configuration/configuration-watch.ts';
 import { directoriesPort, fileSystem, makeSymlink, readable, readTextFile } from './files.ts';
 import { keepIptables } from './kernel/iptables.ts';
 import { watchOom } from './kernel/kmsg.ts';
-import { limitPorts, sysctlPorts } from './kernel/limits.ts';
 import { type SystemCalls, systemCalls } from './kernel/syscall.ts';
 import { lockPorts } from './lock.ts';
-import { machinePorts } from './machine.ts';
+import { limitPorts, machinePorts, sysctlPorts } from './machine.ts';
 import { manifestUrlPort } from './manifests/manifest-url.ts';
 import { manifestPort } from './manifests/manifests.ts';
 import { notifyPort, watchdogPorts } from './notify.ts';
 import { preparePod, removePod } from './pods/pod-files.ts';
 import { terminationMessage } from './pods/termination-message.ts';
-import { readCheckpoints, writeCheckpoint } from './state/checkpoints.ts';
 import { rememberingPorts } from './state/remembered-pods.ts';
-import { loadSoftState, saveSoftState } from './state/soft-state.ts';
+import { loadSoftState, readCheckpoints, saveSoftState, writeCheckpoint } from './state/soft-state.ts';
 
 export interface HostOptions {
   /** Prefix of `/proc`, `/sys` and `/etc`, for a machine that is described by files. */

@@ -13,8 +13,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
-import { runCommand } from './commands.ts';
-import type { SystemCalls } from './kernel/syscall.ts';
+import { runCommand, type SystemCalls } from './kernel/syscall.ts';
 
 /** Between two attempts to send a datagram to a manager whose queue of ten is full. */
 const FULL_RETRY_MS = 50;

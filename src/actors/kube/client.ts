@@ -7,8 +7,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { KubeTarget } from '../../machines/model/operations/kube.ts';
-import { chunksOf } from '../byte-stream.ts';
-import { GrowingBytes } from '../growing-bytes.ts';
+import { chunksOf, GrowingBytes } from '../byte-stream.ts';
 import type { TokenBucket } from '../token-bucket.ts';
 import { refusal, requestError } from './errors.ts';
 import type { Transport, TransportAnswer, TransportRequest } from './transport.ts';

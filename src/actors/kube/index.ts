@@ -15,14 +15,14 @@ import type {
   KubeSettings,
   KubeTarget,
   kubeOperations,
+  WatchItem,
 } from '../../machines/model/operations/kube.ts';
 import { openedPod } from '../pod-values.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import { withLogin } from '../url-login.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
-import { decodedList, decodedObject, parseExactly } from './decode.ts';
+import { decodedList, decodedObject, isPod, parseExactly, sealed } from './decode.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
-import { isPod, sealed } from './sealing.ts';
 import type { OnTransport, Transport } from './transport.ts';
 import { readWatch } from './watch.ts';
 
@@ -205,11 +205,6 @@ class Connection {
 
 type Operations = typeof kubeOperations;
 type InputOf<Name extends keyof Operations> = OperationInput<Operations[Name]>;
-type WatchItem = {
-  readonly type: 'watch.changed';
-  readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
-  readonly object: KubeObject;
-};
 
 /** client-go's wait before it lists again: limits requests to a server that always reports expiry. */
 const EXPIRED_MIN_MS = 800;

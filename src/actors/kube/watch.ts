@@ -7,8 +7,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { isObject, type Json, memberOf, OperationError } from '../../kernel/json.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
-import { chunksOf } from '../byte-stream.ts';
-import { GrowingBytes } from '../growing-bytes.ts';
+import { chunksOf, GrowingBytes } from '../byte-stream.ts';
 import { decodedObject, parseExactly } from './decode.ts';
 import { refusal } from './errors.ts';
 import type { TransportAnswer } from './transport.ts';

@@ -25,7 +25,7 @@ const OVERRIDE = '99-kubelet.conf';
 const SIGHUP = 1;
 const US_PER_MS = 1_000n;
 const MS_PER_SECOND = 1_000;
-/** Between looks at the delay after a reload; as upstream. */
+/** The pauses between reads of the delay after a reload, as upstream. */
 const DELAY_CHECK_PAUSES_MS = [100, 200, 400, 800];
 /** Go's zero time in JSON. */
 const GO_ZERO_TIME = '0001-01-01T00:00:00Z';

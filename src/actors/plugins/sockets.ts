@@ -14,8 +14,7 @@ import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import type { InputOf, ItemOf, Port, PortCall } from '../../kernel/operation.ts';
 import type { PluginSocket, pluginOperations } from '../../machines/model/operations/plugins.ts';
-import { Hints } from '../host/hints.ts';
-import { PathWatch } from '../host/path-watch.ts';
+import { Hints, PathWatch } from '../host/path-watch.ts';
 import { TokenBucket } from '../token-bucket.ts';
 
 /** In case a hint was dropped. */

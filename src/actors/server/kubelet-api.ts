@@ -8,8 +8,7 @@ import { type CheckpointContainer, checkpointEndpoints } from './endpoints/check
 import { containerLogsEndpoints } from './endpoints/container-logs.ts';
 import { debugEndpoints } from './endpoints/debug.ts';
 import { healthEndpoints } from './endpoints/health.ts';
-import type { NodeStats } from './endpoints/metrics.ts';
-import { metricsEndpoints, statsEndpoints } from './endpoints/metrics.ts';
+import { metricsEndpoints, type NodeStats, statsEndpoints } from './endpoints/metrics.ts';
 import { nodeLogEndpoints } from './endpoints/node-logs.ts';
 import { configzEndpoint, podsEndpoint, runningPodsEndpoint } from './endpoints/pods.ts';
 import { flagzEndpoint, type Program, statuszEndpoint } from './endpoints/z-pages.ts';
@@ -19,8 +18,7 @@ import type { Insight } from './http/inspector.ts';
 import type { RequestMetrics } from './metrics/calls/request-metrics.ts';
 import type { NodeMetrics } from './metrics/node-metrics.ts';
 import type { ApiView } from './node-pods.ts';
-import { type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
-import { type ExecSync, runEndpoints } from './streaming/run.ts';
+import { type ExecSync, runEndpoints, type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
 
 /** Sources and calls used by the endpoints. */
 export interface ApiDependencies {

@@ -3,8 +3,7 @@
  *
  * Owns: the read model of the kernel and the recorder of metrics, both kept current by `onTurn`.
  */
-import type { Json } from '../../kernel/json.ts';
-import { isObject } from '../../kernel/json.ts';
+import { isObject, type Json } from '../../kernel/json.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
@@ -16,8 +15,7 @@ import type { hostOperations } from '../../machines/model/operations/host.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
 import type { serverOperations } from '../../machines/model/operations/server.ts';
 import { gatesOf } from '../../machines/startup/context/derive-features.ts';
-import type { RuntimeClient } from '../cri/client.ts';
-import type { OnRuntimeActivity } from '../cri/runtime-activity.ts';
+import type { OnRuntimeActivity, RuntimeClient } from '../cri/client.ts';
 import type { OnPluginRun } from '../image/plugin.ts';
 import type { OnRequest } from '../kube/client.ts';
 import type { KubeConnection } from '../kube/index.ts';
@@ -27,6 +25,7 @@ import { DriverStats } from '../stats/driver-stats.ts';
 import type { OnVolume } from '../stats/pod-folders.ts';
 import type { StatsReader } from '../stats/reader.ts';
 import type { VolumeStats } from '../stats/summary-types.ts';
+import type { CheckpointContainer } from './endpoints/checkpoint.ts';
 import { insightAnswers } from './http/inspector.ts';
 import { ApiClientMetrics, TransportMetrics } from './metrics/calls/api-client.ts';
 import { countDriverCalls, credentialPluginRuns } from './metrics/calls/plugin-work.ts';
@@ -35,10 +34,10 @@ import { RuntimeMetrics } from './metrics/calls/runtime-metrics.ts';
 import { type Measurements, type NodeMetrics, nodeMetrics } from './metrics/node-metrics.ts';
 import { bytesBelow } from './metrics/pods/pod-gauges.ts';
 import { Recorder } from './metrics/recorder.ts';
-import { VolumeMeasuring } from './metrics/volumes/volume-stats.ts';
+import { VolumeMeasuring } from './metrics/volumes/storage.ts';
 import { KernelView } from './node-view.ts';
 import { servePodResources } from './pod-resources.ts';
-import { runtimeCalls, runtimeStreamUrls } from './runtime-calls.ts';
+import type { ExecSync, StreamUrls } from './streaming/endpoints.ts';
 import { ServerThread, type ServerThreadOptions } from './thread/host.ts';
 import { PodVersions } from './thread/known-pods.ts';
 import type { QuestionAnswers } from './thread/questions.ts';
@@ -233,4 +232,45 @@ function written(value: Json | undefined): string {
     .map(([key, part]) => `${key}=${written(part)}`)
     .toSorted()
     .join(',');
+}
+
+// ---- calls to the runtime -------------------------------------------------------------------------------------------
+
+/** Clients do not wait longer; upstream's default of runtimeRequestTimeout. */
+const CHECKPOINT_TIMEOUT_MS = 120_000;
+const MS_PER_SECOND = 1_000;
+
+const decoded = (base64: string): Buffer => Buffer.from(base64, 'base64');
+
+/** Over the machines' connection. */
+export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync; checkpoint: CheckpointContainer } {
+  return {
+    // Without a timeout: the command ends with its client.
+    execSync: async ({ containerId, command }, signal) => {
+      const request = { container_id: containerId, cmd: command, timeout: '0' };
+      const { exit_code: exitCode, stdout, stderr } = await call('ExecSync', request, { timeoutMs: null, signal });
+      return { exitCode, stdout: decoded(stdout), stderr: decoded(stderr) };
+    },
+    checkpoint: async ({ containerId, location, timeoutSeconds }, signal) => {
+      const timeoutMs = timeoutSeconds > 0 ? timeoutSeconds * MS_PER_SECOND : CHECKPOINT_TIMEOUT_MS;
+      const request = { container_id: containerId, location, timeout: String(timeoutSeconds) };
+      await call('CheckpointContainer', request, { timeoutMs, signal });
+    },
+  };
+}
+
+/** A runtime returns a URL at once or is stuck. */
+const URL_TIMEOUT_MS = 30_000;
+
+/** URLs of streams, from the runtime's Exec, Attach and PortForward. */
+export function runtimeStreamUrls(call: RuntimeClient['call']): StreamUrls {
+  const limits = () => ({ timeoutMs: URL_TIMEOUT_MS, signal: AbortSignal.timeout(URL_TIMEOUT_MS) });
+  return {
+    exec: async ({ containerId, command, ...streams }) =>
+      (await call('Exec', { container_id: containerId, cmd: command, ...streams }, limits())).url,
+    attach: async ({ containerId, ...streams }) =>
+      (await call('Attach', { container_id: containerId, ...streams }, limits())).url,
+    portForward: async ({ podSandboxId, ports }) =>
+      (await call('PortForward', { pod_sandbox_id: podSandboxId, port: ports }, limits())).url,
+  };
 }

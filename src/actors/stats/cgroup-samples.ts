@@ -4,14 +4,13 @@
  * Invariants: only the root, the tree of the pods and the configured cgroups are read, as upstream; other processes of
  * the machine cost nothing. Depth and number are limited.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import { type CgroupUsage, createdAtMs, readUsage } from './cgroup-usage.ts';
 import { below, type Hierarchy, podCgroups } from './hierarchy.ts';
 import type { Inventory, RunningPod } from './inventory.ts';
 import { readNumber, readText } from './kernel-text.ts';
 import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './network.ts';
-import { type ProcessFiles, processFiles } from './process-files.ts';
 
 /** As the labels of cAdvisor's metrics. */
 export interface CgroupLabels {
@@ -158,3 +157,53 @@ function limitsOf(hierarchy: Hierarchy, cgroup: string): CgroupLimits {
 /** The inverse of how shares of v1 become a weight of v2. */
 const sharesOfWeight = (weight: bigint | null): bigint | null =>
   weight === null ? null : 2n + ((weight - 1n) * 262_142n) / 9_999n;
+
+/** Open files of the processes of one cgroup. Format: proc_pid_fd(5). A process that ends meanwhile has none. */
+interface ProcessFiles {
+  readonly open: number;
+  /** `null`: too much is open to inspect each. */
+  readonly sockets: number | null;
+  /** The limit of the first process; `null` when it is gone, -1 without a limit. */
+  readonly openLimit: number | null;
+}
+
+/**
+ * Inspecting a file costs a few microseconds, and a database has a hundred thousand connections: a process with more
+ * open files is not inspected.
+ */
+const INSPECTED_MAX = 2_000;
+
+/** `folder` is the cgroup's own, `root` the prefix of /proc. `null`: it has no process. */
+export function processFiles(folder: string, root: string): ProcessFiles | null {
+  const pids = (readText(`${folder}/cgroup.procs`) ?? '').split('\n').filter((pid) => pid !== '' && pid !== '0');
+  if (pids.length === 0) return null;
+  const open = pids.flatMap((pid) => descriptors(`${root}/proc/${pid}/fd`));
+  const isMuch = open.length > INSPECTED_MAX;
+  return {
+    open: open.length,
+    sockets: isMuch ? null : open.filter(isSocket).length,
+    openLimit: openLimit(`${root}/proc/${pids[0]}/limits`),
+  };
+}
+
+function descriptors(folder: string): string[] {
+  try {
+    return readdirSync(folder).map((name) => `${folder}/${name}`);
+  } catch {
+    return [];
+  }
+}
+
+function isSocket(path: string): boolean {
+  try {
+    return readlinkSync(path).startsWith('socket:');
+  } catch {
+    return false;
+  }
+}
+
+function openLimit(path: string): number | null {
+  const soft = /^Max open files\s+(\S+)/m.exec(readText(path) ?? '')?.[1];
+  if (soft === undefined) return null;
+  return soft === 'unlimited' ? -1 : Number(soft);
+}

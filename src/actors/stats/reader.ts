@@ -10,7 +10,7 @@ import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
-import { readUsage } from './cgroup-usage.ts';
+import { Rates, readUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups } from './hierarchy.ts';
 import {
@@ -27,7 +27,6 @@ import { type PressureStall, readMeminfo, readNumber, readText } from './kernel-
 import { type DiskSample, machineDisks } from './machine-disks.ts';
 import { nodeInterfaces, processInterfaces } from './network.ts';
 import { etcHosts, type OnVolume, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
-import { Rates } from './rates.ts';
 import {
   type ClaimPlaces,
   claimStats,

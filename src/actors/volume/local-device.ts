@@ -80,7 +80,7 @@ export async function unmountLocalDevice(root: string, spec: string, mounter: Mo
 
 const pathOf = (root: string, spec: string): string => `${root}/${MOUNTS}/${spec}`;
 
-/** An empty folder goes; one that is mounted, or has something in it, does not. */
+/** Removes an empty folder; a mounted folder, or one with content, stays. */
 async function removeIfEmpty(root: string, spec: string): Promise<void> {
   const place = openParent(root, pathOf(root, spec));
   if (!place) return;

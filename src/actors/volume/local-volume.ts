@@ -19,7 +19,7 @@ const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY;
 const INSIDE = FOLDER | constants.O_NOFOLLOW;
 const PLUGIN = 'volumes/kubernetes.io~local-volume';
 
-/** Upstream's words for what goes wrong before anything is bound. */
+/** Upstream's prefix of errors before the volume is bound. */
 export const LOCAL_STEP = 'MountVolume.NewMounter initialization';
 
 /** By PersistentVolume, the operation that is under way. */

@@ -52,7 +52,7 @@ export class Projects {
     const taken = new Set([...projects.map(numberOf), ...names.map(namedNumberOf)]);
     const project = unused(taken, (each) => holdsNothing(system, fd, each));
     const others = projects.filter((line) => pathOf(line) !== path);
-    // The number is recorded before it is given: one that is in no file would be given again.
+    // The number is recorded before it is used: a number in no file would be used for a second volume.
     replace(this.files.names, [...names, `volume${project}:${project}`]);
     replace(this.files.projects, [...others, `${project}:${path}`]);
     system.setProject(fd, project);

@@ -6,12 +6,13 @@
  * writable volume are set once, then they belong to its containers.
  */
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
-import { type FileHandle, open, readdir } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type {
+  HostPathType,
   VolumeFailure,
   VolumeFile,
   VolumeMount,
@@ -19,11 +20,11 @@ import type {
   VolumesSetUp,
   volumeOperations,
 } from '../../machines/model/operations/volume.ts';
+import { goError } from '../go-errors.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { errnoOf, makeFolder, openParent } from '../host/root-folder.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
-import { checkHostPath } from './host-path.ts';
 import { DeviceFailure } from './local-device.ts';
 import { bindLocal, LOCAL_STEP, SourceMissing, type Unshareable } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
@@ -173,7 +174,7 @@ async function fill(folder: FileHandle, volume: Files, vault: Vault): Promise<vo
   await writeAtomically(folder, files, ownership);
 }
 
-/** The top of a written volume, before anything lies in it: it hands its group on to the links. */
+/** Sets the group of an empty volume's root folder, which its links inherit. */
 async function shareTop(folder: FileHandle, groupId: number): Promise<void> {
   const { uid, mode } = await folder.stat();
   await folder.chown(uid, groupId);
@@ -254,7 +255,7 @@ const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW;
  * The mark that a volume was handed over to the containers of its pod: an empty file `ready` in the plug-in's folder of
  * the pod, as upstream. `<pod>/volumes/<plugin>/<name>` has `<pod>/plugins/<plugin>/<name>/ready`.
  *
- * Invariant: there is a mark only where everything that the agent does to such a volume is done.
+ * Invariant: a marked volume is completely set up.
  */
 const readyMark = (podDirectory: string, volumePath: string): string =>
   `${podDirectory}/plugins${volumePath.slice(`${podDirectory}/volumes`.length)}/ready`;
@@ -281,4 +282,54 @@ function leaveMark(root: string, mark: string): void {
   } finally {
     place.folder.close();
   }
+}
+
+// ---- hostPath -------------------------------------------------------------------------------------------------------
+
+const FOLDER_MODE = 0o755;
+const FILE_MODE = 0o644;
+
+const KINDS: Readonly<Record<HostPathType, readonly [is: (found: Stats) => boolean, words: string]>> = {
+  DirectoryOrCreate: [(found) => found.isDirectory(), 'a directory'],
+  Directory: [(found) => found.isDirectory(), 'a directory'],
+  FileOrCreate: [(found) => found.isFile(), 'a file'],
+  File: [(found) => found.isFile(), 'a file'],
+  Socket: [(found) => found.isSocket(), 'a socket file'],
+  CharDevice: [(found) => found.isCharacterDevice(), 'a character device'],
+  BlockDevice: [(found) => found.isBlockDevice(), 'a block device'],
+};
+
+/**
+ * Checks that the path of a `hostPath` volume with a type exists, or creates it. The author of the manifest chooses the
+ * path, links included; it is not confined. It may be on a hanging file system: see `host/bounded-calls.ts`.
+ */
+async function checkHostPath(path: string, type: HostPathType): Promise<void> {
+  const found = (await existing(path)) ?? (await made(path, type));
+  const [is, words] = KINDS[type];
+  if (found === null || !is(found)) throw new OperationError(`hostPath type check failed: ${path} is not ${words}`);
+}
+
+async function existing(path: string): Promise<Stats | null> {
+  try {
+    return await stat(path);
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return null;
+    throw goError('stat', path, error);
+  }
+}
+
+async function made(path: string, type: HostPathType): Promise<Stats | null> {
+  try {
+    if (type === 'DirectoryOrCreate') await mkdir(path, { recursive: true, mode: FOLDER_MODE });
+    else if (type === 'FileOrCreate') await createFile(path);
+    else return null;
+  } catch (error) {
+    throw goError(type === 'DirectoryOrCreate' ? 'mkdir' : 'open', path, error);
+  }
+  return await existing(path);
+}
+
+async function createFile(path: string): Promise<void> {
+  const handle = await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_NONBLOCK, FILE_MODE);
+  await handle.close();
 }

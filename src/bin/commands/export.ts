@@ -2,8 +2,7 @@
 import type { Journal } from '../../kernel/journal/index.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { insight, journalAt, refuse, startIsGone } from '../insight/command.ts';
-import { chromeOf, cloudEventsOf, otlpOf } from '../insight/export.ts';
-import { plotOf } from '../insight/plot.ts';
+import { chromeOf, cloudEventsOf, otlpOf, plotOf } from '../insight/export.ts';
 import type { Story } from '../insight/story.ts';
 import { printableJson } from '../printable.ts';
 

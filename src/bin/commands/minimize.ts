@@ -1,12 +1,14 @@
 /** `statelet minimize JOURNAL` and `--seed N`: the smallest journal that fails in the same way. */
 import { existsSync, readdirSync } from 'node:fs';
 import { JournalError } from '../../kernel/journal/index.ts';
+import type { BuildInfo } from '../../kernel/records.ts';
 import { NotReplayable } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
+import { type Problem, type Script, type SimulationReport, STEPS, simulate } from '../../simulation/simulation.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse } from '../insight/command.ts';
 import { minimizeJournal } from '../minimize/minimize-journal.ts';
-import { minimizeSeed } from '../minimize/minimize-seed.ts';
+import { reduce } from '../minimize/reduce.ts';
 import { printable, printableJson } from '../printable.ts';
 import { shellLine, thisBuild } from '../replay/outcome.ts';
 import { lineFor, writeJournal, writeStarts } from '../simulation/run-seed.ts';
@@ -108,3 +110,51 @@ function describe({ what, noun, before, after, trials, seconds, isMinimal, journ
       `  journal: ${journal}\n  again: ${reproduce}\n`,
   );
 }
+
+interface MinimizedSeed {
+  readonly what: string;
+  readonly steps: { readonly before: number; readonly after: number };
+  readonly trials: number;
+  readonly isMinimal: boolean;
+  readonly report: SimulationReport;
+}
+
+/** Represents all faults of calls. */
+const FAULTS = -1;
+
+/** A string result is the reason why nothing can be minimized. */
+function minimizeSeed(seed: number, build: BuildInfo, deadlineMs: number): MinimizedSeed | string {
+  const whole = simulate({ seed }, build);
+  const [problem] = whole.problems;
+  if (!problem) return `seed ${seed} breaks no rule`;
+  const wantedShape = shapeOf(problem);
+  let best = whole;
+  const items = [FAULTS, ...Array.from({ length: STEPS }, (_, step) => step)];
+  const reduced = reduce(
+    items,
+    (subset) => {
+      const report = simulate(scriptOf(seed, subset), build);
+      if (!report.problems.some((other) => shapeOf(other) === wantedShape)) return undefined;
+      best = report;
+      return subset;
+    },
+    { deadlineMs },
+  );
+  return {
+    what: `${problem.kind}: ${problem.text}`,
+    steps: { before: STEPS, after: reduced.items.filter((item) => item !== FAULTS).length },
+    trials: reduced.trials,
+    isMinimal: reduced.isMinimal,
+    report: best,
+  };
+}
+
+const scriptOf = (seed: number, items: readonly number[]): Script => ({
+  seed,
+  steps: items.filter((item) => item !== FAULTS),
+  faults: items.includes(FAULTS),
+});
+
+/** Identifies a broken rule, independent of pod and time. */
+const shapeOf = ({ kind, text }: Problem): string =>
+  `${kind} ${text.replace(/\b(?:static|u)\d+-\w+|[0-9a-f]{8,}|\d+/g, '#').slice(0, 60)}`;

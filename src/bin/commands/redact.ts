@@ -7,8 +7,7 @@ import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { printable } from '../printable.ts';
-import { isPrivate, mapTexts, visitTexts } from '../rewrite/private-values.ts';
-import { Redactor } from '../rewrite/redactor.ts';
+import { isPrivate, mapTexts, Redactor, visitTexts } from '../rewrite/redactor.ts';
 import { rewrite } from '../rewrite/rewrite.ts';
 
 export interface RedactOptions {

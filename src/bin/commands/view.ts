@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { JournalFiles } from '../../actors/server/visualizer/journal-files.ts';
 import { reportHtml } from '../../actors/server/visualizer/report.ts';
-import { newToken } from '../../actors/server/visualizer/token.ts';
+import { newToken } from '../../actors/server/visualizer/served-page.ts';
 import { Visualizer } from '../../actors/server/visualizer/visualizer.ts';
 import { JournalError } from '../../kernel/journal/index.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
@@ -19,7 +19,7 @@ import { memberOf } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, placeOf, refuse } from '../insight/command.ts';
-import { visitTexts } from '../rewrite/private-values.ts';
+import { visitTexts } from '../rewrite/redactor.ts';
 import { redactInto, refusalOf } from './redact.ts';
 
 const PORT_MAX = 65_535;

@@ -1,6 +1,6 @@
 /**
- * A start as spans for other tools: the phases of the start, and the operations with the actors that requested them.
- * Pure.
+ * A start as spans for other tools, the phases of the start and the operations with the actors that requested them; and
+ * as an image with one bar for each phase along a time axis. Pure.
  *
  * Invariants: the same journal always gives the same ids; a span without an end ends with the journal and is marked as
  * open; no span ends before it begins.
@@ -8,8 +8,9 @@
 import { createHash } from 'node:crypto';
 import { actorOf } from '../../actors/server/visualizer/history.ts';
 import type { HeaderRecord, JournalRecord } from '../../kernel/records.ts';
+import { duration } from '../../visualizer/words.ts';
 import { STATELET_VERSION } from '../version.ts';
-import { phaseName, startupPhases } from './startup-time.ts';
+import { phaseName, type StartupTime, startupPhases, startupTime } from './startup-time.ts';
 import { actorName, type Story } from './story.ts';
 
 interface Span {
@@ -158,3 +159,45 @@ export function* cloudEventsOf(
     };
   }
 }
+
+const [WIDTH, NAMES_WIDTH, ROW, HEAD] = [1_000, 300, 20, 40];
+const BAR_MIN = 2;
+const STYLE = `text{font:12px sans-serif;fill:#1f2328}rect{fill:#4078c0}.open{fill:#bf8700}.failed{fill:#cf222e}
+@media (prefers-color-scheme:dark){text{fill:#e6edf3}}`;
+
+/** Escapes markup, and removes characters that XML does not allow. */
+const escaped = (text: string): string =>
+  text
+    .replace(/[<>&"']/g, (character) => `&#${character.charCodeAt(0)};`)
+    .replace(/[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/gu, '\uFFFD');
+
+export function plotOf(story: Story): string {
+  const time = startupTime(story);
+  const { phases, totalMs } = time;
+  const scale = (WIDTH - NAMES_WIDTH) / Math.max(1, totalMs);
+  const rows = phases.map(({ name, enteredMs, tookMs = 0, open }, row) => {
+    const kind = name === time.failedIn ? 'failed' : open ? 'open' : 'done';
+    const y = HEAD + row * ROW;
+    const x = NAMES_WIDTH + enteredMs * scale;
+    const width = Math.max(BAR_MIN, Math.min(tookMs * scale, WIDTH - x));
+    const title = `${name}: from ${duration(enteredMs)}, ${duration(tookMs)}${kind === 'done' ? '' : `, ${kind}`}`;
+    return (
+      `<g><title>${escaped(title)}</title><text x="8" y="${y + 14}">${escaped(name)}</text>` +
+      `<rect class="${kind}" x="${x.toFixed(1)}" y="${y + 4}" width="${width.toFixed(1)}" height="12"/></g>`
+    );
+  });
+  const height = HEAD + phases.length * ROW + ROW / 2;
+  const title = escaped(`Start ${time.incarnation} of ${story.header.node}: ${outcomeOf(time)}`);
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-labelledby="t d">`,
+    `<title id="t">${title}</title>`,
+    `<desc id="d">${escaped(phases.map(({ name, tookMs }) => `${name} ${duration(tookMs ?? 0)}`).join(', '))}</desc>`,
+    `<style>${STYLE}</style>`,
+    `<text x="8" y="20">${title}</text>`,
+    ...rows,
+    '</svg>\n',
+  ].join('\n');
+}
+
+const outcomeOf = ({ complete, failure, totalMs }: StartupTime): string =>
+  `${complete ? 'finished' : failure === undefined ? 'goes on' : 'failed'} after ${duration(totalMs)}`;

@@ -30,11 +30,11 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const HANDLE = /^§[A-Za-z0-9_-]{22}$/;
 
-export interface SecretHandle {
+export type SecretHandle = {
   readonly $secret: string;
   /** Length of the value in bytes. */
   readonly len: number;
-}
+};
 
 export function isSecretHandle(value: unknown): value is SecretHandle {
   if (typeof value !== 'object' || value === null) return false;

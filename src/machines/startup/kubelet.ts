@@ -29,7 +29,7 @@ import { run } from './run.ts';
 import { runKubelet } from './run-kubelet.ts';
 import { runOncePhases } from './run-once-phases.ts';
 import { apiPort, localSocket, podResourcesSocket, readOnlyPort } from './server-ports.ts';
-import { failing, faulted, kubeletSetup, notServing } from './setup.ts';
+import { failing, faulted, kubeletSetup, notServing, subsystem } from './setup.ts';
 import { startKubelet } from './start-kubelet.ts';
 import {
   clientBuilderInput,
@@ -38,7 +38,6 @@ import {
   servingCertificateInput,
   volumeHealthInput,
 } from './subsystem-inputs.ts';
-import { subsystem } from './subsystems.ts';
 
 /** How long STOPPING=1 may take before the node ends without it. */
 const STOPPING_NOTICE_MS = 1_000;

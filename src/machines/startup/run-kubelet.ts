@@ -38,7 +38,7 @@ const WITHOUT_ROOT =
 
 const choosesAddresses = ({ input }: EstablishedContext): boolean => hasBehavior(input, 'addressesAsKubelet');
 
-/** This node with its addresses; one that the machine does not have is none of it, as of the kubelet. */
+/** This node with its addresses. As in the kubelet, it does not get an address that the machine does not have. */
 function withAddresses(context: EstablishedContext, machine: MachineAddresses): NodeIdentity {
   const { flags, node } = context;
   if (choosesAddresses(context)) return { ...node, ...chooseNodeIPs(flags, node.hostname, machine) };

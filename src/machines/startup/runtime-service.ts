@@ -17,7 +17,7 @@
 import { assign, errorOf, line, pick, sendParent, sendTo, setup, to, typed } from '../../kernel/xstate.ts';
 import type { RuntimeHandler } from '../model/api/cri.ts';
 import { operations } from '../model/operations/index.ts';
-import type { RuntimeAbilities, RuntimeCondition } from '../model/operations/runtime.ts';
+import type { RuntimeStatusItem } from '../model/operations/runtime.ts';
 import type { RuntimeFacts } from './context/types.ts';
 
 export interface RuntimeServiceInput {
@@ -34,8 +34,7 @@ interface RuntimeServiceContext extends RuntimeServiceInput {
 }
 
 type RuntimeServiceEvent =
-  | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
-  | { readonly type: 'runtime.statusFailed'; readonly message: string }
+  | RuntimeStatusItem
   /** `runtimeState` restarted and needs the status. */
   | { readonly type: 'runtime.statusWanted' };
 

@@ -78,7 +78,7 @@ function registration(flags: KubeletFlags, config: KubeletConfiguration, behavio
   };
 }
 
-/** Empty where the machine does not have what `--node-ip` names; a cloud provider may have to say them. */
+/** Empty if the machine lacks the addresses of `--node-ip`, or if only the cloud provider sets the addresses. */
 function addresses(flags: KubeletFlags, node: NodeIdentity, behavior: number): NodeAddress[] {
   if (node.addressProblem !== undefined) return [];
   const isLeft = leavesAddressesToCloud(flags) && hasBehavior({ behavior }, 'addressesAsKubelet');

@@ -11,10 +11,8 @@ import type { KubeObject } from '../../machines/model/operations/kube.ts';
 import { Refusal, unknownPath } from '../api-server/errors.ts';
 import { knownKind, kindOf as servedKind } from '../api-server/kinds.ts';
 import { Registry } from '../api-server/registry.ts';
-import { selectorOf } from '../api-server/selectors.ts';
-import { type Origin, Store, type StoreEvent } from '../api-server/store.ts';
-import type { ApiObject } from '../api-server/types.ts';
-import { isFields, textOf } from '../api-server/types.ts';
+import { type Origin, Store, type StoreEvent, selectorOf } from '../api-server/store.ts';
+import { type ApiObject, isFields, textOf } from '../api-server/types.ts';
 import { withMounts } from './objects.ts';
 import type { VirtualTime } from './virtual-time.ts';
 

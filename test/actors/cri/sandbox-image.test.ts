@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
+import { SandboxImage, sandboxImageIn } from '../../../src/actors/cri/adapter.ts';
 import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
-import { SandboxImage, sandboxImageIn } from '../../../src/actors/cri/sandbox-image.ts';
 import type { Image } from '../../../src/machines/model/api/cri.ts';
 
 const image = (name: string): Image => ({

@@ -1,6 +1,6 @@
 import { setImmediate as soon } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { StartingCalls } from '../../../src/actors/cri/starting-calls.ts';
+import { StartingCalls } from '../../../src/actors/cri/calls-in-progress.ts';
 
 const PLACES = 2;
 /** Longer than any test here. */

@@ -1,7 +1,7 @@
 /** The health endpoint over real connections; the texts are those a recorded kubelet answered. */
 import { createServer } from 'node:http';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { healthzPort } from '../../../src/actors/server/healthz.ts';
+import { healthzPort } from '../../../src/actors/server/endpoints/health.ts';
 import type { Checks } from '../../../src/actors/server/node-pods.ts';
 import { openStream } from '../../support/host-ports.ts';
 

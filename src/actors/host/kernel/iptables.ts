@@ -12,7 +12,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { toPlainError } from '../../../kernel/json.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
 import type { hostOperations, IptablesItem } from '../../../machines/model/operations/host.ts';
-import { runCommand } from '../commands.ts';
+import { runCommand } from './syscall.ts';
 
 type Operation = (typeof hostOperations)['host.keepIptables'];
 type Protocol = IptablesItem['protocol'];

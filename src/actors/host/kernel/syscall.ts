@@ -6,6 +6,8 @@
  * few, synchronous (errno is per thread), and tried with harmless arguments when the library is loaded. If loading or a
  * trial fails, {@link systemCalls} is `null` and each port uses its fallback.
  */
+
+import { execFile } from 'node:child_process';
 import { constants as files } from 'node:fs';
 import { createRequire } from 'node:module';
 import { constants } from 'node:os';
@@ -290,4 +292,19 @@ function socketName(address: string): Buffer {
 function failure(errno: number, what: string): OperationError {
   const [code, message] = getSystemErrorMap().get(-errno) ?? [`errno ${errno}`, 'unknown error'];
   return new OperationError(`${what}: ${message}`, { code });
+}
+
+/** These programs do one system call; beyond this time they hang. */
+const COMMAND_TIMEOUT_MS = 5_000;
+
+/** Runs a program in place of a system call that FFI cannot make. If it fails, rejects with its output. */
+export function runCommand(file: string, args: readonly string[], environment?: NodeJS.ProcessEnv): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const options = { timeout: COMMAND_TIMEOUT_MS, ...(environment ? { env: environment } : {}) };
+    execFile(file, [...args], options, (error, _stdout, stderr) => {
+      if (!error) return resolve();
+      const output = stderr.trim() || error.message;
+      reject(new OperationError(`${file}: ${output}`, { code: String(error.code ?? 'EUNKNOWN') }));
+    });
+  });
 }

@@ -15,8 +15,7 @@ import type { Vault } from '../../../kernel/journal/index.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations, ManifestError } from '../../../machines/model/operations/host.ts';
-import { Hints } from '../hints.ts';
-import { PathWatch } from '../path-watch.ts';
+import { Hints, PathWatch } from '../path-watch.ts';
 import { type Scan, scanManifests } from './manifest-files.ts';
 
 /**

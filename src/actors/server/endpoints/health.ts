@@ -1,8 +1,21 @@
-/** `/healthz` and its checks for Kubernetes' health checks. The reason of a failure is only in its own response. */
+/**
+ * `/healthz` and its checks, as endpoints of the kubelet's API and on a port of their own (`server.healthz`), for
+ * service managers and probes. The reason of a failure is only in its own response.
+ *
+ * Decides: the port serves only /healthz and its checks, for any method, with upstream's texts. A port that cannot be
+ * opened is reported once per reason and retried every {@link RETRY_MS}; it never ends the node.
+ */
+
+import type { Port } from '../../../kernel/operation.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
+import type { hostOperations } from '../../../machines/model/operations/host.ts';
 import { quote } from '../../../machines/model/values/go-text.ts';
+import { aborted } from '../../aborted.ts';
 import { type Answer, refusal, text } from '../http/answer.ts';
+import { ApiServer } from '../http/api-server.ts';
 import type { ApiRequest, Endpoint, Subresource } from '../http/endpoint.ts';
 import type { Checks } from '../node-pods.ts';
+import { Listener } from '../tls/listener.ts';
 
 const RIGHTS: readonly Subresource[] = ['healthz', 'proxy'];
 
@@ -45,4 +58,40 @@ async function overview(checks: Checks, { query }: ApiRequest): Promise<Answer> 
   const lines = results.map(({ line }) => line).join('') + warning;
   const body = `${lines}healthz check ${healthy ? 'passed' : 'failed'}\n`;
   return { status: healthy ? 200 : 500, headers, body };
+}
+
+/** Between two attempts to listen, as the Go kubelet. */
+const RETRY_MS = 5_000;
+
+type Call = Parameters<Port<(typeof hostOperations)['server.healthz']>>[0];
+type Item = Parameters<Call['emit']>[0];
+
+/** Every kubelet has the check `ping`; `checks` adds others, or overrides this one. */
+export async function healthzPort(call: Pick<Call, 'input' | 'signal' | 'emit'>, checks: Checks = {}): Promise<null> {
+  const { input, signal } = call;
+  const api = await new ApiServer({
+    endpoints: healthEndpoints({ ping: () => null, ...checks }),
+    gate: async () => null,
+  }).open();
+  let reported = '';
+  while (!signal.aborted) {
+    const listener = new Listener({ ...input, accept: (socket) => api.accept(socket), tls: null });
+    const item = await listened(listener, input);
+    const isListening = item.type === 'healthz.listening';
+    if (!signal.aborted && (isListening || item.message !== reported)) call.emit(item);
+    reported = isListening ? '' : item.message;
+    await aborted(signal, isListening ? undefined : RETRY_MS);
+    if (isListening) await listener.close();
+  }
+  await api.close();
+  return null;
+}
+
+async function listened(listener: Listener, { address, port }: { address: string; port: number }): Promise<Item> {
+  try {
+    return { type: 'healthz.listening', address, port: await listener.listen() };
+  } catch (error) {
+    const why = messageOf(error);
+    return { type: 'healthz.failed', message: `Failed to start healthz server on ${address}:${port}: ${why}` };
+  }
 }

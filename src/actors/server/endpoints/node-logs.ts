@@ -9,12 +9,11 @@ import { open, readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { byBytes, trimRight } from '../../../machines/model/values/go-text.ts';
-import { firstHeader } from '../http/accept.ts';
-import { type Answer, escapeHtml, notFound, refusal } from '../http/answer.ts';
+import { type Answer, escapeHtml, firstHeader, notFound, refusal } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { serviceLogs } from '../logs/journal-query.ts';
+import { type OpenedPlace, openBelow } from '../logs/log-file.ts';
 import { nodeLogQuery } from '../logs/node-log-query.ts';
-import { type OpenedPlace, openBelow } from '../logs/open-below.ts';
 
 /** Names in one listing; no reader needs more. */
 const LISTING_MAX = 100_000;
@@ -102,7 +101,7 @@ function listing(entries: readonly Dirent[], changed: Date): Answer {
   };
 }
 
-/** A name escaped as a path by Go; one that looks like a scheme is marked as a name. */
+/** A name escaped as Go escapes paths. A name like `a:b` gets the prefix `./`, so that `a` is not read as a scheme. */
 function linkTo(name: string): string {
   const escaped = encodeURIComponent(name)
     .replaceAll(/%(24|26|2B|2C|2F|3A|3B|3D|40)/g, decodeURIComponent)

@@ -1,8 +1,7 @@
 /** `/flagz` and `/statusz`: the flags and the uptime of this process, as text and in versioned formats. */
 import { stringify } from 'yaml';
 import { parseBool } from '../../../machines/model/values/go-text.ts';
-import { covers, firstHeader, mediaRanges } from '../http/accept.ts';
-import type { Answer } from '../http/answer.ts';
+import { type Answer, covers, firstHeader, mediaRanges } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 
 const WARNING =

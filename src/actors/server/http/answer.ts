@@ -1,5 +1,8 @@
-/** Responses of endpoints, and common forms of them. Upstream's texts are byte for byte. */
-import { STATUS_CODES } from 'node:http';
+/**
+ * Responses of endpoints, and common forms of them. Upstream's texts are byte for byte. Content negotiation: the
+ * interpretations of `Accept` and `Accept-Encoding` by upstream's libraries, each for its own endpoints.
+ */
+import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import { Readable } from 'node:stream';
 
 export interface Answer {
@@ -71,12 +74,12 @@ export const notAcceptable = (produced: readonly string[]): Answer =>
   text(406, `406: Not Acceptable\n\nAvailable representations: ${produced.join(', ')}`);
 
 /** A body only for GET and HEAD, as Go's `http.Redirect`. */
-export function redirect(method: string, location: string, status: 307 | 301 = 307): Answer {
+export function redirect(method: string, location: string): Answer {
   const reads = method === 'GET' || method === 'HEAD';
   return {
-    status,
+    status: 307,
     headers: { ...(reads ? { 'content-type': 'text/html; charset=utf-8' } : {}), location },
-    body: reads ? `<a href="${escapeHtml(location)}">${STATUS_CODES[status]}</a>.\n\n` : '',
+    body: reads ? `<a href="${escapeHtml(location)}">${STATUS_CODES[307]}</a>.\n\n` : '',
   };
 }
 
@@ -90,3 +93,80 @@ const ENTITIES: Readonly<Record<string, string>> = {
 
 export const escapeHtml = (value: string): string =>
   value.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
+
+// ---- negotiation ----------------------------------------------------------------------------------------------------
+
+interface MediaRange {
+  readonly type: string;
+  readonly subtype: string;
+  readonly parameters: Readonly<Record<string, string>>;
+  readonly quality: number;
+}
+
+/** The first header of this name, as Go's `Get`; empty without one. Node joins several into one text. */
+export function firstHeader({ rawHeaders }: IncomingMessage, name: string): string {
+  const at = rawHeaders.findIndex((each, place) => place % 2 === 0 && each.toLowerCase() === name);
+  return at < 0 ? '' : (rawHeaders[at + 1] ?? '').trim();
+}
+
+/**
+ * The ranges of an `Accept` header, the most wanted first, and the most specific of equal ones. Malformed ranges are
+ * skipped.
+ */
+export function mediaRanges(header: string): MediaRange[] {
+  return header
+    .split(',')
+    .flatMap((text) => rangeOf(text) ?? [])
+    .toSorted((one, other) => other.quality - one.quality || wildcards(one) - wildcards(other));
+}
+
+const wildcards = ({ type, subtype }: MediaRange): number => (type === '*' ? 2 : 0) + (subtype === '*' ? 1 : 0);
+
+function rangeOf(text: string): MediaRange | null {
+  const [name = '', ...rest] = text.split(';');
+  const [type = '', subtype, ...more] = name.split('/').map((part) => part.trim());
+  if (more.length > 0 || (subtype === undefined && type !== '*')) return null;
+  const pairs = rest.map((pair) => pair.split('=')).filter(({ length }) => length === 2);
+  const { q, ...parameters } = Object.fromEntries(pairs.map(([key = '', value = '']) => [key.trim(), value.trim()]));
+  return { type, subtype: subtype ?? '*', parameters, quality: q === undefined ? 1 : Number.parseFloat(q) || 0 };
+}
+
+/** Whether `type/subtype` is in the range. */
+export const covers = (range: MediaRange, type: string, subtype: string): boolean =>
+  (range.type === type && (range.subtype === subtype || range.subtype === '*')) ||
+  (range.type === '*' && range.subtype === '*');
+
+/**
+ * The inner router's own parsing: whole names only, whatever their quality. Without a header everything is accepted.
+ */
+export function takesOneOf(header: string, produced: readonly string[]): boolean {
+  if (header === '') return true;
+  return header.split(',').some((text) => {
+    const [range = ''] = text.split(';', 1);
+    const type = withoutSpaces(range);
+    return type === '*/*' || produced.includes(type);
+  });
+}
+
+/** Spaces only, as upstream's; a regular expression would retry at each space of a long run. */
+function withoutSpaces(text: string): string {
+  let [start, end] = [0, text.length];
+  while (start < end && text[start] === ' ') start += 1;
+  while (end > start && text[end - 1] === ' ') end -= 1;
+  return text.slice(start, end);
+}
+
+/** For metrics: `gzip` only if the client prefers it to plain text. */
+export function prefersGzip(header: string): boolean {
+  const wanted = header.split(',').map((text) => {
+    const [coding = '', quality] = text.split(';');
+    const q = /^\s*q=(.*)$/.exec(quality ?? '')?.[1];
+    return { coding: coding.trim(), quality: q === undefined ? 1 : Number.parseFloat(q) || 0 };
+  });
+  const best = (offer: string): number =>
+    wanted.reduce(
+      (most, { coding, quality }) => (coding === offer || coding === '*' ? Math.max(most, quality) : most),
+      -1,
+    );
+  return best('gzip') > Math.max(0, best('identity'));
+}

@@ -13,14 +13,15 @@ import type { Socket } from 'node:net';
 import { type Duplex, Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { messageOf } from '../../../kernel/thrown.ts';
-import { firstHeader, takesOneOf } from './accept.ts';
 import {
   type Answer,
+  firstHeader,
   MEASURED_BYTES,
   methodNotAllowed,
   notAcceptable,
   notFound,
   redirect,
+  takesOneOf,
   text,
   UPGRADED,
 } from './answer.ts';

@@ -34,7 +34,7 @@ export function whenAnswered(socket: Duplex, then: () => void): void {
 
 /**
  * Calls `then` when earlier requests are answered: a client has one request in progress per connection, however many it
- * sends at once. One that pipelines too many loses the connection.
+ * sends at once. The connection of a client that pipelines too many is closed.
  */
 export function inTurn(socket: Duplex, response: ServerResponse, then: () => void): void {
   const isLater = isAnswering(socket);

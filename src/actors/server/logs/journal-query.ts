@@ -9,12 +9,11 @@ import { join } from 'node:path';
 import { PassThrough, pipeline, Readable } from 'node:stream';
 import { createGzip } from 'node:zlib';
 import { chunksOf } from '../../byte-stream.ts';
-import { firstHeader } from '../http/accept.ts';
-import { type Answer, measuredBody } from '../http/answer.ts';
+import { type Answer, firstHeader, measuredBody } from '../http/answer.ts';
 import type { ApiRequest } from '../http/endpoint.ts';
 import { nanoseconds } from './container-log.ts';
+import { type OpenedPlace, openBelow } from './log-file.ts';
 import type { NodeLogQuery } from './node-log-query.ts';
-import { type OpenedPlace, openBelow } from './open-below.ts';
 
 /** Upstream's: both attempts of a query together. */
 const QUERY_TIMEOUT_MS = 30_000;

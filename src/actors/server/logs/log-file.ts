@@ -4,9 +4,9 @@
  * Owns: the open file. Invariants: at most one chunk and one line are in memory, and a line is at most {@link
  * LINE_MAX_BYTES}; links are not followed; a replaced file is read to its end first.
  */
-import { constants, type FSWatcher, watch } from 'node:fs';
-import { type FileHandle, open, stat } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { constants, type FSWatcher, type Stats, watch } from 'node:fs';
+import { type FileHandle, open, readlink, realpath, stat } from 'node:fs/promises';
+import { dirname, sep } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
 const CHUNK_BYTES = 64 * 1024;
@@ -147,4 +147,47 @@ function changesBelow(directory: string, signal: AbortSignal) {
       signal.removeEventListener('abort', notify);
     },
   };
+}
+
+// ---- files below given folders --------------------------------------------------------------------------------------
+
+/** Linux' O_PATH, which Node.js does not export. */
+const PLACE_ONLY = 0o10000000;
+
+export interface OpenedPlace {
+  /** Leads to the opened file while `handle` is open, even if it is renamed. */
+  readonly path: string;
+  /** The path of the file at the time of opening, without links. */
+  readonly realPath: string;
+  readonly info: Stats;
+  readonly handle: FileHandle;
+}
+
+/**
+ * The file or folder at `path`, or `null` if it is outside of the `roots`. The caller closes its `handle`. Links among
+ * the roots themselves are followed.
+ *
+ * Invariant: the served file is the checked one. A pod that writes into the folder may redirect a name at any moment,
+ * so the file is first opened with O_PATH, which does not allow reading, and then its location is checked. FIFOs and
+ * devices are never opened for reading.
+ */
+export async function openBelow(path: string, roots: readonly string[]): Promise<OpenedPlace | null> {
+  if (path.includes('\0')) return null;
+  const handle = await open(path, PLACE_ONLY).catch(() => null);
+  if (handle === null) return null;
+  const place = await described(handle, roots).catch(() => null);
+  if (place === null) await handle.close();
+  return place;
+}
+
+async function described(handle: FileHandle, roots: readonly string[]): Promise<OpenedPlace | null> {
+  const path = `/proc/self/fd/${handle.fd}`;
+  const [realPath, info, ...folders] = await Promise.all([
+    readlink(path),
+    handle.stat(),
+    ...roots.map((root) => realpath(root).catch(() => null)),
+  ]);
+  if (!info.isFile() && !info.isDirectory()) return null;
+  const isBelow = folders.some((root) => root !== null && (realPath === root || realPath.startsWith(root + sep)));
+  return isBelow ? { path, realPath, info, handle } : null;
 }

@@ -8,7 +8,7 @@ import type { CgroupSample } from '../../stats/cgroup-samples.ts';
 import type { DiskSample } from '../../stats/machine-disks.ts';
 import type { Summary, VolumeStats } from '../../stats/summary-types.ts';
 import type { NodeView } from '../node-view.ts';
-import { claimGauge } from './calls/claim-work.ts';
+import { claimGauge } from './calls/plugin-work.ts';
 import { type Family, gaugeOf, one } from './family.ts';
 import { familiesOf } from './instruments.ts';
 import {
@@ -22,14 +22,13 @@ import {
   processFamilies,
   registeredCounts,
 } from './node/node-gauges.ts';
-import { shutdownTimes } from './node/shutdown-times.ts';
+import { shutdownTimes } from './node/node-start.ts';
 import { pullRecordCounts } from './pods/image-work.ts';
 import { podGauges } from './pods/pod-gauges.ts';
 import type { Recorder } from './recorder.ts';
 import { cadvisorFamilies, machineFamilies } from './usage/cadvisor.ts';
 import { resourceFamilies } from './usage/resource.ts';
-import { type DriverVolume, volumeCounts } from './volumes/storage.ts';
-import { volumeStats } from './volumes/volume-stats.ts';
+import { type DriverVolume, volumeCounts, volumeStats } from './volumes/storage.ts';
 
 export interface NodeMetrics {
   /** `further`: families counted elsewhere in this process. */

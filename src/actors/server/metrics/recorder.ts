@@ -10,18 +10,15 @@ import type { KernelRecord } from '../../../kernel/records.ts';
 import { isMirrorPod, type PodStatus } from '../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../machines/model/pods/messages.ts';
 import { type NodeEffect, type NodeMessageRecord, type NodeResult, nodeRecord } from '../../node-records.ts';
-import { ClaimWork } from './calls/claim-work.ts';
-import { DeviceWork } from './calls/plugin-work.ts';
+import { ClaimWork, DeviceWork } from './calls/plugin-work.ts';
 import { counter, histogram, sampledGauge } from './instruments.ts';
 import { Certificates } from './node/certificates.ts';
 import { NodeStart, RuntimeSupport } from './node/node-start.ts';
 import { ResourceManagerWork } from './node/resource-managers.ts';
-import { ContainerWork } from './pods/container-work.ts';
+import { ContainerWork, ProbeWork } from './pods/container-work.ts';
 import { ImageWork } from './pods/image-work.ts';
-import { Evictions, PodAdmission } from './pods/pod-admission.ts';
 import { PodStarts } from './pods/pod-starts.ts';
-import { PodWork } from './pods/pod-work.ts';
-import { ProbeWork } from './pods/probe-work.ts';
+import { Evictions, PodAdmission, PodWork } from './pods/pod-work.ts';
 import { Resizes } from './pods/resizes.ts';
 import {
   DEFAULT_BUCKETS,

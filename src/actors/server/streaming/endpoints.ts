@@ -1,5 +1,6 @@
 /**
  * `/exec`, `/attach`, `/portForward`: streams between a client and a container, over the runtime's streaming server.
+ * `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: runs one command to its end and returns its output.
  *
  * Decides: which requests are rejected; which protocols this node handles itself (`v5.channel.k8s.io`, the SPDY tunnel)
  * and which the runtime (all others).
@@ -11,8 +12,8 @@ import { type Duplex, Readable } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import type { OperationError } from '../../../kernel/json.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
-import { type Answer, pageNotFound, refusal, text, UPGRADED } from '../http/answer.ts';
-import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
+import { type Answer, json, pageNotFound, refusal, text, UPGRADED } from '../http/answer.ts';
+import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
 import { RemoteCommand, type StreamOptions } from './remote-command.ts';
 import {
@@ -213,16 +214,16 @@ function handshakeRefusal(kind: Kind, offered: readonly string[], request: ApiRe
   }
   if (!offered.includes(COMMAND_PROTOCOL)) return null;
   if (method !== 'GET') return text(405, 'bad method');
-  if (raw.headers['sec-websocket-key'] === undefined) return untyped(400, 'mismatch challenge/response');
+  if (raw.headers['sec-websocket-key'] === undefined) return untyped('mismatch challenge/response');
   if (raw.headers['sec-websocket-version'] !== '13') {
-    return withVersion(untyped(400, 'missing or bad WebSocket Version'));
+    return withVersion(untyped('missing or bad WebSocket Version'));
   }
-  return isWellFormed(raw) ? null : untyped(400, 'mismatch challenge/response');
+  return isWellFormed(raw) ? null : untyped('mismatch challenge/response');
 }
 
 /** As written by upstream's WebSocket library, bypassing the HTTP server: without a content type. */
-const untyped = (status: number, body: string): Answer => ({
-  status,
+const untyped = (body: string): Answer => ({
+  status: 400,
   headers: { 'content-length': String(body.length) },
   body: Readable.from([Buffer.from(body)]),
 });
@@ -311,3 +312,45 @@ function acceptWebSocket(
   });
   if (!hasBegun) runtime.socket.destroy();
 }
+
+// ---- /run -----------------------------------------------------------------------------------------------------------
+
+/** Runs a command in a container and waits for its end. Rejects with the runtime's text if it cannot be started. */
+export type ExecSync = (
+  request: { readonly containerId: string; readonly command: readonly string[] },
+  signal: AbortSignal,
+) => Promise<{ readonly exitCode: number; readonly stdout: Buffer; readonly stderr: Buffer }>;
+
+export function runEndpoints(view: ApiView, execSync: ExecSync): Endpoint[] {
+  const common = { methods: ['POST'], subresources: ['proxy'] } as const;
+  const answer = (request: ApiRequest) => run(view, execSync, request);
+  return [
+    { ...common, produces: [], path: '/run/:namespace/:pod/:container', answer },
+    { ...common, produces: [], path: '/run/:namespace/:pod/:uid/:container', answer },
+    { ...common, path: '/run', methods: 'any', answer: pageNotFound },
+    { ...common, path: '/run/*', methods: 'any', answer: pageNotFound },
+  ];
+}
+
+async function run(view: ApiView, execSync: ExecSync, request: ApiRequest): Promise<Answer> {
+  const pod = await podOf(view, request);
+  if (isAnswer(pod)) return pod;
+  const name = request.parameters['container'] ?? '';
+  const container = runningContainer(pod, name);
+  if (!container) return text(500, `container not found (${JSON.stringify(name)})`);
+  const cmd = first(request, 'cmd') ?? '';
+  try {
+    const { exitCode, stdout, stderr } = await execSync(
+      { containerId: container.id, command: cmd.split(' ') },
+      request.signal,
+    );
+    if (exitCode !== 0) return failed(`command '${cmd}' exited with ${exitCode}: `, stderr);
+    const output = Buffer.concat([stdout, stderr]);
+    return output.length === 0 ? { status: 200, headers: {}, body: '' } : json(output);
+  } catch (error) {
+    return text(500, messageOf(error));
+  }
+}
+
+/** The error with the command's own error output, text or not. */
+const failed = (why: string, stderr: Buffer): Answer => text(500, Buffer.concat([Buffer.from(why), stderr]));

@@ -10,6 +10,7 @@ import type { PendingTimer } from '../../../kernel/clock.ts';
 import { type JsonEvent, memberOf } from '../../../kernel/json.ts';
 import { keepNewest } from '../../../kernel/keep-newest.ts';
 import type { EffectRecord, KernelRecord } from '../../../kernel/records.ts';
+import type { DraManagerContext } from '../../../machines/charts/node/dra/dra-setup.ts';
 import {
   type ClaimReport,
   type ClaimRequest,
@@ -17,7 +18,7 @@ import {
   PREPARATION_FAILED,
 } from '../../../machines/model/dra/messages.ts';
 import type { DraCall } from '../../../machines/model/operations/dra.ts';
-import type { ClaimWaitView } from './protocol.ts';
+import type { ClaimWaitView, DriverView } from './protocol.ts';
 import { shortText } from './trim.ts';
 
 /** Ten times as many as a node has. */
@@ -128,3 +129,32 @@ export const nextTryOf = (
   const timer = timers.find(({ event }) => /(?:preparing|releasing)Claims/.test(event));
   return timer ? { nextTry: timer.due } : {};
 };
+
+/** Of one driver; the actor's context has the rest. */
+const CLAIMS_MAX = 100;
+
+/**
+ * The resource drivers of a node and the ResourceClaims that its pods use, as `draManager` has them. By name; a driver
+ * that is not registered is listed while a claim is prepared by it.
+ */
+export function driversOf(snapshot: unknown): readonly DriverView[] {
+  const context = memberOf(snapshot, 'context') as Partial<DraManagerContext> | undefined;
+  const { drivers = {}, cache = {} } = context ?? {};
+  const claims = Object.entries(cache);
+  const names = new Set([...Object.keys(drivers), ...claims.flatMap(([, claim]) => Object.keys(claim.drivers))]);
+  return [...names].toSorted().map((driver) => ({
+    driver,
+    registrations: (Object.hasOwn(drivers, driver) ? (drivers[driver] ?? []) : []).map(
+      ({ endpoint, service, isConnected }) => ({ endpoint, service, isConnected }),
+    ),
+    claims: claims
+      .filter(([, claim]) => Object.hasOwn(claim.drivers, driver))
+      .slice(0, CLAIMS_MAX)
+      .map(([claim, { pods, isPrepared, isEnding, drivers: devices }]) => ({
+        claim,
+        pods,
+        state: isEnding ? 'ending' : isPrepared ? 'prepared' : 'unprepared',
+        devices: (devices[driver] ?? []).map(({ pool, device }) => `${pool}/${device}`),
+      })),
+  }));
+}

@@ -26,7 +26,13 @@ import {
   setup,
   typed,
 } from '../../../kernel/xstate.ts';
-import { type KubeObject, type KubeSelection, type KubeTarget, kubeOperations } from '../../model/operations/kube.ts';
+import {
+  type KubeObject,
+  type KubeSelection,
+  type KubeTarget,
+  kubeOperations,
+  type WatchItem,
+} from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
 import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
 
@@ -70,12 +76,7 @@ interface Context extends ReflectorInput {
   readonly isListed: boolean;
 }
 
-type Changed = {
-  readonly type: 'watch.changed';
-  readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
-  object: KubeObject;
-};
-type Event = Changed | Ended;
+type Event = WatchItem | Ended;
 
 interface ListPage {
   readonly items: readonly KubeObject[];

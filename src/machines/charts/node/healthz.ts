@@ -10,7 +10,7 @@
  *   H1 a port in use never ends the node; it is retried every 5 s.
  * Seeds: S110, S111. Upstream: cmd/kubelet/app/server.go.
  */
-import { errorOf, line, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
+import { errorOf, type ItemOf, line, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { isThreadLost, REOPEN_MS } from '../../model/operations/server.ts';
 
@@ -19,9 +19,7 @@ export interface HealthzInput {
   readonly port: number;
 }
 
-type HealthzEvent =
-  | { readonly type: 'healthz.listening'; readonly address: string; readonly port: number }
-  | { readonly type: 'healthz.failed'; readonly message: string };
+type HealthzEvent = ItemOf<(typeof operations)['server.healthz']>;
 
 /** Upstream's wait before it tries the port again. */
 const RETRY_MS = 5_000;

@@ -12,7 +12,7 @@
  *   O2 a failure is fatal only at the start; later it is retried.
  * Seeds: S154, S235. Upstream: pkg/kubelet/oom/oom_watcher_linux.go, pkg/kubelet/kubelet.go.
  */
-import { errorOf, line, pick, sendParent, setup, stateIn, to, typed } from '../../../kernel/xstate.ts';
+import { errorOf, type ItemOf, line, pick, sendParent, setup, stateIn, to, typed } from '../../../kernel/xstate.ts';
 import { hostOperations, type OomKill } from '../../model/operations/host.ts';
 import { type EventRecorded, eventRecorded } from '../../model/pods/messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
@@ -27,7 +27,7 @@ export interface OomWatcherInput {
   readonly optional: boolean;
 }
 
-type Event = { readonly type: 'oom.watching' } | ({ readonly type: 'oom.killed' } & OomKill);
+type Event = ItemOf<(typeof hostOperations)['host.watchOom']>;
 
 /** Before a log whose reading failed is reopened. */
 const RETRY_MS = 60_000;

@@ -10,6 +10,7 @@
  * Seeds: S222. Upstream: updatePodCIDR.
  */
 import { assign, errorOf, line, pick, setup, typed } from '../../../kernel/xstate.ts';
+import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node } from '../../model/api/node.ts';
 import { criOperations } from '../../model/operations/cri.ts';
 import type { Ended } from '../../model/pods/messages.ts';
@@ -22,7 +23,7 @@ interface Context {
   readonly known: string;
 }
 
-type Event = { readonly type: 'node.known'; readonly node: Node } | Ended;
+type Event = NodeKnown | Ended;
 
 /** All CIDRs of the Node, comma-separated, in the runtime's format. */
 export const podCIDROf = ({ spec }: Node): string =>

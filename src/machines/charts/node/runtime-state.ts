@@ -13,7 +13,8 @@
  * Seeds: S183, S236. Upstream: pkg/kubelet/runtime.go, updateRuntimeUp.
  */
 import { assign, line, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
-import type { RuntimeAbilities, RuntimeCondition } from '../../model/operations/runtime.ts';
+import type { RuntimeAbilities, RuntimeCondition, RuntimeStatusItem } from '../../model/operations/runtime.ts';
+import type { PlegHealth } from '../../model/pods/messages.ts';
 import { type NodeReports, RUNTIME_UNKNOWN } from './object/facts.ts';
 
 export interface RuntimeStateContext {
@@ -25,12 +26,7 @@ export interface RuntimeStateContext {
   readonly isPublished: boolean;
 }
 
-export type RuntimeStateEvent =
-  | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
-  | { readonly type: 'runtimeState.wanted' }
-  | { readonly type: 'runtime.statusFailed'; readonly message: string }
-  | { readonly type: 'pleg.healthy' }
-  | { readonly type: 'pleg.unhealthy'; readonly message: string };
+export type RuntimeStateEvent = RuntimeStatusItem | { readonly type: 'runtimeState.wanted' } | PlegHealth;
 
 /** The error of a runtime whose status cannot be read. */
 export const runtimeDown = (message: string): string => `container runtime is down: ${message}`;

@@ -12,10 +12,9 @@ import { asConfiguration, type KubeletConfiguration } from '../../model/configur
 import { parseBool, quote } from '../../model/values/go-text.ts';
 import { joinPath } from '../../model/values/paths.ts';
 import { type FeatureSettings, mergeFeatureSettings } from '../fields/feature-gates.ts';
-import { FLAGS } from './flag-table.ts';
+import { FLAGS, hintFor } from './flag-table.ts';
 import { FLAG_READERS, type FlagKind, type FlagSpec } from './flag-values.ts';
 import { helpText } from './help.ts';
-import { hintFor } from './removed-flags.ts';
 
 /** Settings of one node that no configuration file has. */
 export type KubeletFlags = {

@@ -6,7 +6,7 @@
  */
 import type { ExclusiveCpus, NumaSet } from '../operations/grants.ts';
 import type { Cpu, CpuManagerSettings } from '../settings/resource-managers.ts';
-import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
+import { cpuIds, formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { MILLI } from '../values/quantity.ts';
 import { distribute } from './cpu-distribution.ts';
 import { alignmentError, coreOf, pack, shortage, threadsPerCore } from './cpu-packing.ts';
@@ -28,11 +28,7 @@ interface Granted {
   readonly cpus?: ExclusiveCpus;
 }
 
-const idsIn = (cpus: ExclusiveCpus): readonly number[] =>
-  Object.values(cpus).flatMap((text) => {
-    const parsed = parseCpuSet(text);
-    return parsed.error === undefined ? parsed.value : [];
-  });
+const idsIn = (cpus: ExclusiveCpus): readonly number[] => Object.values(cpus).flatMap(cpuIds);
 
 function freeCpus({ cpus }: CpuManagerSettings, grants: readonly Granted[]): readonly number[] {
   const taken = new Set(grants.flatMap((grant) => idsIn(grant.cpus ?? {})));

@@ -88,7 +88,7 @@ function disabledFeatureOf(pod: Pod, { admission }: NodeFacts): Pick<PodRules, '
   return lacking === undefined ? {} : { lacking };
 }
 
-/** Containers that may swap. One that is restarted by a resize gets another swap limit with it. */
+/** Containers that may swap. A resize that restarts a container changes its swap limit. */
 function swappingOf(pod: Pod, node: NodeFacts): Pick<AdmissionRequest, 'swapping'> {
   const canSwap = node.limitedSwapBytes !== undefined && node.swapControllerAvailable && node.cgroupVersion === 2;
   if (!canSwap || isCritical(pod)) return {};

@@ -2,8 +2,8 @@
  * The Kubernetes API's Pod as the node agent holds it: exactly the JSON that travels, never a class instance.
  *
  * This folder has the only imports of `@kubernetes/client-node` types in the machines (erased at run time). The
- * generated classes say `Date` where the wire has RFC 3339 text and let everything be written to; {@link Wire} corrects
- * both. The CRI's own messages of similar name (`ContainerStatus`) live in `cri.ts`.
+ * generated classes have `Date` where the wire has RFC 3339 text, and all their fields are writable; {@link Wire}
+ * corrects both. The CRI's own messages of similar name (`ContainerStatus`) live in `cri.ts`.
  *
  * Invariant: a {@link Pod} in a machine is complete: it has a name, a namespace, a uid and a spec.
  */

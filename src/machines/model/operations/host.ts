@@ -187,9 +187,9 @@ export interface RememberedPod {
   readonly objects: Readonly<Record<string, ConfigObject | null>>;
 }
 
-/** What is optional, an agent before `addressesAsKubelet` was not told. */
+/** The optional fields are absent in journals of nodes without `addressesAsKubelet`. */
 export interface MachineAddresses {
-  /** Those that other machines can reach, in the order of the interfaces. */
+  /** The addresses that other machines can reach, in the order of the interfaces. */
   readonly addresses: readonly {
     readonly interface: string;
     readonly address: string;
@@ -286,7 +286,9 @@ export const hostOperations = {
     },
     {
       readonly type: 'manifests.fetched';
+      /** `null`: nothing could be fetched; pods of the last answer stay. */
       readonly manifests: readonly Manifest[] | null;
+      /** Why the fetch failed; empty: it did not. */
       readonly error: string;
     }
   >(),

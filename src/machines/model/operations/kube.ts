@@ -29,8 +29,8 @@ export interface KubeSettings {
   readonly heartbeatTimeoutMs: number;
   readonly userAgent: string;
   /**
-   * PEM file with certificate and key that replaces the kubeconfig's certificate once it exists; until then files named
-   * by the kubeconfig may be missing too, if `isBootstrapping` says that they are being requested.
+   * PEM file with certificate and key that replaces the kubeconfig's certificate once it exists. Until then, files
+   * named by the kubeconfig may be missing as well if `isBootstrapping` is true: they are being requested.
    */
   readonly certificateFile: string | null;
   readonly isBootstrapping: boolean;
@@ -72,6 +72,13 @@ export interface KubeDeletePreconditions {
   readonly resourceVersion?: string;
 }
 
+/** An item of the stream `kube.watch`. */
+export type WatchItem = {
+  readonly type: 'watch.changed';
+  readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
+  readonly object: KubeObject;
+};
+
 export const kubeOperations = {
   /**
    * Loads a kubeconfig and creates the clients of a role from it; sends nothing yet. Fails with client-go's text if the
@@ -93,11 +100,7 @@ export const kubeOperations = {
    */
   'kube.watch': stream<
     KubeTarget & KubeSelection & { readonly resourceVersion: string; readonly timeoutSeconds?: number },
-    {
-      readonly type: 'watch.changed';
-      readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
-      readonly object: KubeObject;
-    },
+    WatchItem,
     { readonly reason: 'closed' | 'expired'; readonly resourceVersion: string }
   >(),
   'kube.create': once<KubeTarget & { readonly body: Json }, KubeObject>(),

@@ -35,7 +35,7 @@ export interface ProbeWatch {
   readonly verdict: Verdict | null;
 }
 
-/** An attempt that is worth an event. One that could not be made does not count towards a verdict. */
+/** An attempt that is recorded as an event. An attempt that could not be made does not count for a verdict. */
 export type ProbeReport = {
   readonly type: 'probe.reported';
   readonly result: 'failure' | 'warning' | 'errored';

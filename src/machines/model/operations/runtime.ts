@@ -12,6 +12,11 @@ export interface RuntimeCondition {
 /** Abilities of the runtime, by handler. */
 export type RuntimeAbilities = Pick<RuntimeStatus, 'handlers' | 'features'>;
 
+/** An item of the stream `runtime.watchStatus`. */
+export type RuntimeStatusItem =
+  | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
+  | { readonly type: 'runtime.statusFailed'; readonly message: string };
+
 export const runtimeOperations = {
   /** Opens the CRI connection of every later `cri.*`. Fails with upstream's text if the runtime does not answer. */
   'runtime.connect': idempotent<
@@ -23,9 +28,5 @@ export const runtimeOperations = {
   /** Starts the embedded runtime in this process and returns its endpoint. */
   'runtime.startEmbedded': idempotent<{ rootDir: string }, { endpoint: string }>(),
   /** Reads the runtime's conditions every `periodMs`; emits when they changed, or when reading starts to fail. */
-  'runtime.watchStatus': stream<
-    { periodMs: number },
-    | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
-    | { readonly type: 'runtime.statusFailed'; readonly message: string }
-  >(),
+  'runtime.watchStatus': stream<{ periodMs: number }, RuntimeStatusItem>(),
 };

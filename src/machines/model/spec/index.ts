@@ -11,14 +11,17 @@ export {
 } from './container.ts';
 export { podDns } from './dns.ts';
 export { fileVariables, type References } from './environment.ts';
-export { containerFiles, type PodFiles, podFiles, podLogFolders } from './files.ts';
 export { containerHash } from './hash.ts';
 export { podHostname } from './hostname.ts';
 export { imageWithTag, type PullPolicy, parseImage, pullPolicy, repositoryOf } from './image.ts';
 export {
+  containerFiles,
   legacyLogName,
+  type PodFiles,
   podDirectory,
+  podFiles,
   podLogDirectory,
+  podLogFolders,
   terminationLogFile,
 } from './paths.ts';
 export { cgroupParent, podQOS } from './qos.ts';

@@ -65,7 +65,7 @@ function actualRequests(asked: List, { cpu_shares }: LinuxContainerResources, ac
 const isCpuChange = (milli: bigint, asked: string | undefined, smallest: bigint): boolean =>
   milli > smallest || (milli > 0n && asked !== undefined && milliUnits(nanoOf(asked)) > smallest);
 
-/** The sums of the pod, with its overhead: what it is to have, and what it has so far of a resize. */
+/** The sums of the pod, with its overhead: the requested resources, and during a resize the current ones. */
 export const podResourceStatus = (pod: Pod, resized: Pod = pod): Pick<PodStatus, 'allocatedResources' | 'resources'> =>
   resized === pod ? podSums(pod) : { ...podSums(pod), resources: podSums(resized).resources };
 

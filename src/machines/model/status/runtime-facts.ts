@@ -233,7 +233,7 @@ export const factsOfInstance = memoize((newest: ContainerStatus): ContainerFacts
 });
 
 /** Garbage of a pod: ended instances, and replaced empty sandboxes. `byNode`: the node ends the pod. */
-export function garbageOf(uid: string, status: PodRuntimeStatus, byNode = false): GarbageChanged {
+export function garbageOf(uid: string, status: PodRuntimeStatus, byNode: boolean): GarbageChanged {
   const [newest, ...older] = sandboxesOf(status);
   const isOlder = (container: ContainerStatus): boolean => newest !== undefined && newer(newest, container) < 0;
   const dead = status.containers

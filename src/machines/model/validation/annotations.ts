@@ -1,13 +1,13 @@
 /**
- * Validates annotations that were fields before there were fields: tolerations, seccomp and AppArmor profiles, the cost
- * of a deletion; and that profiles are the same in both forms.
+ * Validates annotations with a meaning: tolerations, seccomp and AppArmor profiles, the deletion cost; and that a
+ * profile in an annotation equals the one in the field that replaced it.
  *
- * Nodes of 0.2.0 did not look at them, so a journal of theirs is replayed without the rules.
+ * A node of 0.2.0 did not validate them; a replay of its journal does not apply these rules.
  */
 import { isObject } from '../../../kernel/xstate.ts';
 import type { Container, Pod, PodSpec, SeccompProfile, Toleration } from '../api/pod.ts';
-import { checked, descendingPath, type FieldError, forbidden, invalid } from './field.ts';
-import { validateTolerations } from './tolerations.ts';
+import { checked, descendingPath, errorsOf, type FieldError, forbidden, invalid } from './field.ts';
+import { validateTolerations } from './scheduling.ts';
 
 const TOLERATIONS = 'scheduler.alpha.kubernetes.io/tolerations';
 const DELETION_COST = 'controller.kubernetes.io/pod-deletion-cost';
@@ -19,26 +19,26 @@ const MAX_INT32 = 2_147_483_647;
 
 type Annotations = Readonly<Record<string, string>>;
 
-/** An annotation may be named like a member that every object has. */
+/** The name of an annotation may be that of a member of all objects, such as `constructor`. */
 const valueOf = (annotations: Annotations, key: string): string | undefined =>
   Object.hasOwn(annotations, key) ? annotations[key] : undefined;
 
 export function validateAnnotations({ metadata: { annotations = {} }, spec }: Pod, path: string): FieldError[] {
   const cost = valueOf(annotations, DELETION_COST);
   const containers = new Set(placedContainers(spec).map(([{ name }]) => name));
-  return [
-    ...validateTolerationText(valueOf(annotations, TOLERATIONS) ?? '', path),
-    ...(cost === undefined || isCost(cost)
-      ? []
-      : [invalid(`${path}[${DELETION_COST}]`, cost, 'must be a 32bit integer')]),
-    ...Object.entries(annotations).flatMap(([key, value]) => [
-      ...(key === SECCOMP_POD || key.startsWith(SECCOMP_CONTAINER) ? validateSeccomp(value, `${path}.${key}`) : []),
-      ...(key.startsWith(APPARMOR) ? validateAppArmor(key, value, containers, `${path}[${key}]`) : []),
-    ]),
-  ];
+  return errorsOf(
+    validateTolerationText(valueOf(annotations, TOLERATIONS) ?? '', path),
+    cost !== undefined && !isCost(cost) && invalid(`${path}[${DELETION_COST}]`, cost, 'must be a 32bit integer'),
+    Object.entries(annotations).flatMap(([key, value]) =>
+      errorsOf(
+        (key === SECCOMP_POD || key.startsWith(SECCOMP_CONTAINER)) && validateSeccomp(value, `${path}.${key}`),
+        key.startsWith(APPARMOR) && validateAppArmor(key, value, containers, `${path}[${key}]`),
+      ),
+    ),
+  );
 }
 
-/** The profiles of both forms are the same. */
+/** A profile in an annotation must equal the one in the field. */
 export function validateProfiles({ metadata: { annotations = {} }, spec }: Pod, path: string): FieldError[] {
   const { seccompProfile: ofPod, appArmorProfile } = spec.securityContext ?? {};
   const containers = placedContainers(spec).map(([container, place]) => [container, `${path}.${place}`] as const);
@@ -63,13 +63,13 @@ export function validateProfiles({ metadata: { annotations = {} }, spec }: Pod, 
   ];
 }
 
-/** Every container of a pod, with the end of its path, as upstream visits them. */
+/** Every container of a pod, with the end of its path, in upstream's order. */
 export const placedContainers = (spec: PodSpec): (readonly [Container, string])[] => [
   ...(spec.initContainers ?? []).map((each, at) => [each, `initContainers[${at}]`] as const),
   ...spec.containers.map((each, at) => [each, `containers[${at}]`] as const),
 ];
 
-/** How the types of a profile are written in an annotation. */
+/** The types of a profile, as annotations spell them. */
 interface AnnotationForm {
   readonly name: string;
   readonly RuntimeDefault: readonly string[];
@@ -130,8 +130,8 @@ function validateSeccomp(profile: string, path: string): FieldError[] {
 function validateAppArmor(key: string, profile: string, names: ReadonlySet<string>, path: string): FieldError[] {
   const name = key.slice(APPARMOR.length);
   const isKnown = ['', 'runtime/default', 'unconfined'].includes(profile) || profile.startsWith(LOCALHOST);
-  return [
-    ...(names.has(name) ? [] : [invalid(path, name, 'container not found')]),
-    ...(isKnown ? [] : [invalid(path, profile, `invalid AppArmor profile name: ${JSON.stringify(profile)}`)]),
-  ];
+  return errorsOf(
+    !names.has(name) && invalid(path, name, 'container not found'),
+    !isKnown && invalid(path, profile, `invalid AppArmor profile name: ${JSON.stringify(profile)}`),
+  );
 }

@@ -1,6 +1,7 @@
 /**
  * Finds references of a pod to API objects. A static pod may have none (gate `PreventStaticPodAPIReferences`), because
- * it must start without an API server. Without the gate it may, except those that no kubelet ever allowed.
+ * it must start without an API server. Without the gate it may have references, except those that upstream has always
+ * rejected.
  *
  * On a node without an API server, ConfigMaps and Secrets are files beside the pods and do not count. Invariant: every
  * other reference is an error at its field.
@@ -11,12 +12,12 @@ import { type FieldError, forbidden } from './field.ts';
 
 type Reference = readonly [path: string, resource: string];
 
-/** References to API objects that a static pod may have, if there is an API server. */
+/** The references to API objects that a static pod may have on a node with an API server. */
 export type ApiReferenceRule = 'none' | 'any';
 
 const NEVER = 'clustertrustbundles';
 
-/** One error for each reference, at the field that makes it. Without `asKubelet`, by the rules of 0.2.0. */
+/** One error for each reference, at its field. Without `asKubelet`, by the rules of 0.2.0. */
 export function apiReferences(
   spec: PodSpec,
   hasApiServer = false,
@@ -57,7 +58,7 @@ function objectReferences(spec: PodSpec, asKubelet: boolean): Reference[] {
   return [...pulling, ...volumes, ...containers];
 }
 
-/** Plugins of vendors that log in with a Secret; one without a name is none. */
+/** Vendor plugins that log in with a Secret; a reference without a name does not count. */
 function vendorSecrets(volume: Volume, path: string): Reference[] {
   const { cephfs, cinder, flexVolume, iscsi, rbd, scaleIO, storageos } = volume;
   const sources = { cephfs, cinder, flexVolume, iscsi, rbd, scaleIO, storageos };
@@ -66,7 +67,7 @@ function vendorSecrets(volume: Volume, path: string): Reference[] {
   );
 }
 
-/** Sources of projected volumes that are nothing, so that it is not known whether they need an API server. */
+/** Empty sources of projected volumes are errors: it is unknown whether they need an API server. */
 const emptySources = ({ volumes = [] }: PodSpec): FieldError[] =>
   volumes.flatMap(({ name, projected }) =>
     projected?.sources?.some((source) => Object.keys(source).length === 0)

@@ -1,13 +1,14 @@
 /**
- * Validates claims: of devices, and those that are made for ephemeral volumes.
+ * Validates claims: the ResourceClaims of a pod, and the PersistentVolumeClaims for its ephemeral volumes.
  *
- * Nodes of 0.2.0 did not look at them, so a journal of theirs is replayed without the rules.
+ * A node of 0.2.0 did not validate them; a replay of its journal does not apply these rules.
  */
 import type { Container, PodSpec, Volume } from '../api/pod.ts';
 import { nanoOf } from '../values/quantity.ts';
 import {
   checked,
   duplicate,
+  errorsOf,
   type FieldError,
   forbidden,
   invalid,
@@ -33,16 +34,15 @@ export function validatePodClaims({ resourceClaims: claims = [] }: PodSpec, path
     const { name, resourceClaimName, resourceClaimTemplateName } = claim;
     const isRepeated = seen.has(name);
     if (name !== '') seen.add(name);
-    return [
-      ...(name === '' ? [required(`${place}.name`)] : []),
-      ...(isRepeated ? [duplicate(`${place}.name`, name)] : []),
-      ...(name === '' || isRepeated ? [] : checked(`${place}.name`, name, isShortName)),
-      ...validateChoice(claim, place),
-      ...(resourceClaimName === undefined ? [] : checked(`${place}.resourceClaimName`, resourceClaimName, isLongName)),
-      ...(resourceClaimTemplateName === undefined
-        ? []
-        : checked(`${place}.resourceClaimTemplateName`, resourceClaimTemplateName, isLongName)),
-    ];
+    return errorsOf(
+      name === '' && required(`${place}.name`),
+      isRepeated && duplicate(`${place}.name`, name),
+      name !== '' && !isRepeated && checked(`${place}.name`, name, isShortName),
+      validateChoice(claim, place),
+      resourceClaimName !== undefined && checked(`${place}.resourceClaimName`, resourceClaimName, isLongName),
+      resourceClaimTemplateName !== undefined &&
+        checked(`${place}.resourceClaimTemplateName`, resourceClaimTemplateName, isLongName),
+    );
   });
 }
 
@@ -58,13 +58,13 @@ function validateChoice(claim: PodClaim, path: string): FieldError[] {
     : [];
 }
 
-/** The claims of a pod: their names, and what an error says of them. */
+/** The names of the claims of a pod, and the list of them for errors. */
 export interface Claims {
   readonly names: ReadonlySet<string>;
   readonly shown: string;
 }
 
-/** Characters of names in an error: each container that uses another claim has one. */
+/** The maximum length of that list: each container with an unknown claim repeats it in an error. */
 const SHOWN_MAX = 1_000;
 
 export function claimsOf({ resourceClaims = [] }: Pick<PodSpec, 'resourceClaims'>): Claims {
@@ -74,7 +74,7 @@ export function claimsOf({ resourceClaims = [] }: Pick<PodSpec, 'resourceClaims'
 
 export const NO_CLAIMS: Claims = claimsOf({});
 
-/** The claims that a container uses are those of its pod, each request once. */
+/** A container may use only claims of its pod, and each request once. */
 export function validateContainerClaims(claims: ContainerClaims, ofPod: Claims, path: string): FieldError[] {
   const used = new Map<string, Set<string>>();
   const names = ofPod.names.size === 0 ? ' which is empty' : `: ${ofPod.shown}`;
@@ -86,18 +86,18 @@ export function validateContainerClaims(claims: ContainerClaims, ofPod: Claims, 
     const isWhole = before.has('');
     const isRepeated = isWhole || before.has(request) || (request === '' && before.size > 0);
     used.set(name, before.add(request));
-    return [
-      ...(request !== '' && !isWhole ? checked(`${place}.request`, request, isShortName) : []),
-      ...(isRepeated ? [duplicate(place, isWhole || request === '' ? name : `${name}/${request}`)] : []),
-      ...(ofPod.names.has(name) ? [] : [`${notFound(place, name)}: ${missing}`]),
-    ];
+    return errorsOf(
+      request !== '' && !isWhole && checked(`${place}.request`, request, isShortName),
+      isRepeated && duplicate(place, isWhole || request === '' ? name : `${name}/${request}`),
+      !ofPod.names.has(name) && `${notFound(place, name)}: ${missing}`,
+    );
   });
 }
 
-/** More than a name may have. A longer name of a pod is an error of its own; every volume would repeat it. */
+/** Longer than a valid name. A longer name of a pod is an error of its own, which every volume would repeat. */
 const POD_NAME_SHOWN_MAX = 300;
 
-/** The names of claims are those of the pod and the volume. */
+/** The name of such a claim consists of the names of the pod and the volume. */
 export function validateEphemeralVolumes({ volumes = [] }: PodSpec, podName: string, path: string): FieldError[] {
   const claimNameOf = (volume: string): string => `${podName.slice(0, POD_NAME_SHOWN_MAX)}-${volume}`;
   const made = new Set(volumes.flatMap(({ name, ephemeral }) => (ephemeral ? [claimNameOf(name)] : [])));
@@ -107,18 +107,16 @@ export function validateEphemeralVolumes({ volumes = [] }: PodSpec, podName: str
     const claimName = claimNameOf(name);
     const template = ephemeral?.volumeClaimTemplate;
     const where = `${place}.ephemeral.volumeClaimTemplate`;
-    return [
-      ...(ephemeral && !template ? [required(where)] : []),
-      ...(template ? validateTemplate(template, where) : []),
-      ...(ephemeral && name !== ''
-        ? isLongName(claimName).map((fault) =>
-            invalid(`${place}.name`, name, `PVC name ${JSON.stringify(claimName)}: ${fault}`),
-          )
-        : []),
-      ...(claim && made.has(claim.claimName)
-        ? [invalid(`${place}.persistentVolumeClaim.claimName`, claim.claimName, taken)]
-        : []),
-    ];
+    return errorsOf(
+      ephemeral && !template && required(where),
+      template && validateTemplate(template, where),
+      ephemeral &&
+        name !== '' &&
+        isLongName(claimName).map((fault) =>
+          invalid(`${place}.name`, name, `PVC name ${JSON.stringify(claimName)}: ${fault}`),
+        ),
+      claim && made.has(claim.claimName) && invalid(`${place}.persistentVolumeClaim.claimName`, claim.claimName, taken),
+    );
   });
 }
 
@@ -131,27 +129,26 @@ function validateTemplate({ metadata = {}, spec }: Template, path: string): Fiel
   const place = `${path}.spec`;
   const isAlone =
     modes.includes('ReadWriteOncePod') && new Set(modes.filter((mode) => ACCESS_MODES.includes(mode))).size > 1;
-  return [
-    ...Object.keys(annotations).flatMap((key) =>
+  return errorsOf(
+    Object.keys(annotations).flatMap((key) =>
       checked(`${path}.metadata.annotations`, key.toLowerCase(), isQualifiedName),
     ),
-    ...validateLabels(labels, `${path}.metadata.labels`),
-    ...Object.keys(others).map((field) => forbidden(`${path}.metadata.${field}`, 'cannot be set')),
-    ...(modes.length === 0 ? [required(`${place}.accessModes`, 'at least 1 access mode is required')] : []),
-    ...validateLabelSelector(selector, `${place}.selector`),
-    ...modes
+    validateLabels(labels, `${path}.metadata.labels`),
+    Object.keys(others).map((field) => forbidden(`${path}.metadata.${field}`, 'cannot be set')),
+    modes.length === 0 && required(`${place}.accessModes`, 'at least 1 access mode is required'),
+    validateLabelSelector(selector, `${place}.selector`),
+    modes
       .filter((mode) => !ACCESS_MODES.includes(mode))
       .map((mode) => notSupported(`${place}.accessModes`, mode, ACCESS_MODES)),
-    ...(isAlone ? [forbidden(`${place}.accessModes`, 'may not use ReadWriteOncePod with other access modes')] : []),
-    ...validateStorage(resources?.requests ?? {}, `${place}.resources[storage]`),
-    ...(storageClassName ? checked(`${place}.storageClassName`, storageClassName, isLongName) : []),
-    ...(volumeMode === undefined || VOLUME_MODES.includes(volumeMode)
-      ? []
-      : [notSupported(`${place}.volumeMode`, volumeMode, VOLUME_MODES)]),
-    ...(spec.volumeAttributesClassName
-      ? checked(`${place}.volumeAttributesClassName`, spec.volumeAttributesClassName, isLongName)
-      : []),
-  ];
+    isAlone && forbidden(`${place}.accessModes`, 'may not use ReadWriteOncePod with other access modes'),
+    validateStorage(resources?.requests ?? {}, `${place}.resources[storage]`),
+    storageClassName && checked(`${place}.storageClassName`, storageClassName, isLongName),
+    volumeMode !== undefined &&
+      !VOLUME_MODES.includes(volumeMode) &&
+      notSupported(`${place}.volumeMode`, volumeMode, VOLUME_MODES),
+    spec.volumeAttributesClassName &&
+      checked(`${place}.volumeAttributesClassName`, spec.volumeAttributesClassName, isLongName),
+  );
 }
 
 function validateStorage(requests: Readonly<Record<string, string>>, path: string): FieldError[] {

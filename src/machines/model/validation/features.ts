@@ -1,15 +1,25 @@
 /**
- * Validates what the newer fields of a new pod ask of each other: host names, user namespaces, variables from files,
- * resources of the whole pod, stop signals, rules of a restart.
+ * Validates the newer fields of a pod, and their combinations: host names, user namespaces, variables from files,
+ * resources of the whole pod, stop signals, restart rules.
  *
- * Nodes of 0.2.0 took pods that break these rules, so a journal of theirs is replayed without them.
+ * A node of 0.2.0 accepted pods that break these rules; a replay of its journal does not apply them.
  */
 import type { Container, Pod, PodSpec, ResourceList } from '../api/pod.ts';
 import { podLimits, podRequests } from '../spec/resources.ts';
 import { formatBinary, formatDecimal, type Nano, nanoOf } from '../values/quantity.ts';
 import { placedContainers, validateAnnotations, validateProfiles } from './annotations.ts';
 import { validateEphemeralVolumes, validatePodClaims } from './claims.ts';
-import { type FieldError, forbidden, invalid, notFound, notSupported, repeatedAt, required, tooLong } from './field.ts';
+import {
+  errorsOf,
+  type FieldError,
+  forbidden,
+  invalid,
+  notFound,
+  notSupported,
+  repeatedAt,
+  required,
+  tooLong,
+} from './field.ts';
 import { validateObjectMeta } from './metadata.ts';
 import { validateApiProjections } from './projections.ts';
 import { validateScheduling } from './scheduling.ts';
@@ -57,7 +67,7 @@ const SIGNALS_OF = new Map<string, readonly string[]>([
   ['windows', ['SIGKILL', 'SIGTERM']],
 ]);
 
-/** Which signals there are depends on the system. */
+/** The valid signals depend on the operating system of the pod. */
 function validateStopSignal({ lifecycle }: Container, { os }: PodSpec, path: string): FieldError[] {
   const signal = lifecycle?.stopSignal;
   if (signal === undefined) return [];
@@ -70,18 +80,18 @@ const tooMany = (path: string, count: number, limit: number): FieldError =>
   `${path}: Too many: ${count}: must have at most ${limit} items`;
 
 function validateRuleCount({ restartPolicyRules: rules = [] }: Container, path: string): FieldError[] {
-  return [
-    ...(rules.length > RULES_MAX ? [tooMany(path, rules.length, RULES_MAX)] : []),
-    ...rules.flatMap(({ exitCodes }, at) => {
+  return errorsOf(
+    rules.length > RULES_MAX && tooMany(path, rules.length, RULES_MAX),
+    rules.flatMap(({ exitCodes }, at) => {
       const count = exitCodes?.values?.length ?? 0;
       return count > EXIT_CODES_MAX ? [tooMany(`${path}[${at}].exitCodes.values`, count, EXIT_CODES_MAX)] : [];
     }),
-  ];
+  );
 }
 
 const shown = (name: string, amount: Nano): string => (name === 'cpu' ? formatDecimal(amount) : formatBinary(amount));
 
-/** The pod as a whole has at least what its containers request, and each container at most what the pod has. */
+/** The pod's requests are at least the sum of its containers', and no container's limit exceeds the pod's. */
 function validatePodResources({ spec, ...pod }: Pod, path: string): FieldError[] {
   const { resources, ...rest } = spec;
   if (resources === undefined) return [];
@@ -89,11 +99,11 @@ function validatePodResources({ spec, ...pod }: Pod, path: string): FieldError[]
   const { limits = {}, requests = {}, claims } = resources;
   const containers: Pod = { ...pod, spec: rest };
   const limited = Object.entries(podLimits(containers)).filter(([name]) => name.startsWith(HUGE_PAGES));
-  return [
-    ...(claims === undefined ? [] : [forbidden(`${path}.claims`, 'claims may not be set for Resources at pod-level')]),
-    ...below(requests, Object.entries(podRequests(containers)), `${path}.requests`, 'requests'),
-    ...below(limits, limited, `${path}.limits`, 'limits'),
-    ...spec.containers.flatMap((container, at) =>
+  return errorsOf(
+    claims !== undefined && forbidden(`${path}.claims`, 'claims may not be set for Resources at pod-level'),
+    below(requests, Object.entries(podRequests(containers)), `${path}.requests`, 'requests'),
+    below(limits, limited, `${path}.limits`, 'limits'),
+    spec.containers.flatMap((container, at) =>
       Object.entries(container.resources?.limits ?? {}).flatMap(([name, own]) => {
         const whole = quantityIn(limits, name);
         if (whole === undefined || nanoOf(own) <= nanoOf(whole)) return [];
@@ -101,14 +111,14 @@ function validatePodResources({ spec, ...pod }: Pod, path: string): FieldError[]
         return [invalid(place, own, `must be less than or equal to pod limits of ${whole}`)];
       }),
     ),
-  ];
+  );
 }
 
-/** A resource may be named like a member that every object has, such as `constructor`. */
+/** The name of a resource may be that of a member of all objects, such as `constructor`. */
 const quantityIn = (list: ResourceList, name: string): string | undefined =>
   Object.hasOwn(list, name) ? list[name] : undefined;
 
-/** What the pod has of these resources is less than its containers have together. */
+/** Errors for resources of which the pod has less than its containers together. */
 function below(
   whole: ResourceList,
   together: readonly (readonly [string, Nano])[],
@@ -123,7 +133,7 @@ function below(
   });
 }
 
-/** A path, and the name of a claim, is either of a mount or of a device, and of one device. */
+/** A path or a volume name belongs either to mounts or to one device. */
 function validateOverlaps({ volumeMounts: mounts = [], volumeDevices: devices = [] }: Container, path: string) {
   const mounted = {
     names: new Set(mounts.map(({ name }) => name)),
@@ -135,34 +145,30 @@ function validateOverlaps({ volumeMounts: mounts = [], volumeDevices: devices = 
     name: repeatedAt(devices.map(({ name }, at) => (name === '' ? at : name))),
     path: repeatedAt(devices.map(({ devicePath }, at) => (devicePath.split('/').includes('..') ? at : devicePath))),
   };
-  return [
-    ...mounts.flatMap(({ name, mountPath }, at) => [
-      ...when(names.has(name), `${path}.volumeMounts[${at}].name`, name, 'must not already exist in volumeDevices'),
-      ...when(
-        paths.has(mountPath),
-        `${path}.volumeMounts[${at}].mountPath`,
-        mountPath,
-        'must not already exist as a path in volumeDevices',
-      ),
-    ]),
-    ...devices.flatMap(({ name, devicePath }, at) => {
+  return errorsOf(
+    mounts.flatMap(({ name, mountPath }, at) => {
+      const place = `${path}.volumeMounts[${at}]`;
+      const isPath = 'must not already exist as a path in volumeDevices';
+      return errorsOf(
+        names.has(name) && invalid(`${place}.name`, name, 'must not already exist in volumeDevices'),
+        paths.has(mountPath) && invalid(`${place}.mountPath`, mountPath, isPath),
+      );
+    }),
+    devices.flatMap(({ name, devicePath }, at) => {
       const place = `${path}.volumeDevices[${at}]`;
       const isPath = 'must not already exist as a path in volumeMounts';
-      return [
-        ...(name === '' ? [required(`${place}.name`)] : []),
-        ...when(repeated.name.has(at), `${place}.name`, name, 'must be unique'),
-        ...when(repeated.path.has(at), `${place}.devicePath`, devicePath, 'must be unique'),
-        ...when(mounted.names.has(name), `${place}.name`, name, 'must not already exist in volumeMounts'),
-        ...when(mounted.paths.has(devicePath), `${place}.devicePath`, devicePath, isPath),
-      ];
+      return errorsOf(
+        name === '' && required(`${place}.name`),
+        repeated.name.has(at) && invalid(`${place}.name`, name, 'must be unique'),
+        repeated.path.has(at) && invalid(`${place}.devicePath`, devicePath, 'must be unique'),
+        mounted.names.has(name) && invalid(`${place}.name`, name, 'must not already exist in volumeMounts'),
+        mounted.paths.has(devicePath) && invalid(`${place}.devicePath`, devicePath, isPath),
+      );
     }),
-  ];
+  );
 }
 
-const when = (isWrong: boolean, path: string, value: string, detail: string): FieldError[] =>
-  isWrong ? [invalid(path, value, detail)] : [];
-
-/** Devices cannot be mapped to the users of a namespace. */
+/** Block devices cannot be used in a user namespace. */
 function validateHostUsers(spec: PodSpec): FieldError[] {
   if (spec.hostUsers !== false) return [];
   return placedContainers(spec)
@@ -173,14 +179,14 @@ function validateHostUsers(spec: PodSpec): FieldError[] {
 function validateHostnameOverride(spec: PodSpec, path: string): FieldError[] {
   const { hostnameOverride, setHostnameAsFQDN, hostNetwork } = spec;
   if (!hostnameOverride) return [];
-  return [
-    ...(hostnameOverride.length > HOSTNAME_MAX_BYTES ? [tooLong(path, HOSTNAME_MAX_BYTES)] : []),
-    ...(setHostnameAsFQDN ? [forbidden(path, 'may not be specified when setHostnameAsFQDN is true')] : []),
-    ...(hostNetwork ? [forbidden(path, 'may not be specified when hostNetwork is true')] : []),
-  ];
+  return errorsOf(
+    hostnameOverride.length > HOSTNAME_MAX_BYTES && tooLong(path, HOSTNAME_MAX_BYTES),
+    setHostnameAsFQDN && forbidden(path, 'may not be specified when setHostnameAsFQDN is true'),
+    hostNetwork && forbidden(path, 'may not be specified when hostNetwork is true'),
+  );
 }
 
-/** A file that variables come from is in an `emptyDir` of the pod. */
+/** A file with variables must be in an `emptyDir` of the pod. */
 function validateFileVolumes(spec: PodSpec): FieldError[] {
   const named = new Map((spec.volumes ?? []).map((volume) => [volume.name, volume]));
   return placedContainers(spec).flatMap(([{ env = [] }, container]) =>

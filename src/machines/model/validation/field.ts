@@ -1,7 +1,7 @@
 /**
  * The texts of Kubernetes' field errors, and shared checks of names.
  *
- * The texts are upstream's to the byte, because people search for them. A check returns the faults of a value; an empty
+ * The texts are upstream's to the byte, because people search for them. A check returns the errors of a value; an empty
  * list means valid.
  */
 
@@ -10,6 +10,7 @@ import { qualifiedNameErrors } from '../values/labels.ts';
 
 /** The path of a value (`spec.containers[0].name`) and the error, in one line. */
 export type FieldError = string;
+type Falsy = false | 0 | null | undefined;
 /** Returns the errors of a value, without its path. */
 type Check = (value: string) => readonly string[];
 
@@ -27,6 +28,13 @@ export const tooLong = (path: string, limit: number): FieldError =>
 export const notSupported = (path: string, value: unknown, supported: readonly string[]): FieldError =>
   `${path}: Unsupported value: ${show(value)}: supported values: ${supported.map(quote).join(', ')}`;
 
+/**
+ * The errors of several rules in one list. A rule is `condition && error`, or a list of errors; a satisfied rule is
+ * falsy or an empty list.
+ */
+export const errorsOf = (...rules: readonly (FieldError | readonly FieldError[] | Falsy)[]): FieldError[] =>
+  rules.flatMap((rule) => rule || []);
+
 /** Indices of keys that occurred before, for a list with unique keys. */
 export function repeatedAt(keys: readonly unknown[]): ReadonlySet<number> {
   const first = new Map<unknown, number>();
@@ -43,7 +51,7 @@ export function repeatedAt(keys: readonly unknown[]): ReadonlySet<number> {
 export const supportedOnly = (path: string, value: string | undefined, supported: readonly string[]): FieldError[] =>
   value === undefined || supported.includes(value) ? [] : [notSupported(path, value, supported)];
 
-/** Each fault found by a check as an error of this field. */
+/** Each result of a check as an error of this field. */
 export const checked = (path: string, value: string, check: Check): FieldError[] =>
   check(value).map((reason) => invalid(path, value, reason));
 
@@ -80,7 +88,7 @@ const LABEL_FORM = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
 const SUBDOMAIN_FORM = String.raw`${LABEL_FORM}(\.${LABEL_FORM})*`;
 const UNDERSCORE_FORM = '[a-z0-9]([-_a-z0-9]*[a-z0-9])?';
 const UNDERSCORE_SUBDOMAIN_FORM = String.raw`${UNDERSCORE_FORM}(\.${UNDERSCORE_FORM})*`;
-/** Upstream's form since it lets a label begin with an underscore. */
+/** The form of newer kubelets, in which a label may begin with an underscore. */
 const LEADING_UNDERSCORE_FORM = '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?';
 const SEARCH_FORM = String.raw`${LEADING_UNDERSCORE_FORM}(\.${LEADING_UNDERSCORE_FORM})*`;
 const CONFIG_KEY_FORM = '[-._a-zA-Z0-9]+';
@@ -89,10 +97,8 @@ const ENDS = 'and must start and end with an alphanumeric character';
 function formed(form: string, description: string, example: string, limit: number): Check {
   const pattern = new RegExp(`^${form}$`);
   const reason = `${description} (e.g. ${example}, regex used for validation is '${form}')`;
-  return (value) => [
-    ...(byteLength(value) > limit ? [`must be no more than ${limit} bytes`] : []),
-    ...(pattern.test(value) ? [] : [reason]),
-  ];
+  return (value) =>
+    errorsOf(byteLength(value) > limit && `must be no more than ${limit} bytes`, !pattern.test(value) && reason);
 }
 
 /** Length in UTF-8, without a platform API. */
@@ -119,14 +125,14 @@ export const isDnsSubdomain: Check = formed(
   SUBDOMAIN_LENGTH,
 );
 
-/** A label as upstream judges it: of a name with dots it says that. */
+/** A label, with upstream's text for a name with dots. */
 export const isShortName: Check = (value) =>
   isDnsLabel(value).map((fault) => {
     const isSubdomain = value.includes('.') && fault.startsWith('a lowercase') && SUBDOMAIN.test(value);
     return isSubdomain ? 'must not contain dots' : inCharacters(fault);
   });
 
-/** A name as upstream judges it: its limit is in characters. */
+/** A subdomain, with upstream's text for a long name: the limit is in characters. */
 export const isLongName: Check = (value) => isDnsSubdomain(value).map(inCharacters);
 
 const SUBDOMAIN = new RegExp(`^${SUBDOMAIN_FORM}$`);
@@ -139,7 +145,7 @@ export const isDnsSubdomainWithUnderscore: Check = formed(
   `'example.com'`,
   SUBDOMAIN_LENGTH,
 );
-/** A domain that names are searched in, as upstream judges it. */
+/** A search domain of DNS. */
 export const isSearchDomain: Check = formed(SEARCH_FORM, SEARCH, `'example.com'`, SUBDOMAIN_LENGTH);
 
 export const isQualifiedName: Check = qualifiedNameErrors;
@@ -150,24 +156,26 @@ export const isEnvironmentName: Check = (value) =>
     ? []
     : ["a valid environment variable name must consist only of printable ASCII characters other than '='"];
 
-export const isConfigKey: Check = (value) => [
-  ...formed(
-    CONFIG_KEY_FORM,
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-    `'key.name',  or 'KEY_NAME',  or 'key-name'`,
-    SUBDOMAIN_LENGTH,
-  )(value),
-  ...(value === '.' ? ["must not be '.'"] : []),
-  ...(value === '..' ? ["must not be '..'"] : value.startsWith('..') ? ["must not start with '..'"] : []),
-];
+export const isConfigKey: Check = (value) =>
+  errorsOf(
+    formed(
+      CONFIG_KEY_FORM,
+      "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+      `'key.name',  or 'KEY_NAME',  or 'key-name'`,
+      SUBDOMAIN_LENGTH,
+    )(value),
+    value === '.' && "must not be '.'",
+    value === '..' ? "must not be '..'" : value.startsWith('..') ? ["must not start with '..'"] : [],
+  );
 
-export const isPortName: Check = (value) => [
-  ...(value.length > PORT_NAME_LENGTH ? ['must be no more than 15 characters'] : []),
-  ...(/^[-a-z0-9]+$/.test(value) ? [] : ['must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)']),
-  ...(/[a-z]/.test(value) ? [] : ['must contain at least one letter (a-z)']),
-  ...(value.includes('--') ? ['must not contain consecutive hyphens'] : []),
-  ...(/^-|-$/.test(value) ? ['must not begin or end with a hyphen'] : []),
-];
+export const isPortName: Check = (value) =>
+  errorsOf(
+    value.length > PORT_NAME_LENGTH && 'must be no more than 15 characters',
+    !/^[-a-z0-9]+$/.test(value) && 'must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)',
+    !/[a-z]/.test(value) && 'must contain at least one letter (a-z)',
+    value.includes('--') && 'must not contain consecutive hyphens',
+    /^-|-$/.test(value) && 'must not begin or end with a hyphen',
+  );
 
 export const isHeaderName: Check = (value) =>
   /^[-A-Za-z0-9]+$/.test(value)
@@ -181,15 +189,14 @@ export function portNumber(path: string, port: number): FieldError[] {
 }
 
 /** A relative path without `..`. */
-export const descendingPath: Check = (value) => [
-  ...(value.startsWith('/') ? ['must be a relative path'] : []),
-  ...withoutBacksteps(value),
-];
+export const descendingPath: Check = (value) =>
+  errorsOf(value.startsWith('/') && 'must be a relative path', withoutBacksteps(value));
 
 export const withoutBacksteps: Check = (value) => (value.split('/').includes('..') ? ["must not contain '..'"] : []);
 
 /** A path in a volume; names with two leading dots are reserved for the agent. */
-export const nonReservedPath: Check = (value) => [
-  ...descendingPath(value),
-  ...(value.startsWith('..') && !value.startsWith('../') && value !== '..' ? ["must not start with '..'"] : []),
-];
+export const nonReservedPath: Check = (value) =>
+  errorsOf(
+    descendingPath(value),
+    value.startsWith('..') && !value.startsWith('../') && value !== '..' && "must not start with '..'",
+  );

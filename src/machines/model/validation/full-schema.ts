@@ -1,8 +1,8 @@
 /**
- * The types of all fields of the API's Pod (v1, Kubernetes 1.36): also of those that this agent does not read.
+ * The types of all fields of the API's Pod (v1, Kubernetes 1.36), including those that this agent does not read.
  *
- * Nodes of 0.2.0 kept most of these fields as they were written, and dropped others, so a journal of theirs is replayed
- * with {@link podSchema} alone.
+ * A node of 0.2.0 kept most of these fields unchecked and dropped others; a replay of its journal uses {@link
+ * podSchema} alone.
  */
 import { podSchema } from './pod-schema.ts';
 import {
@@ -232,7 +232,7 @@ const metadata: Readonly<Record<string, Schema>> = {
   ),
 };
 
-/** By the path of a field, its type. Items of lists have the path of the list. */
+/** Types by the path of their field. Items of lists have the path of the list. */
 const FIELDS: ReadonlyArray<readonly [path: string, type: Schema]> = [
   ...Object.entries(metadata).map(([name, type]) => [`metadata.${name}`, type] as const),
   ...Object.entries(volumes).map(([name, type]) => [`spec.volumes.${name}`, type] as const),
@@ -249,7 +249,7 @@ export const fullPodSchema: Schema = FIELDS.reduce(
   podSchema,
 );
 
-/** The schema with another type at that place. */
+/** The schema with another type at this path. */
 function replaced(schema: Schema, path: readonly string[], type: Schema): Schema {
   const [name, ...rest] = path;
   if (name === undefined) return type;

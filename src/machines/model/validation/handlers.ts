@@ -2,6 +2,7 @@
 import type { Container, HTTPGetAction, LifecycleHandler, Probe } from '../api/pod.ts';
 import {
   checked,
+  errorsOf,
   type FieldError,
   forbidden,
   invalid,
@@ -18,7 +19,7 @@ type Handler = LifecycleHandler & Pick<Probe, 'grpc'>;
 
 const HANDLER_KINDS = ['exec', 'httpGet', 'tcpSocket', 'grpc', 'sleep'] as const;
 
-/** Probes and hooks of a container that may have them: a regular one, or a sidecar. */
+/** Probes and hooks of a regular container or a sidecar; others may not have them. */
 export function validateHandlers(
   container: Container,
   gracePeriodSeconds: number,
@@ -26,12 +27,12 @@ export function validateHandlers(
   asKubelet: boolean,
 ): FieldError[] {
   const { lifecycle, livenessProbe, readinessProbe, startupProbe } = container;
-  return [
-    ...(lifecycle ? validateLifecycle(lifecycle, gracePeriodSeconds, `${path}.lifecycle`, asKubelet) : []),
-    ...(livenessProbe ? validateProbe(livenessProbe, 'liveness', gracePeriodSeconds, `${path}.livenessProbe`) : []),
-    ...(readinessProbe ? validateProbe(readinessProbe, 'readiness', gracePeriodSeconds, `${path}.readinessProbe`) : []),
-    ...(startupProbe ? validateProbe(startupProbe, 'startup', gracePeriodSeconds, `${path}.startupProbe`) : []),
-  ];
+  return errorsOf(
+    lifecycle && validateLifecycle(lifecycle, gracePeriodSeconds, `${path}.lifecycle`, asKubelet),
+    livenessProbe && validateProbe(livenessProbe, 'liveness', gracePeriodSeconds, `${path}.livenessProbe`),
+    readinessProbe && validateProbe(readinessProbe, 'readiness', gracePeriodSeconds, `${path}.readinessProbe`),
+    startupProbe && validateProbe(startupProbe, 'startup', gracePeriodSeconds, `${path}.startupProbe`),
+  );
 }
 
 /** Rejects the same fields in an init container that runs to completion. */
@@ -48,22 +49,14 @@ function validateLifecycle(
   path: string,
   asKubelet: boolean,
 ): FieldError[] {
-  return [
-    ...(postStart ? validateHandler(postStart, gracePeriodSeconds, `${path}.postStart`) : []),
-    ...(preStop ? validateHandler(preStop, gracePeriodSeconds, `${path}.preStop`) : []),
-    ...(!asKubelet && stopSignal !== undefined && !/^SIG[A-Z0-9+-]+$/.test(stopSignal)
-      ? [
-          notSupported(`${path}.stopSignal`, stopSignal, [
-            'SIGTERM',
-            'SIGINT',
-            'SIGQUIT',
-            'SIGHUP',
-            'SIGUSR1',
-            'SIGUSR2',
-          ]),
-        ]
-      : []),
-  ];
+  return errorsOf(
+    postStart && validateHandler(postStart, gracePeriodSeconds, `${path}.postStart`),
+    preStop && validateHandler(preStop, gracePeriodSeconds, `${path}.preStop`),
+    !asKubelet &&
+      stopSignal !== undefined &&
+      !/^SIG[A-Z0-9+-]+$/.test(stopSignal) &&
+      notSupported(`${path}.stopSignal`, stopSignal, ['SIGTERM', 'SIGINT', 'SIGQUIT', 'SIGHUP', 'SIGUSR1', 'SIGUSR2']),
+  );
 }
 
 type ProbeType = 'liveness' | 'readiness' | 'startup';
@@ -77,19 +70,19 @@ function validateProbe(probe: Probe, type: ProbeType, gracePeriodSeconds: number
     'failureThreshold',
   ] as const;
   const { successThreshold, terminationGracePeriodSeconds: grace } = probe;
-  return [
-    ...validateHandler(probe, gracePeriodSeconds, path),
-    ...counts.flatMap((field) => nonNegative(`${path}.${field}`, probe[field])),
-    ...(grace !== undefined && grace <= 0
-      ? [invalid(`${path}.terminationGracePeriodSeconds`, grace, 'must be greater than 0')]
-      : []),
-    ...(type === 'readiness' && grace !== undefined
-      ? [invalid(`${path}.terminationGracePeriodSeconds`, grace, 'must not be set for readinessProbes')]
-      : []),
-    ...(type !== 'readiness' && successThreshold !== 1
-      ? [invalid(`${path}.successThreshold`, successThreshold, 'must be 1')]
-      : []),
-  ];
+  return errorsOf(
+    validateHandler(probe, gracePeriodSeconds, path),
+    counts.flatMap((field) => nonNegative(`${path}.${field}`, probe[field])),
+    grace !== undefined &&
+      grace <= 0 &&
+      invalid(`${path}.terminationGracePeriodSeconds`, grace, 'must be greater than 0'),
+    type === 'readiness' &&
+      grace !== undefined &&
+      invalid(`${path}.terminationGracePeriodSeconds`, grace, 'must not be set for readinessProbes'),
+    type !== 'readiness' &&
+      successThreshold !== 1 &&
+      invalid(`${path}.successThreshold`, successThreshold, 'must be 1'),
+  );
 }
 
 function validateHandler(handler: Handler, gracePeriodSeconds: number, path: string): FieldError[] {

@@ -1,12 +1,13 @@
 /**
- * Validates what of a pod's metadata only the API server reads: owners, finalizers, managers of fields, sizes.
+ * Validates the metadata of a pod that only the API server reads: owners, finalizers, managed fields, sizes.
  *
- * Nodes of 0.2.0 dropped these fields, so a journal of theirs is replayed without the rules.
+ * A node of 0.2.0 dropped these fields; a replay of its journal does not apply these rules.
  */
 import type { Pod, PodMeta } from '../api/pod.ts';
 import {
   byteLength,
   checked,
+  errorsOf,
   type FieldError,
   invalid,
   isLongName,
@@ -26,19 +27,18 @@ const STANDARD_FINALIZERS = ['kubernetes', 'orphan', 'foregroundDeletion'];
 export function validateObjectMeta({ metadata }: Pod, path: string): FieldError[] {
   const { generateName = '', generation, annotations = {}, managedFields = [] } = metadata;
   const size = Object.entries(annotations).reduce((sum, [key, value]) => sum + byteLength(key) + byteLength(value), 0);
-  return [
+  return errorsOf(
     // A prefix may end with a dash, which the generated characters follow.
-    ...(generateName === ''
-      ? []
-      : isLongName(generateName.replace(/-$/, 'a')).map((reason) =>
-          invalid(`${path}.generateName`, generateName, reason),
-        )),
-    ...nonNegative(`${path}.generation`, generation),
-    ...(size > MAX_ANNOTATIONS_BYTES ? [tooLong(`${path}.annotations`, MAX_ANNOTATIONS_BYTES)] : []),
-    ...validateOwners(metadata, `${path}.ownerReferences`),
-    ...validateFinalizers(metadata, `${path}.finalizers`),
-    ...managedFields.flatMap((entry, at) => validateManager(entry, `${path}.managedFields[${at}]`)),
-  ];
+    generateName !== '' &&
+      isLongName(generateName.replace(/-$/, 'a')).map((reason) =>
+        invalid(`${path}.generateName`, generateName, reason),
+      ),
+    nonNegative(`${path}.generation`, generation),
+    size > MAX_ANNOTATIONS_BYTES && tooLong(`${path}.annotations`, MAX_ANNOTATIONS_BYTES),
+    validateOwners(metadata, `${path}.ownerReferences`),
+    validateFinalizers(metadata, `${path}.finalizers`),
+    managedFields.flatMap((entry, at) => validateManager(entry, `${path}.managedFields[${at}]`)),
+  );
 }
 
 function validateOwners({ ownerReferences: owners = [] }: PodMeta, path: string): FieldError[] {
@@ -63,39 +63,37 @@ type Owner = NonNullable<PodMeta['ownerReferences']>[number];
 function validateOwner(owner: Owner, path: string): FieldError[] {
   const empty = ['kind', 'name', 'uid'] as const;
   const hasVersion = owner.apiVersion !== '' && !owner.apiVersion.endsWith('/');
-  return [
-    ...(hasVersion ? [] : [invalid(`${path}.apiVersion`, owner.apiVersion, 'version must not be empty')]),
-    ...empty.flatMap((field) => (owner[field] ? [] : [invalid(`${path}.${field}`, owner[field], 'must not be empty')])),
-    ...(owner.apiVersion === 'v1' && owner.kind === 'Event'
-      ? [invalid(path, owner, '/v1, Kind=Event is disallowed from being an owner')]
-      : []),
-  ];
+  return errorsOf(
+    !hasVersion && invalid(`${path}.apiVersion`, owner.apiVersion, 'version must not be empty'),
+    empty.flatMap((field) => (owner[field] ? [] : [invalid(`${path}.${field}`, owner[field], 'must not be empty')])),
+    owner.apiVersion === 'v1' &&
+      owner.kind === 'Event' &&
+      invalid(path, owner, '/v1, Kind=Event is disallowed from being an owner'),
+  );
 }
 
 function validateFinalizers({ finalizers = [] }: PodMeta, path: string): FieldError[] {
   const contradicts = finalizers.includes('orphan') && finalizers.includes('foregroundDeletion');
   const both = 'finalizer orphan and foregroundDeletion cannot be both set';
   const unknown = 'name is neither a standard finalizer name nor is it fully qualified';
-  return [
-    ...finalizers.flatMap((name) => checked(path, name, isQualifiedName)),
-    ...(contradicts ? [invalid(path, finalizers, both)] : []),
-    ...finalizers.flatMap((name, at) =>
+  return errorsOf(
+    finalizers.flatMap((name) => checked(path, name, isQualifiedName)),
+    contradicts && invalid(path, finalizers, both),
+    finalizers.flatMap((name, at) =>
       name.includes('/') || STANDARD_FINALIZERS.includes(name) ? [] : [invalid(`${path}[${at}]`, name, unknown)],
     ),
-  ];
+  );
 }
 
 type Manager = NonNullable<PodMeta['managedFields']>[number];
 
 function validateManager({ operation = '', fieldsType, manager = '', subresource = '' }: Manager, path: string) {
-  return [
-    ...(operation === 'Apply' || operation === 'Update'
-      ? []
-      : [invalid(`${path}.operation`, operation, 'must be `Apply` or `Update`')]),
-    ...(fieldsType && fieldsType !== 'FieldsV1'
-      ? [invalid(`${path}.fieldsType`, fieldsType, 'must be `FieldsV1`')]
-      : []),
-    ...(byteLength(manager) > MANAGER_MAX_BYTES ? [tooLong(`${path}.manager`, MANAGER_MAX_BYTES)] : []),
-    ...(byteLength(subresource) > SUBRESOURCE_MAX_BYTES ? [tooLong(`${path}.subresource`, SUBRESOURCE_MAX_BYTES)] : []),
-  ];
+  return errorsOf(
+    operation !== 'Apply' &&
+      operation !== 'Update' &&
+      invalid(`${path}.operation`, operation, 'must be `Apply` or `Update`'),
+    fieldsType && fieldsType !== 'FieldsV1' && invalid(`${path}.fieldsType`, fieldsType, 'must be `FieldsV1`'),
+    byteLength(manager) > MANAGER_MAX_BYTES && tooLong(`${path}.manager`, MANAGER_MAX_BYTES),
+    byteLength(subresource) > SUBRESOURCE_MAX_BYTES && tooLong(`${path}.subresource`, SUBRESOURCE_MAX_BYTES),
+  );
 }

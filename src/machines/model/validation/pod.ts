@@ -12,6 +12,7 @@ import { claimsOf, NO_CLAIMS } from './claims.ts';
 import { refuseEphemeralContainers, validateContainers } from './containers.ts';
 import {
   checked,
+  errorsOf,
   type FieldError,
   forbidden,
   inclusiveRange,
@@ -29,19 +30,19 @@ import {
 } from './field.ts';
 import { MAX_ANNOTATIONS_BYTES } from './metadata.ts';
 import { validateAmounts, validateResources } from './resources.ts';
+import { validateTolerations } from './scheduling.ts';
 import { validatePodSecurityContext } from './security.ts';
 import { validateLabels } from './selectors.ts';
-import { validateTolerations } from './tolerations.ts';
 import { validateVolumes } from './volumes.ts';
 
 const MAX_INT32 = 2_147_483_647;
 const MAX_NAMESERVERS = 3;
 const MAX_SEARCHES = 32;
 const MAX_SEARCH_CHARACTERS = 2_048;
-/** A uid becomes a folder and part of cgroup names. */
+/** A uid is the name of a folder, and part of cgroup names. */
 const UID = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,126}[A-Za-z0-9])?$/;
 
-/** Without `asKubelet`, by the rules of 0.2.0; those that came since are in {@link validateFeatures}. */
+/** Without `asKubelet`, by the rules of 0.2.0. Rules for newer fields are in {@link validateFeatures}. */
 export function validatePod({ metadata, spec }: Pod, asKubelet = true): FieldError[] {
   return [...validateMetadata(metadata, 'metadata', asKubelet), ...validateSpec(spec, 'spec', asKubelet)];
 }
@@ -53,51 +54,49 @@ function validateMetadata(
 ) {
   const size = Object.entries(annotations).reduce((sum, [key, value]) => sum + key.length + value.length, 0);
   const uidForm = "must consist of alphanumeric characters, '-', '_' or '.', and be no more than 128 characters";
-  return [
-    ...checked(`${path}.name`, name, asKubelet ? isLongName : isDnsSubdomain),
-    ...checked(`${path}.namespace`, namespace, asKubelet ? isShortName : isDnsLabel),
-    ...(UID.test(uid) ? [] : [invalid(`${path}.uid`, uid, uidForm)]),
-    ...validateLabels(labels, `${path}.labels`),
-    ...Object.keys(annotations).flatMap((key) => checked(`${path}.annotations`, key.toLowerCase(), isQualifiedName)),
-    ...(!asKubelet && size > MAX_ANNOTATIONS_BYTES
-      ? [`${path}.annotations: Too long: may not be more than ${MAX_ANNOTATIONS_BYTES} bytes`]
-      : []),
-  ];
+  return errorsOf(
+    checked(`${path}.name`, name, asKubelet ? isLongName : isDnsSubdomain),
+    checked(`${path}.namespace`, namespace, asKubelet ? isShortName : isDnsLabel),
+    !UID.test(uid) && invalid(`${path}.uid`, uid, uidForm),
+    validateLabels(labels, `${path}.labels`),
+    Object.keys(annotations).flatMap((key) => checked(`${path}.annotations`, key.toLowerCase(), isQualifiedName)),
+    !asKubelet &&
+      size > MAX_ANNOTATIONS_BYTES &&
+      `${path}.annotations: Too long: may not be more than ${MAX_ANNOTATIONS_BYTES} bytes`,
+  );
 }
 
 function validateSpec(spec: PodSpec, path: string, asKubelet: boolean): FieldError[] {
   const { activeDeadlineSeconds: deadline, terminationGracePeriodSeconds: grace = 0 } = spec;
-  return [
-    ...validateVolumes(spec.volumes ?? [], `${path}.volumes`, asKubelet),
-    ...validateContainers(spec, path, asKubelet),
-    ...refuseEphemeralContainers(spec, path),
-    ...(spec.resources && !(asKubelet && spec.os?.name === 'windows')
-      ? validateResources(spec.resources, `${path}.resources`, asKubelet ? ofPod(spec) : null)
-      : []),
-    ...oneOf(`${path}.restartPolicy`, spec.restartPolicy, ['Always', 'OnFailure', 'Never']),
-    ...(grace < 0
-      ? [invalid(`${path}.terminationGracePeriodSeconds`, grace, 'must be greater than or equal to 0')]
-      : []),
-    ...(deadline !== undefined && (deadline < 1 || deadline > MAX_INT32)
-      ? [invalid(`${path}.activeDeadlineSeconds`, deadline, inclusiveRange(1, MAX_INT32))]
-      : []),
-    ...validateLabels(spec.nodeSelector ?? {}, `${path}.nodeSelector`),
-    ...validatePodSecurityContext(spec, `${path}.securityContext`, asKubelet),
-    ...validateDns(spec, path, asKubelet),
-    ...validateNames(spec, path, asKubelet),
-    ...((spec.schedulingGates ?? []).length > 0 && spec.nodeName
-      ? [forbidden(`${path}.nodeName`, 'cannot be set until all schedulingGates have been cleared')]
-      : []),
-    ...validateHostNamespaces(spec, path, asKubelet),
-    ...validateTolerations(spec.tolerations ?? [], `${path}.tolerations`, asKubelet),
-    ...validateHostAliases(spec, `${path}.hostAliases`, asKubelet),
-    ...optionalOneOf(`${path}.preemptionPolicy`, spec.preemptionPolicy, ['PreemptLowerPriority', 'Never']),
-    ...(spec.overhead ? validateOverhead(spec.overhead, `${path}.overhead`, asKubelet) : []),
-    ...(spec.os && !asKubelet ? validateOs(spec.os.name, `${path}.os.name`) : []),
-    ...(spec.readinessGates ?? []).flatMap(({ conditionType }, at) =>
+  return errorsOf(
+    validateVolumes(spec.volumes ?? [], `${path}.volumes`, asKubelet),
+    validateContainers(spec, path, asKubelet),
+    refuseEphemeralContainers(spec, path),
+    spec.resources &&
+      !(asKubelet && spec.os?.name === 'windows') &&
+      validateResources(spec.resources, `${path}.resources`, asKubelet ? ofPod(spec) : null),
+    oneOf(`${path}.restartPolicy`, spec.restartPolicy, ['Always', 'OnFailure', 'Never']),
+    grace < 0 && invalid(`${path}.terminationGracePeriodSeconds`, grace, 'must be greater than or equal to 0'),
+    deadline !== undefined &&
+      (deadline < 1 || deadline > MAX_INT32) &&
+      invalid(`${path}.activeDeadlineSeconds`, deadline, inclusiveRange(1, MAX_INT32)),
+    validateLabels(spec.nodeSelector ?? {}, `${path}.nodeSelector`),
+    validatePodSecurityContext(spec, `${path}.securityContext`, asKubelet),
+    validateDns(spec, path, asKubelet),
+    validateNames(spec, path, asKubelet),
+    (spec.schedulingGates ?? []).length > 0 &&
+      spec.nodeName &&
+      forbidden(`${path}.nodeName`, 'cannot be set until all schedulingGates have been cleared'),
+    validateHostNamespaces(spec, path, asKubelet),
+    validateTolerations(spec.tolerations ?? [], `${path}.tolerations`, asKubelet),
+    validateHostAliases(spec, `${path}.hostAliases`, asKubelet),
+    optionalOneOf(`${path}.preemptionPolicy`, spec.preemptionPolicy, ['PreemptLowerPriority', 'Never']),
+    spec.overhead && validateOverhead(spec.overhead, `${path}.overhead`, asKubelet),
+    spec.os && !asKubelet && validateOs(spec.os.name, `${path}.os.name`),
+    (spec.readinessGates ?? []).flatMap(({ conditionType }, at) =>
       checked(`${path}.readinessGates[${at}].conditionType`, conditionType, isQualifiedName),
     ),
-  ];
+  );
 }
 
 const validateOverhead = (overhead: ResourceList, path: string, asKubelet: boolean): FieldError[] =>
@@ -115,29 +114,25 @@ function validateDns(spec: PodSpec, path: string, asKubelet: boolean): FieldErro
   if (asKubelet && isNone && dnsConfig && nameservers.length === 0) {
     return [required(`${place}.nameservers`, 'must provide at least one DNS nameserver when `dnsPolicy` is None')];
   }
-  return [
-    ...oneOf(`${path}.dnsPolicy`, dnsPolicy, ['ClusterFirstWithHostNet', 'ClusterFirst', 'Default', 'None']),
-    ...(isNone && !dnsConfig ? [required(place, 'must provide `dnsConfig` when `dnsPolicy` is None')] : []),
-    ...(isNone && dnsConfig && nameservers.length === 0
-      ? [required(`${place}.nameservers`, 'must provide at least one DNS nameserver when `dnsPolicy` is None')]
-      : []),
-    ...(nameservers.length > MAX_NAMESERVERS
-      ? [invalid(`${place}.nameservers`, nameservers, `must not have more than ${MAX_NAMESERVERS} nameservers`)]
-      : []),
-    ...nameservers.flatMap((address, at) => validateIp(address, `${place}.nameservers[${at}]`, asKubelet)),
-    ...(searches.length > MAX_SEARCHES
-      ? [invalid(`${place}.searches`, searches, `must not have more than ${MAX_SEARCHES} search paths`)]
-      : []),
-    ...(searches.join(' ').length > MAX_SEARCH_CHARACTERS
-      ? [
-          invalid(
-            `${place}.searches`,
-            searches,
-            `must not have more than ${MAX_SEARCH_CHARACTERS} characters (including spaces) in the search list`,
-          ),
-        ]
-      : []),
-    ...searches.flatMap((search, at) =>
+  return errorsOf(
+    oneOf(`${path}.dnsPolicy`, dnsPolicy, ['ClusterFirstWithHostNet', 'ClusterFirst', 'Default', 'None']),
+    isNone && !dnsConfig && required(place, 'must provide `dnsConfig` when `dnsPolicy` is None'),
+    isNone &&
+      dnsConfig &&
+      nameservers.length === 0 &&
+      required(`${place}.nameservers`, 'must provide at least one DNS nameserver when `dnsPolicy` is None'),
+    nameservers.length > MAX_NAMESERVERS &&
+      invalid(`${place}.nameservers`, nameservers, `must not have more than ${MAX_NAMESERVERS} nameservers`),
+    nameservers.flatMap((address, at) => validateIp(address, `${place}.nameservers[${at}]`, asKubelet)),
+    searches.length > MAX_SEARCHES &&
+      invalid(`${place}.searches`, searches, `must not have more than ${MAX_SEARCHES} search paths`),
+    searches.join(' ').length > MAX_SEARCH_CHARACTERS &&
+      invalid(
+        `${place}.searches`,
+        searches,
+        `must not have more than ${MAX_SEARCH_CHARACTERS} characters (including spaces) in the search list`,
+      ),
+    searches.flatMap((search, at) =>
       search === '.'
         ? []
         : checked(
@@ -146,8 +141,8 @@ function validateDns(spec: PodSpec, path: string, asKubelet: boolean): FieldErro
             asKubelet ? isSearchDomain : isDnsSubdomainWithUnderscore,
           ),
     ),
-    ...options.flatMap(({ name }, at) => (name ? [] : [required(`${place}.options[${at}]`, 'must not be empty')])),
-  ];
+    options.flatMap(({ name }, at) => (name ? [] : [required(`${place}.options[${at}]`, 'must not be empty')])),
+  );
 }
 
 function validateIp(address: string, path: string, asKubelet: boolean): FieldError[] {
@@ -156,12 +151,10 @@ function validateIp(address: string, path: string, asKubelet: boolean): FieldErr
     return [invalid(path, address, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)')];
   }
   if (!asKubelet) return [];
-  return [
-    ...(/(^|[.:])0\d+(\.|$)/.test(address) && address.includes('.')
-      ? [invalid(path, address, 'must not have leading 0s')]
-      : []),
-    ...(isMapped ? [invalid(path, address, 'must not be an IPv4-mapped IPv6 address')] : []),
-  ];
+  return errorsOf(
+    /(^|[.:])0\d+(\.|$)/.test(address) && address.includes('.') && invalid(path, address, 'must not have leading 0s'),
+    isMapped && invalid(path, address, 'must not be an IPv4-mapped IPv6 address'),
+  );
 }
 
 /** Host names of the pod, and names of the objects that it refers to. */
@@ -192,12 +185,12 @@ function validateHostNamespaces(spec: PodSpec, path: string, asKubelet: boolean)
   const withoutHostUsers = `when \`${asKubelet ? 'hostUsers' : 'pod.Spec.HostUsers'}\` is false`;
   const place = asKubelet ? `${path}.securityContext` : path;
   const shared = 'ShareProcessNamespace and HostPID cannot both be enabled';
-  return [
-    ...(hostUsers === false && hostNetwork ? [forbidden(`${path}.hostNetwork`, withoutHostUsers)] : []),
-    ...(hostUsers === false && hostPID ? [forbidden(`${path}.HostPID`, withoutHostUsers)] : []),
-    ...(hostUsers === false && hostIPC ? [forbidden(`${path}.HostIPC`, withoutHostUsers)] : []),
-    ...(shareProcessNamespace && hostPID ? [invalid(`${place}.shareProcessNamespace`, true, shared)] : []),
-  ];
+  return errorsOf(
+    hostUsers === false && hostNetwork && forbidden(`${path}.hostNetwork`, withoutHostUsers),
+    hostUsers === false && hostPID && forbidden(`${path}.HostPID`, withoutHostUsers),
+    hostUsers === false && hostIPC && forbidden(`${path}.HostIPC`, withoutHostUsers),
+    shareProcessNamespace && hostPID && invalid(`${place}.shareProcessNamespace`, true, shared),
+  );
 }
 
 function validateHostAliases({ hostAliases = [] }: PodSpec, path: string, asKubelet: boolean): FieldError[] {
@@ -222,8 +215,8 @@ export const POD_VALUES_MAX = 50_000;
 /**
  * Why a document is too large to be a pod of this node; `null` if it is not.
  *
- * Upstream has no such limits: the API server rejects requests of more than 3 MiB. Here other pods wait while one pod
- * is handled, so the cost of one pod is limited. Invariant: the cost of the check is bounded by the limit.
+ * Upstream needs no such limits, because the API server rejects requests of more than 3 MiB. Here the other pods wait
+ * while one pod is handled, so the cost of each is limited. Invariant: the cost of the check is bounded by the limit.
  */
 export function sizeProblem(document: unknown, countsEphemeral = true): string | null {
   const spec = isObject(document) && isObject(document['spec']) ? document['spec'] : {};

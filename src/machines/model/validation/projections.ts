@@ -1,22 +1,24 @@
 /**
- * Validates what a projected volume takes from an API server: tokens, trust bundles, certificates.
+ * Validates the sources of a projected volume that need an API server: tokens, trust bundles, certificates.
  *
- * Nodes of 0.2.0 did not look at it, so a journal of theirs is replayed without the rules.
+ * A node of 0.2.0 did not validate them; a replay of its journal does not apply these rules.
  */
 import type { PodSpec, Volume, VolumeProjection } from '../api/pod.ts';
 import {
   checked,
+  errorsOf,
   type FieldError,
   forbidden,
   invalid,
   isLongName,
   isQualifiedName,
+  isShortName,
   nonReservedPath,
   notSupported,
   required,
+  tooLong,
 } from './field.ts';
 import { validateLabelSelector } from './selectors.ts';
-import { validateSignerName } from './signer-name.ts';
 
 type Token = NonNullable<VolumeProjection['serviceAccountToken']>;
 type Bundle = NonNullable<VolumeProjection['clusterTrustBundle']>;
@@ -52,7 +54,7 @@ export function validateApiProjections({ volumes = [], serviceAccountName }: Pod
   });
 }
 
-/** Paths of bundles and certificates beside all others of the volume. */
+/** Paths of bundles and certificates must differ from all others in the volume. */
 function validatePaths({ projected }: Volume, path: string): FieldError[] {
   const seen = new Set<string>();
   return (projected?.sources ?? []).flatMap(
@@ -76,11 +78,11 @@ function validatePaths({ projected }: Volume, path: string): FieldError[] {
 
 function validateSource(source: VolumeProjection, volume: string, path: string): FieldError[] {
   const { serviceAccountToken: token, clusterTrustBundle: bundle, podCertificate: certificate } = source;
-  return [
-    ...(token ? validateToken(token, volume, `${path}.serviceAccountToken`) : []),
-    ...(bundle ? validateBundle(bundle, `${path}.clusterTrustBundle`) : []),
-    ...(certificate ? validateCertificate(certificate, `${path}.podCertificate`) : []),
-  ];
+  return errorsOf(
+    token && validateToken(token, volume, `${path}.serviceAccountToken`),
+    bundle && validateBundle(bundle, `${path}.clusterTrustBundle`),
+    certificate && validateCertificate(certificate, `${path}.podCertificate`),
+  );
 }
 
 function validateToken(
@@ -89,31 +91,27 @@ function validateToken(
   path: string,
 ) {
   const place = `${path}.expirationSeconds`;
-  return [
-    ...(seconds < TOKEN_MIN_SECONDS
-      ? [invalid(place, seconds, 'may not specify a duration less than 10 minutes')]
-      : []),
-    ...(seconds > TOKEN_MAX_SECONDS
-      ? [invalid(place, seconds, 'may not specify a duration larger than 2^32 seconds')]
-      : []),
-    ...(file === '' ? [required(`${volume}.path`)] : checked(`${volume}.path`, file, nonReservedPath)),
-  ];
+  return errorsOf(
+    seconds < TOKEN_MIN_SECONDS && invalid(place, seconds, 'may not specify a duration less than 10 minutes'),
+    seconds > TOKEN_MAX_SECONDS && invalid(place, seconds, 'may not specify a duration larger than 2^32 seconds'),
+    file === '' ? required(`${volume}.path`) : checked(`${volume}.path`, file, nonReservedPath),
+  );
 }
 
 function validateBundle(bundle: Bundle, path: string): FieldError[] {
   const { name, signerName, labelSelector, path: file } = bundle;
-  return [
-    ...validateBundleName(bundle, path),
-    ...(signerName !== undefined && name === undefined
-      ? [
-          ...(signerName === '' ? [required(`${path}.signerName`, 'must be a valid signer name')] : []),
-          ...validateSignerName(signerName, `${path}.signerName`),
-          ...validateLabelSelector(labelSelector, `${path}.labelSelector`),
-        ]
-      : []),
-    ...(file === '' ? [required(`${path}.path`)] : []),
-    ...checked(`${path}.path`, file, nonReservedPath),
-  ];
+  return errorsOf(
+    validateBundleName(bundle, path),
+    signerName !== undefined &&
+      name === undefined &&
+      errorsOf(
+        signerName === '' && required(`${path}.signerName`, 'must be a valid signer name'),
+        validateSignerName(signerName, `${path}.signerName`),
+        validateLabelSelector(labelSelector, `${path}.labelSelector`),
+      ),
+    file === '' && required(`${path}.path`),
+    checked(`${path}.path`, file, nonReservedPath),
+  );
 }
 
 function validateBundleName({ name, signerName, labelSelector }: Bundle, path: string): FieldError[] {
@@ -124,13 +122,12 @@ function validateBundleName({ name, signerName, labelSelector }: Bundle, path: s
   if (signerName !== undefined) return [invalid(path, '', 'only one of name and signerName may be used')];
   const own = name.slice(name.lastIndexOf(':') + 1);
   const faults = isLongName(own).map((fault) => `not a valid clustertrustbundlename: ${fault}`);
-  return [
-    ...(name === '' ? [required(`${path}.name`, 'must be a valid object name')] : []),
-    ...faults.map((fault) => invalid(`${path}.name`, name, fault)),
-    ...(labelSelector === undefined
-      ? []
-      : [invalid(`${path}.labelSelector`, labelSelector, 'labelSelector must be unset if name is specified')]),
-  ];
+  return errorsOf(
+    name === '' && required(`${path}.name`, 'must be a valid object name'),
+    faults.map((fault) => invalid(`${path}.name`, name, fault)),
+    labelSelector !== undefined &&
+      invalid(`${path}.labelSelector`, labelSelector, 'labelSelector must be unset if name is specified'),
+  );
 }
 
 function validateCertificate(certificate: Certificate, path: string): FieldError[] {
@@ -143,21 +140,20 @@ function validateCertificate(certificate: Certificate, path: string): FieldError
   const isOfKubernetes = domain === 'kubernetes.io' || domain.endsWith('.kubernetes.io');
   const limit = isOfKubernetes ? KUBERNETES_MAX_SECONDS : CERTIFICATE_MAX_SECONDS;
   const place = `${path}.maxExpirationSeconds`;
-  return [
-    ...validateSignerName(signerName, `${path}.signerName`),
-    ...Object.keys(userAnnotations).flatMap((key) => validatePrefixed(key.toLowerCase(), `${path}.userAnnotations`)),
-    ...(KEY_TYPES.includes(keyType) ? [] : [notSupported(`${path}.keyType`, keyType, KEY_TYPES)]),
-    ...(seconds !== undefined && seconds < CERTIFICATE_MIN_SECONDS
-      ? [invalid(place, seconds, `if provided, maxExpirationSeconds must be >= ${CERTIFICATE_MIN_SECONDS}`)]
-      : []),
-    ...(seconds !== undefined && seconds > limit
-      ? [invalid(place, seconds, `if provided, maxExpirationSeconds must be <= ${limit}`)]
-      : []),
-    ...files.flatMap(({ field, file }) => checked(`${path}.${field}`, file, nonReservedPath)),
-    ...(files.length === 0
-      ? [required(path, 'specify at least one of credentialBundlePath, keyPath, and certificateChainPath')]
-      : []),
-  ];
+  return errorsOf(
+    validateSignerName(signerName, `${path}.signerName`),
+    Object.keys(userAnnotations).flatMap((key) => validatePrefixed(key.toLowerCase(), `${path}.userAnnotations`)),
+    !KEY_TYPES.includes(keyType) && notSupported(`${path}.keyType`, keyType, KEY_TYPES),
+    seconds !== undefined &&
+      seconds < CERTIFICATE_MIN_SECONDS &&
+      invalid(place, seconds, `if provided, maxExpirationSeconds must be >= ${CERTIFICATE_MIN_SECONDS}`),
+    seconds !== undefined &&
+      seconds > limit &&
+      invalid(place, seconds, `if provided, maxExpirationSeconds must be <= ${limit}`),
+    files.flatMap(({ field, file }) => checked(`${path}.${field}`, file, nonReservedPath)),
+    files.length === 0 &&
+      required(path, 'specify at least one of credentialBundlePath, keyPath, and certificateChainPath'),
+  );
 }
 
 function validatePrefixed(key: string, path: string): FieldError[] {
@@ -165,4 +161,38 @@ function validatePrefixed(key: string, path: string): FieldError[] {
   const errors = checked(path, key, isQualifiedName);
   if (errors.length > 0 || key.includes('/')) return errors;
   return [invalid(path, key, 'must be a domain-prefixed key (such as "acme.io/foo")')];
+}
+
+const DOMAIN_MAX_BYTES = 253;
+const PATH_MAX_BYTES = 317;
+
+/** The name of a signer of certificates: a domain and a path. */
+function validateSignerName(name: string, path: string): FieldError[] {
+  if (name === '') return [required(path)];
+  const [domain = '', own = '', ...others] = name.split('/');
+  if (!name.includes('/') || others.length > 0) {
+    return [invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")];
+  }
+  const labels = domain.split('.');
+  const limit = DOMAIN_MAX_BYTES + PATH_MAX_BYTES + 1;
+  return errorsOf(
+    domain.length > DOMAIN_MAX_BYTES && tooLong(path, DOMAIN_MAX_BYTES),
+    firstFault(labels, isShortName, domain, path),
+    labels.length < 2 && invalid(path, domain, 'should be a domain with at least two segments separated by dots'),
+    firstFault(own.split('.'), isLongName, own, path),
+    name.length > limit && tooLong(path, limit),
+  );
+}
+
+type Check = (label: string) => readonly string[];
+
+/** The errors of the first invalid label; the other labels would repeat them. */
+function firstFault(labels: readonly string[], check: Check, segment: string, path: string): FieldError[] {
+  for (const label of labels) {
+    const faults = check(label);
+    if (faults.length > 0) {
+      return faults.map((fault) => invalid(path, segment, `validating label ${JSON.stringify(label)}: ${fault}`));
+    }
+  }
+  return [];
 }

@@ -1,8 +1,17 @@
 /** Validates amounts of resources: names, signs, and that a request does not exceed its limit. */
 import type { ResourceList, ResourceRequirements } from '../api/pod.ts';
-import { formatQuantity, MILLI, milliUnits, parseQuantity, type Quantity, wholeUnits } from '../values/quantity.ts';
+import { amountOf, formatQuantity, MILLI, milliUnits, parseQuantity, wholeUnits } from '../values/quantity.ts';
 import { type Claims, validateContainerClaims } from './claims.ts';
-import { checked, type FieldError, forbidden, invalid, isQualifiedName, notSupported, required } from './field.ts';
+import {
+  checked,
+  errorsOf,
+  type FieldError,
+  forbidden,
+  invalid,
+  isQualifiedName,
+  notSupported,
+  required,
+} from './field.ts';
 
 const CONTAINER_RESOURCES = ['cpu', 'memory', 'ephemeral-storage'];
 const HUGE_PAGES = 'hugepages-';
@@ -18,7 +27,7 @@ const STANDARD = [
 ];
 const NOT_STANDARD = 'must be a standard resource type or fully qualified';
 
-/** Whose resources they are, and the claims of the pod. */
+/** The owner of the resources: a container or the pod; and the claims of the pod. */
 interface Owner {
   readonly level: 'pod' | 'container';
   readonly claims: Claims;
@@ -31,51 +40,49 @@ export function validateResources(resources: ResourceRequirements, path: string,
   const names = Object.keys({ ...limits, ...requests });
   const hasHugePages = names.some((name) => name.startsWith(HUGE_PAGES));
   const hasCpuOrMemory = names.includes('cpu') || names.includes('memory');
-  return [
-    ...validateAmounts(limits, `${path}.limits`),
-    ...validateAmounts(requests, `${path}.requests`),
-    ...Object.entries(requests).flatMap(([name, request]) =>
-      validateRequest(name, request, limits, `${path}.requests`),
-    ),
-    ...(hasHugePages && !hasCpuOrMemory ? [forbidden(path, 'HugePages require cpu or memory')] : []),
-    ...claims.map(({ name }, at) =>
+  return errorsOf(
+    validateAmounts(limits, `${path}.limits`),
+    validateAmounts(requests, `${path}.requests`),
+    Object.entries(requests).flatMap(([name, request]) => validateRequest(name, request, limits, `${path}.requests`)),
+    hasHugePages && !hasCpuOrMemory && forbidden(path, 'HugePages require cpu or memory'),
+    claims.map(({ name }, at) =>
       name
         ? `${path}.claims[${at}]: Not found: ${JSON.stringify(name)}: must be one of the names in pod.spec.resourceClaims`
         : required(`${path}.claims[${at}]`),
     ),
-  ];
+  );
 }
 
 function validateOwned(resources: ResourceRequirements, path: string, { level, claims: ofPod }: Owner): FieldError[] {
   const { limits = {}, requests = {}, claims = [] } = resources;
   const names = Object.keys({ ...limits, ...requests });
   const needsMore = names.some((name) => name.startsWith(HUGE_PAGES)) && !names.some((name) => BASIC.includes(name));
-  return [
-    ...validateOwnedAmounts(limits, `${path}.limits`, level),
-    ...validateOwnedAmounts(requests, `${path}.requests`, level),
-    ...Object.entries(requests).flatMap(([name, request]) => validateOwnedRequest(name, request, limits, path)),
-    ...(needsMore ? [forbidden(path, 'HugePages require cpu or memory')] : []),
-    ...validateContainerClaims(claims, ofPod, `${path}.claims`),
-  ];
+  return errorsOf(
+    validateOwnedAmounts(limits, `${path}.limits`, level),
+    validateOwnedAmounts(requests, `${path}.requests`, level),
+    Object.entries(requests).flatMap(([name, request]) => validateOwnedRequest(name, request, limits, path)),
+    needsMore && forbidden(path, 'HugePages require cpu or memory'),
+    validateContainerClaims(claims, ofPod, `${path}.claims`),
+  );
 }
 
 function validateOwnedAmounts(amounts: ResourceList, path: string, level: Owner['level']): FieldError[] {
   return Object.entries(amounts).flatMap(([name, amount]) => {
     const place = `${path}[${name}]`;
-    const { nano } = quantityOf(amount);
+    const { nano } = amountOf(amount);
     const isWhole = milliUnits(nano) % MILLI === 0n;
-    return [
-      ...(level === 'pod' ? validatePodResource(name, place) : validateContainerResource(name, place)),
-      ...(nano < 0n ? [invalid(place, amount, 'must be greater than or equal to 0')] : []),
-      ...(isExtended(name) && !isWhole ? [invalid(place, amount, 'must be an integer')] : []),
-      ...(name.startsWith(HUGE_PAGES) && !isMultiple(nano, name)
-        ? [invalid(place, amount, `${amount} is not positive integer multiple of ${name}`)]
-        : []),
-    ];
+    return errorsOf(
+      level === 'pod' ? validatePodResource(name, place) : validateContainerResource(name, place),
+      nano < 0n && invalid(place, amount, 'must be greater than or equal to 0'),
+      isExtended(name) && !isWhole && invalid(place, amount, 'must be an integer'),
+      name.startsWith(HUGE_PAGES) &&
+        !isMultiple(nano, name) &&
+        invalid(place, amount, `${amount} is not positive integer multiple of ${name}`),
+    );
   });
 }
 
-/** The size of a page is part of the name of the resource. */
+/** The name of the resource contains the size of its pages. */
 function isMultiple(nano: bigint, name: string): boolean {
   const size = parseQuantity(name.slice(HUGE_PAGES.length));
   const page = size.error === undefined ? size.value.nano : 0n;
@@ -108,13 +115,13 @@ function validateOwnedRequest(name: string, request: string, limits: ResourceLis
   if (limit === undefined) {
     return mayExceed ? [] : [required(`${path}.limits`, 'Limit must be set for non overcommitable resources')];
   }
-  const order = quantityOf(request).nano - quantityOf(limit).nano;
+  const order = amountOf(request).nano - amountOf(limit).nano;
   const form = mayExceed ? 'must be less than or equal to' : 'must be equal to';
   const isWrong = mayExceed ? order > 0n : order !== 0n;
   return isWrong ? [invalid(`${path}.requests`, request, `${form} ${name} limit of ${limit}`)] : [];
 }
 
-/** Names that a quota may have; most are of no meaning for a container. */
+/** Names of resources in quotas; most have no meaning for a container. */
 const isStandard = (name: string): boolean => STANDARD.includes(name) || /^(requests\.)?hugepages-/.test(name);
 const isNative = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
 const isExtended = (name: string): boolean =>
@@ -123,12 +130,12 @@ const isExtended = (name: string): boolean =>
 export function validateAmounts(amounts: ResourceList, path: string): FieldError[] {
   return Object.entries(amounts).flatMap(([name, amount]) => {
     const place = `${path}[${name}]`;
-    const quantity = quantityOf(amount);
-    return [
-      ...validateName(name, place),
-      ...(quantity.nano < 0n ? [invalid(place, amount, 'must be greater than or equal to 0')] : []),
-      ...(isCounted(name) && quantity.nano % NANO !== 0n ? [invalid(place, amount, 'must be an integer')] : []),
-    ];
+    const quantity = amountOf(amount);
+    return errorsOf(
+      validateName(name, place),
+      quantity.nano < 0n && invalid(place, amount, 'must be greater than or equal to 0'),
+      isCounted(name) && quantity.nano % NANO !== 0n && invalid(place, amount, 'must be an integer'),
+    );
   });
 }
 
@@ -145,8 +152,8 @@ function validateRequest(name: string, request: string, limits: ResourceList, pa
   if (limit === undefined) {
     return mayExceed ? [] : [`${path}: Required value: Limit must be set for non overcommitable resources`];
   }
-  const order = quantityOf(request).nano - quantityOf(limit).nano;
-  const exact = formatQuantity(quantityOf(limit));
+  const order = amountOf(request).nano - amountOf(limit).nano;
+  const exact = formatQuantity(amountOf(limit));
   if (!mayExceed && order !== 0n) {
     return [invalid(path, request, `must be equal to ${name} limit of ${exact}`)];
   }
@@ -154,9 +161,3 @@ function validateRequest(name: string, request: string, limits: ResourceList, pa
 }
 
 const isCounted = (name: string): boolean => name.includes('/') || name.startsWith(HUGE_PAGES);
-
-/** The schema has accepted the text, so it parses. */
-function quantityOf(text: string): Quantity {
-  const parsed = parseQuantity(text);
-  return parsed.error === undefined ? parsed.value : { nano: 0n, format: 'decimalSI' };
-}

@@ -1,12 +1,14 @@
 /**
- * Validates what only a scheduler reads: affinity, spreading over a topology, gates, groups.
+ * Validates the fields for schedulers: affinity, topology spread constraints, scheduling gates, groups, tolerations.
  *
- * Nodes of 0.2.0 did not look at it, so a journal of theirs is replayed without the rules.
+ * A node of 0.2.0 validated only tolerations; a replay of its journal does not apply the other rules.
  */
-import type { PodSpec } from '../api/pod.ts';
+import type { PodSpec, Toleration } from '../api/pod.ts';
+import { labelValueErrors } from '../values/labels.ts';
 import {
   checked,
   duplicate,
+  errorsOf,
   type FieldError,
   forbidden,
   invalid,
@@ -38,18 +40,20 @@ const EMPTY = 'can not be empty';
 export function validateScheduling(spec: PodSpec, path: string): FieldError[] {
   const { affinity = {}, topologySpreadConstraints: spreads = [], schedulingGates: gates = [], schedulingGroup } = spec;
   const repeated = repeatedAt(gates.map(({ name }) => name));
-  return [
-    ...(affinity.nodeAffinity ? validateNodeAffinity(affinity.nodeAffinity, `${path}.affinity.nodeAffinity`) : []),
-    ...validatePodAffinity(affinity.podAffinity, `${path}.affinity.podAffinity`),
-    ...validatePodAffinity(affinity.podAntiAffinity, `${path}.affinity.podAntiAffinity`),
-    ...gates.flatMap(({ name }, at) => [
-      ...checked(`${path}.schedulingGates[${at}]`, name, isQualifiedName),
-      ...(repeated.has(at) ? [duplicate(`${path}.schedulingGates[${at}]`, name)] : []),
-    ]),
-    ...spreads.flatMap((each, at) => validateSpread(each, `${path}.topologySpreadConstraints[${at}]`)),
-    ...validateDistinct(spreads, `${path}.topologySpreadConstraints`),
-    ...(schedulingGroup ? validateGroup(schedulingGroup.podGroupName, `${path}.schedulingGroup.podGroupName`) : []),
-  ];
+  return errorsOf(
+    affinity.nodeAffinity && validateNodeAffinity(affinity.nodeAffinity, `${path}.affinity.nodeAffinity`),
+    validatePodAffinity(affinity.podAffinity, `${path}.affinity.podAffinity`),
+    validatePodAffinity(affinity.podAntiAffinity, `${path}.affinity.podAntiAffinity`),
+    gates.flatMap(({ name }, at) =>
+      errorsOf(
+        checked(`${path}.schedulingGates[${at}]`, name, isQualifiedName),
+        repeated.has(at) && duplicate(`${path}.schedulingGates[${at}]`, name),
+      ),
+    ),
+    spreads.flatMap((each, at) => validateSpread(each, `${path}.topologySpreadConstraints[${at}]`)),
+    validateDistinct(spreads, `${path}.topologySpreadConstraints`),
+    schedulingGroup && validateGroup(schedulingGroup.podGroupName, `${path}.schedulingGroup.podGroupName`),
+  );
 }
 
 const validateGroup = (name: string | undefined, path: string): FieldError[] =>
@@ -60,13 +64,13 @@ const validateWeight = (weight: number, path: string): FieldError[] =>
 
 function validateNodeAffinity(affinity: NodeAffinity, path: string): FieldError[] {
   const wanted: NodeSelector | undefined = affinity[REQUIRED];
-  return [
-    ...(wanted ? validateNodeSelector(wanted, `${path}.${REQUIRED}`) : []),
-    ...(affinity[PREFERRED] ?? []).flatMap(({ weight, preference }, at) => [
+  return errorsOf(
+    wanted && validateNodeSelector(wanted, `${path}.${REQUIRED}`),
+    (affinity[PREFERRED] ?? []).flatMap(({ weight, preference }, at) => [
       ...validateWeight(weight, `${path}.${PREFERRED}[${at}]`),
       ...validateNodeTerm(preference, `${path}.${PREFERRED}[${at}].preference`, { checksValues: false }),
     ]),
-  ];
+  );
 }
 
 function validatePodAffinity(affinity: PodAffinity, path: string): FieldError[] {
@@ -81,14 +85,14 @@ function validatePodAffinity(affinity: PodAffinity, path: string): FieldError[] 
 
 function validateTerm(term: Term, path: string): FieldError[] {
   const { labelSelector, namespaceSelector, namespaces = [], matchLabelKeys, mismatchLabelKeys, topologyKey } = term;
-  return [
-    ...validateLabelSelector(labelSelector, `${path}.labelSelector`),
-    ...validateLabelSelector(namespaceSelector, `${path}.namespaceSelector`),
-    ...namespaces.flatMap((name) => checked(`${path}.namespace`, name, isShortName)),
-    ...validateLabelKeys({ matchLabelKeys, mismatchLabelKeys, labelSelector }, path),
-    ...(topologyKey === '' ? [required(`${path}.topologyKey`, EMPTY)] : []),
-    ...checked(`${path}.topologyKey`, topologyKey, isQualifiedName),
-  ];
+  return errorsOf(
+    validateLabelSelector(labelSelector, `${path}.labelSelector`),
+    validateLabelSelector(namespaceSelector, `${path}.namespaceSelector`),
+    namespaces.flatMap((name) => checked(`${path}.namespace`, name, isShortName)),
+    validateLabelKeys({ matchLabelKeys, mismatchLabelKeys, labelSelector }, path),
+    topologyKey === '' && required(`${path}.topologyKey`, EMPTY),
+    checked(`${path}.topologyKey`, topologyKey, isQualifiedName),
+  );
 }
 
 interface LabelKeys {
@@ -97,7 +101,7 @@ interface LabelKeys {
   readonly labelSelector: LabelSelector | undefined;
 }
 
-/** Labels of the pod itself that a selector is extended by. */
+/** Keys of the pod's own labels, which the API server adds to the selector. */
 function validateLabelKeys({ matchLabelKeys = [], mismatchLabelKeys = [], labelSelector }: LabelKeys, path: string) {
   const lists = { matchLabelKeys, mismatchLabelKeys };
   const mismatched = new Set(mismatchLabelKeys);
@@ -117,7 +121,7 @@ function validateLabelKeys({ matchLabelKeys = [], mismatchLabelKeys = [], labelS
   ];
 }
 
-/** The selector of a new pod is not yet extended, so a key of it that is there twice is written twice. */
+/** The API server has not yet added keys to the selector of a new pod, so a repeated key was written twice. */
 function validateSelectedTwice(keys: readonly string[], selector: LabelSelector | undefined, path: string) {
   const places = new Map(keys.map((key, at) => [key, at]));
   const selected = new Set(Object.keys(selector?.matchLabels ?? {}));
@@ -137,30 +141,62 @@ function validateSpread(spread: Spread, path: string): FieldError[] {
   const policies = ['nodeAffinityPolicy', 'nodeTaintsPolicy'] as const;
   const positive = 'must be greater than zero';
   const only = `can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ${action}`;
-  return [
-    ...(maxSkew > 0 ? [] : [invalid(`${path}.maxSkew`, maxSkew, positive)]),
-    ...(topologyKey === '' ? [required(`${path}.topologyKey`, EMPTY)] : []),
-    ...(ACTIONS.includes(action) ? [] : [notSupported(`${path}.whenUnsatisfiable`, action, ACTIONS)]),
-    ...(minDomains !== undefined && minDomains <= 0 ? [invalid(`${path}.minDomains`, minDomains, positive)] : []),
-    ...(minDomains !== undefined && action !== 'DoNotSchedule'
-      ? [invalid(`${path}.minDomains`, minDomains, only)]
-      : []),
-    ...policies.flatMap((field) => {
+  return errorsOf(
+    maxSkew <= 0 && invalid(`${path}.maxSkew`, maxSkew, positive),
+    topologyKey === '' && required(`${path}.topologyKey`, EMPTY),
+    !ACTIONS.includes(action) && notSupported(`${path}.whenUnsatisfiable`, action, ACTIONS),
+    minDomains !== undefined && minDomains <= 0 && invalid(`${path}.minDomains`, minDomains, positive),
+    minDomains !== undefined && action !== 'DoNotSchedule' && invalid(`${path}.minDomains`, minDomains, only),
+    policies.flatMap((field) => {
       const policy = spread[field];
       return policy === undefined || POLICIES.includes(policy)
         ? []
         : [notSupported(`${path}.${field}`, policy, POLICIES)];
     }),
-    ...validateLabelKeys({ matchLabelKeys, labelSelector }, path),
-    ...validateLabelSelector(labelSelector, `${path}.labelSelector`),
-  ];
+    validateLabelKeys({ matchLabelKeys, labelSelector }, path),
+    validateLabelSelector(labelSelector, `${path}.labelSelector`),
+  );
 }
 
-/** The error is at the constraint that a later one repeats. */
+/** The error is at the first of two equal constraints. */
 function validateDistinct(spreads: readonly Spread[], path: string): FieldError[] {
   const keys = spreads.map(({ topologyKey, whenUnsatisfiable }) => `{${topologyKey}, ${whenUnsatisfiable}}`);
   const last = new Map(keys.map((key, at) => [key, at]));
   return keys.flatMap((key, at) =>
     last.get(key) === at ? [] : [duplicate(`${path}[${at}].{topologyKey, whenUnsatisfiable}`, key)],
   );
+}
+
+/** The taints of a node that a pod tolerates. */
+export const validateTolerations = (
+  tolerations: readonly Toleration[],
+  path: string,
+  asKubelet: boolean,
+): FieldError[] => tolerations.flatMap((each, at) => validateToleration(each, `${path}[${at}]`, asKubelet));
+
+function validateToleration(toleration: Toleration, path: string, asKubelet: boolean): FieldError[] {
+  const { key = '', operator = '', value = '', effect = '', tolerationSeconds } = toleration;
+  const all = 'operator must be Exists when `key` is empty, which means "match all values and all keys"';
+  const effects = ['NoSchedule', 'PreferNoSchedule', 'NoExecute'];
+  return errorsOf(
+    key !== '' && checked(`${path}.key`, key, isQualifiedName),
+    key === '' && operator !== 'Exists' && invalid(`${path}.operator`, operator, all),
+    tolerationSeconds !== undefined &&
+      effect !== 'NoExecute' &&
+      invalid(`${path}.effect`, effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"),
+    validateTolerationValue(operator, value, `${path}.operator`, asKubelet),
+    effect !== '' && !effects.includes(effect) && notSupported(`${path}.effect`, effect, effects),
+  );
+}
+
+function validateTolerationValue(operator: string, value: string, path: string, asKubelet: boolean): FieldError[] {
+  if (operator === '' || operator === 'Equal') {
+    const errors = labelValueErrors(value);
+    return errors.length > 0 ? [invalid(path, value, errors.join(';'))] : [];
+  }
+  if (operator !== 'Exists') {
+    const isComparison = asKubelet && (operator === 'Lt' || operator === 'Gt');
+    return [notSupported(path, operator, ['Equal', 'Exists', ...(isComparison ? ['Lt', 'Gt'] : [])])];
+  }
+  return value === '' ? [] : [invalid(path, value, "value must be empty when `operator` is 'Exists'")];
 }

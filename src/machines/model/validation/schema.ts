@@ -40,7 +40,7 @@ const MAX_INT32 = 2_147_483_647;
 
 /**
  * The value in the shape of the schema. Errors are added to `errors`; the value must not be used then. With
- * `asKubelet`, `null` in a list is the zero value, and spaces around a quantity are nothing; 0.2.0 refused both.
+ * `asKubelet`, `null` in a list is the zero value, and spaces around a quantity are ignored; 0.2.0 refused both.
  */
 export function conform(
   value: unknown,

@@ -5,6 +5,7 @@ import {
   checked,
   descendingPath,
   duplicates,
+  errorsOf,
   type FieldError,
   inclusiveRange,
   invalid,
@@ -36,45 +37,45 @@ export function validateSecurityContext(
   const addsAdmin = capabilities?.add?.some((capability) => admin.test(capability)) ?? false;
   const choice = asKubelet ? supportedOnly : optionalOneOf;
   const contradiction = 'cannot set `allowPrivilegeEscalation` to false and';
-  return [
-    ...validateId(`${path}.runAsUser`, context.runAsUser),
-    ...validateId(`${path}.runAsGroup`, context.runAsGroup),
-    ...choice(`${path}.procMount`, procMount, ['Default', 'Unmasked']),
-    ...(procMount === 'Unmasked' && spec.hostUsers !== false
-      ? [invalid(`${path}.procMount`, procMount, '`hostUsers` must be false to use `Unmasked`')]
-      : []),
-    ...(allowPrivilegeEscalation === false && privileged === true
-      ? [invalid(path, context, `${contradiction} \`privileged\` to true`)]
-      : []),
-    ...(allowPrivilegeEscalation === false && addsAdmin
-      ? [invalid(path, context, `${contradiction} \`capabilities.Add\` CAP_SYS_ADMIN`)]
-      : []),
-    ...(seccompProfile ? validateSeccomp(seccompProfile, `${path}.seccompProfile`, asKubelet) : []),
-    ...(appArmorProfile ? validateAppArmor(appArmorProfile, `${path}.appArmorProfile`, asKubelet) : []),
-  ];
+  return errorsOf(
+    validateId(`${path}.runAsUser`, context.runAsUser),
+    validateId(`${path}.runAsGroup`, context.runAsGroup),
+    choice(`${path}.procMount`, procMount, ['Default', 'Unmasked']),
+    procMount === 'Unmasked' &&
+      spec.hostUsers !== false &&
+      invalid(`${path}.procMount`, procMount, '`hostUsers` must be false to use `Unmasked`'),
+    allowPrivilegeEscalation === false &&
+      privileged === true &&
+      invalid(path, context, `${contradiction} \`privileged\` to true`),
+    allowPrivilegeEscalation === false &&
+      addsAdmin &&
+      invalid(path, context, `${contradiction} \`capabilities.Add\` CAP_SYS_ADMIN`),
+    seccompProfile && validateSeccomp(seccompProfile, `${path}.seccompProfile`, asKubelet),
+    appArmorProfile && validateAppArmor(appArmorProfile, `${path}.appArmorProfile`, asKubelet),
+  );
 }
 
 export function validatePodSecurityContext(spec: PodSpec, path: string, asKubelet: boolean): FieldError[] {
   const choice = asKubelet ? supportedOnly : optionalOneOf;
   const context = spec.securityContext ?? {};
   const { supplementalGroups = [], seccompProfile, appArmorProfile } = context;
-  return [
-    ...validateId(`${path}.runAsUser`, context.runAsUser),
-    ...validateId(`${path}.runAsGroup`, context.runAsGroup),
-    ...validateId(`${path}.fsGroup`, context.fsGroup),
-    ...supplementalGroups.flatMap((group, at) => validateId(`${path}.supplementalGroups[${at}]`, group)),
-    ...validateSysctls(spec, `${path}.sysctls`, asKubelet),
-    ...choice(`${path}.fsGroupChangePolicy`, context.fsGroupChangePolicy, ['Always', 'OnRootMismatch']),
-    ...choice(`${path}.supplementalGroupsPolicy`, context.supplementalGroupsPolicy, ['Merge', 'Strict']),
-    ...choice(
+  return errorsOf(
+    validateId(`${path}.runAsUser`, context.runAsUser),
+    validateId(`${path}.runAsGroup`, context.runAsGroup),
+    validateId(`${path}.fsGroup`, context.fsGroup),
+    supplementalGroups.flatMap((group, at) => validateId(`${path}.supplementalGroups[${at}]`, group)),
+    validateSysctls(spec, `${path}.sysctls`, asKubelet),
+    choice(`${path}.fsGroupChangePolicy`, context.fsGroupChangePolicy, ['Always', 'OnRootMismatch']),
+    choice(`${path}.supplementalGroupsPolicy`, context.supplementalGroupsPolicy, ['Merge', 'Strict']),
+    choice(
       `${path}.seLinuxChangePolicy`,
       context.seLinuxChangePolicy,
       // Volumes are not mounted with a label: upstream's gate `SELinuxMount` is off.
       asKubelet ? ['Recursive'] : ['MountOption', 'Recursive'],
     ),
-    ...(seccompProfile ? validateSeccomp(seccompProfile, `${path}.seccompProfile`, asKubelet) : []),
-    ...(appArmorProfile ? validateAppArmor(appArmorProfile, `${path}.appArmorProfile`, asKubelet) : []),
-  ];
+    seccompProfile && validateSeccomp(seccompProfile, `${path}.seccompProfile`, asKubelet),
+    appArmorProfile && validateAppArmor(appArmorProfile, `${path}.appArmorProfile`, asKubelet),
+  );
 }
 
 function validateSysctls(spec: PodSpec, path: string, asKubelet: boolean): FieldError[] {
@@ -112,12 +113,10 @@ function validateSeccomp({ type, localhostProfile }: SeccompProfile, path: strin
     if (!localhostProfile) return [required(place, 'must be set when seccomp type is Localhost')];
     return checked(place, localhostProfile, descendingPath);
   }
-  return [
-    ...(localhostProfile === undefined
-      ? []
-      : [invalid(place, shown, 'can only be set when seccomp type is Localhost')]),
-    ...(PROFILE_TYPES.includes(type) ? [] : [notSupported(`${path}.type`, type, PROFILE_TYPES)]),
-  ];
+  return errorsOf(
+    localhostProfile !== undefined && invalid(place, shown, 'can only be set when seccomp type is Localhost'),
+    !PROFILE_TYPES.includes(type) && notSupported(`${path}.type`, type, PROFILE_TYPES),
+  );
 }
 
 const APPARMOR_MAX_BYTES = 4_095;
@@ -132,10 +131,10 @@ function validateAppArmor({ type, localhostProfile }: SeccompProfile, path: stri
       return [tooLong(place, APPARMOR_MAX_BYTES)];
     return localhostProfile?.trim() ? [] : [required(place, 'must be set when AppArmor type is Localhost')];
   }
-  return [
-    ...(localhostProfile === undefined || (asKubelet && !PROFILE_TYPES.includes(type))
-      ? []
-      : [invalid(place, localhostProfile, 'can only be set when AppArmor type is Localhost')]),
-    ...(PROFILE_TYPES.includes(type) ? [] : [notSupported(`${path}.type`, type, PROFILE_TYPES)]),
-  ];
+  return errorsOf(
+    localhostProfile !== undefined &&
+      !(asKubelet && !PROFILE_TYPES.includes(type)) &&
+      invalid(place, localhostProfile, 'can only be set when AppArmor type is Localhost'),
+    !PROFILE_TYPES.includes(type) && notSupported(`${path}.type`, type, PROFILE_TYPES),
+  );
 }

@@ -1,7 +1,16 @@
 /** Validates selectors of labels and of nodes. */
 import type { PodSpec } from '../api/pod.ts';
 import { labelValueErrors } from '../values/labels.ts';
-import { checked, type FieldError, forbidden, invalid, isLongName, isQualifiedName, required } from './field.ts';
+import {
+  checked,
+  errorsOf,
+  type FieldError,
+  forbidden,
+  invalid,
+  isLongName,
+  isQualifiedName,
+  required,
+} from './field.ts';
 
 type Affinity = NonNullable<PodSpec['affinity']>;
 type PodTerm = NonNullable<
@@ -68,7 +77,7 @@ export function validateNodeSelector({ nodeSelectorTerms: terms }: NodeSelector,
   return terms.flatMap((term, at) => validateNodeTerm(term, `${place}[${at}]`, { checksValues: true }));
 }
 
-/** A preference may name values that no label can have: it is then of no effect. */
+/** A preference may name values that are invalid as labels; it then has no effect. */
 export function validateNodeTerm(
   { matchExpressions = [], matchFields = [] }: NodeTerm,
   path: string,
@@ -77,11 +86,11 @@ export function validateNodeTerm(
   return [
     ...matchExpressions.flatMap((each, at) => {
       const place = `${path}.matchExpressions[${at}]`;
-      return [
-        ...validateOperator(each, place, true),
-        ...checked(`${place}.key`, each.key, isQualifiedName),
-        ...(checksValues ? validateValues(each, place) : []),
-      ];
+      return errorsOf(
+        validateOperator(each, place, true),
+        checked(`${place}.key`, each.key, isQualifiedName),
+        checksValues && validateValues(each, place),
+      );
     }),
     ...matchFields.flatMap((each, at) => validateFieldRequirement(each, `${path}.matchFields[${at}]`)),
   ];
@@ -90,11 +99,11 @@ export function validateNodeTerm(
 function validateFieldRequirement({ key, operator, values = [] }: Requirement, path: string): FieldError[] {
   const one = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
   const hasOperator = operator === 'In' || operator === 'NotIn';
-  return [
-    ...(hasOperator ? [] : [invalid(`${path}.operator`, operator, UNKNOWN_OPERATOR)]),
-    ...(hasOperator && values.length !== 1 ? [required(`${path}.values`, one)] : []),
-    ...(key === 'metadata.name'
+  return errorsOf(
+    !hasOperator && invalid(`${path}.operator`, operator, UNKNOWN_OPERATOR),
+    hasOperator && values.length !== 1 && required(`${path}.values`, one),
+    key === 'metadata.name'
       ? values.flatMap((value, at) => checked(`${path}.values[${at}]`, value, isLongName))
-      : [invalid(`${path}.key`, key, 'not a valid field selector key')]),
-  ];
+      : invalid(`${path}.key`, key, 'not a valid field selector key'),
+  );
 }

@@ -1,11 +1,12 @@
 /**
  * Validates volumes of plugins that this agent does not mount itself: of vendors, iSCSI, Fibre Channel, CSI.
  *
- * Nodes of 0.2.0 kept these volumes without reading them, so a journal of theirs is replayed without the rules.
+ * A node of 0.2.0 did not validate these volumes; a replay of its journal does not apply these rules.
  */
 import type { Volume } from '../api/pod.ts';
 import {
   checked,
+  errorsOf,
   type FieldError,
   inclusiveRange,
   invalid,
@@ -18,7 +19,6 @@ import {
 
 type Kind = Exclude<keyof Volume, 'name'>;
 type Source<Of extends Kind> = NonNullable<Volume[Of]>;
-type Rule = (volume: Volume, path: string) => FieldError[];
 
 const MAX_LUN = 255;
 const MAX_PARTITION = 255;
@@ -42,21 +42,19 @@ const lun = (value: number, path: string): FieldError[] =>
 
 function fc({ targetWWNs: names = [], wwids = [], lun: unit }: Source<'fc'>, path: string): FieldError[] {
   const place = `${path}.targetWWNs`;
-  return [
-    ...(names.length === 0 && wwids.length === 0
-      ? [required(place, 'must specify either targetWWNs or wwids, but not both')]
-      : []),
-    ...(names.length > 0 && wwids.length > 0
-      ? [invalid(place, names, 'targetWWNs and wwids can not be specified simultaneously')]
-      : []),
-    ...(names.length > 0 && unit === undefined
-      ? [required(`${path}.lun`, 'lun is required if targetWWNs is specified')]
-      : []),
-    ...(names.length > 0 && unit !== undefined ? lun(unit, path) : []),
-  ];
+  return errorsOf(
+    names.length === 0 &&
+      wwids.length === 0 &&
+      required(place, 'must specify either targetWWNs or wwids, but not both'),
+    names.length > 0 &&
+      wwids.length > 0 &&
+      invalid(place, names, 'targetWWNs and wwids can not be specified simultaneously'),
+    names.length > 0 && unit === undefined && required(`${path}.lun`, 'lun is required if targetWWNs is specified'),
+    names.length > 0 && unit !== undefined && lun(unit, path),
+  );
 }
 
-/** The names of iSCSI nodes by their first letters. A longer name than the limit is of no form. */
+/** The forms of names of iSCSI nodes, by their prefix. A name beyond the limit has none of them. */
 const ISCSI_NAME_MAX = 2_048;
 const ISCSI_NAMES = {
   iqn: /iqn\.\d{4}-\d{2}\.[a-zA-Z0-9.-]+:[^,;*&$|\s]+$/,
@@ -74,18 +72,18 @@ function iscsiName(name: string, path: string): FieldError[] {
 
 function iscsi(source: Source<'iscsi'>, path: string): FieldError[] {
   const { iqn, initiatorName, chapAuthDiscovery, chapAuthSession, secretRef } = source;
-  return [
-    ...needs(source, ['targetPortal', 'iqn'], path),
-    ...(iqn ? iscsiName(iqn, `${path}.iqn`) : []),
-    ...lun(source.lun, path),
-    ...((chapAuthDiscovery || chapAuthSession) && secretRef === undefined ? [required(`${path}.secretRef`)] : []),
-    ...(initiatorName === undefined ? [] : iscsiName(initiatorName, `${path}.initiatorname`)),
-  ];
+  return errorsOf(
+    needs(source, ['targetPortal', 'iqn'], path),
+    iqn && iscsiName(iqn, `${path}.iqn`),
+    lun(source.lun, path),
+    (chapAuthDiscovery || chapAuthSession) && secretRef === undefined && required(`${path}.secretRef`),
+    initiatorName !== undefined && iscsiName(initiatorName, `${path}.initiatorname`),
+  );
 }
 
 const PORTAL_MAX_BYTES = 64;
 
-/** An initiator name is written with the name of the volume. */
+/** Upstream's error of an initiator name contains the name of the volume. */
 export function validatePortal({ name, iscsi: source }: Volume, path: string): FieldError[] {
   if (source?.initiatorName === undefined || `${name}:${source.targetPortal}`.length <= PORTAL_MAX_BYTES) return [];
   const detail = 'Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters';
@@ -93,15 +91,13 @@ export function validatePortal({ name, iscsi: source }: Volume, path: string): F
 }
 
 function flocker({ datasetName = '', datasetUUID = '' }: Source<'flocker'>, path: string): FieldError[] {
-  return [
-    ...(datasetName === '' && datasetUUID === ''
-      ? [required(path, 'one of datasetName and datasetUUID is required')]
-      : []),
-    ...(datasetName !== '' && datasetUUID !== ''
-      ? [invalid(path, 'resource', 'datasetName and datasetUUID can not be specified simultaneously')]
-      : []),
-    ...(datasetName.includes('/') ? [invalid(`${path}.datasetName`, datasetName, "must not contain '/'")] : []),
-  ];
+  return errorsOf(
+    datasetName === '' && datasetUUID === '' && required(path, 'one of datasetName and datasetUUID is required'),
+    datasetName !== '' &&
+      datasetUUID !== '' &&
+      invalid(path, 'resource', 'datasetName and datasetUUID can not be specified simultaneously'),
+    datasetName.includes('/') && invalid(`${path}.datasetName`, datasetName, "must not contain '/'"),
+  );
 }
 
 const TENANT_MAX_LENGTH = 64;
@@ -112,14 +108,12 @@ const PAIR = /^(\[[^[\]]*\]|[^:[\]]*):[^:[\]]*$/;
 function quobyte({ registry, tenant = '', volume }: Source<'quobyte'>, path: string): FieldError[] {
   const isTooLong = tenant.length > TENANT_MAX_LENGTH;
   const wrong = registry && !isTooLong ? registry.split(',').filter((pair) => !PAIR.test(pair)) : [];
-  return [
-    ...(registry ? [] : [required(`${path}.registry`, PAIRS)]),
-    ...(registry && isTooLong
-      ? [required(`${path}.tenant`, 'must be a UUID and may not exceed a length of 64 characters')]
-      : []),
-    ...wrong.slice(0, 1).map(() => invalid(`${path}.registry`, registry, PAIRS)),
-    ...(volume ? [] : [required(`${path}.volume`)]),
-  ];
+  return errorsOf(
+    !registry && required(`${path}.registry`, PAIRS),
+    registry && isTooLong && required(`${path}.tenant`, 'must be a UUID and may not exceed a length of 64 characters'),
+    wrong.slice(0, 1).map(() => invalid(`${path}.registry`, registry, PAIRS)),
+    !volume && required(`${path}.volume`),
+  );
 }
 
 function flexVolume(source: Source<'flexVolume'>, path: string): FieldError[] {
@@ -145,86 +139,73 @@ function azureDisk(source: Source<'azureDisk'>, path: string): FieldError[] {
   const { diskURI, cachingMode = 'ReadWrite', kind = 'Shared' } = source;
   const isManaged = kind === 'Managed';
   const hasForm = diskURI.startsWith(isManaged ? '/subscriptions/' : 'https://');
-  return [
-    ...needs(source, ['diskName', 'diskURI'], path),
-    ...(CACHING_MODES.includes(cachingMode) ? [] : [notSupported(`${path}.cachingMode`, cachingMode, CACHING_MODES)]),
-    ...(DISK_KINDS.includes(kind) ? [] : [notSupported(`${path}.kind`, kind, DISK_KINDS)]),
-    ...(hasForm ? [] : [notSupported(`${path}.diskURI`, diskURI, [isManaged ? MANAGED_URI : BLOB_URI])]),
-  ];
+  return errorsOf(
+    needs(source, ['diskName', 'diskURI'], path),
+    !CACHING_MODES.includes(cachingMode) && notSupported(`${path}.cachingMode`, cachingMode, CACHING_MODES),
+    !DISK_KINDS.includes(kind) && notSupported(`${path}.kind`, kind, DISK_KINDS),
+    !hasForm && notSupported(`${path}.diskURI`, diskURI, [isManaged ? MANAGED_URI : BLOB_URI]),
+  );
 }
 
 function storageos({ volumeName, volumeNamespace, secretRef }: Source<'storageos'>, path: string): FieldError[] {
-  return [
-    ...(volumeName ? checked(`${path}.volumeName`, volumeName, isShortName) : [required(`${path}.volumeName`)]),
-    ...(volumeNamespace ? checked(`${path}.volumeNamespace`, volumeNamespace, isShortName) : []),
-    ...secretName(secretRef, `${path}.secretRef`),
-  ];
+  return errorsOf(
+    volumeName ? checked(`${path}.volumeName`, volumeName, isShortName) : required(`${path}.volumeName`),
+    volumeNamespace && checked(`${path}.volumeNamespace`, volumeNamespace, isShortName),
+    secretName(secretRef, `${path}.secretRef`),
+  );
 }
 
 const DRIVER_MAX_BYTES = 63;
 
 function csi({ driver, nodePublishSecretRef: secret }: Source<'csi'>, path: string): FieldError[] {
-  return [
-    ...(driver === ''
-      ? [required(`${path}.driver`)]
-      : isLongName(driver.toLowerCase()).map((reason) => invalid(`${path}.driver`, driver, reason))),
-    ...(driver.length > DRIVER_MAX_BYTES ? [tooLong(`${path}.driver`, DRIVER_MAX_BYTES)] : []),
-    ...secretName(secret, `${path}.nodePublishSecretRef`),
-    ...(secret?.name ? checked(`${path}.name`, secret.name, isLongName) : []),
-  ];
+  return errorsOf(
+    driver === ''
+      ? required(`${path}.driver`)
+      : isLongName(driver.toLowerCase()).map((reason) => invalid(`${path}.driver`, driver, reason)),
+    driver.length > DRIVER_MAX_BYTES && tooLong(`${path}.driver`, DRIVER_MAX_BYTES),
+    secretName(secret, `${path}.nodePublishSecretRef`),
+    secret?.name && checked(`${path}.name`, secret.name, isLongName),
+  );
 }
 
-/** A rule for the source of that kind. */
-const of =
-  <Of extends Kind>(kind: Of, judge: (source: Source<Of>, path: string) => FieldError[]): Rule =>
-  (volume, path) => {
-    const source: Volume[Of] = volume[kind];
-    return source === undefined || source === null ? [] : judge(source, path);
-  };
+/** A rule for a kind of volume with required fields only. */
+const having =
+  (...fields: readonly string[]) =>
+  (source: object, path: string): FieldError[] =>
+    needs(source, fields, path);
 
-/** A rule for a kind with fields that must not be empty. */
-const having = (kind: Kind, fields: readonly string[]): Rule => of(kind, (source, path) => needs(source, fields, path));
+const RULES: { readonly [Of in Kind]?: (source: Source<Of>, path: string) => FieldError[] } = {
+  awsElasticBlockStore: (source, path) => [...needs(source, ['volumeID'], path), ...partition(source.partition, path)],
+  azureDisk,
+  azureFile: having('secretName', 'shareName'),
+  cephfs: having('monitors'),
+  cinder: (source, path) => [
+    ...needs(source, ['volumeID'], path),
+    ...secretName(source.secretRef, `${path}.secretRef`),
+  ],
+  csi,
+  fc,
+  flexVolume,
+  flocker,
+  gcePersistentDisk: (source, path) => [...needs(source, ['pdName'], path), ...partition(source.partition, path)],
+  glusterfs: having('endpoints', 'path'),
+  iscsi,
+  photonPersistentDisk: having('pdID'),
+  portworxVolume: having('volumeID'),
+  quobyte,
+  rbd: having('monitors', 'image'),
+  scaleIO: having('gateway', 'system', 'volumeName'),
+  storageos,
+  vsphereVolume: having('volumePath'),
+};
 
-const RULES: ReadonlyMap<string, Rule> = new Map([
-  [
-    'awsElasticBlockStore',
-    of('awsElasticBlockStore', (source, path) => [
-      ...needs(source, ['volumeID'], path),
-      ...partition(source.partition, path),
-    ]),
-  ],
-  ['azureDisk', of('azureDisk', azureDisk)],
-  ['azureFile', having('azureFile', ['secretName', 'shareName'])],
-  ['cephfs', having('cephfs', ['monitors'])],
-  [
-    'cinder',
-    of('cinder', (source, path) => [
-      ...needs(source, ['volumeID'], path),
-      ...secretName(source.secretRef, `${path}.secretRef`),
-    ]),
-  ],
-  ['csi', of('csi', csi)],
-  ['fc', of('fc', fc)],
-  ['flexVolume', of('flexVolume', flexVolume)],
-  ['flocker', of('flocker', flocker)],
-  [
-    'gcePersistentDisk',
-    of('gcePersistentDisk', (source, path) => [
-      ...needs(source, ['pdName'], path),
-      ...partition(source.partition, path),
-    ]),
-  ],
-  ['glusterfs', having('glusterfs', ['endpoints', 'path'])],
-  ['iscsi', of('iscsi', iscsi)],
-  ['photonPersistentDisk', having('photonPersistentDisk', ['pdID'])],
-  ['portworxVolume', having('portworxVolume', ['volumeID'])],
-  ['quobyte', of('quobyte', quobyte)],
-  ['rbd', having('rbd', ['monitors', 'image'])],
-  ['scaleIO', having('scaleIO', ['gateway', 'system', 'volumeName'])],
-  ['storageos', of('storageos', storageos)],
-  ['vsphereVolume', having('vsphereVolume', ['volumePath'])],
-]);
-
-/** The source of a volume of that kind; nothing of kinds that have no rules here. Upstream names one path otherwise. */
+/** Applies the rule for this kind of volume, if there is one. Upstream gives one kind another path. */
 export const validateVendorSource = (volume: Volume, kind: string, path: string): FieldError[] =>
-  RULES.get(kind)?.(volume, `${path}.${kind === 'gcePersistentDisk' ? 'persistentDisk' : kind}`) ?? [];
+  isRuled(kind) ? applyRule(volume, kind, `${path}.${kind === 'gcePersistentDisk' ? 'persistentDisk' : kind}`) : [];
+
+const isRuled = (kind: string): kind is Kind => Object.hasOwn(RULES, kind);
+
+function applyRule<Of extends Kind>(volume: Volume, kind: Of, path: string): FieldError[] {
+  const source: Volume[Of] = volume[kind];
+  return (source && RULES[kind]?.(source, path)) ?? [];
+}

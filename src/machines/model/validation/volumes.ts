@@ -10,6 +10,7 @@ import {
   checked,
   descendingPath,
   duplicates,
+  errorsOf,
   type FieldError,
   forbidden,
   invalid,
@@ -51,7 +52,7 @@ export function validateVolumes(volumes: readonly Volume[], path: string, asKube
   ];
 }
 
-/** The kinds that upstream looks at first; of the others one is as good as another. */
+/** The kinds that upstream checks first; the order of the others does not matter. */
 const FIRST_KINDS = ['emptyDir', 'hostPath', 'gitRepo', 'gcePersistentDisk', 'awsElasticBlockStore'];
 const KINDS_AS_KUBELET = [...FIRST_KINDS, ...VOLUME_KINDS.filter((kind) => !FIRST_KINDS.includes(kind))];
 
@@ -61,12 +62,12 @@ function validateVolume(volume: Volume, path: string, asKubelet: boolean): Field
   const named = asKubelet ? isShortName : isDnsLabel;
   const nameErrors = volume.name ? checked(`${path}.name`, volume.name, named) : [required(`${path}.name`)];
   if (kind === undefined) return [...nameErrors, required(path, 'must specify a volume type')];
-  return [
-    ...nameErrors,
-    ...validateSource(volume, `${path}.${kind}`, kind, asKubelet),
-    ...(asKubelet ? [...validateVendorSource(volume, kind, path), ...validatePortal(volume, path)] : []),
-    ...others.map((other) => forbidden(`${path}.${other}`, 'may not specify more than 1 volume type')),
-  ];
+  return errorsOf(
+    nameErrors,
+    validateSource(volume, `${path}.${kind}`, kind, asKubelet),
+    asKubelet && [...validateVendorSource(volume, kind, path), ...validatePortal(volume, path)],
+    others.map((other) => forbidden(`${path}.${other}`, 'may not specify more than 1 volume type')),
+  );
 }
 
 function validateSource(volume: Volume, path: string, kind: string, asKubelet: boolean): FieldError[] {
@@ -102,10 +103,10 @@ const GIT_REPO =
 
 function validateHostPath({ path: target, type = '' }: NonNullable<Volume['hostPath']>, path: string): FieldError[] {
   if (!target) return [required(`${path}.path`)];
-  return [
-    ...checked(`${path}.path`, target, withoutBacksteps),
-    ...(HOST_PATH_TYPES.includes(type) ? [] : [notSupported(`${path}.type`, type, HOST_PATH_TYPES)]),
-  ];
+  return errorsOf(
+    checked(`${path}.path`, target, withoutBacksteps),
+    !HOST_PATH_TYPES.includes(type) && notSupported(`${path}.type`, type, HOST_PATH_TYPES),
+  );
 }
 
 function validateSizeLimit(sizeLimit: string | undefined, path: string): FieldError[] {
@@ -130,12 +131,14 @@ function validateKeyedFiles({ items = [], defaultMode }: KeyedFiles, path: strin
   const isKey = asKubelet ? () => [] : isConfigKey;
   return [
     ...fileMode(`${path}.defaultMode`, defaultMode),
-    ...items.flatMap(({ key, path: file, mode }, at) => [
-      ...(key === '' ? [required(`${path}.items[${at}].key`)] : checked(`${path}.items[${at}].key`, key, isKey)),
-      ...(file === '' ? [required(`${path}.items[${at}].path`)] : []),
-      ...checked(`${path}.items[${at}].path`, file, nonReservedPath),
-      ...fileMode(`${path}.items[${at}].mode`, mode),
-    ]),
+    ...items.flatMap(({ key, path: file, mode }, at) =>
+      errorsOf(
+        key === '' ? required(`${path}.items[${at}].key`) : checked(`${path}.items[${at}].key`, key, isKey),
+        file === '' && required(`${path}.items[${at}].path`),
+        checked(`${path}.items[${at}].path`, file, nonReservedPath),
+        fileMode(`${path}.items[${at}].mode`, mode),
+      ),
+    ),
   ];
 }
 
@@ -146,19 +149,19 @@ function validateDownwardFile(
   path: string,
   asKubelet: boolean,
 ) {
-  return [
-    ...(file === '' ? [required(`${path}.path`)] : []),
-    ...checked(`${path}.path`, file, nonReservedPath),
-    ...(fieldRef ? validateFieldRef(fieldRef, VOLUME_FIELD_PATHS, `${path}.fieldRef`, asKubelet) : []),
-    ...(fieldRef && resourceFieldRef
-      ? [invalid(path, 'resource', 'fieldRef and resourceFieldRef can not be specified simultaneously')]
-      : []),
-    ...(!fieldRef && resourceFieldRef
-      ? validateResourceFieldRef(resourceFieldRef, `${path}.resourceFieldRef`, { containerName: true, asKubelet })
-      : []),
-    ...(!fieldRef && !resourceFieldRef ? [required(path, 'one of fieldRef and resourceFieldRef is required')] : []),
-    ...fileMode(`${path}.mode`, mode),
-  ];
+  return errorsOf(
+    file === '' && required(`${path}.path`),
+    checked(`${path}.path`, file, nonReservedPath),
+    fieldRef && validateFieldRef(fieldRef, VOLUME_FIELD_PATHS, `${path}.fieldRef`, asKubelet),
+    fieldRef &&
+      resourceFieldRef &&
+      invalid(path, 'resource', 'fieldRef and resourceFieldRef can not be specified simultaneously'),
+    !fieldRef &&
+      resourceFieldRef &&
+      validateResourceFieldRef(resourceFieldRef, `${path}.resourceFieldRef`, { containerName: true, asKubelet }),
+    !fieldRef && !resourceFieldRef && required(path, 'one of fieldRef and resourceFieldRef is required'),
+    fileMode(`${path}.mode`, mode),
+  );
 }
 
 function validateProjected(
@@ -181,25 +184,24 @@ function validateProjected(
   ];
 }
 
-/** Upstream names the object of a path that is there twice. */
+/** The paths of a source; upstream's error of a repeated path names the object instead. */
 const named = (items: readonly { readonly path: string }[] = [], name?: string) =>
   items.map(({ path: file }) => ({ file, of: name ?? file }));
 
 function validateProjection(source: VolumeProjection, path: string, asKubelet: boolean): FieldError[] {
   const { secret, configMap, downwardAPI } = source;
-  return [
-    ...(secret
-      ? [...needs(`${path}.secret`, { name: secret.name }), ...validateKeyedFiles(secret, `${path}.secret`, asKubelet)]
-      : []),
-    ...(configMap
-      ? [
-          ...needs(`${path}.configMap`, { name: configMap.name }),
-          ...validateKeyedFiles(configMap, `${path}.configMap`, asKubelet),
-        ]
-      : []),
-    ...(downwardAPI?.items ?? []).flatMap((item) => validateDownwardFile(item, `${path}.downwardAPI`, asKubelet)),
-    ...(Object.keys(source).length > 1 ? [forbidden(path, 'may not specify more than 1 volume type per source')] : []),
-  ];
+  return errorsOf(
+    secret && [
+      ...needs(`${path}.secret`, { name: secret.name }),
+      ...validateKeyedFiles(secret, `${path}.secret`, asKubelet),
+    ],
+    configMap && [
+      ...needs(`${path}.configMap`, { name: configMap.name }),
+      ...validateKeyedFiles(configMap, `${path}.configMap`, asKubelet),
+    ],
+    (downwardAPI?.items ?? []).flatMap((item) => validateDownwardFile(item, `${path}.downwardAPI`, asKubelet)),
+    Object.keys(source).length > 1 && forbidden(path, 'may not specify more than 1 volume type per source'),
+  );
 }
 
 /** The volumes of a pod by name; the first of duplicates. */
@@ -220,18 +222,18 @@ export function validateMounts(
   const devices = container.volumeDevices ?? [];
   const repeated = repeatedAt(mounts.map(({ mountPath }) => mountPath));
   return [
-    ...mounts.flatMap((mount, at) => [
-      ...validateMount(mount, volumes, `${list}[${at}]`, asKubelet ? list : `${list}[${at}]`, asKubelet),
-      ...validatePropagation(mount, container, asKubelet ? list : `${list}[${at}]`, asKubelet),
-      ...(repeated.has(at)
-        ? [invalid(`${path}.volumeMounts[${at}].mountPath`, mount.mountPath, 'must be unique')]
-        : []),
-    ]),
+    ...mounts.flatMap((mount, at) =>
+      errorsOf(
+        validateMount(mount, volumes, `${list}[${at}]`, asKubelet ? list : `${list}[${at}]`, asKubelet),
+        validatePropagation(mount, container, asKubelet ? list : `${list}[${at}]`, asKubelet),
+        repeated.has(at) && invalid(`${path}.volumeMounts[${at}].mountPath`, mount.mountPath, 'must be unique'),
+      ),
+    ),
     ...devices.flatMap((device, at) => validateDevice(device, volumes, `${path}.volumeDevices[${at}]`)),
   ];
 }
 
-/** Upstream tells of the whole list what is wrong with these fields: `place`. */
+/** Upstream reports errors of some fields at `place`, the path of the whole list. */
 function validateMount(
   mount: VolumeMount,
   volumes: VolumesByName,
@@ -241,19 +243,20 @@ function validateMount(
 ): FieldError[] {
   const { name, mountPath, subPath = '', subPathExpr = '' } = mount;
   const volume = volumes.get(name);
-  return [
-    ...(name ? [] : [required(`${path}.name`)]),
-    ...(volume ? [] : [notFound(`${path}.name`, name)]),
-    ...(mountPath ? [] : [required(`${path}.mountPath`)]),
-    ...(!asKubelet && volume?.image && subPathExpr !== ''
-      ? [invalid(`${path}.subPathExpr`, subPathExpr, 'not allowed in image volume sources')]
-      : []),
-    ...checked(`${place}.subPath`, subPath, descendingPath),
-    ...(subPath !== '' && subPathExpr !== ''
-      ? [invalid(`${path}.subPathExpr`, subPathExpr, 'subPathExpr and subPath are mutually exclusive')]
-      : []),
-    ...checked(`${place}.subPathExpr`, subPathExpr, descendingPath),
-  ];
+  return errorsOf(
+    !name && required(`${path}.name`),
+    !volume && notFound(`${path}.name`, name),
+    !mountPath && required(`${path}.mountPath`),
+    !asKubelet &&
+      volume?.image &&
+      subPathExpr !== '' &&
+      invalid(`${path}.subPathExpr`, subPathExpr, 'not allowed in image volume sources'),
+    checked(`${place}.subPath`, subPath, descendingPath),
+    subPath !== '' &&
+      subPathExpr !== '' &&
+      invalid(`${path}.subPathExpr`, subPathExpr, 'subPathExpr and subPath are mutually exclusive'),
+    checked(`${place}.subPathExpr`, subPathExpr, descendingPath),
+  );
 }
 
 function validatePropagation(mount: VolumeMount, container: Container, path: string, asKubelet: boolean): FieldError[] {
@@ -261,22 +264,21 @@ function validatePropagation(mount: VolumeMount, container: Container, path: str
   const { mountPropagation, recursiveReadOnly, readOnly } = mount;
   const isRecursive = recursiveReadOnly === 'Enabled' || recursiveReadOnly === 'IfPossible';
   const place = `${path}.recursiveReadOnly`;
-  return [
-    ...choice(`${path}.mountPropagation`, mountPropagation, ['Bidirectional', 'HostToContainer', 'None']),
-    ...(mountPropagation === 'Bidirectional' && container.securityContext?.privileged !== true
-      ? [
-          forbidden(
-            `${path}.mountPropagation`,
-            'Bidirectional mount propagation is available only to privileged containers',
-          ),
-        ]
-      : []),
-    ...choice(place, recursiveReadOnly, ['Disabled', 'Enabled', 'IfPossible']),
-    ...(isRecursive && readOnly !== true ? [forbidden(place, 'may only be specified when readOnly is true')] : []),
-    ...(isRecursive && mountPropagation !== undefined && mountPropagation !== 'None'
-      ? [forbidden(place, 'may only be specified when mountPropagation is None or not specified')]
-      : []),
-  ];
+  return errorsOf(
+    choice(`${path}.mountPropagation`, mountPropagation, ['Bidirectional', 'HostToContainer', 'None']),
+    mountPropagation === 'Bidirectional' &&
+      container.securityContext?.privileged !== true &&
+      forbidden(
+        `${path}.mountPropagation`,
+        'Bidirectional mount propagation is available only to privileged containers',
+      ),
+    choice(place, recursiveReadOnly, ['Disabled', 'Enabled', 'IfPossible']),
+    isRecursive && readOnly !== true && forbidden(place, 'may only be specified when readOnly is true'),
+    isRecursive &&
+      mountPropagation !== undefined &&
+      mountPropagation !== 'None' &&
+      forbidden(place, 'may only be specified when mountPropagation is None or not specified'),
+  );
 }
 
 type Device = NonNullable<Container['volumeDevices']>[number];
@@ -284,20 +286,17 @@ type Device = NonNullable<Container['volumeDevices']>[number];
 function validateDevice({ name, devicePath }: Device, volumes: VolumesByName, path: string): FieldError[] {
   const volume = volumes.get(name);
   const isBlock = volume?.persistentVolumeClaim !== undefined || volume?.ephemeral !== undefined;
-  return [
-    ...(volume ? [] : [notFound(`${path}.name`, name)]),
-    ...(volume && !isBlock
-      ? [
-          invalid(
-            `${path}.name`,
-            name,
-            'can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode',
-          ),
-        ]
-      : []),
-    ...(devicePath ? [] : [required(`${path}.devicePath`)]),
-    ...(withoutBacksteps(devicePath).length > 0
-      ? [invalid(`${path}.devicePath`, devicePath, "can not contain backsteps ('..')")]
-      : []),
-  ];
+  return errorsOf(
+    !volume && notFound(`${path}.name`, name),
+    volume &&
+      !isBlock &&
+      invalid(
+        `${path}.name`,
+        name,
+        'can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode',
+      ),
+    !devicePath && required(`${path}.devicePath`),
+    withoutBacksteps(devicePath).length > 0 &&
+      invalid(`${path}.devicePath`, devicePath, "can not contain backsteps ('..')"),
+  );
 }

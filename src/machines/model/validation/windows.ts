@@ -1,14 +1,15 @@
 /**
- * Validates what depends on the system that a pod is for, and the options of Windows.
+ * Validates fields that depend on the operating system of a pod, and the options of Windows.
  *
- * Nodes of 0.2.0 refused pods for Windows and did not look at the options, so a journal of theirs is replayed without
- * the rules. That a pod for Windows is not for this node is found when it is admitted.
+ * A node of 0.2.0 refused pods for Windows and did not validate the options; a replay of its journal does not apply
+ * these rules. Admission rejects a pod for Windows, because this node runs Linux.
  */
 import type { Pod, PodSpec, SecurityContext } from '../api/pod.ts';
 import { placedContainers } from './annotations.ts';
 import {
   byteLength,
   checked,
+  errorsOf,
   type FieldError,
   forbidden,
   invalid,
@@ -48,14 +49,14 @@ const OF_CONTAINERS = [
 
 export function validateSystem({ spec }: Pod, path: string): FieldError[] {
   const context = spec.securityContext;
-  return [
-    ...validateOptions(context?.windowsOptions, `${path}.securityContext.windowsOptions`),
-    ...placedContainers(spec).flatMap(([{ securityContext }, place]) =>
+  return errorsOf(
+    validateOptions(context?.windowsOptions, `${path}.securityContext.windowsOptions`),
+    placedContainers(spec).flatMap(([{ securityContext }, place]) =>
       validateOptions(securityContext?.windowsOptions, `${path}.${place}.securityContext.windowsOptions`),
     ),
-    ...validateHostProcess(spec, path),
-    ...(spec.os ? validateOs(spec, spec.os.name, path) : []),
-  ];
+    validateHostProcess(spec, path),
+    spec.os && validateOs(spec, spec.os.name, path),
+  );
 }
 
 function validateOs(spec: PodSpec, name: string, path: string): FieldError[] {
@@ -78,17 +79,17 @@ function onLinux(spec: PodSpec, path: string): FieldError[] {
 
 function onWindows(spec: PodSpec, path: string): FieldError[] {
   const { securityContext: context = {} } = spec;
-  const refused = [
-    ...OF_PODS.filter((field) => context[field] !== undefined).map((field) => `securityContext.${field}`),
-    ...(context.sysctls?.length ? ['securityContext.sysctls'] : []),
-    ...(['hostUsers', 'shareProcessNamespace'] as const).filter((field) => spec[field] !== undefined),
-    ...(['hostPID', 'hostIPC'] as const).filter((field) => spec[field] === true),
-    ...placedContainers(spec).flatMap(([{ securityContext = {} }, place]) =>
+  const refused = errorsOf(
+    OF_PODS.filter((field) => context[field] !== undefined).map((field) => `securityContext.${field}`),
+    context.sysctls?.length && 'securityContext.sysctls',
+    (['hostUsers', 'shareProcessNamespace'] as const).filter((field) => spec[field] !== undefined),
+    (['hostPID', 'hostIPC'] as const).filter((field) => spec[field] === true),
+    placedContainers(spec).flatMap(([{ securityContext = {} }, place]) =>
       OF_CONTAINERS.filter((field) => securityContext[field] !== undefined).map(
         (field) => `${place}.securityContext.${field}`,
       ),
     ),
-  ];
+  );
   return refused.map((field) => forbidden(`${path}.${field}`, NOT_ON_WINDOWS));
 }
 
@@ -101,15 +102,15 @@ function validateHostProcess(spec: PodSpec, path: string): FieldError[] {
   const count = own.filter(({ value = ofPod }) => value === true).length;
   const all = 'If pod contains any hostProcess containers then all containers must be HostProcess containers';
   const network = 'hostNetwork must be true if pod contains any hostProcess containers';
-  return [
-    ...own.flatMap(({ value, place }) =>
+  return errorsOf(
+    own.flatMap(({ value, place }) =>
       ofPod === undefined || value === undefined || value === ofPod
         ? []
         : [invalid(place, value, `pod hostProcess value must be identical if both are specified, was ${ofPod}`)],
     ),
-    ...(count > 0 && count < own.length ? [invalid(path, '', all)] : []),
-    ...(count > 0 && !spec.hostNetwork ? [invalid(`${path}.hostNetwork`, false, network)] : []),
-  ];
+    count > 0 && count < own.length && invalid(path, '', all),
+    count > 0 && !spec.hostNetwork && invalid(`${path}.hostNetwork`, false, network),
+  );
 }
 
 const CREDENTIAL_MAX_KIB = 64;
@@ -122,16 +123,14 @@ function validateOptions(options: Options | undefined, path: string): FieldError
   const { gmsaCredentialSpecName: name, gmsaCredentialSpec: credential, runAsUserName: user } = options ?? {};
   const place = `${path}.gmsaCredentialSpec`;
   const size = byteLength(credential ?? '');
-  return [
-    ...(name === undefined ? [] : checked(`${path}.gmsaCredentialSpecName`, name, isLongName)),
-    ...(credential === '' ? [invalid(place, credential, 'gmsaCredentialSpec cannot be an empty string')] : []),
-    ...(size > CREDENTIAL_MAX_KIB * 1_024
-      ? [invalid(place, credential, `gmsaCredentialSpec size must be under ${CREDENTIAL_MAX_KIB} KiB`)]
-      : []),
-    ...(user === undefined
-      ? []
-      : userFaults(user).map((fault) => invalid(`${path}.runAsUserName`, user, `runAsUserName${fault}`))),
-  ];
+  return errorsOf(
+    name !== undefined && checked(`${path}.gmsaCredentialSpecName`, name, isLongName),
+    credential === '' && invalid(place, credential, 'gmsaCredentialSpec cannot be an empty string'),
+    size > CREDENTIAL_MAX_KIB * 1_024 &&
+      invalid(place, credential, `gmsaCredentialSpec size must be under ${CREDENTIAL_MAX_KIB} KiB`),
+    user !== undefined &&
+      userFaults(user).map((fault) => invalid(`${path}.runAsUserName`, user, `runAsUserName${fault}`)),
+  );
 }
 
 function userFaults(text: string): readonly string[] {
@@ -141,16 +140,14 @@ function userFaults(text: string): readonly string[] {
   if (parts.length > 2) return [' cannot contain more than one backslash'];
   const user = parts.at(-1) ?? '';
   const domain = parts.length === 2 ? parts[0] : undefined;
-  return [
-    ...((domain ?? '').length >= DOMAIN_LENGTH ? [`'s Domain length must be under ${DOMAIN_LENGTH} characters`] : []),
-    ...(domain === undefined || isDomain(domain) ? [] : ["'s Domain doesn't match the NetBios nor the DNS format"]),
-    ...(user === '' ? ["'s User cannot be empty"] : []),
-    ...(user.length > USER_MAX_LENGTH ? [`'s User length must not be longer than ${USER_MAX_LENGTH} characters`] : []),
-    ...(/^[. ]+$/.test(user) ? ["'s User cannot contain only periods or spaces"] : []),
-    ...(/["/\\:;|=,+*?<>@[\]]/.test(user)
-      ? [String.raw`'s User cannot contain the following characters: "/\:;|=,+*?<>@[]`]
-      : []),
-  ];
+  return errorsOf(
+    (domain ?? '').length >= DOMAIN_LENGTH && `'s Domain length must be under ${DOMAIN_LENGTH} characters`,
+    domain !== undefined && !isDomain(domain) && "'s Domain doesn't match the NetBios nor the DNS format",
+    user === '' && "'s User cannot be empty",
+    user.length > USER_MAX_LENGTH && `'s User length must not be longer than ${USER_MAX_LENGTH} characters`,
+    /^[. ]+$/.test(user) && "'s User cannot contain only periods or spaces",
+    /["/\\:;|=,+*?<>@[\]]/.test(user) && String.raw`'s User cannot contain the following characters: "/\:;|=,+*?<>@[]`,
+  );
 }
 
 const isDomain = (domain: string): boolean =>

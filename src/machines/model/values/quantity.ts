@@ -145,7 +145,8 @@ export function roundedToMilli(text: string): string {
   return formatQuantity({ nano: nano < 0n ? -rounded : rounded, format });
 }
 
-function amountOf(text: string): Quantity {
+/** The quantity in a validated text; zero for any other text. */
+export function amountOf(text: string): Quantity {
   const parsed = parseQuantity(text);
   return parsed.error === undefined ? parsed.value : { nano: 0n, format: 'decimalSI' };
 }

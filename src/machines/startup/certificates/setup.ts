@@ -8,7 +8,7 @@ import {
   type CertificateTemplate,
   certificateOperations,
 } from '../../model/operations/certificate.ts';
-import { type KubeObject, type KubeTarget, kubeOperations } from '../../model/operations/kube.ts';
+import { type KubeObject, type KubeTarget, kubeOperations, type WatchItem } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
 import { type BackOff, pauseMs } from '../../model/values/back-off.ts';
 import type { Answer } from '../context/types.ts';
@@ -60,10 +60,7 @@ export interface Context extends CertificateManagerInput {
   readonly nowMs: number;
 }
 
-type Event =
-  | ({ readonly type: 'certificate.namesChanged' } & CertificateNames)
-  | { readonly type: 'watch.changed'; readonly change: 'ADDED' | 'MODIFIED' | 'DELETED'; readonly object: KubeObject }
-  | Ended;
+type Event = ({ readonly type: 'certificate.namesChanged' } & CertificateNames) | WatchItem | Ended;
 
 export const managerSetup = setup({
   types: typed<{

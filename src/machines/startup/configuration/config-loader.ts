@@ -24,7 +24,7 @@ import {
   setup,
   typed,
 } from '../../../kernel/xstate.ts';
-import { hintForRefusal } from '../../configuration/flags/removed-flags.ts';
+import { hintForRefusal } from '../../configuration/flags/flag-table.ts';
 import {
   type ConfigurationSource,
   commandFailed,

@@ -13,7 +13,18 @@
  * Seeds: S024, S109. Upstream, until 1.23: pkg/kubelet/kubeletconfig (it restarted the process).
  */
 
-import { assign, enqueueActions, errorOf, line, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
+import {
+  assign,
+  enqueueActions,
+  errorOf,
+  type ItemOf,
+  line,
+  pick,
+  sendTo,
+  setup,
+  to,
+  typed,
+} from '../../../kernel/xstate.ts';
 import type { KubeletConfiguration } from '../../configuration/index.ts';
 import { type ConfigurationChange, changeOf } from '../../configuration/reloadable.ts';
 import { operations } from '../../model/operations/index.ts';
@@ -39,7 +50,7 @@ interface Context extends ConfigReloadInput {
 
 type Event =
   | { readonly type: 'reload.requested' }
-  | { readonly type: 'configuration.changed' }
+  | ItemOf<(typeof operations)['host.watchConfiguration']>
   | { readonly type: 'xstate.done.actor.watch' };
 
 /** From a change of a file to reading all: editors and scripts often write more than once. */

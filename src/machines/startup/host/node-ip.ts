@@ -30,7 +30,7 @@ export const specifiedNodeIPs = (flags: AddressFlags): readonly string[] =>
     .filter((address) => !isUnspecified(address))
     .map(canonicalIp);
 
-/** The addresses of the Node come from its cloud provider alone. */
+/** Whether only the cloud provider sets the addresses of the Node. */
 export const leavesAddressesToCloud = (flags: AddressFlags): boolean =>
   flags.cloudProvider === 'external' && namedIn(flags).length === 0;
 
@@ -49,13 +49,13 @@ export function resolveNodeIPs(flags: AddressFlags, machine: MachineAddresses): 
   return { ok: true, value: [] };
 }
 
-/** What has to be looked up to know this node's address: its name, unless it is one or `--node-ip` has said it. */
+/** The name to look up for this node's address; none if the name is an address itself, or `--node-ip` has one. */
 export const nameToLookUp = (flags: AddressFlags, nodeName: string): { lookUp?: string } =>
   isIpAddress(nodeName) || specifiedNodeIPs(flags).length > 0 || leavesAddressesToCloud(flags)
     ? {}
     : { lookUp: nodeName };
 
-/** The same, for an agent that decides as the kubelet. A node that is named by an address has that one. */
+/** As {@link resolveNodeIPs}, with the kubelet's checks. A node whose name is an address has that address. */
 export function chooseNodeIPs(
   flags: AddressFlags,
   hostname: string,
@@ -70,7 +70,7 @@ export function chooseNodeIPs(
   return { nodeIPs: resolved.ok ? resolved.value : [] };
 }
 
-/** `undefined`: it is not known which addresses the machine has. */
+/** The addresses of the machine; `undefined` if they are unknown. */
 type Local = readonly string[] | undefined;
 
 function refusal(what: string, address: string | undefined, local: Local): string {
@@ -81,8 +81,8 @@ function refusal(what: string, address: string | undefined, local: Local): strin
 const isLoopback = (address: string): boolean => /^(127\.|::1$)/.test(canonicalIp(address));
 
 /**
- * Why upstream does not take an address for one of the node; empty if it does. A loopback address of `--node-ip` is
- * taken here: a node that no other machine reaches, such as one of a test, has no better one.
+ * Why upstream rejects an address of the node; empty if it accepts it. Unlike upstream, a loopback address of
+ * `--node-ip` is accepted: a node that no other machine needs to reach, such as one of a test, has no better one.
  */
 function nodeIPRefusal(address: string, local: Local): string {
   const ip = canonicalIp(address);

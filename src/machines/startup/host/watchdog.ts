@@ -14,7 +14,7 @@
  *      are.
  * Seeds: S113, S230. Upstream: pkg/kubelet/watchdog.
  */
-import { assign, errorOf, line, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
+import { assign, errorOf, type ItemOf, line, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import { formatDuration } from '../../model/values/time.ts';
 import type { Answer } from '../context/types.ts';
@@ -40,8 +40,7 @@ interface Context extends WatchdogInput {
 type Event =
   | { readonly type: 'sync.going' }
   | { readonly type: 'sync.halted' }
-  | { readonly type: 'watchdog.unheard'; readonly message: string }
-  | { readonly type: 'watchdog.heard' };
+  | ItemOf<(typeof operations)['host.feedWatchdog']>;
 
 const MICROSECONDS = 1_000;
 const NANOSECONDS = 1_000_000;

@@ -3,8 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { authenticate } from '../../../../src/actors/server/auth/authentication.ts';
-import { AnswerCache } from '../../../../src/actors/server/auth/cache.ts';
-import { accessReviewer, type Create, tokenReviewer } from '../../../../src/actors/server/auth/reviews.ts';
+import { AnswerCache, accessReviewer, type Create, tokenReviewer } from '../../../../src/actors/server/auth/reviews.ts';
 import { OperationError } from '../../../../src/kernel/json.ts';
 import type { KubeObject } from '../../../../src/machines/model/operations/kube.ts';
 

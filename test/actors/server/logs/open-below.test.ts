@@ -13,7 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { openBelow } from '../../../../src/actors/server/logs/open-below.ts';
+import { openBelow } from '../../../../src/actors/server/logs/log-file.ts';
 
 let folder: string;
 let logs: string;

@@ -10,7 +10,7 @@
  *   I1 a watch that fails is started again; its failure evicts no pod.
  * Upstream: pkg/kubelet/eviction/eviction_manager.go, localStorageEviction.
  */
-import { errorOf, line, pick, required, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
+import { errorOf, type ItemOf, line, pick, required, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import {
   type StatsPlace,
   type StorageExceeded,
@@ -34,10 +34,12 @@ export interface StorageReport {
   readonly exceeded: StorageExceeded;
 }
 
-type Event = { readonly type: 'storage.changed'; readonly exceeded: StorageExceeded | null };
-
 const s = setup({
-  types: typed<{ input: StorageWatchInput; context: StorageWatchInput; events: Event }>(),
+  types: typed<{
+    input: StorageWatchInput;
+    context: StorageWatchInput;
+    events: ItemOf<(typeof statsOperations)['stats.watchStorage']>;
+  }>(),
   actors: pick(statsOperations, 'stats.watchStorage'),
 });
 

@@ -12,7 +12,19 @@
  *   D3 without logind the node runs as usual, but its shutdown is not graceful.
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
-import { errorIn, line, now, outputOf, pick, required, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
+import {
+  errorIn,
+  type ItemOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  required,
+  setup,
+  stateIn,
+  to,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import type { NodePod, NodePodChanged } from '../../../model/eviction/facts.ts';
 import { logindOperations } from '../../../model/operations/logind.ts';
 import { type Ended, eventRecorded, type PodKillWanted } from '../../../model/pods/messages.ts';
@@ -40,8 +52,8 @@ interface Context {
 }
 
 type Event =
-  | { readonly type: 'shutdown.prepared'; readonly active: boolean }
-  | { readonly type: 'inhibit.held' }
+  | ItemOf<(typeof logindOperations)['logind.inhibitShutdown']>
+  | ItemOf<(typeof logindOperations)['logind.watchShutdown']>
   | NodePodChanged
   | Ended;
 

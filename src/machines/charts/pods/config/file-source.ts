@@ -13,9 +13,9 @@
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from it alone, and a static pod may name none.
  */
-import { errorOf, line, now, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
+import { errorOf, type ItemOf, line, now, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import { objectKey } from '../../../model/objects/config-objects.ts';
-import { hostOperations, type Manifest, type ManifestError } from '../../../model/operations/host.ts';
+import { hostOperations, type ManifestError } from '../../../model/operations/host.ts';
 import type { ConfigObject } from '../../../model/operations/volume.ts';
 import {
   type ConfigWanted,
@@ -56,15 +56,10 @@ interface Context {
   readonly errors: Readonly<Record<string, string>>;
 }
 
-interface ManifestsChanged {
-  readonly type: 'manifests.changed';
-  readonly manifests: readonly Manifest[];
-  readonly objects: readonly ConfigObject[];
-  readonly errors: readonly ManifestError[];
-}
+type Event = ItemOf<(typeof hostOperations)['host.watchManifests']> | ConfigWanted | Ended;
 
 const s = setup({
-  types: typed<{ input: FileSourceInput; context: Context; events: ManifestsChanged | ConfigWanted | Ended }>(),
+  types: typed<{ input: FileSourceInput; context: Context; events: Event }>(),
   actors: pick(hostOperations, 'host.watchManifests'),
   guards: { hasNoPath: ({ context }) => context.settings.staticPodPath === '' },
 });
@@ -107,13 +102,10 @@ const forget = s.assign(({ context, event }) => {
   return { versions: event.uids === null ? null : versions, reported: forgotten(reported, event.uids) };
 });
 
-const logBroken = line<Context, { error: unknown; type: string }, undefined, ManifestsChanged | ConfigWanted | Ended>(
-  'error',
-  ({ context, event }) => [
-    'Unable to read config path',
-    { path: context.settings.staticPodPath, error: errorOf(event).message },
-  ],
-);
+const logBroken = line<Context, { error: unknown; type: string }, undefined, Event>('error', ({ context, event }) => [
+  'Unable to read config path',
+  { path: context.settings.staticPodPath, error: errorOf(event).message },
+]);
 
 export const fileSourceMachine = s.createMachine({
   id: 'fileSource',

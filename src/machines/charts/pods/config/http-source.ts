@@ -12,8 +12,8 @@
  *   H2 an error is reported once, and its end once.
  *   H3 the values of headers are handles here.
  */
-import { errorOf, line, now, pick, setup, typed } from '../../../../kernel/xstate.ts';
-import { hostOperations, type Manifest } from '../../../model/operations/host.ts';
+import { errorOf, type ItemOf, line, now, pick, setup, typed } from '../../../../kernel/xstate.ts';
+import { hostOperations } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Ended, type Receiver, receiverOf } from '../../../model/pods/messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { forgotten, type PublishedPods, publishStaticPods, withSource } from './pod-source.ts';
@@ -44,16 +44,10 @@ type Context = HttpSourceInput & {
   readonly error: string;
 };
 
-export interface ManifestsFetched {
-  readonly type: 'manifests.fetched';
-  /** `null`: nothing could be fetched; pods of the last answer stay. */
-  readonly manifests: readonly Manifest[] | null;
-  /** Why the fetch failed; empty: it did not. */
-  readonly error: string;
-}
+type Event = ItemOf<(typeof hostOperations)['host.watchManifestUrl']> | ConfigWanted | Ended;
 
 const s = setup({
-  types: typed<{ input: HttpSourceInput; context: Context; events: ManifestsFetched | ConfigWanted | Ended }>(),
+  types: typed<{ input: HttpSourceInput; context: Context; events: Event }>(),
   actors: pick(hostOperations, 'host.watchManifestUrl'),
 });
 

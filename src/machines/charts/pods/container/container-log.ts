@@ -9,7 +9,7 @@
  *   I1 when the runtime does not reopen a rotated log, the file gets its name back, so that readers by name lose
  *      nothing that the container writes.
  */
-import { errorIn, line, pick, setup, typed } from '../../../../kernel/xstate.ts';
+import { errorIn, type ItemOf, line, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { operations } from '../../../model/operations/index.ts';
 import type { KeptLog } from '../../../model/operations/logs.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
@@ -24,11 +24,7 @@ interface Context extends ContainerLogInput {
   readonly aside: string;
 }
 
-type Event =
-  | { readonly type: 'log.rotated'; readonly aside: string }
-  | { readonly type: 'log.missing' }
-  | { readonly type: 'log.failed'; readonly message: string }
-  | Ended;
+type Event = ItemOf<(typeof operations)['logs.keep']> | Ended;
 
 /** Before a watch that broke is opened again. */
 const WATCH_RETRY_MS = 60_000;

@@ -49,8 +49,7 @@ import {
   updateFromAnswer,
   updateInstance,
 } from './container-setup.ts';
-import { preStop, started } from './hooks.ts';
-import { stopCall } from './stop-call.ts';
+import { preStop, started, stopCall } from './hooks.ts';
 
 /** How long the runtime may take to show the end of a stopped instance before the stop is repeated. */
 const SHOW_END_MS = 2_000;

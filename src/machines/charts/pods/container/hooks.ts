@@ -1,13 +1,16 @@
 /**
- * The lifecycle hooks of a container: postStart and preStop. Part of the chart of `container.ts`.
+ * The lifecycle hooks of a container, postStart and preStop, and the call that stops it, also in parallel to a hook.
+ * Part of the chart of `container.ts`.
  *
  * Invariants: a container whose postStart hook runs is not shown as running, and one whose hook failed is killed; a
  * preStop hook never delays the stop call beyond the grace period, from which its time is subtracted, and may continue
  * until its container ends; a stopping container does not wait for its postStart hook; no hook runs twice for one
  * instance.
  */
+
+import { errorOf, line } from '../../../../kernel/xstate.ts';
 import { containerEvents } from '../../../model/reasons/reasons.ts';
-import { afterCall } from './container-policy.ts';
+import { afterCall, stopSeconds } from './container-policy.ts';
 import {
   endHook,
   endWait,
@@ -19,8 +22,38 @@ import {
   noteStop,
   observe,
   containerSetup as s,
+  updateFromAnswer,
 } from './container-setup.ts';
-import { stopCall } from './stop-call.ts';
+
+/** Before a failed stop is retried. */
+const STOP_RETRY_MS = 1_000;
+
+/** Waits for the runtime to stop the instance, with grace period. */
+const asking = s.createStateConfig({
+  invoke: {
+    id: 'stop',
+    src: 'cri.stopContainer',
+    input: ({ context }) => ({ containerId: context.id, timeoutSeconds: stopSeconds(context) }),
+    onDone: { target: '#container.stopped', actions: updateFromAnswer },
+    onError: [
+      { guard: ({ event }) => errorOf(event).code === 'NOT_FOUND', target: '#container.stopped' },
+      {
+        target: 'failed',
+        actions: line('error', ({ context, event }) => [
+          'Kill container failed',
+          { container: context.name, error: errorOf(event).message },
+        ]),
+      },
+    ],
+  },
+});
+
+const failed = s.createStateConfig({
+  entry: { type: 'report', params: { phase: 'stopping', inspect: true } },
+  after: { [STOP_RETRY_MS]: 'asking' },
+});
+
+export const stopCall = { asking, failed };
 
 /** Waits for the postStart hook while the process runs. */
 export const started = s.createStateConfig({

@@ -1,7 +1,7 @@
 /** The actions of a pod's machine: containers, configuration, sandbox, end. The chart is in `pod.ts`. */
 import { errorIn, errorOf, line, now, outputOf, type PlainError, random, to } from '../../../../kernel/xstate.ts';
 import { withAllocation } from '../../../model/allocation/request.ts';
-import { claimRefusal } from '../../../model/dra/released-claims.ts';
+import { claimRefusal } from '../../../model/dra/claims.ts';
 import type { UserMapping } from '../../../model/operations/users.ts';
 import { eventRecorded } from '../../../model/pods/messages.ts';
 import {

@@ -25,8 +25,7 @@ import {
 import { endAllocation } from './pod-allocation.ts';
 import { abandonClaims, releasingClaims } from './pod-claims.ts';
 import { linksOf, logPaths, podPaths } from './pod-files.ts';
-import { sendNodeEnd } from './pod-node.ts';
-import { forgetPod } from './pod-remembering.ts';
+import { forgetPod, sendNodeEnd } from './pod-node.ts';
 import { change, handleStopped, noteReclaimed, observeNow, podSetup as s } from './pod-setup.ts';
 import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
 

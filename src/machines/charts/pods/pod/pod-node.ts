@@ -1,9 +1,15 @@
 /**
  * A pod and its node: the facts that it sends to the node's managers (eviction, shutdown) while it is admitted and
- * running, and its reaction to changes of the node's configuration. Part of the chart of `pod.ts`.
+ * running, its reaction to changes of the node's configuration, and what `rememberedPods` stores of a pod that may
+ * start without the API server. Part of the chart of `pod.ts`.
  */
 import { to } from '../../../../kernel/xstate.ts';
+import { isStaticPod, type Pod } from '../../../model/api/pod.ts';
 import { type NodePodChanged, nodePod } from '../../../model/eviction/facts.ts';
+import { awaitedKeys, idOf } from '../../../model/objects/keys.ts';
+import type { RememberedPod } from '../../../model/operations/host.ts';
+import type { RememberedPodsMessage } from '../../../model/pods/messages.ts';
+import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import type { PodContext } from './pod-policy.ts';
 import { type Enqueue, order, podSetup as s } from './pod-setup.ts';
 
@@ -40,4 +46,42 @@ export const handleNode = s.enqueueActions(({ context, event, enqueue }) => {
 /** No container of the pod runs any more. */
 export const sendNodeEnd = s.enqueueActions(({ context, enqueue }) => {
   if (context.pod !== null) report(enqueue, context, null);
+});
+
+// ---- rememberedPods -------------------------------------------------------------------------------------------------
+
+/**
+ * Whether all objects of the pod can be stored: values of Secrets are not, and keys of certificates exist in memory
+ * only.
+ */
+const isLasting = (pod: Pod, keys: readonly string[]): boolean =>
+  Object.keys(certificatesOf(pod)).length === 0 && keys.every((key) => idOf(key).kind !== 'Secret');
+
+/** The stored form of the pod; `null` if it cannot start without the API server. */
+function rememberedOf({ pod, node, objects, kill }: PodContext): RememberedPod | null {
+  if (pod === null || kill !== null || isStaticPod(pod) || node.rememberedPodsDir === undefined) return null;
+  if ((pod.spec.restartPolicy ?? 'Always') !== 'Always' || pod.metadata.deletionTimestamp !== undefined) return null;
+  const keys = awaitedKeys(pod, node);
+  if (!isLasting(pod, keys)) return null;
+  const { resourceVersion: _, ...metadata } = pod.metadata;
+  const tokens = Object.keys(tokensOf(pod)).filter((key) => objects[key] !== undefined);
+  return {
+    pod: { ...pod, metadata, status: {} } as RememberedPod['pod'],
+    objects: Object.fromEntries([...keys, ...tokens].map((key) => [key, objects[key] ?? null])),
+  };
+}
+
+export function remember(enqueue: Enqueue, context: PodContext): void {
+  const remembered = rememberedOf(context);
+  if (remembered === null) return;
+  const message: RememberedPodsMessage = { type: 'pod.remembered', uid: context.uid, remembered };
+  enqueue.sendTo(to('rememberedPods'), message);
+}
+
+export const rememberPod = s.enqueueActions(({ context, enqueue }) => remember(enqueue, context));
+
+export const forgetPod = s.enqueueActions(({ context, enqueue }) => {
+  if (context.node.rememberedPodsDir === undefined || (context.pod !== null && isStaticPod(context.pod))) return;
+  const message: RememberedPodsMessage = { type: 'pod.forgotten', uid: context.uid };
+  enqueue.sendTo(to('rememberedPods'), message);
 });

@@ -9,8 +9,7 @@
 
 import { messageOf } from '../../../../kernel/xstate.ts';
 import type { Pod } from '../../../model/api/pod.ts';
-import { usesClaims } from '../../../model/dra/claims.ts';
-import { claimRefusal } from '../../../model/dra/released-claims.ts';
+import { claimRefusal, usesClaims } from '../../../model/dra/claims.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { sandboxConfig, usersRefusal } from '../../../model/spec/index.ts';

@@ -56,12 +56,11 @@ import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
 import { askDelayedImages, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
 import { logging, reapLog, respawnLog } from './pod-logs.ts';
-import { handleNode, sendNode, sendNodeChange } from './pod-node.ts';
+import { handleNode, rememberPod, sendNode, sendNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import { initialPod } from './pod-policy.ts';
 import { bindingSubPaths, preparingDevices, readingVariables, withVariables } from './pod-preparation.ts';
 import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
-import { rememberPod } from './pod-remembering.ts';
 import { resizing } from './pod-resize.ts';
 import { restartingAll } from './pod-restart-all.ts';
 import {

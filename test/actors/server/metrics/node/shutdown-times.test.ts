@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { shutdownTimes } from '../../../../../src/actors/server/metrics/node/shutdown-times.ts';
+import { shutdownTimes } from '../../../../../src/actors/server/metrics/node/node-start.ts';
 import type { NodeView } from '../../../../../src/actors/server/node-view.ts';
 import { temporaryFolder } from '../../../../support/host-ports.ts';
 
