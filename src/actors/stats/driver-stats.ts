@@ -7,7 +7,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pLimit, { type LimitFunction } from 'p-limit';
-import { callDriver } from '../csi/volumes.ts';
+import { callDriver, capabilities } from '../csi/volumes.ts';
 import type { OnVolume } from './pod-folders.ts';
 import { timeOf } from './summary-parts.ts';
 import type { FsStats, VolumeStats } from './summary-types.ts';
@@ -101,8 +101,7 @@ export class DriverStats {
 
   async #read({ endpoint, handle, path }: StatsVolume): Promise<Answer | null> {
     const { signal } = new AbortController();
-    const { capabilities } = await callDriver<Capabilities>(endpoint, 'NodeGetCapabilities', {}, signal);
-    const can = new Set(capabilities.map(({ rpc }) => rpc?.type));
+    const can = new Set((await capabilities({ endpoint }, signal)).capabilities);
     if (!can.has('GET_VOLUME_STATS')) return null;
     const request = { volume_id: handle, volume_path: path };
     const reply = await callDriver<Reply>(endpoint, 'NodeGetVolumeStats', request, signal);
@@ -121,10 +120,6 @@ export class DriverStats {
     const endpoints = new Set(volumes.map(({ endpoint }) => endpoint));
     for (const endpoint of this.#calls.keys()) if (!endpoints.has(endpoint)) this.#calls.delete(endpoint);
   }
-}
-
-interface Capabilities {
-  readonly capabilities: readonly { readonly rpc?: { readonly type: string } | null }[];
 }
 
 interface Usage {

@@ -28,12 +28,7 @@ export interface ApiObject {
   [key: string]: unknown;
 }
 
-export interface User {
-  readonly name: string;
-  readonly uid?: string;
-  readonly groups: readonly string[];
-  readonly extra?: Readonly<Record<string, readonly string[]>>;
-}
+export type { User } from '../../actors/server/http/endpoint.ts';
 
 /** Parses JSON; large integers stay exact as text. */
 export function parseJson(text: string): unknown {

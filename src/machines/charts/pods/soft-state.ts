@@ -49,17 +49,23 @@ const s = setup({
   guards: { isDirty: ({ context }) => context.isDirty, isUrgent: ({ context }) => context.isUrgent },
 });
 
-const note = s.assign(({ context, event }) => {
-  if (event.type !== 'softState.noted') return {};
-  const containers = { ...context.state.containers, [event.key]: event.container };
-  return { state: { ...context.state, containers }, isDirty: true };
+/** Sets one entry of a table. */
+const note = s.assign(({ context: { state }, event }) => {
+  switch (event.type) {
+    case 'softState.noted':
+      return changed(state, { containers: { ...state.containers, [event.key]: event.container } });
+    case 'softState.begun':
+      return changed(state, { begun: { ...state.begun, [event.key]: event.restartCount } });
+    case 'softState.probed':
+      return changed(state, { probes: { ...state.probes, [event.key]: event.probed } });
+    case 'softState.rejected':
+      return changed(state, { rejections: { ...state.rejections, [event.uid]: event.rejection } });
+    default:
+      return {};
+  }
 });
 
-const noteBegun = s.assign(({ context, event }) => {
-  if (event.type !== 'softState.begun') return {};
-  const begun = { ...context.state.begun, [event.key]: event.restartCount };
-  return { state: { ...context.state, begun }, isDirty: true };
-});
+const changed = (state: SoftState, tables: Partial<SoftState>) => ({ state: { ...state, ...tables }, isDirty: true });
 
 /** A pull may end after its pod is gone: expired back-offs are dropped. */
 const notePull = s.assign((args) => {
@@ -71,7 +77,7 @@ const notePull = s.assign((args) => {
     ),
   );
   if (event.pull !== null) pulls[event.key] = event.pull;
-  return { state: { ...context.state, pulls }, isDirty: true };
+  return changed(context.state, { pulls });
 });
 
 const noteGrant = s.assign(({ context, event }) => {
@@ -79,7 +85,7 @@ const noteGrant = s.assign(({ context, event }) => {
   const { cpus, memory, devices } = event.grant;
   const isUrgent = context.isUrgent || [cpus, memory, devices].some((held) => held !== undefined);
   const grants = { ...context.state.grants, [event.uid]: event.grant };
-  return { state: { ...context.state, grants }, isDirty: true, isUrgent };
+  return { ...changed(context.state, { grants }), isUrgent };
 });
 
 /** `null`: the resize is complete. */
@@ -87,19 +93,7 @@ const noteResize = s.assign(({ context, event }) => {
   if (event.type !== 'softState.resized') return {};
   const { [event.uid]: _before, ...others } = context.state.resizes ?? {};
   const resizes = event.actuated === null ? others : { ...others, [event.uid]: event.actuated };
-  return { state: { ...context.state, resizes }, isDirty: true };
-});
-
-const noteRejection = s.assign(({ context, event }) => {
-  if (event.type !== 'softState.rejected') return {};
-  const rejections = { ...context.state.rejections, [event.uid]: event.rejection };
-  return { state: { ...context.state, rejections }, isDirty: true };
-});
-
-const noteProbes = s.assign(({ context, event }) => {
-  if (event.type !== 'softState.probed') return {};
-  const probes = { ...context.state.probes, [event.key]: event.probed };
-  return { state: { ...context.state, probes }, isDirty: true };
+  return changed(context.state, { resizes });
 });
 
 /** Keys of tables are a pod's uid, optionally followed by the name of a container or image. */
@@ -172,12 +166,12 @@ export const softStateMachine = s.createMachine({
   initial: 'loading',
   on: {
     'softState.noted': { actions: note },
-    'softState.begun': { actions: noteBegun },
-    'softState.probed': { actions: noteProbes },
+    'softState.begun': { actions: note },
+    'softState.probed': { actions: note },
     'softState.pulled': { actions: notePull },
     'softState.allocated': { actions: noteGrant },
     'softState.resized': { actions: noteResize },
-    'softState.rejected': { actions: noteRejection },
+    'softState.rejected': { actions: note },
     'softState.forgotten': { actions: forget },
     'pods.known': { actions: forgetOthers },
   },

@@ -205,6 +205,7 @@ export const validateVendorSource = (volume: Volume, kind: string, path: string)
 
 const isRuled = (kind: string): kind is Kind => Object.hasOwn(RULES, kind);
 
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- it ties the rule to its kind of source
 function applyRule<Of extends Kind>(volume: Volume, kind: Of, path: string): FieldError[] {
   const source: Volume[Of] = volume[kind];
   return (source && RULES[kind]?.(source, path)) ?? [];

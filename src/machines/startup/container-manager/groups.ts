@@ -26,6 +26,13 @@ const GATHER_MS = 200;
 const nextGroup = ({ context }: { context: ContainerManagerContext }) =>
   required(context.steps[0], 'the next group to set up').desired;
 
+/** Sets up the next group. */
+const step = {
+  input: nextGroup,
+  onDone: { target: 'next', actions: stepDone },
+  onError: { target: '#containerManager.refused', actions: stepFailed },
+} as const;
+
 /** Cgroups are set up one after the other; the first failure ends the start. */
 export const settingUp = s.createStateConfig({
   entry: s.assign({ steps: ({ context }) => setUpSteps(context, resourcesIn(context)) }),
@@ -43,24 +50,8 @@ export const settingUp = s.createStateConfig({
         { target: 'updating' },
       ],
     },
-    making: {
-      invoke: {
-        id: 'ensure',
-        src: 'cgroup.ensure',
-        input: nextGroup,
-        onDone: { target: 'next', actions: stepDone },
-        onError: { target: '#containerManager.refused', actions: stepFailed },
-      },
-    },
-    updating: {
-      invoke: {
-        id: 'update',
-        src: 'cgroup.update',
-        input: nextGroup,
-        onDone: { target: 'next', actions: stepDone },
-        onError: { target: '#containerManager.refused', actions: stepFailed },
-      },
-    },
+    making: { invoke: { id: 'ensure', src: 'cgroup.ensure', ...step } },
+    updating: { invoke: { id: 'update', src: 'cgroup.update', ...step } },
   },
 });
 
