@@ -107,6 +107,30 @@ it.each([
   expect(readFileSync(`${path}.damaged`, 'utf8')).toBe(content);
 });
 
+it('the kubelet finds what pods were granted, and its own files are read', async () => {
+  const rootDir = await temporaryFolder();
+  const path = join(rootDir, 'soft-state.json');
+  const grants = { u: { demand: { requests: {}, ports: [] }, allocation: { c: { requests: { cpu: '1' } } } } };
+  const state = { containers: {}, probes: {}, grants, resizes: { u: { c: {} } } };
+  await perform(ports['host.saveSoftState'], { path, rootDir, state } as never);
+  const files = ['allocated_pods_state', 'actuated_pods_state'].map((name) => join(rootDir, name));
+  const dataOf = (file: string) => JSON.parse(JSON.parse(readFileSync(file, 'utf8')).data).entries.u.ContainerResources;
+  expect(files.map(dataOf)).toEqual([{ c: { requests: { cpu: '1' } } }, { c: {} }]);
+  writeFileSync(path, '{"containers":{}}');
+  expect(await perform(ports['host.loadSoftState'], { path, rootDir })).toEqual({
+    containers: {},
+    probes: {},
+    handedOver: { u: { c: { requests: { cpu: '1' } } } },
+    resizes: { u: { c: {} } },
+  });
+  writeFileSync(files[0]!, 'damaged');
+  expect(await perform(ports['host.loadSoftState'], { path, rootDir })).toEqual({
+    containers: {},
+    probes: {},
+    unread: "invalid character 'd' looking for beginning of value",
+  });
+});
+
 it('saving replaces a link instead of following it', async () => {
   const folder = await temporaryFolder();
   const [path, victim] = [join(folder, 'soft-state.json'), join(folder, 'victim')];

@@ -1,5 +1,6 @@
 /**
- * `host.loadSoftState` and `host.saveSoftState`: facts that only the agent knows, kept across its restarts.
+ * `host.loadSoftState` and `host.saveSoftState`: facts that only the agent knows, kept across its restarts, and what
+ * the kubelet's files say of the resources of pods.
  * `host.readCheckpoints` and `host.writeCheckpoint`: the checkpoint files of a kubelet's resource managers below its
  * root directory.
  *
@@ -10,6 +11,7 @@
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Port } from '../../../kernel/operation.ts';
+import { podStatePaths, podStateTexts, withPodStates } from '../../../machines/model/allocation/pod-state-files.ts';
 import type { hostOperations, SoftState } from '../../../machines/model/operations/host.ts';
 import { readTextFile } from '../files.ts';
 import { errnoOf } from '../root-folder.ts';
@@ -23,7 +25,16 @@ type Rejection = NonNullable<SoftState['rejections']>[string];
 
 const EMPTY: SoftState = { containers: {}, probes: {} };
 
-export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ input: { path } }) => {
+export const loadSoftState: Port<Operations['host.loadSoftState']> = async (call) => {
+  const { path, rootDir } = call.input;
+  const own = await ownState(path);
+  if (rootDir === undefined) return own;
+  const { contents } = await readCheckpoints({ ...call, input: { paths: podStatePaths(rootDir) } });
+  const { state, error } = withPodStates(own, contents);
+  return error === '' ? state : { ...state, unread: error };
+};
+
+async function ownState(path: string): Promise<SoftState> {
   let text: string;
   try {
     text = await readFile(path, 'utf8');
@@ -34,7 +45,7 @@ export const loadSoftState: Port<Operations['host.loadSoftState']> = async ({ in
   const state = decode(text);
   if (!state) await rename(path, `${path}.damaged`);
   return state ?? EMPTY;
-};
+}
 
 /** Empty tables are left out, except those that every state has. */
 function decode(text: string): SoftState | null {
@@ -95,10 +106,18 @@ const CHECKS = {
   grants: isGrant,
   rejections: isRejection,
   resizes: isAllocation,
+  handedOver: isAllocation,
 } satisfies Record<keyof SoftState, (value: never) => boolean>;
 
-export const saveSoftState: Port<Operations['host.saveSoftState']> = async ({ id, input: { path, state } }) => {
-  await replaceFile(path, `${JSON.stringify(state)}\n`, id);
+export const saveSoftState: Port<Operations['host.saveSoftState']> = async (call) => {
+  const { path, rootDir, state } = call.input;
+  await replaceFile(path, `${JSON.stringify(state)}\n`, call.id);
+  if (rootDir === undefined) return null;
+  const paths = podStatePaths(rootDir);
+  const { contents } = await readCheckpoints({ ...call, input: { paths } });
+  for (const [at, text] of podStateTexts(state).entries()) {
+    if (contents[at] !== text) await replaceFile(paths[at]!, text, call.id);
+  }
   return null;
 };
 

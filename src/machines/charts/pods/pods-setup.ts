@@ -113,12 +113,13 @@ export const fullName = ({ name, namespace }: PodRef): string => `${name}_${name
 export const refOf = ({ metadata: { uid, name, namespace } }: Pod): PodRef => ({ uid, name, namespace });
 
 /** The soft state of one pod, by container or by image. */
-export const rememberedOf = ({ containers, begun, pulls, probes, resizes }: SoftState, uid: string) => ({
+export const rememberedOf = ({ containers, begun, pulls, probes, resizes, handedOver }: SoftState, uid: string) => ({
   rememberedContainers: ofPod(containers, uid),
   begun: ofPod(begun ?? {}, uid),
   pulls: ofPod(pulls ?? {}, uid),
   probed: ofPod(probes, uid),
   actuated: resizes?.[uid] ?? null,
+  ...(handedOver?.[uid] === undefined ? {} : { handedOver: handedOver[uid] }),
 });
 
 const ofPod = <Value>(table: Readonly<Record<string, Value>>, uid: string): Record<string, Value> =>

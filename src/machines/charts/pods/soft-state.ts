@@ -4,7 +4,7 @@
  *
  * Decides: when to write.
  * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; grants, rejections with their
- *   reasons, and the resources of running instances during a resize.
+ *   reasons, the resources of running instances during a resize, and the kubelet's own files of both.
  * Hears: `softState.noted` and `softState.begun` of containers, `softState.pulled` of images, `softState.probed` and
  *   `softState.resized` of pods, `softState.allocated` and `softState.rejected` of `allocation`, `softState.forgotten`
  *   and `pods.known` of `pods`, `softState.wanted` of both.
@@ -21,6 +21,7 @@
 import { errorOf, line, now, outputOf, pick, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { hostOperations, type SoftState } from '../../model/operations/host.ts';
 import type { Ended, SoftStateMessage } from '../../model/pods/messages.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { PULL_QUIET_MS } from '../images/image-setup.ts';
 
@@ -32,10 +33,12 @@ const GATHER_MS = 1_000;
 /** Before a failed write is retried. */
 const RETRY_MS = 30_000;
 
-export type SoftStateInput = Pick<NodeSettings, 'softStateFile'>;
+export type SoftStateInput = Pick<NodeSettings, 'behavior' | 'rootDir' | 'makesPodCgroups' | 'softStateFile'>;
 
 interface Context {
   readonly path: string;
+  /** The folder of the kubelet's own files; absent: they are not kept. */
+  readonly rootDir?: string;
   readonly state: SoftState;
   /** The state changed since the last write began. */
   readonly isDirty: boolean;
@@ -85,8 +88,15 @@ const noteGrant = s.assign(({ context, event }) => {
   const { cpus, memory, devices } = event.grant;
   const isUrgent = context.isUrgent || [cpus, memory, devices].some((held) => held !== undefined);
   const grants = { ...context.state.grants, [event.uid]: event.grant };
-  return { ...changed(context.state, { grants }), isUrgent };
+  return { ...changed(withoutHandedOver(context.state, event.uid), { grants }), isUrgent };
 });
+
+function withoutHandedOver(state: SoftState, uid: string): SoftState {
+  const { handedOver, ...rest } = state;
+  if (handedOver === undefined) return state;
+  const { [uid]: _granted, ...others } = handedOver;
+  return Object.keys(others).length === 0 ? rest : { ...rest, handedOver: others };
+}
 
 /** `null`: the resize is complete. */
 const noteResize = s.assign(({ context, event }) => {
@@ -110,6 +120,7 @@ function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState |
     pulls: only(state.pulls),
     grants: only(state.grants),
     resizes: only(state.resizes),
+    ...(state.handedOver === undefined ? {} : { handedOver: only(state.handedOver) }),
     rejections: only(state.rejections),
   };
   const sizeOf = (tables: SoftState) =>
@@ -152,13 +163,33 @@ function merged(read: SoftState, noted: SoftState): SoftState {
   return { ...read, ...Object.fromEntries(tables) };
 }
 
+/** Without control groups a pod is not resized, and no other kubelet could take its place. */
+const keepsFiles = (input: SoftStateInput): boolean =>
+  input.makesPodCgroups === true && hasBehavior(input, 'allocationsHandedOver');
+
+const placeOf = ({ path, rootDir }: Context) => ({ path, ...(rootDir === undefined ? {} : { rootDir }) });
+
 /** `pods` receives the state last: it answers with the existing pods. */
 const loaded = ({ context }: { context: Context }) => ({ type: 'softState.loaded', state: context.state });
+
+const noteLoaded = s.assign((args) => {
+  const { unread: _told, ...output } = outputOf<SoftState & { unread?: string }>(args.event);
+  return { state: merged(withPossibleWaits(output, now(args)), args.context.state) };
+});
+
+/** Upstream does not start then. */
+const complainOfFiles = s.enqueueActions(({ context, event, enqueue }) => {
+  const { unread: error = '' } = outputOf<SoftState & { unread?: string }>(event);
+  if (error === '') return;
+  const text = 'Cannot read what another kubelet allocated; its pods are admitted with what they request';
+  enqueue(line('warn', [text, { folder: context.rootDir, error }]));
+});
 
 export const softStateMachine = s.createMachine({
   id: 'softState',
   context: ({ input }) => ({
     path: input.softStateFile,
+    ...(keepsFiles(input) ? { rootDir: input.rootDir } : {}),
     state: { containers: {}, probes: {} },
     isDirty: false,
     isUrgent: false,
@@ -180,16 +211,8 @@ export const softStateMachine = s.createMachine({
       invoke: {
         id: 'load',
         src: 'host.loadSoftState',
-        input: ({ context }) => ({ path: context.path }),
-        onDone: {
-          target: 'ready',
-          actions: s.assign({
-            state: (args) => {
-              const output = outputOf<SoftState>(args.event);
-              return merged(withPossibleWaits(output, now(args)), args.context.state);
-            },
-          }),
-        },
+        input: ({ context }) => placeOf(context),
+        onDone: { target: 'ready', actions: [complainOfFiles, noteLoaded] },
         onError: {
           target: 'ready',
           actions: line('warn', ({ context, event }) => [
@@ -211,7 +234,7 @@ export const softStateMachine = s.createMachine({
           invoke: {
             id: 'save',
             src: 'host.saveSoftState',
-            input: ({ context }) => ({ path: context.path, state: context.state }),
+            input: ({ context }) => ({ ...placeOf(context), state: context.state }),
             onDone: 'saved',
             onError: {
               target: 'retrying',

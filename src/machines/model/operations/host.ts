@@ -160,6 +160,8 @@ export interface SoftState {
   readonly grants?: Readonly<Record<string, Grant>>;
   /** By pod uid, during a resize: the resources of the running instances. */
   readonly resizes?: Readonly<Record<string, Grant['allocation']>>;
+  /** By pod uid, what another kubelet granted, until the pod is admitted here. */
+  readonly handedOver?: Readonly<Record<string, Grant['allocation']>>;
   /** By pod uid, why this node did not admit the pod. */
   readonly rejections?: Readonly<Record<string, { readonly reason: string; readonly message: string }>>;
   /** By the same key: the results of probes of the instance with this id. */
@@ -314,7 +316,8 @@ export const hostOperations = {
   /** Size and free space of the file system that holds `path`. */
   'host.fileSystem': query<{ path: string }, { capacityBytes: string; availableBytes: string }>(),
   'host.symlink': idempotent<{ path: string; target: string }, null>(),
-  'host.loadSoftState': query<{ path: string }, SoftState>(),
+  /** With `rootDir` also what the kubelet's own files say of pods that the state does not know. */
+  'host.loadSoftState': query<{ path: string; rootDir?: string }, SoftState & { unread?: string }>(),
   /** The pods of the API server that this node remembers. */
   'host.loadPods': query<{ directory: string }, { pods: readonly RememberedPod[] }>(),
   /** `null` removes the pod. */
@@ -323,7 +326,8 @@ export const hostOperations = {
   'host.readCheckpoints': query<{ paths: readonly string[] }, { contents: readonly (string | null)[] }>(),
   /** Replaces a checkpoint atomically. */
   'host.writeCheckpoint': idempotent<{ path: string; content: string }, null>(),
-  'host.saveSoftState': idempotent<{ path: string; state: SoftState }, null>(),
+  /** With `rootDir` also the kubelet's own files of it. */
+  'host.saveSoftState': idempotent<{ path: string; rootDir?: string; state: SoftState }, null>(),
   /** Serves /healthz on its own port; emits `healthz.listening` once, `healthz.failed` if it cannot listen. */
   'server.healthz': stream<
     { address: string; port: number },

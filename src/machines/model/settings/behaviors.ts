@@ -107,6 +107,11 @@ const BEHAVIORS = [
     before: 'Dead instances of a container that are not kept were removed in the next round, within two minutes.',
     since: 'They are removed when one more dies, as of the kubelet.',
   },
+  {
+    name: 'allocationsHandedOver',
+    before: 'A pod of another kubelet was admitted with what it requests, also where a resize to that was not granted.',
+    since: "It is admitted with what the kubelet's files say that it was granted; they are written, too.",
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { softStateMachine } from '../../../../src/machines/charts/pods/soft-state.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { late, ok, runUnder } from '../../../support/answering-world.ts';
 
 const GRANT = { demand: {}, allocation: {} };
@@ -94,6 +95,22 @@ describe('what pods were given', () => {
     expect(written).toHaveLength(2);
     expect(world.divergence()).toBeNull();
   });
+});
+
+it('says that a file of another kubelet cannot be read, and goes on without it', () => {
+  const world = runUnder(
+    softStateMachine,
+    { softStateFile: '/soft-state.json', rootDir: '/root', makesPodCgroups: true, behavior: NEWEST_BEHAVIOR },
+    { 'host.loadSoftState': ok({ containers: {}, probes: {}, unread: 'checkpoint is corrupted' }) },
+    ['pods', 'allocation'],
+  );
+  expect(world.logged()).toEqual([
+    'Cannot read what another kubelet allocated; its pods are admitted with what they request',
+  ]);
+  expect(world.records().find(({ k }) => k === 'effect')).toMatchObject({
+    input: { path: '/soft-state.json', rootDir: '/root' },
+  });
+  expect(world.divergence()).toBeNull();
 });
 
 it('what was noted of a pod after it was forgotten goes when the pods of the node are known', () => {

@@ -1,6 +1,6 @@
 /** Types and helpers of the allocation manager: context, events, messages. The chart is in `allocation.ts`. */
 
-import { setup, to, typed } from '../../../../kernel/xstate.ts';
+import { now, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationMessage, AllocationReport, PodsWanted } from '../../../model/allocation/messages.ts';
@@ -61,6 +61,8 @@ export interface Context {
   readonly grants: Readonly<Record<string, Grant>>;
   /** By uid, the holdings of pods in the state files of an earlier kubelet, until the pods ask themselves. */
   readonly handedOver: Readonly<Record<string, Holding>>;
+  /** Uids of pods that another kubelet admitted and that were not judged yet. */
+  readonly awaited: readonly string[];
   /** By uid, the grants of ended pods that are still wanted: they stay admitted, and hold nothing. */
   readonly over: Readonly<Record<string, Grant>>;
   readonly rejections: Readonly<Record<string, Rejection>>;
@@ -86,7 +88,9 @@ type Event =
   | { readonly type: 'devices.heldWanted' }
   | Ended
   | { readonly type: 'softState.loaded'; readonly state: SoftState }
-  | { readonly type: 'allocation.waited'; readonly uid: string };
+  | { readonly type: 'allocation.waited'; readonly uid: string }
+  /** All pods that another kubelet admitted were judged, or are gone. */
+  | { readonly type: 'allocation.awaited' };
 
 export const allocationSetup = setup({
   types: typed<{ input: AllocationInput; context: Context; events: Event }>(),
@@ -103,6 +107,7 @@ type Args = Parameters<Parameters<typeof allocationSetup.enqueueActions>[0]>[0];
 export type AllocationState = {
   -readonly [Key in
     | 'grants'
+    | 'awaited'
     | 'handedOver'
     | 'over'
     | 'rejections'
@@ -130,9 +135,11 @@ export const holdingsIn = ({
 export const updating = (work: (w: Work) => void) =>
   allocationSetup.enqueueActions((args) => {
     const { context, enqueue } = args;
-    const { grants, handedOver, over, rejections, waiting, unjudged, recalled, resizes, arranging, talks } = context;
+    const { grants, awaited, handedOver, over, rejections, waiting, unjudged, recalled, resizes } = context;
+    const { arranging, talks } = context;
     const state: AllocationState = {
       grants,
+      awaited,
       handedOver,
       over,
       rejections,
@@ -172,6 +179,8 @@ export const remember = updating(({ args: { context, event }, state }) => {
   state.grants = { ...grants, ...state.grants };
   state.over = { ...over, ...state.over };
   state.rejections = { ...event.state.rejections, ...state.rejections };
+  const known = [state.grants, state.over, state.rejections];
+  state.awaited = Object.keys(event.state.handedOver ?? {}).filter((uid) => !known.some((table) => uid in table));
 });
 
 /** Takes over the holdings in the state files of pods that are unknown here: soft state is newer than any file. */
@@ -231,8 +240,18 @@ export const without = <Value>(
   return rest;
 };
 
+/** What the actors that watch the node say of it. */
+export const observe = allocationSetup.assign(({ context, event }): Partial<Context> => {
+  if (event.type === 'node.known') return observed(event.node);
+  if (event.type === 'node.pressed') return { pressures: event.pressures };
+  if (event.type === 'node.reported') {
+    return { strictGroups: event.reports.features?.supplementalGroupsPolicy ?? context.strictGroups };
+  }
+  return event.type === 'node.shuttingDown' ? { isShuttingDown: event.active } : {};
+});
+
 /** The part of the Node that admission reads. */
-export const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
+const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
   labels: metadata?.labels ?? {},
   taints: spec?.taints ?? [],
   isNodeKnown: true,
@@ -305,8 +324,27 @@ export function isTooEarly(
   return (victims.length > 0 && mayLeave(w, uid)) || isShortEarly(w, uid, rejection);
 }
 
+// ---- resizes that cannot be granted yet ----------------------------------------------------------------------------
+
+/** Others of another kubelet may still ask for what they have. */
+export const isAwaiting = ({ state }: Work, uid: string): boolean => state.awaited.some((other) => other !== uid);
+
+export function postponeResize(w: Work, wanted: AllocationRequest): void {
+  const { uid } = wanted.request;
+  const sinceMs = w.state.resizes[uid]?.sinceMs ?? now(w.args);
+  w.state.resizes = { ...w.state.resizes, [uid]: { request: wanted.request, allocation: wanted.allocation, sinceMs } };
+}
+
+/** The pod is admitted or refused, or is gone. */
+export function noteJudged(w: Work, uid: string): void {
+  if (!w.state.awaited.includes(uid)) return;
+  w.state.awaited = w.state.awaited.filter((each) => each !== uid);
+  if (w.state.awaited.length === 0) w.args.enqueue.raise({ type: 'allocation.awaited' });
+}
+
 /** The pod is no longer expected to ask for its earlier holding. */
 export function forgetRecalled(w: Work, uid: string): void {
+  noteJudged(w, uid);
   w.state.recalled = w.state.recalled.filter((each) => each !== uid);
   w.state.handedOver = without(w.state.handedOver, uid);
 }
@@ -316,9 +354,9 @@ export const forgetOthers = updating((w) => {
   const { event } = w.args;
   if (event.type !== 'pods.known') return;
   const known = new Set(event.uids);
-  const { grants, handedOver, over, rejections } = w.state;
+  const { grants, awaited, handedOver, over, rejections } = w.state;
   const remembered = [grants, handedOver, over, rejections].flatMap((table) => Object.keys(table));
-  for (const uid of remembered.filter((each) => !known.has(each))) {
+  for (const uid of [...remembered, ...awaited].filter((each) => !known.has(each))) {
     w.state.grants = without(w.state.grants, uid);
     forgetRecalled(w, uid);
     w.state.over = without(w.state.over, uid);

@@ -20,6 +20,7 @@
  *      seen, one for want of room until it is known which pods of an earlier agent there are, and a pod with devices
  *      until their plugins have answered.
  *   A5 a pod keeps the exclusive resources that it has by another kubelet's state files.
+ *   A6 no resize is granted before the pods that another kubelet admitted have what they had.
  */
 
 import { errorOf, line, now, sendTo, to } from '../../../../kernel/xstate.ts';
@@ -52,18 +53,20 @@ import {
   type AllocationRequest,
   type Arranging,
   allocationSetup,
-  type Context,
   candidates,
   checkRecalled,
   forgetOthers,
   forgetRecalled,
   holdingsIn,
+  isAwaiting,
   isSame,
   isShortEarly,
   isTooEarly,
   noteEnd,
-  observed,
+  noteJudged,
+  observe,
   postpone,
+  postponeResize,
   recalledOf,
   recordEvent,
   remember,
@@ -95,7 +98,7 @@ const handleWanted = updating((w) => {
   if (rejection) reply(w, { type: 'allocation.refused', uid, rejection });
   else if (w.state.over[uid]) reply(w, { type: 'allocation.granted', uid, allocation: w.state.over[uid].allocation });
   else if (w.state.grants[uid]) regrant(w, event, w.state.grants[uid]);
-  else if (!w.state.waiting[uid] && !w.state.arranging[uid]) handleNew(w, event);
+  else if (!w.state.waiting[uid] && !w.state.arranging[uid]) handleNew(w, event.handedOver ?? event);
 });
 
 /** A new pod. */
@@ -121,6 +124,7 @@ function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void 
   }
   recordEvent(w, request, podEvents.rejected(rejection.reason, rejection.message));
   reply(w, { type: 'allocation.refused', uid, rejection });
+  noteJudged(w, uid);
 }
 
 /**
@@ -176,6 +180,7 @@ function grant(w: Work, { request: { uid, demand }, allocation }: AllocationRequ
   const shares = podShares(w.args.context.settings, holdingsIn(w.state), uid);
   reply(w, { type: 'allocation.granted', uid, allocation, ...before, ...shares });
   reportHealth(w, uid, given, w.args.context.devices);
+  noteJudged(w, uid);
 }
 
 /** Plugins list other devices: pods with devices of changed health are informed. */
@@ -244,13 +249,13 @@ function change(w: Work, wanted: AllocationRequest, { allocation }: Grant): void
   const { settings } = w.args.context;
   const { request } = wanted;
   const { uid } = request;
+  if (isAwaiting(w, uid)) return postponeResize(w, wanted);
   const wholeNode = settings.admission?.wholeNode ?? {};
   const refusal =
     pinnedResize(settings, wanted, allocation) ??
     resize(request, viewOf(w.args.context), wholeNode, candidates(w.state));
   if (refusal === null) return grantAssigned(w, wanted);
-  const before = w.state.resizes[uid];
-  const sinceMs = before?.sinceMs ?? now(w.args);
+  const sinceMs = w.state.resizes[uid]?.sinceMs ?? now(w.args);
   const pending = refusal.reason === 'Deferred' ? { ...w.state.resizes, [uid]: { ...wanted, sinceMs } } : null;
   w.state.resizes = pending ?? without(w.state.resizes, uid);
   const shares = podShares(settings, holdingsIn(w.state), uid);
@@ -315,15 +320,6 @@ const stopWaiting = updating((w) => {
   grantAssigned(w, waiting);
 });
 
-const observe = s.assign(({ context, event }): Partial<Context> => {
-  if (event.type === 'node.known') return observed(event.node);
-  if (event.type === 'node.pressed') return { pressures: event.pressures };
-  if (event.type === 'node.reported') {
-    return { strictGroups: event.reports.features?.supplementalGroupsPolicy ?? context.strictGroups };
-  }
-  return event.type === 'node.shuttingDown' ? { isShuttingDown: event.active } : {};
-});
-
 /** The Node, or the pods of an earlier agent, are known now: pods that waited for that are evaluated. */
 const checkEarly = updating(retryUnjudged);
 
@@ -345,6 +341,7 @@ export const allocationMachine = s.createMachine({
     isNodeKnown: settings.apiServer === undefined,
     strictGroups: false,
     ...recalledOf({}),
+    awaited: [],
     handedOver: {},
     remembers: false,
     rejections: {},
@@ -370,6 +367,7 @@ export const allocationMachine = s.createMachine({
     'allocation.ended': { actions: [free, checkEarly] },
     'allocation.released': { actions: [free, checkEarly] },
     'allocation.waited': { actions: stopWaiting },
+    'allocation.awaited': { actions: updating(retry) },
     'pods.known': { actions: [forgetOthers, checkEarly] },
     'devices.preferred': { actions: handlePluginAnswers },
     'devices.allocated': { actions: handlePluginAnswers },

@@ -13,10 +13,12 @@ import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
 import { admissionRequest, allocationOf, carriedOver, withAllocation } from '../../../model/allocation/request.ts';
 import type { PodShares } from '../../../model/allocation/resource-grants.ts';
-import type { Pod } from '../../../model/api/pod.ts';
+import { isStaticPod, type Pod } from '../../../model/api/pod.ts';
 import { podGroup, podGroupName } from '../../../model/cgroups/pod-cgroup.ts';
+import type { Allocation } from '../../../model/operations/grants.ts';
 import { eventRecorded } from '../../../model/pods/messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
+import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
 import { complain, configure, failed, noteKill } from './pod-actions.ts';
 import { anyAlive, anyReadySandbox, type CpuPin, type PodContext, refOf } from './pod-policy.ts';
@@ -26,10 +28,28 @@ import { resizeSummary } from './resize-policy.ts';
 const sendToAllocation = (enqueue: Enqueue, message: AllocationMessage): void =>
   enqueue.sendTo(to('allocation'), message);
 
-function ask(enqueue: Enqueue, { node, runtime }: PodContext, pod: Pod): void {
+function ask(enqueue: Enqueue, { node, runtime, handedOver }: PodContext, pod: Pod): void {
   const isAnew = !runtime?.sandboxes.length && !runtime?.containers.length;
-  const request = admissionRequest(pod, node);
-  sendToAllocation(enqueue, { type: 'allocation.wanted', request, allocation: allocationOf(pod), isAnew });
+  const before = beforeThisAgent(pod, handedOver);
+  sendToAllocation(enqueue, {
+    type: 'allocation.wanted',
+    ...requestFor(pod, node),
+    isAnew,
+    ...(before === null ? {} : { handedOver: requestFor(before, node) }),
+  });
+}
+
+const requestFor = (pod: Pod, node: NodeSettings) => ({
+  request: admissionRequest(pod, node),
+  allocation: allocationOf(pod),
+});
+
+/** The pod with what another kubelet granted to it; `null` where it requests nothing else. Static pods never do. */
+function beforeThisAgent(pod: Pod, handedOver: Allocation | undefined): Pod | null {
+  if (handedOver === undefined || isStaticPod(pod)) return null;
+  const requested = allocationOf(pod);
+  const granted = carriedOver({ ...requested, ...handedOver }, requested);
+  return isSame(granted, requested) ? null : withAllocation(pod, granted);
 }
 
 /** Requests the resources of the wanted pod; a manager that lost its state is told again that a pod has ended. */

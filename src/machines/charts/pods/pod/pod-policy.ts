@@ -61,6 +61,8 @@ export interface PodInput extends PodRef {
   readonly pulls: Readonly<Record<string, RememberedPull>>;
   /** The resources that its running instances have, when they are not yet the granted ones. */
   readonly actuated: Allocation | null;
+  /** What another kubelet granted before this agent; absent: nothing. */
+  readonly handedOver?: Allocation;
   /** By container, results of probes of the soft state. */
   readonly probed: Readonly<Record<string, ProbedInstance>>;
   /** The ConfigMaps and Secrets that it names and that exist. */
