@@ -5,6 +5,7 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -128,6 +129,13 @@ it('the kubelet finds what pods were granted, and its own files are read', async
     containers: {},
     probes: {},
     unread: "invalid character 'd' looking for beginning of value",
+  });
+  rmSync(files[0]!);
+  mkdirSync(files[0]!);
+  expect(await perform(ports['host.loadSoftState'], { path, rootDir })).toEqual({
+    containers: {},
+    probes: {},
+    unread: `${files[0]} is not a regular file`,
   });
 });
 

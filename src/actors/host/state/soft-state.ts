@@ -11,6 +11,7 @@
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Port } from '../../../kernel/operation.ts';
+import { messageOf } from '../../../kernel/thrown.ts';
 import { podStatePaths, podStateTexts, withPodStates } from '../../../machines/model/allocation/pod-state-files.ts';
 import type { hostOperations, SoftState } from '../../../machines/model/operations/host.ts';
 import { readTextFile } from '../files.ts';
@@ -29,9 +30,13 @@ export const loadSoftState: Port<Operations['host.loadSoftState']> = async (call
   const { path, rootDir } = call.input;
   const own = await ownState(path);
   if (rootDir === undefined) return own;
-  const { contents } = await readCheckpoints({ ...call, input: { paths: podStatePaths(rootDir) } });
-  const { state, error } = withPodStates(own, contents);
-  return error === '' ? state : { ...state, unread: error };
+  try {
+    const { contents } = await readCheckpoints({ ...call, input: { paths: podStatePaths(rootDir) } });
+    const { state, error } = withPodStates(own, contents);
+    return error === '' ? state : { ...state, unread: error };
+  } catch (error) {
+    return { ...own, unread: messageOf(error) };
+  }
 };
 
 async function ownState(path: string): Promise<SoftState> {
