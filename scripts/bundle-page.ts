@@ -3,7 +3,9 @@
  *
  *     page.js            the page
  *     worker.js          its worker: records, search, the connection to a daemon
- *     engine.js          what the worker loads on demand: the journal's reader, the kernel and the machines
+ *     reports.js         what the worker loads on demand: reports on a start,
+ *     expressions.js     the engine of regular expressions of a search,
+ *     engine.js          and the journal's reader, the kernel and the machines
  *     report-worker.js   both of these in one, for a report of one file
  *
  * The kernel runs in the browser as it is; what it uses of Node, `src/visualizer/worker/node` has for it.
@@ -16,6 +18,7 @@ const ROOT = join(import.meta.dirname, '..');
 const PAGE = join(ROOT, 'src/visualizer');
 const NODE = join(PAGE, 'worker/node');
 const SOURCE_HASHES = join(ROOT, 'src/kernel/source-hashes.ts');
+const SUPERVISOR = join(ROOT, 'src/bin/insight/supervisor.ts');
 
 /** Node's modules by their names, for a browser. */
 const STAND_INS = Object.fromEntries(
@@ -35,7 +38,7 @@ const FOR_BROWSER = {
 } satisfies InputOptions;
 
 export async function writePage(rolldown: typeof Rolldown, target: string): Promise<void> {
-  const plugins = [await shortPackage(), await tableOfHashes()];
+  const plugins = [await shortPackage(), await tableOfHashes(), await tableOfPhases()];
   const write = async (name: string, source: string, output: OutputOptions): Promise<void> => {
     const bundle = await rolldown({ ...FOR_BROWSER, input: { [name]: join(PAGE, source) }, plugins });
     const names = { entryFileNames: '[name].js', chunkFileNames: '[name].js' };
@@ -60,6 +63,13 @@ export async function tableOfHashes(): Promise<Plugin> {
   const { sourceHashes } = await import('../src/kernel/source-hashes.ts');
   const code = `export const sourceHashes = () => (${JSON.stringify(sourceHashes())});`;
   return { name: 'source-hashes', load: (id) => (id === SOURCE_HASHES ? { code } : null) };
+}
+
+/** Puts what reports know of the supervisor's chart in the place of the chart. */
+async function tableOfPhases(): Promise<Plugin> {
+  const supervisor = await import('../src/bin/insight/supervisor.ts');
+  const values = Object.entries(supervisor).map(([name, value]) => `export const ${name} = ${JSON.stringify(value)};`);
+  return { name: 'phases', load: (id) => (id === SUPERVISOR ? { code: values.join('\n') } : null) };
 }
 
 if (import.meta.main) {

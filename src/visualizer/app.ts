@@ -20,7 +20,7 @@ import { Tree } from './tree.ts';
 
 const place = await placeOf(document);
 const store = new Store();
-store.connect(new Link(place.worker, (notice) => store.heard(notice)));
+store.connect(new Link(place.worker, (notice) => store.take(notice)));
 
 const tree = new Tree(store);
 const chart = new ChartView(store, place.chart);
@@ -88,15 +88,14 @@ type Any = (...wanted: readonly Part[]) => boolean;
 function updateActors(any: Any): void {
   if (any('actors', 'phases', 'choice')) tree.update();
   if (any('actors', 'choice')) chart.update();
-  if (any('detail')) chart.lightWay();
+  if (any('detail')) chart.showStep();
   if (any('actors', 'choice', 'detail')) details.update();
   else if (any('clock')) details.tick();
 }
 
 function updateRecords(any: Any): void {
-  if (any('records', 'choice', 'phases', 'inspection')) events.update();
+  if (any('records', 'choice', 'phases', 'inspection')) events.update(any('choice', 'inspection'));
   if (any('record')) void events.locate();
-  if (any('choice', 'inspection')) void events.reveal();
   if (any('inspection', 'choice', 'moment')) record.update();
 }
 
@@ -111,8 +110,9 @@ function update(parts: ReadonlySet<Part>): void {
   if (any('choice')) showView();
   if (any('facts', 'actors', 'moment')) updateBar();
   if (any('facts', 'moment', 'choice', 'record')) travel.update();
-  if (store.view === 'actors') updateActors(any);
+  // The records first: they scroll, which is cheap only before other parts have changed.
   if (store.view === 'actors' || store.view === 'records') updateRecords(any);
+  if (store.view === 'actors') updateActors(any);
   updateStart(any);
   if (any('facts', 'choice', 'clock')) start.update();
   if (any('pods', 'moment', 'choice', 'clock')) pods.update();
@@ -183,7 +183,7 @@ bindKeys([
   { key: ']', does: 'Go to the moment one turn later', run: () => void store.step('turn', 1) },
   { key: 'm', does: 'Go to the slider of moments', run: () => travel.slider.focus() },
   { key: 'j', does: 'Open a journal', run: () => opening.show() },
-  { key: 'Escape', does: 'Put the chosen record away: back to the end', run: () => store.chooseRecord(undefined) },
+  { key: 'Escape', does: 'Choose no record: back to the end', run: () => store.chooseRecord(undefined) },
   { key: 'c', does: 'In the records: go to the cause' },
   { key: 'Enter', does: "In the records: go to the record's actor" },
   { key: '↑ ↓', does: 'In lists: choose another' },

@@ -1,5 +1,5 @@
 /**
- * The chart of the chosen actor's machine with its active states lit.
+ * The chart of the chosen actor's machine with its active states highlighted.
  *
  * The chart is a drawing made when the project was built; here it is only coloured, by the page's own style. A large
  * chart has several sheets: a card of one leads to the next, the first title of that one back.
@@ -29,12 +29,12 @@ export class ChartView {
   private machine = '';
   /** The sheet that is shown: the machine's first one, or one of its states'. */
   private name = '';
-  private lit: ReadonlySet<string> = new Set();
-  private litActor = '';
+  private activeIds: ReadonlySet<string> = new Set();
+  private shownActor = '';
   /** The actor, the sheet and the step that are drawn. */
-  private litView: ActorView | undefined;
-  private litSheet: SVGSVGElement | undefined;
-  private litWay: readonly unknown[] = [];
+  private shownView: ActorView | undefined;
+  private shownSheet: SVGSVGElement | undefined;
+  private shownStep: readonly unknown[] = [];
   private zoom: number | undefined;
 
   /** `chartOf` gives a sheet of a machine's chart. */
@@ -56,10 +56,10 @@ export class ChartView {
       setText(this.note, '');
       this.sheet.replaceChildren(el('p', { class: 'empty' }, this.store.absence));
     } else if (actor.machine !== this.machine) void this.open(actor.machine);
-    else this.light(actor);
+    else this.showActive(actor);
   }
 
-  /** Opens the sheet of the link that was clicked or chosen with Enter, and puts the focus on its way back. */
+  /** Opens the sheet of the link that was clicked or chosen with Enter, and puts the focus on the link back. */
   private follow(event: Event): void {
     const link = closest<SVGAElement>(event, 'a');
     if (!link) return;
@@ -78,22 +78,22 @@ export class ChartView {
     if (name !== this.name) return;
     this.svg = svg;
     this.zoom = undefined;
-    this.litActor = '';
-    this.litView = undefined;
+    this.shownActor = '';
+    this.shownView = undefined;
     const absent = el('p', { class: 'empty' }, `There is no chart of ${name}: `, el('code', {}, HOW_TO_DRAW));
     this.sheet.replaceChildren(svg ?? absent);
     this.applyZoom();
     const actor = this.store.actors.get(this.store.actor ?? '');
-    if (actor) this.light(actor);
+    if (actor) this.showActive(actor);
   }
 
-  private light(actor: ActorView): void {
-    if (actor === this.litView && this.svg === this.litSheet) return;
-    this.litView = actor;
-    this.litSheet = this.svg;
+  private showActive(actor: ActorView): void {
+    if (actor === this.shownView && this.svg === this.shownSheet) return;
+    this.shownView = actor;
+    this.shownSheet = this.svg;
     const active = new Set(actor.active.map((state) => state.id));
-    const another = actor.address !== this.litActor;
-    const before = another ? active : this.lit;
+    const another = actor.address !== this.shownActor;
+    const before = another ? active : this.activeIds;
     const drawn = new Set<string>();
     for (const state of this.svg?.querySelectorAll<SVGGElement>('.state') ?? []) {
       const ids = idsOf(state);
@@ -105,9 +105,9 @@ export class ChartView {
       );
       if (ids.length > 1) writeCard(state, ids.slice(1), actor.active);
     }
-    this.lightWay();
-    this.lit = active;
-    this.litActor = actor.address;
+    this.showStep();
+    this.activeIds = active;
+    this.shownActor = actor.address;
     const isFirst = this.svg !== undefined && this.name === this.machine;
     this.describe(actor, isFirst ? [...active].filter((id) => !drawn.has(id)) : []);
     if (another) this.show(innermost(actor.active).slice(0, 1));
@@ -115,11 +115,11 @@ export class ChartView {
   }
 
   /** Highlights the edges that the actor took in its last step, and marks those whose guards refused. */
-  lightWay(): void {
+  showStep(): void {
     const step = this.store.chosen?.step;
-    const way = [step, this.svg, this.store.naming];
-    if (way.every((part, at) => part === this.litWay[at])) return;
-    this.litWay = way;
+    const drawn = [step, this.svg, this.store.naming];
+    if (drawn.every((part, at) => part === this.shownStep[at])) return;
+    this.shownStep = drawn;
     this.decision.replaceChildren(...decisionElements(this.store, step));
     const [before, after] = [new Set(step?.before), new Set(step?.after)];
     for (const edge of this.svg?.querySelectorAll<SVGGElement>('.edge[data-event]') ?? []) {

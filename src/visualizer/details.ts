@@ -10,8 +10,11 @@ export class Details {
   private readonly store: Store;
   private readonly head = el('div', {});
   private readonly context = el('pre', { class: 'json' });
-  private readonly foot = el('div', {});
-  private written: readonly HistoryEntry[] = [];
+  private readonly list = el('ol', { class: 'history' });
+  private readonly foot = el('div', { hidden: true }, el('h3', {}, 'Has been in'), this.list);
+  /** The entries of the history, by their records, and what they are of. */
+  private readonly entries = new Map<number, HTMLElement>();
+  private entriesOf = '';
   /** Texts that grow with the clock. */
   private clocks: { readonly element: HTMLElement; readonly text: () => string }[] = [];
 
@@ -38,9 +41,7 @@ export class Details {
       el('h3', {}, 'Context'),
     );
     setBlocks(this.context, this.contextText(known));
-    const history = chosen?.history ?? [];
-    if (history !== this.written) this.foot.replaceChildren(...this.history(history));
-    this.written = history;
+    this.updateHistory(actor, chosen?.history ?? []);
     arrange(this.element, [this.head, this.context, this.foot]);
     this.tick();
   }
@@ -59,18 +60,28 @@ export class Details {
     return isPast ? 'A running node shows its present only. Its journal has the past: press j.' : '';
   }
 
-  /** The states that it has been in, the newest first. */
-  private history(entries: readonly HistoryEntry[]): Node[] {
-    if (entries.length === 0) return [];
-    const rows = entries.map(({ n, t, view }, at) => {
-      const ended = view.status === 'active' ? '' : `, ${view.status}`;
-      const text = `${changeText(view.value, entries[at - 1]?.view.value)}${ended}`;
-      const time = el('span', { class: 'dim' }, sinceStart(t, this.store.started));
-      const button = el('button', { type: 'button', title: `Record ${n}: ${text}` }, time, ' ', text);
-      button.addEventListener('click', () => this.store.chooseRecord(n));
-      return el('li', {}, button);
+  /** The states that it has been in, the newest first. Entries that were there stay: most of them do. */
+  private updateHistory(actor: string, entries: readonly HistoryEntry[]): void {
+    const naming = `${actor} ${this.store.started}`;
+    if (naming !== this.entriesOf) this.entries.clear();
+    this.entriesOf = naming;
+    const rows = entries.map((entry, at) => {
+      const before = entries[at - 1]?.view.value;
+      const row = this.entries.get(entry.n) ?? this.entry(entry, before);
+      if (at > 0) this.entries.set(entry.n, row);
+      return row;
     });
-    return [el('h3', {}, 'Has been in'), el('ol', { class: 'history' }, ...rows.toReversed())];
+    arrange(this.list, rows.toReversed());
+    this.foot.hidden = entries.length === 0;
+  }
+
+  private entry({ n, t, view }: HistoryEntry, before: unknown): HTMLElement {
+    const ended = view.status === 'active' ? '' : `, ${view.status}`;
+    const text = `${changeText(view.value, before)}${ended}`;
+    const time = el('span', { class: 'dim' }, sinceStart(t, this.store.started));
+    const button = el('button', { type: 'button', title: `Record ${n}: ${text}` }, time, ' ', text);
+    button.addEventListener('click', () => this.store.chooseRecord(n));
+    return el('li', {}, button);
   }
 
   tick(): void {

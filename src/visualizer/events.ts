@@ -2,14 +2,15 @@
  * The records as a table, the newest at the bottom: all, or those that a search finds.
  *
  * Only the rows in sight are elements, and only the records in sight are asked of the worker, so a million records cost
- * as much as 40. The grid holds the focus; the chosen row is named by `aria-activedescendant`. The causes of the chosen
- * record are lit, and what followed from it.
+ * as much as 40. The grid has the focus; the chosen row is named by `aria-activedescendant`. The causes of the chosen
+ * record are highlighted, and what followed from it.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { arrange, byId, closest, el, setAttributes, setText } from './dom.ts';
+import { RecordRows } from './record-rows.ts';
 import { sequenceElement } from './sequence-view.ts';
 import type { Store } from './store.ts';
-import { kindText, sinceStart, whoOf } from './words.ts';
+import { whoOf } from './words.ts';
 import type { Group, GroupBy } from './worker/requests.ts';
 
 const ROW_PX = 22;
@@ -17,10 +18,10 @@ const ROW_PX = 22;
 const SPARE_ROWS = 20;
 /** Height of all rows: browsers do not lay out elements of many millions of pixels. Past it, scrolling is scaled. */
 const HEIGHT_MAX_PX = 8_000_000;
-/** Records that are held here; others are asked for again. */
-const HELD_MAX = 2_000;
+/** Records that are kept here; others are asked for again. */
+const LOADED_MAX = 2_000;
 /** Milliseconds after the last key until a search begins. */
-const TYPING_MS = 120;
+const TYPING_MS = 40;
 
 export class Events {
   readonly grid = byId('grid', HTMLElement);
@@ -32,12 +33,11 @@ export class Events {
   private readonly follow = byId('follow', HTMLInputElement);
   private readonly note = byId('events-note', HTMLElement);
   private readonly store: Store;
-  /** Records by their position among the matches, for the search {@link heldFor}. */
-  private readonly held = new Map<number, ShownRecord>();
-  private heldFor = -1;
-  /** The rows that are elements, by the record that they are of. */
-  private readonly drawn = new Map<ShownRecord, HTMLElement>();
-  /** The names that they have in them. */
+  /** Records by their position among the matches, for the search {@link loadedFor}. */
+  private readonly loaded = new Map<number, ShownRecord>();
+  private loadedFor = -1;
+  private readonly drawn: RecordRows;
+  /** The names that the rows have in them. */
   private drawnBy = '';
   private asked = '';
   private typing: ReturnType<typeof setTimeout> | undefined;
@@ -45,6 +45,9 @@ export class Events {
   /** The question for the place of the chosen record, and what it is about. */
   private located: Promise<void> = Promise.resolve();
   private locatedFor = '';
+  private isLocated = false;
+  /** The search that the field asks for: until its first rows are drawn, the grid is busy. */
+  private wanted = -1;
   private grouped = '';
   private isDrawing = false;
   /** Height and place of what is in sight; to ask the grid for them would have the page laid out. */
@@ -56,6 +59,7 @@ export class Events {
 
   constructor(store: Store) {
     this.store = store;
+    this.drawn = new RecordRows(store);
     this.search.addEventListener('input', () => {
       clearTimeout(this.typing);
       this.typing = setTimeout(() => this.ask(), TYPING_MS);
@@ -72,7 +76,7 @@ export class Events {
     this.search.addEventListener('keydown', (event) => this.leaveSearch(event));
     new ResizeObserver(([grid]) => {
       this.roomPx = grid?.contentRect.height ?? 0;
-      if (this.isKept) void this.reveal();
+      if (this.isKept) this.reveal();
       this.draw();
     }).observe(this.grid);
   }
@@ -101,16 +105,24 @@ export class Events {
     const asked = JSON.stringify([this.search.value, own, facts.incarnation]);
     if (asked === this.asked || facts.n === -1) return;
     this.asked = asked;
-    void this.store.ask('search', { text: this.search.value.trim(), ...(own === undefined ? {} : { actor: own }) });
+    void this.begin({ text: this.search.value.trim(), ...(own === undefined ? {} : { actor: own }) });
     this.search.dispatchEvent(new Event('change', { bubbles: true }));
   }
 
-  update(): void {
+  private async begin(asked: { readonly text: string; readonly actor?: string }): Promise<void> {
+    this.wanted = Number.POSITIVE_INFINITY;
+    setAttributes(this.grid, { 'aria-busy': 'true' });
+    this.wanted = await this.store.ask('search', asked);
+    this.draw();
+  }
+
+  /** `reveals`: the chosen record is to come into sight. */
+  update(reveals = false): void {
     this.ask();
     const { found, facts } = this.store;
-    if (found.search !== this.heldFor) {
-      this.held.clear();
-      this.heldFor = found.search;
+    if (found.search !== this.loadedFor) {
+      this.loaded.clear();
+      this.loadedFor = found.search;
       this.chosenAt = -1;
       void this.locate();
     }
@@ -118,13 +130,13 @@ export class Events {
     this.heightPx = this.height;
     setAttributes(this.grid, { 'aria-rowcount': found.found + 1 });
     const part = found.isDone ? '' : `, ${Math.round((found.scanned / Math.max(1, facts.records)) * 100)}% searched`;
-    const missed = facts.missed > 0 ? `, ${facts.missed} not held` : '';
+    const missed = facts.missed > 0 ? `, ${facts.missed} missing` : '';
     setText(this.note, found.error ?? `${found.found} of ${facts.records} records${part}${missed}`);
     this.note.classList.toggle('error', found.error !== undefined);
     if (this.follow.checked && this.store.record === undefined) this.scrollTo(this.height + ROW_PX - this.roomPx);
     if (this.group.value !== '') void this.showGroups();
-    if (this.isKept) void this.reveal();
-    this.drawRows();
+    if (reveals || this.isKept) this.reveal();
+    else this.drawRows();
   }
 
   private get count(): number {
@@ -149,24 +161,33 @@ export class Events {
   locate(): Promise<void> {
     const { record, found } = this.store;
     const key = `${record} ${found.search} ${found.isDone}`;
-    if (key !== this.locatedFor) this.located = this.askRow();
+    if (key === this.locatedFor) return this.located;
     this.locatedFor = key;
+    this.isLocated = record === undefined;
+    if (record === undefined) this.chosenAt = -1;
+    this.located = record === undefined ? Promise.resolve() : this.askRow(key, { search: found.search, n: record });
     return this.located;
   }
 
-  private async askRow(): Promise<void> {
-    const { record, found } = this.store;
-    if (record === undefined) {
-      this.chosenAt = -1;
-      return;
-    }
-    this.chosenAt = await this.store.ask('rowOf', { search: found.search, n: record });
+  private async askRow(key: string, asked: { readonly search: number; readonly n: number }): Promise<void> {
+    const row = await this.store.ask('rowOf', asked);
+    if (key !== this.locatedFor) return;
+    this.chosenAt = row;
+    this.isLocated = true;
   }
 
-  /** Brings the chosen record into sight. */
-  async reveal(): Promise<void> {
+  /**
+   * Brings the chosen record into sight, at once where its place is known: to scroll after other parts of the page have
+   * changed would have the page laid out twice.
+   */
+  private reveal(): void {
     this.isKept = this.store.record !== undefined;
-    await this.locate();
+    const located = this.locate();
+    if (this.isLocated) this.scrollToChosen();
+    else void located.then(() => this.scrollToChosen());
+  }
+
+  private scrollToChosen(): void {
     if (this.chosenAt === -1) return this.drawRows();
     this.follow.checked = false;
     // The head of the table takes one.
@@ -207,28 +228,30 @@ export class Events {
     const shift = this.scale === 1 ? 0 : this.topPx - this.firstInSight * ROW_PX;
     const followed = new Set(this.store.inspection?.followed);
     const chain = new Set(this.store.inspection?.chain.map(({ n }) => n));
+    this.drawn.spare(new Set(visible.map((index) => this.loaded.get(index))));
     const elements = visible.flatMap((index) => {
-      const shown = this.held.get(index);
+      const shown = this.loaded.get(index);
       return shown ? [this.row(shown, index, index * ROW_PX + shift, chain, followed)] : [];
     });
     arrange(this.rows, elements);
-    const drawn = new Set(elements);
-    for (const [shown, element] of this.drawn) if (!drawn.has(element)) this.drawn.delete(shown);
     const chosen = elements.find((element) => element.getAttribute('aria-selected') === 'true');
     setAttributes(this.grid, { 'aria-activedescendant': chosen?.id });
-    if (visible.some((index) => !this.held.has(index))) void this.fetch(first, last);
+    const isWhole = visible.every((index) => this.loaded.has(index));
+    const isBusy = this.loadedFor < this.wanted || (elements.length === 0 && !(isWhole && this.store.found.isDone));
+    setAttributes(this.grid, { 'aria-busy': isBusy ? 'true' : undefined });
+    if (!isWhole) void this.fetch(first, last);
   }
 
   private async fetch(from: number, to: number): Promise<void> {
-    const search = this.heldFor;
+    const search = this.loadedFor;
     const records = await this.store.ask('rows', { search, from, to });
-    if (search !== this.heldFor || records.length === 0) return;
-    if (this.held.size > HELD_MAX) this.held.clear();
+    if (search !== this.loadedFor || records.length === 0) return;
+    if (this.loaded.size > LOADED_MAX) this.loaded.clear();
     let isNew = false;
     records.forEach((shown, i) => {
-      if (this.held.get(from + i)?.n === shown.n) return;
+      if (this.loaded.get(from + i)?.n === shown.n) return;
       isNew = true;
-      this.held.set(from + i, shown);
+      this.loaded.set(from + i, shown);
     });
     if (isNew) this.draw();
   }
@@ -242,29 +265,12 @@ export class Events {
   ): HTMLElement {
     const { n, turn } = shown;
     const chosen = n === this.store.record;
-    const row = this.drawn.get(shown) ?? this.newRow(shown);
-    this.drawn.set(shown, row);
+    const row = this.drawn.of(shown);
     setAttributes(row, { 'aria-rowindex': index + 2, 'aria-selected': String(chosen) });
     row.classList.toggle('because', !chosen && chain.has(n));
     row.classList.toggle('followed', followed.has(n));
-    row.classList.toggle('turn', this.held.get(index - 1)?.turn !== turn);
+    row.classList.toggle('turn', this.loaded.get(index - 1)?.turn !== turn);
     if (row.style.top !== `${top}px`) row.style.top = `${top}px`;
-    return row;
-  }
-
-  private newRow(shown: ShownRecord): HTMLElement {
-    const { n, t, cause, record } = shown;
-    const row = el(
-      'div',
-      { id: `record-${n}`, role: 'row' },
-      cell('number', String(n)),
-      cell('time', sinceStart(t, this.store.started), new Date(t).toISOString()),
-      cell(`kind ${record.k} ${record.k === 'log' ? record.level : ''}`, kindText(record)),
-      cell('who', this.store.named(whoOf(shown))),
-      cell('what', this.store.text(shown)),
-      cell('cause', cause === undefined ? '' : String(cause)),
-    );
-    row.dataset['n'] = String(n);
     return row;
   }
 
@@ -333,8 +339,8 @@ export class Events {
 
   private async chooseAt(index: number): Promise<void> {
     this.chosenAt = index;
-    const known = this.held.get(index);
-    const shown = known ?? (await this.store.ask('rows', { search: this.heldFor, from: index, to: index + 1 }))[0];
+    const known = this.loaded.get(index);
+    const shown = known ?? (await this.store.ask('rows', { search: this.loadedFor, from: index, to: index + 1 }))[0];
     if (shown) this.choose(shown.n);
   }
 
@@ -388,8 +394,4 @@ export class Events {
     });
     return el('li', {}, button);
   }
-}
-
-function cell(name: string, text: string, title = text): HTMLElement {
-  return el('span', { role: 'gridcell', class: name, title }, text);
 }

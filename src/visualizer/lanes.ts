@@ -1,20 +1,20 @@
 /**
  * The story of one pod as lanes over time: what the pod and each actor below it (containers, their logs, probes,
- * volumes) was in, from the records that are held. Pure.
+ * volumes) was in, from the records that are kept. Pure.
  */
 import type { ActiveState, ShownRecord } from '../actors/server/visualizer/protocol.ts';
-import { innermostPaths, lastOf, type Mood } from './words.ts';
+import { type Activity, innermostPaths, lastOf } from './words.ts';
 
 /** A stretch of time that an actor spent in one state. */
 export interface Segment {
   readonly text: string;
-  readonly mood: Mood;
+  readonly activity: Activity;
   readonly waitsFor?: string;
   /** Milliseconds since the epoch; `to` is the chosen moment where it lasts. */
   readonly from: number;
   readonly to: number;
   readonly lasts: boolean;
-  /** The record that began it; absent: it began before the first record that is held. */
+  /** The record that began it; absent: it began before the first record that is kept. */
   readonly n?: number;
 }
 
@@ -26,7 +26,7 @@ export interface Lane {
 /** Among a pod's parallel states, the region that tells how far the pod is. */
 const LIFE = 'alive.life.';
 
-type State = Pick<Segment, 'text' | 'mood' | 'waitsFor'>;
+type State = Pick<Segment, 'text' | 'activity' | 'waitsFor'>;
 
 /** The pod's own lane first, then those below it as they began. `records` rise by number. */
 export function podLanes(address: string, records: readonly ShownRecord[], until: number): readonly Lane[] {
@@ -59,7 +59,7 @@ function close(lane: Segment[], t: number): void {
 
 const endOf = (status: 'done' | 'error' | 'stopped'): State => ({
   text: status === 'error' ? 'failed' : 'ended',
-  mood: status === 'error' ? 'failed' : 'done',
+  activity: status === 'error' ? 'failed' : 'done',
 });
 
 function stateOf(address: string, value: unknown, active: readonly ActiveState[]): State {
@@ -74,7 +74,7 @@ function stateOf(address: string, value: unknown, active: readonly ActiveState[]
   const isWaiting = waits !== undefined || !isThere(address, text);
   return {
     text,
-    mood: isWaiting ? 'waiting' : 'active',
+    activity: isWaiting ? 'waiting' : 'active',
     ...(waits?.waitsFor === undefined ? {} : { waitsFor: waits.waitsFor }),
   };
 }

@@ -41,7 +41,7 @@ export class PhaseBars {
       if (!this.ruler.key(event)) walk(this.list, event);
     });
     byId('phases-key', HTMLElement).append(
-      ...(['working', 'waiting', 'open', 'failed', 'goal', 'chain'] as const).map((style) =>
+      ...(['working', 'waiting', 'idle', 'open', 'failed', 'goal', 'chain'] as const).map((style) =>
         el('span', {}, el('span', { class: `swatch ${style}`, 'aria-hidden': 'true' }), LEGEND[style]),
       ),
     );
@@ -118,13 +118,13 @@ export class PhaseBars {
     return isOver ? past : Math.max(past, Math.min(now - started, past * (1 + OPEN_SHARE)));
   }
 
-  /** The way to the goal as one row: where it worked and where it waited. */
+  /** The chain to the goal as one row: what it waited for, an answer or else a timer or an event. */
   private chainRow(): HTMLElement[] {
     const { links } = this.reports;
     if (links.length === 0) return [];
     const lane = el('span', { class: 'lane' });
     for (const { atMs, tookMs, kind, actor, what } of links) {
-      const style = kind === 'operation' ? 'working' : 'waiting';
+      const style = kind === 'operation' ? 'waiting' : 'idle';
       const title = `${actor}: ${this.store.named(what)}, ${duration(tookMs)}`;
       const bar = this.ruler.bar(atMs - tookMs, tookMs, style);
       if (bar) lane.append(bar);
@@ -161,6 +161,8 @@ export class PhaseBars {
     const verb = phase.left === undefined ? 'waits' : 'waited';
     const waited = phase.waitsFor === undefined ? '' : `${verb} for ${phase.waitsFor}`;
     const waits = failed ? `failed: ${failure.message}` : waited;
+    // The head of the column says that it was waited for.
+    const text = waits === waited && phase.left !== undefined ? (phase.waitsFor ?? '') : waits;
     const name = nameElement(phase);
     name.style.setProperty('--depth', String(phase.depth));
     const time = duration(took);
@@ -172,7 +174,7 @@ export class PhaseBars {
       name,
       el('span', { class: 'lane' }, ...(bar ? [bar] : [])),
       el('span', { class: 'took' }, time),
-      el('span', { class: failed ? 'waits error' : phase.left === undefined ? 'waits' : 'waits dim' }, waits),
+      el('span', { class: failed ? 'waits error' : phase.left === undefined ? 'waits' : 'waits dim' }, text),
     );
     button.addEventListener('click', () => {
       this.store.chooseActor(this.store.root);
@@ -194,12 +196,14 @@ function styleOf({ left, waitsFor }: PhaseView): 'open' | 'waiting' | 'working' 
 function nameElement(phase: PhaseView): HTMLElement {
   const label = phaseLabel(phase);
   const last = label.lastIndexOf('.') + 1;
-  return el('span', { class: 'name' }, el('span', { class: 'prefix' }, label.slice(0, last)), label.slice(last));
+  const parts = [el('span', { class: 'prefix' }, label.slice(0, last)), el('span', {}, label.slice(last))];
+  return el('span', { class: 'name' }, ...parts);
 }
 
 const LEGEND = {
-  working: 'working',
+  working: 'worked',
   waiting: 'waited',
+  idle: 'waited for a timer or an event',
   open: 'waits now',
   failed: 'failed',
   goal: 'goal reached',

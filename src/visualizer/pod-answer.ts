@@ -40,7 +40,7 @@ export function podAnswer(pod: PodView, lanes: readonly Lane[], events: readonly
 
 /** The waits of the pod's actors now, the innermost last. */
 function waits(lanes: readonly Lane[]): string {
-  const last = lanes.findLast(({ segments }) => segments.at(-1)?.lasts && segments.at(-1)?.mood === 'waiting');
+  const last = lanes.findLast(({ segments }) => segments.at(-1)?.lasts && segments.at(-1)?.activity === 'waiting');
   const { waitsFor, text } = last?.segments.at(-1) ?? {};
   if (!last) return '';
   return `: ${lastOf(last.address)} ${waitsFor === undefined ? `is in ${text}` : `waits for ${waitsFor}`}`;

@@ -85,7 +85,7 @@ export class PodsPane {
     const button = el(
       'button',
       { type: 'button', title: `${pod.pod}, ${wordOf(pod)}` },
-      el('span', { class: 'dot', 'data-mood': moodOf(pod), 'aria-hidden': 'true' }),
+      el('span', { class: 'dot', 'data-activity': activityOf(pod), 'aria-hidden': 'true' }),
       el('span', { class: 'name' }, name),
       el('span', { class: 'dim' }, space),
       el('span', { class: 'phase' }, wordOf(pod)),
@@ -137,7 +137,7 @@ export class PodsPane {
     const written = JSON.stringify([pod, lanes.map(({ segments }) => segments.length), events.length, store.record]);
     if (written === this.written && this.story.contains(document.activeElement)) return;
     this.written = written;
-    const answer = el('p', { class: `answer ${moodOf(pod)}` }, podAnswer(pod, lanes, events, store.now));
+    const answer = el('p', { class: `answer ${activityOf(pod)}` }, podAnswer(pod, lanes, events, store.now));
     const actor = el('button', { type: 'button' }, 'Show its actor');
     actor.addEventListener('click', () => {
       store.chooseActor(store.podAddress(pod.uid));
@@ -146,7 +146,7 @@ export class PodsPane {
     const scroll = this.story.scrollTop;
     const focused = [...this.story.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
     const picture =
-      lanes.length === 0 ? [el('p', { class: 'dim' }, 'Its records are not held any more.')] : [this.picture(lanes)];
+      lanes.length === 0 ? [el('p', { class: 'dim' }, 'Its records are not kept any more.')] : [this.picture(lanes)];
     const head = el('div', { class: 'head' }, el('h3', { class: 'pod-name' }, pod.pod), actor);
     this.story.replaceChildren(head, answer, ...picture, ...this.texts(lanes, events));
     this.story.scrollTop = scroll;
@@ -215,15 +215,15 @@ const wordOf = ({ phase, ready, gone }: PodView): string => {
   return phase === 'Running' && !ready ? 'Running, not ready' : phase;
 };
 
-function moodOf({ phase, ready, gone }: PodView): 'active' | 'waiting' | 'failed' | 'done' {
+function activityOf({ phase, ready, gone }: PodView): 'active' | 'waiting' | 'failed' | 'done' {
   if (phase === 'Failed') return 'failed';
   if (gone !== undefined || phase === 'Succeeded') return 'done';
   return phase === 'Running' && ready ? 'active' : 'waiting';
 }
 
-function bar({ from, to, text, mood, lasts, waitsFor }: Segment, begin: number, span: number): HTMLElement {
+function bar({ from, to, text, activity, lasts, waitsFor }: Segment, begin: number, span: number): HTMLElement {
   const title = `${text}${waitsFor === undefined ? '' : `, waits for ${waitsFor}`}, ${duration(to - from)}`;
-  const element = el('span', { class: `bar ${mood}${lasts ? ' lasts' : ''}`, title });
+  const element = el('span', { class: `bar ${activity}${lasts ? ' lasts' : ''}`, title });
   element.style.left = `${((from - begin) / span) * 100}%`;
   element.style.width = `${((to - from) / span) * 100}%`;
   return element;

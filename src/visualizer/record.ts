@@ -26,7 +26,7 @@ export class RecordPane {
     if (record === undefined) return;
     setText(this.title, `Record ${record}`);
     if (inspection?.shown.n !== record) {
-      const text = this.store.moment === undefined ? 'This record is not held here; the journal has it.' : '';
+      const text = this.store.moment === undefined ? 'This record is not kept here; the journal has it.' : '';
       this.body.replaceChildren(el('p', { class: 'dim' }, text));
       return;
     }
@@ -45,7 +45,7 @@ export class RecordPane {
 
   private causes({ chain, more, forgotten }: Inspection): Node[] {
     const steps = chain.toReversed();
-    const lost = forgotten === undefined ? '' : `Before it record ${forgotten}, which is not held here.`;
+    const lost = forgotten === undefined ? '' : `Before it record ${forgotten}, which is not kept here.`;
     const note = more > 0 ? `${more} causes before these.` : lost;
     return [
       el('h3', {}, 'Because of'),
@@ -54,11 +54,17 @@ export class RecordPane {
     ];
   }
 
-  private consequences({ followed, consequences }: Inspection): Node[] {
+  private consequences({ followed, shown }: Inspection): Node[] {
     if (followed.length === 0) return [el('p', { class: 'dim' }, 'Nothing followed from it.')];
     const count = followed.length === 1 ? '1 record followed' : `${followed.length} records followed`;
-    const list = el('ol', { class: 'chain' }, ...consequences.map((shown) => this.step(shown, undefined)));
-    return [el('details', { class: 'consequences' }, el('summary', {}, count), list)];
+    const list = el('ol', { class: 'chain' });
+    const details = el('details', { class: 'consequences' }, el('summary', {}, count), list);
+    const fill = async (): Promise<void> => {
+      const consequences = await this.store.ask('consequences', { n: shown.n });
+      list.replaceChildren(...consequences.map((each) => this.step(each, undefined)));
+    };
+    details.addEventListener('toggle', () => void fill(), { once: true });
+    return [details];
   }
 
   private changes({ changes, shown }: Inspection): Node[] {

@@ -14,6 +14,8 @@ const TICKS_MS = [
   21_600_000, 86_400_000,
 ];
 const TICK_MIN_PX = 76;
+/** A tick nearer to the end has no room for its text. */
+const TICK_TEXT_PX = 36;
 /** The width of a lane before it is laid out. */
 const LANE_PX = 400;
 /** A pointer that moved less is a click. */
@@ -69,8 +71,10 @@ export class Ruler {
     const every = TICKS_MS.find((ms) => this.length / ms <= ticksMax) ?? this.length;
     const lane = el('span', { class: 'lane ticks', title: 'Drag to show a stretch of time larger' });
     for (let at = Math.ceil(this.from / every) * every; at <= this.end; at += every) {
-      const tick = el('span', { class: 'tick' }, at === 0 ? '0' : duration(at));
-      tick.style.left = `${this.shareOf(at) * 100}%`;
+      const share = this.shareOf(at);
+      const isCut = (1 - share) * this.widthPx < TICK_TEXT_PX;
+      const tick = el('span', { class: 'tick' }, at === 0 ? '0' : isCut ? '' : duration(at));
+      tick.style.left = `${share * 100}%`;
       lane.append(tick);
     }
     this.sizes.disconnect();
@@ -82,7 +86,8 @@ export class Ruler {
       this.tool('+', 'Show a shorter stretch of time', () => this.zoom(ZOOM)),
       this.tool('all', 'all of the start', () => this.all()),
     ];
-    const cells = [el('span', { class: 'step' }), el('span', { class: 'name tools' }, ...tools), lane];
+    const columns = [el('span', { class: 'took' }, 'took'), el('span', { class: 'waits dim' }, 'waited for')];
+    const cells = [el('span', { class: 'step' }), el('span', { class: 'name tools' }, ...tools), lane, ...columns];
     return el('li', { class: 'ruler' }, el('span', { class: 'row' }, ...cells));
   }
 

@@ -14,7 +14,7 @@ type Chain = StartView['chains'][number];
 export class StartReports {
   readonly blame = byId('blame-body', HTMLElement);
   readonly chain = byId('chain-body', HTMLElement);
-  /** The way to the goal that is shown, as stretches of time. */
+  /** The critical chain that is shown, as stretches of time. */
   links: Chain['links'] = [];
   private readonly goals = byId('chain-goal', HTMLSelectElement);
   private readonly store: Store;
@@ -55,7 +55,7 @@ export class StartReports {
   private show(view: StartView | null): void {
     this.view = view;
     if (!view) {
-      const text = 'The beginning of this start is not held here: open its journal (j).';
+      const text = 'The beginning of this start is not kept here: open its journal (j).';
       this.blame.replaceChildren(el('p', { class: 'dim' }, text));
       this.chain.replaceChildren();
       return;
@@ -75,7 +75,7 @@ export class StartReports {
     const rows = blame.slowest.map(({ name, at, n, tookMs, end, error }) => {
       const asker = this.store.nameOf(at.slice(0, at.lastIndexOf('/')));
       const label = `${name} of ${asker} took ${duration(tookMs)}, ${end}${error === undefined ? '' : `: ${error}`}`;
-      const bar = el('span', { class: `bar ${end === 'done' ? 'working' : end === 'open' ? 'open' : 'failed'}` });
+      const bar = el('span', { class: `bar ${end === 'done' ? 'waiting' : end === 'open' ? 'open' : 'failed'}` });
       bar.style.width = `${(tookMs / longest) * 100}%`;
       const button = el(
         'button',
@@ -101,8 +101,8 @@ export class StartReports {
     }
     const share = (ms: number): string => `${Math.round((ms / Math.max(1, chain.totalMs)) * 100)}%`;
     const { totalMs, workingMs, waitingMs } = chain;
-    const [working, waiting] = [workingMs, waitingMs].map((ms) => `${duration(ms)} (${share(ms)})`);
-    const words = `${duration(totalMs)}: working ${working}, waiting ${waiting}.`;
+    const [answers, others] = [workingMs, waitingMs].map((ms) => `${duration(ms)} (${share(ms)})`);
+    const words = `${duration(totalMs)}: waited ${answers} for answers, ${others} for timers and events.`;
     const note = chain.whole ? words : `${words} The first causes are gone.`;
     const focused = focusedIn(this.chain);
     const summary = el('p', {});
@@ -112,7 +112,7 @@ export class StartReports {
   }
 
   private link({ n, kind, atMs, tookMs, actor, what, followed }: Chain['links'][number]): HTMLElement {
-    const word = kind === 'operation' ? 'work' : kind === 'start' ? 'start' : 'wait';
+    const word = WORDS[kind];
     const text = this.store.named([what, ...followed.slice(-1)].join(' → '));
     const button = el(
       'button',
@@ -126,6 +126,9 @@ export class StartReports {
     return el('li', {}, button);
   }
 }
+
+/** What was waited for until a link of the chain. */
+const WORDS = { start: 'start', operation: 'answer', timer: 'timer', news: 'event', input: 'event' } as const;
 
 /** Arrows go from one button of a list to the next. */
 export function walk(body: HTMLElement, event: KeyboardEvent): void {

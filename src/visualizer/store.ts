@@ -206,7 +206,7 @@ export class Store {
     return `${this.root}/pods/pod-${uid}`;
   }
 
-  /** Goes to the moment after the turn of a record, or back to the present; steps that are under way are dropped. */
+  /** Goes to the moment after the turn of a record, or back to the present; steps without an answer are dropped. */
   chooseRecord(n: number | undefined): void {
     this.choices++;
     this.goTo(n);
@@ -273,13 +273,13 @@ export class Store {
   // ---- the worker ---------------------------------------------------------------------------------------------------
 
   /** Takes a report of the worker. */
-  heard({ facts, isNew, actors, gone, phases, pods, found }: Notice): void {
+  take({ facts, isNew, actors, gone, phases, pods, found }: Notice): void {
     const isMore = facts.n !== this.facts.n;
     this.facts = facts;
     this.receivedAt = performance.now();
     if (isNew) this.begin();
     for (const address of gone ?? []) this.present.delete(address);
-    for (const actor of actors ?? []) this.meet(actor);
+    for (const actor of actors ?? []) this.addActor(actor);
     if (this.actor === undefined && facts.root !== '' && this.present.has(facts.root)) this.chooseActor(facts.root);
     if (phases) this.phases = phases;
     if (pods) this.pods = pods;
@@ -304,7 +304,7 @@ export class Store {
     this.mark('moment', 'choice', 'inspection', 'detail');
   }
 
-  private meet(actor: ActorView): void {
+  private addActor(actor: ActorView): void {
     this.present.set(actor.address, actor);
     if (actor.named) this.names.set(actor.named.uid, actor.named.name);
   }

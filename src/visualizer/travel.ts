@@ -12,6 +12,8 @@ export class Travel {
   private readonly text = byId('moment-text', HTMLElement);
   private readonly back = byId('moment', HTMLButtonElement);
   private readonly store: Store;
+  /** The longest time between two records, in each column. */
+  private pauses: readonly number[] = [];
   private drawn = '';
   private wanted: number | undefined;
 
@@ -24,7 +26,7 @@ export class Travel {
     }
     this.back.addEventListener('click', () => store.chooseRecord(undefined));
     this.slider.addEventListener('input', () => this.scrub());
-    new ResizeObserver(() => this.draw(true)).observe(this.picture);
+    new ResizeObserver(() => this.paint()).observe(this.picture);
   }
 
   /** One question at a time: a slider moves faster than anything answers. */
@@ -56,20 +58,23 @@ export class Travel {
     setAttributes(this.slider, { max: Math.max(0, facts.n), 'aria-valuetext': text });
     const value = String(record ?? Math.max(0, facts.n));
     if (this.wanted === undefined && this.slider.value !== value) this.slider.value = value;
-    this.draw(false);
+    this.draw();
   }
 
   /** For the eye: how much time went by between records, so that waits are seen on a slider of records. */
-  private draw(isAnew: boolean): void {
+  private draw(): void {
     const { facts } = this.store;
     const state = `${facts.incarnation} ${Math.floor(facts.records / 500)} ${facts.isReading}`;
-    if ((!isAnew && state === this.drawn) || facts.n === -1 || this.picture.clientWidth === 0) return;
+    if (state === this.drawn || facts.n === -1) return;
     this.drawn = state;
-    void this.store.ask('pauses', { bins: BINS }).then((pauses) => this.paint(pauses));
+    void this.store.ask('pauses', { bins: BINS }).then((pauses) => {
+      this.pauses = pauses;
+      this.paint();
+    });
   }
 
-  private paint(pauses: readonly number[]): void {
-    const { picture } = this;
+  private paint(): void {
+    const { picture, pauses } = this;
     const ratio = devicePixelRatio;
     picture.width = picture.clientWidth * ratio;
     picture.height = picture.clientHeight * ratio;

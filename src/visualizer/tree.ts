@@ -1,18 +1,18 @@
 /**
  * The actors as a tree: what each is doing, at a glance.
  *
- * One row an actor, kept between updates; the tree holds the focus and names the chosen row (`aria-activedescendant`).
+ * One row an actor, kept between updates; the tree has the focus and names the chosen row (`aria-activedescendant`).
  */
 import type { ActorView } from '../actors/server/visualizer/protocol.ts';
 import { arrange, byId, closest, el, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { innermostText, moodOf, parentOf, stateText } from './words.ts';
+import { activityOf, innermostText, parentOf, stateText } from './words.ts';
 
 interface Row {
   /** What it was written from. */
   written: readonly unknown[];
   readonly element: HTMLElement;
-  readonly twist: HTMLElement;
+  readonly expander: HTMLElement;
   readonly dot: HTMLElement;
   readonly name: HTMLElement;
   readonly state: HTMLElement;
@@ -93,20 +93,20 @@ export class Tree {
   private row(address: string, filtering: boolean): HTMLElement {
     const actor = this.store.actors.get(address) as ActorView;
     const row = this.rows.get(address) ?? this.newRow(address);
-    const mood = address === this.store.root && this.store.phases.failure ? 'failed' : moodOf(actor);
+    const activity = address === this.store.root && this.store.phases.failure ? 'failed' : activityOf(actor);
     const open = filtering || !this.folded.has(address);
     const name = this.store.nameOf(address);
-    const written = [actor, mood, open, name, this.parents.has(address)];
+    const written = [actor, activity, open, name, this.parents.has(address)];
     if (written.every((part, at) => part === row.written[at])) return row.element;
     row.written = written;
     const inner = innermostText(actor.value);
     const state = actor.status === 'active' ? inner : [inner, actor.status].filter(Boolean).join(', ');
     setText(row.name, name);
     setText(row.state, state);
-    setText(row.twist, this.parents.has(address) ? (open ? '▾' : '▸') : '');
-    setAttributes(row.dot, { 'data-mood': mood });
+    setText(row.expander, this.parents.has(address) ? (open ? '▾' : '▸') : '');
+    setAttributes(row.dot, { 'data-activity': activity });
     setAttributes(row.element, {
-      'aria-label': `${name}, ${state}, ${mood}`,
+      'aria-label': `${name}, ${state}, ${activity}`,
       'aria-expanded': this.parents.has(address) ? String(open) : undefined,
     });
     return row.element;
@@ -125,14 +125,14 @@ export class Tree {
   }
 
   private made(): Row {
-    const twist = el('span', { class: 'twist', 'aria-hidden': 'true' });
+    const expander = el('span', { class: 'expander', 'aria-hidden': 'true' });
     const dot = el('span', { class: 'dot', 'aria-hidden': 'true' });
     const state = el('span', { class: 'state' });
     const name = el('span', { class: 'name' });
     const attributes = { id: `actor-${this.nextId++}`, role: 'treeitem' };
     // The space keeps name and state apart for readers of screens, which read what is shown as one text.
-    const element = el('div', attributes, twist, dot, name, ' ', state);
-    return { element, twist, dot, name, state, written: [] };
+    const element = el('div', attributes, expander, dot, name, ' ', state);
+    return { element, expander, dot, name, state, written: [] };
   }
 
   markChosen(): void {
@@ -149,7 +149,7 @@ export class Tree {
   private clicked(event: MouseEvent): void {
     const address = closest<HTMLElement>(event, '[role=treeitem]')?.dataset['address'];
     if (address === undefined) return;
-    if (closest(event, '.twist')) this.fold(address, !this.folded.has(address));
+    if (closest(event, '.expander')) this.fold(address, !this.folded.has(address));
     else this.store.chooseActor(address);
   }
 

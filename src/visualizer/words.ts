@@ -53,7 +53,7 @@ function leaves(value: unknown, path: string): string[] {
   });
 }
 
-/** The active states that hold no other one. */
+/** The active states that have no other one in them. */
 export const innermost = (states: readonly ActiveState[]): ActiveState[] =>
   states.filter(
     ({ path }) => !states.some((other) => other.path !== path && other.path.startsWith(path && `${path}.`)),
@@ -162,12 +162,12 @@ const KINDS: Readonly<Record<KernelRecord['k'], string>> = {
 
 export const kindText = (record: KernelRecord): string => (record.k === 'log' ? record.level : KINDS[record.k]);
 
-export type Mood = 'active' | 'waiting' | 'done' | 'failed';
+export type Activity = 'active' | 'waiting' | 'done' | 'failed';
 
 export const isAwaited = (request: RequestView): boolean => request.class !== 'stream';
 
 /** The meaning of the dot before an actor. */
-export function moodOf(actor: ActorView): Mood {
+export function activityOf(actor: ActorView): Activity {
   if (actor.status === 'error') return 'failed';
   if (actor.status !== 'active') return 'done';
   return actor.requests.some(isAwaited) || actor.active.some((state) => state.waitsFor) ? 'waiting' : 'active';

@@ -182,7 +182,7 @@ describe.skipIf(noBrowser)('a journal that this build decides otherwise', () => 
     const phases = await page.locator('#phase-list li[data-entered]').allTextContents();
     expect(phases.some((text) => text.includes('synchronizing'))).toBe(true);
     await sees('#blame-body', /cri\.pullImage/)();
-    await sees('#chain-body', /working .*, waiting/)();
+    await sees('#chain-body', /waited .* for answers, .* for timers and events/)();
     expect(await violations(page)).toEqual([]);
   };
 

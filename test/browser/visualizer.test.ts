@@ -81,7 +81,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
   }
   const hire = (name: string) => node.kernel.dispatch('boss', { type: 'hire', name }, 'test');
   const actor = (name: string) => page.getByRole('treeitem', { name: new RegExp(`^${name},`) });
-  const lit = () =>
+  const activeIds = () =>
     page
       .locator('#sheet .state.active')
       .evaluateAll((states) => states.map((state) => state.getAttribute('data-id') ?? ''));
@@ -90,16 +90,16 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await open();
     await expect.poll(() => page.getByRole('treeitem').allTextContents()).toEqual(['▾boss opening', 'ledger ']);
     await expect.poll(() => actor('boss').getAttribute('aria-selected')).toBe('true');
-    await expect.poll(lit).toEqual(['boss', 'boss.opening']);
+    await expect.poll(activeIds).toEqual(['boss', 'boss.opening']);
     await expect.poll(() => page.locator('#actor').textContent()).toContain('answer to world.look');
   });
 
   it('lights a new state while one looks, without loading again', async () => {
     await open();
-    await expect.poll(lit).toEqual(['boss', 'boss.opening']);
+    await expect.poll(activeIds).toEqual(['boss', 'boss.opening']);
     await page.evaluate('window.notReloaded = true');
     node.world.answer('world.look', { output: { seen: 'rain' } });
-    await expect.poll(lit).toEqual(['boss', 'boss.open']);
+    await expect.poll(activeIds).toEqual(['boss', 'boss.open']);
     await expect.poll(() => page.locator('.edge.taken').getAttribute('data-event')).toContain('xstate.done.actor.look');
     expect(await page.evaluate('window.notReloaded')).toBe(true);
     await page.keyboard.press('1');
@@ -110,10 +110,10 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await open();
     hire('ann');
     await actor('worker-ann').click();
-    await expect.poll(lit).toEqual(['worker', 'worker.idle']);
+    await expect.poll(activeIds).toEqual(['worker', 'worker.idle']);
     await expect.poll(() => page.locator('#actor .json').textContent()).toContain('"name": "ann"');
     node.kernel.dispatch('boss', { type: 'order', name: 'ann' }, 'test');
-    await expect.poll(lit).toEqual(['worker', 'worker.making']);
+    await expect.poll(activeIds).toEqual(['worker', 'worker.making']);
     expect(page.url()).toContain('actor=boss%2Fworker-ann');
   });
 
@@ -141,9 +141,9 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     node.kernel.dispatch('boss', { type: 'order', name: 'ann' }, 'test');
     node.world.answer('world.make', { output: { made: 'shoe' } });
     await actor('worker-ann').click();
-    await expect.poll(lit).toEqual(['worker', 'worker.idle']);
+    await expect.poll(activeIds).toEqual(['worker', 'worker.idle']);
     await page.getByRole('row', { name: /worker-ann making/ }).click();
-    await expect.poll(lit).toEqual(['worker', 'worker.making']);
+    await expect.poll(activeIds).toEqual(['worker', 'worker.making']);
     await expect.poll(() => actor('worker-ann').textContent()).toContain('making');
     await expect.poll(() => page.locator('#actor').textContent()).toContain('answer to world.make');
     await expect.poll(() => page.locator('#moment-text').textContent()).toContain('turn 2 of 3');
@@ -159,7 +159,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await page.getByText('worker-ann is not there at this moment').first().waitFor();
     await page.keyboard.press('.');
     await page.keyboard.press('Escape');
-    await expect.poll(lit).toEqual(['worker', 'worker.idle']);
+    await expect.poll(activeIds).toEqual(['worker', 'worker.idle']);
     await expect.poll(() => page.locator('#moment').isVisible()).toBe(false);
   });
 
@@ -168,7 +168,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await open();
     await page.getByRole('button', { name: 'Zoom in' }).click({ clickCount: 5 });
     node.world.answer('world.look', { output: { seen: 'rain' } });
-    await expect.poll(lit).toEqual(['boss', 'boss.open']);
+    await expect.poll(activeIds).toEqual(['boss', 'boss.open']);
     const [title, sheet] = ['[data-id="boss.open"] .title', '#sheet'].map((one) => page.locator(one).first());
     const [inner, outer] = [await title!.boundingBox(), await sheet!.boundingBox()];
     expect(inner!.x).toBeGreaterThanOrEqual(outer!.x);
@@ -193,7 +193,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await open();
     hire('ann');
     await actor('worker-ann').click();
-    await expect.poll(lit).toEqual(['worker', 'worker.idle']);
+    await expect.poll(activeIds).toEqual(['worker', 'worker.idle']);
     expect(await violations(page)).toEqual([]);
   });
 
@@ -237,7 +237,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await open({ machine: echo });
     node.kernel.dispatch('echo', { type: 'say', text: HOSTILE }, HOSTILE);
     await page.getByRole('row', { name: /"again"/ }).click();
-    await expect.poll(lit).toEqual(['echo', 'hostile']);
+    await expect.poll(activeIds).toEqual(['echo', 'hostile']);
     await expect.poll(() => page.locator('#sheet .active .title').allTextContents()).toEqual(['echo', HOSTILE]);
     await expect.poll(() => actor('echo').textContent()).toContain('onerror');
     await expect.poll(() => page.locator('#actor .json').textContent()).toContain('onerror');

@@ -39,7 +39,7 @@ class WatchedPod {
 }
 
 const stepsOf = (lanes: readonly Lane[], name: string) =>
-  lanes.find(({ address }) => address.endsWith(name))!.segments.map(({ text, mood }) => [text, mood]);
+  lanes.find(({ address }) => address.endsWith(name))!.segments.map(({ text, activity }) => [text, activity]);
 
 it('a pod that runs: when it was seen, when it ran, and each step of its container', () => {
   const watched = new WatchedPod();
@@ -70,7 +70,7 @@ it('each stretch of a lane begins where the one before it ended, and the last on
   }
 });
 
-it('a pod whose first records are not held any more began in the state that it was in', () => {
+it('a pod whose first records are not kept any more began in the state that it was in', () => {
   const watched = new WatchedPod();
   watched.node.run(10_000);
   const { records } = watched;

@@ -9,19 +9,18 @@
 
 import { Claims } from '../../actors/server/visualizer/claims.ts';
 import { actorOf, type CauseSource, History, streamError, streamOf } from '../../actors/server/visualizer/history.ts';
-import { described, failureIn, isNamed, type Phase, Phases } from '../../actors/server/visualizer/phases.ts';
+import { failureIn, type Phase, Phases } from '../../actors/server/visualizer/phases.ts';
 import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
 
 import type { Journal, StoredCheckpoint } from '../../kernel/journal/reader.ts';
 import { memberOf } from '../../kernel/json.ts';
 import type { OperationClass } from '../../kernel/operation.ts';
 import type { GapRecord, HeaderRecord, InRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
-import type { AnyStateNode } from '../../kernel/state-nodes.ts';
 import type { DraCall } from '../../machines/model/operations/dra.ts';
-import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { lastOf, recordText, stateText } from '../../visualizer/words.ts';
+import { PHASES, ROOT } from './supervisor.ts';
 
-export const ROOT = kubeletMachine.id;
+export { ROOT };
 
 /** One record without its payload. */
 export interface Moment {
@@ -345,10 +344,8 @@ function pathsOf(value: unknown, prefix = ''): string[] {
 /** The phases among the active states of the supervisor: those in this build's chart, and unknown ones. */
 function phasesIn(value: unknown): Phase[] {
   return pathsOf(value).flatMap((path) => {
-    let node: AnyStateNode | undefined = kubeletMachine.root;
-    for (const key of path.split('.')) node = node?.states[key];
-    if (node) return isNamed(node) ? [described(node)] : [];
-    return [{ id: `${ROOT}.${path}`, name: path, depth: 0 }];
+    const phase = PHASES[path];
+    return phase === undefined ? [{ id: `${ROOT}.${path}`, name: path, depth: 0 }] : phase === null ? [] : [phase];
   });
 }
 

@@ -12,8 +12,6 @@ import { START_RECORDS_MAX } from './record-pages.ts';
 import { type Comparison, comparison, type StartView, startView, startViewOf } from './reports.ts';
 import type { Other } from './requests.ts';
 
-export { startView };
-
 /** Bytes of all files: twice what a node keeps of its journal. */
 const JOURNAL_MAX_BYTES = 2 * 1024 * 1024 * 1024;
 const FILES_MAX = 10_000;

@@ -1,11 +1,11 @@
 /**
  * A journal that is run again in the worker: the same machines, fed with the same inputs, turn by turn.
  *
- * Owns: what each actor was after each of its steps, held by reference. Machines never change a context, they replace
+ * Owns: what each actor was after each of its steps, kept by reference. Machines never change a context, they replace
  * what changed of it, so that all that a journal's actors ever were takes little more than what they became.
  * Invariants: nothing is performed; what the machines decide is compared with the journal, and the first difference
  * ends it: from that turn on everything is as the records say, and contexts are unknown; of the middle of a long
- * journal, past {@link HELD_MAX}, the contexts are not held.
+ * journal, past {@link SNAPSHOTS_MAX}, the contexts are not kept.
  */
 import { contextText, KernelFeed, type ShownKernel, shown } from '../../actors/server/visualizer/feed.ts';
 import { hidden } from '../../actors/server/visualizer/hidden.ts';
@@ -33,13 +33,13 @@ import { lastIndexWhere } from './past.ts';
 import { RecordedKernel } from './recorded-kernel.ts';
 import type { ContextChange, EdgeView, StepView } from './requests.ts';
 
-/** Kept snapshots, about 2 KB each: those of 250,000 records. */
-const HELD_MAX = 150_000;
+/** Snapshots that are kept, about 2 KB each: those of 250,000 records. */
+const SNAPSHOTS_MAX = 150_000;
 /** How many of them are of the start. */
-const HELD_FIRST = 50_000;
+const START_SNAPSHOTS = 50_000;
 
 /** The state of an actor from the end of a turn on. */
-interface Held {
+interface TurnSnapshot {
   readonly turn: number;
   readonly snapshot: object;
   readonly timers: readonly PendingTimer[];
@@ -55,7 +55,7 @@ export class Execution {
   recordedFrom: number | undefined;
   readonly #journal: Journal;
   readonly #onRecord: (record: JournalRecord) => void;
-  readonly #held = new Map<string, Held[]>();
+  readonly #snapshots = new Map<string, TurnSnapshot[]>();
   readonly #feed: KernelFeed;
   #kernel: ShownKernel | undefined;
   /** The last turn whose contexts are known. */
@@ -63,7 +63,7 @@ export class Execution {
   #steps: Step[] = [];
   private seen: readonly ShownRecord[] = [];
   #count = 0;
-  /** Turns in which changes of contexts are not held. */
+  /** Turns in which changes of contexts are not kept. */
   #gap: { readonly from: number; readonly to: number } | undefined;
 
   /** `onRecord` gets each record when it is read. */
@@ -120,15 +120,15 @@ export class Execution {
     if (!this.#kernel) this.#adopt(kernel);
     this.#kernel = kernel;
     this.#feed.onTurn(records, kernel);
-    this.#hold(kernel);
+    this.#keep(kernel);
   }
 
   /** Goes on with the turn that differs: a reader of the journal asks what was, not what the machines would do now. */
   *#fromRecords(log: Log, from: number): Generator<readonly ShownRecord[]> {
     const { header, checkpoint } = this.#journal;
     const before = this.#kernel ?? { now: checkpoint?.state.t ?? header.t, n: from, turn: 0 };
-    const held = (address: string) => this.#held.get(address)?.at(-1)?.snapshot;
-    const kernel = new RecordedKernel(kubeletMachine, before, held);
+    const kept = (address: string) => this.#snapshots.get(address)?.at(-1)?.snapshot;
+    const kernel = new RecordedKernel(kubeletMachine, before, kept);
     if (checkpoint && !this.#kernel) kernel.adopt(checkpoint.state.root);
     this.recordedFrom = from;
     this.#lastTurn = before.turn - 1;
@@ -144,11 +144,11 @@ export class Execution {
   #adopt(kernel: Kernel): void {
     for (const address of kernel.addresses) {
       const snapshot = kernel.snapshotOf(address) as object;
-      if (!this.#held.has(address)) this.#held.set(address, [{ turn: -1, snapshot, timers: [], steps: [] }]);
+      if (!this.#snapshots.has(address)) this.#snapshots.set(address, [{ turn: -1, snapshot, timers: [], steps: [] }]);
     }
   }
 
-  #hold(kernel: Kernel): void {
+  #keep(kernel: Kernel): void {
     const byActor = Map.groupBy(this.#steps, ({ address }) => address);
     this.#steps = [];
     if (byActor.size === 0) return;
@@ -156,27 +156,29 @@ export class Execution {
     for (const [address, steps] of byActor) {
       const settled = steps.findLast(({ isSettled }) => isSettled) ?? steps.at(-1);
       if (!settled) continue;
-      const held = this.#held.get(address) ?? [];
-      this.#held.set(address, held);
-      const heard = steps.map(({ event, transitions }) => ({ event, transitions }));
-      held.push({ turn: kernel.turn - 1, snapshot: settled.snapshot, timers: timers.get(address) ?? [], steps: heard });
+      const kept = this.#snapshots.get(address) ?? [];
+      this.#snapshots.set(address, kept);
+      const taken = steps.map(({ event, transitions }) => ({ event, transitions }));
+      kept.push({ turn: kernel.turn - 1, snapshot: settled.snapshot, timers: timers.get(address) ?? [], steps: taken });
       this.#count++;
     }
-    if (this.#count > HELD_MAX) this.#thin();
+    if (this.#count > SNAPSHOTS_MAX) this.#thin();
   }
 
   /** Drops snapshots between the start and the newest ones, and actors that ended long ago. */
   #thin(): void {
-    const turns = [...this.#held.values()].flatMap((held) => held.map(({ turn }) => turn)).toSorted((a, b) => a - b);
-    const from = this.#gap?.from ?? turns[HELD_FIRST];
-    const to = turns[Math.floor((HELD_FIRST + HELD_MAX) / 2)];
+    const turns = [...this.#snapshots.values()]
+      .flatMap((kept) => kept.map(({ turn }) => turn))
+      .toSorted((a, b) => a - b);
+    const from = this.#gap?.from ?? turns[START_SNAPSHOTS];
+    const to = turns[Math.floor((START_SNAPSHOTS + SNAPSHOTS_MAX) / 2)];
     if (from === undefined || to === undefined) return;
     this.#gap = { from, to };
     this.#count = 0;
-    for (const [address, held] of this.#held) {
-      const last = held.findLastIndex(({ turn }) => turn <= to);
-      const kept = held.filter(({ turn }, at) => turn <= from || at >= last);
-      this.#held.set(address, kept);
+    for (const [address, all] of this.#snapshots) {
+      const last = all.findLastIndex(({ turn }) => turn <= to);
+      const kept = all.filter(({ turn }, at) => turn <= from || at >= last);
+      this.#snapshots.set(address, kept);
       this.#count += kept.length;
     }
   }
@@ -188,16 +190,16 @@ export class Execution {
 
   /** The actor after a turn; `view` has everything but its context. */
   detail(view: ActorView, turn: number, at: number): ActorDetail {
-    const held = this.#at(view.address, turn);
-    const isKnown = held !== undefined && view.status === 'active';
-    const context = isKnown ? contextText(held.snapshot) : undefined;
-    const timers = (held?.timers ?? []).map(({ due, event }) => ({ due, event: event.type }));
+    const kept = this.#snapshotAt(view.address, turn);
+    const isKnown = kept !== undefined && view.status === 'active';
+    const context = isKnown ? contextText(kept.snapshot) : undefined;
+    const timers = (kept?.timers ?? []).map(({ due, event }) => ({ due, event: event.type }));
     return { actor: view, at, ...(context === undefined ? {} : { context }), timers };
   }
 
   /** The changes that a turn made to an actor's context. */
   changes(address: string, turn: number): readonly ContextChange[] | undefined {
-    const [after, before] = [this.#at(address, turn), this.#at(address, turn - 1)];
+    const [after, before] = [this.#snapshotAt(address, turn), this.#snapshotAt(address, turn - 1)];
     if (!after || after.turn !== turn) return after ? [] : undefined;
     return differences(contextOf(before), contextOf(after));
   }
@@ -205,27 +207,27 @@ export class Execution {
   /** The last step of an actor up to a turn: its event, the transitions that it considered, and those that it took. */
   step(address: string, turn: number): (Omit<StepView, 'n'> & { readonly turn: number }) | undefined {
     if (turn > this.#lastTurn) return undefined;
-    const held = this.#held.get(address) ?? [];
-    const at = lastUpTo(held, turn);
-    const last = held[at];
-    const heard = last?.steps.find(({ transitions }) => transitions.length > 0) ?? last?.steps[0];
-    if (!last || !heard) return undefined;
-    const before = held[at - 1]?.snapshot;
+    const kept = this.#snapshots.get(address) ?? [];
+    const at = lastUpTo(kept, turn);
+    const last = kept[at];
+    const step = last?.steps.find(({ transitions }) => transitions.length > 0) ?? last?.steps[0];
+    if (!last || !step) return undefined;
+    const before = kept[at - 1]?.snapshot;
     const taken = last.steps.flatMap(({ transitions }) => transitions);
     return {
       turn: last.turn,
-      event: heard.event.type,
-      edges: edgesOf(before, heard.event, taken),
+      event: step.event.type,
+      edges: edgesOf(before, step.event, taken),
       before: activeIds(before),
       after: activeIds(last.snapshot),
     };
   }
 
-  #at(address: string, turn: number): Held | undefined {
+  #snapshotAt(address: string, turn: number): TurnSnapshot | undefined {
     if (turn > this.#lastTurn) return undefined;
     if (this.#gap && turn > this.#gap.from && turn < this.#gap.to) return undefined;
-    const held = this.#held.get(address) ?? [];
-    return held[lastUpTo(held, turn)];
+    const kept = this.#snapshots.get(address) ?? [];
+    return kept[lastUpTo(kept, turn)];
   }
 }
 
@@ -265,14 +267,15 @@ class Log implements Iterable<JournalRecord> {
   }
 }
 
-const contextOf = (held: Held | undefined): unknown => held && hidden(memberOf(held.snapshot, 'context'));
+const contextOf = (kept: TurnSnapshot | undefined): unknown => kept && hidden(memberOf(kept.snapshot, 'context'));
 
 function activeIds(snapshot: object | undefined): string[] {
   const { _nodes: nodes = [] } = (snapshot ?? {}) as { readonly _nodes?: readonly { readonly id: string }[] };
   return nodes.map(({ id }) => id);
 }
 
-const lastUpTo = (held: readonly Held[], turn: number): number => lastIndexWhere(held, (each) => each.turn <= turn);
+const lastUpTo = (kept: readonly TurnSnapshot[], turn: number): number =>
+  lastIndexWhere(kept, (each) => each.turn <= turn);
 
 /**
  * The transitions that an actor considered, with what their guards said, as the page draws them. Pure. `before`: the

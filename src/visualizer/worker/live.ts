@@ -1,7 +1,7 @@
 /**
  * The source of a page that a daemon serves: loads the current state, then receives every turn.
  *
- * Invariants: missed turns are fetched as far as the daemon still holds them, the others are counted; after a restart
+ * Invariants: missed turns are fetched as far as the daemon still has them, the others are counted; after a restart
  * of the daemon, everything is loaded again. Earlier values of a context are only in the journal.
  */
 import type {
@@ -24,10 +24,7 @@ const AGAIN_MS = 1_000;
 /** More waiting inputs are a queue; a burst of events is taken in a few turns. */
 const QUEUE_GOOD_MAX = 100;
 
-type Engine = typeof import('./engine.ts');
-
 export interface LiveOptions {
-  readonly engine: () => Promise<Engine>;
   /** A model is there, or has news. */
   readonly onChange: () => void;
   readonly onModel: (model: Model) => void;
@@ -58,7 +55,7 @@ export class Live implements Source {
       this.#begin(tree, isSame, seen);
       this.#follow(tree.n);
     } catch {
-      this.#connected('lost');
+      this.#setConnection('lost');
       setTimeout(() => void this.load(), AGAIN_MS);
     }
   }
@@ -69,7 +66,7 @@ export class Live implements Source {
     if (!isSame) this.model = new Model(true);
     const { model } = this;
     model.root = tree.root;
-    model.meet(tree.actors);
+    model.addActors(tree.actors);
     // The records that came after the tree was sent are sent again.
     model.take(records);
     model.past.adopt(tree.actors);
@@ -82,26 +79,26 @@ export class Live implements Source {
   #follow(after: number): void {
     const source = new EventSource(`/events?after=${after}`);
     this.#following = source;
-    source.addEventListener('hello', (event: MessageEvent<string>) => this.#greeted(JSON.parse(event.data)));
-    source.addEventListener('turn', (event: MessageEvent<string>) => this.#heard(JSON.parse(event.data)));
+    source.addEventListener('hello', (event: MessageEvent<string>) => this.#takeHello(JSON.parse(event.data)));
+    source.addEventListener('turn', (event: MessageEvent<string>) => this.#takeTurn(JSON.parse(event.data)));
     source.addEventListener('error', () => {
-      this.#connected('lost');
+      this.#setConnection('lost');
       if (source.readyState === EventSource.CLOSED) setTimeout(() => void this.load(), AGAIN_MS);
     });
   }
 
-  #greeted(hello: HelloMessage): void {
+  #takeHello(hello: HelloMessage): void {
     this.#clock = { server: hello.now, page: performance.now() };
-    this.#connected('live');
+    this.#setConnection('live');
     if (!hello.resumed || hello.incarnation !== this.#tree?.incarnation) void this.load();
   }
 
-  #heard({ records }: TurnMessage): void {
+  #takeTurn({ records }: TurnMessage): void {
     this.model.take(records);
     this.#options.onChange();
   }
 
-  #connected(connection: 'live' | 'lost'): void {
+  #setConnection(connection: 'live' | 'lost'): void {
     this.#connection = connection;
     this.#options.onChange();
   }
@@ -126,8 +123,8 @@ export class Live implements Source {
       { name: 'actors', value: String(facts.actors) },
       { name: 'timers', value: String(facts.timers) },
       { name: 'requests under way', value: String(facts.requests) },
-      { name: 'records held by the page', value: `${pages.size}, ${megabytes(pages.packedBytes)} packed` },
-      { name: 'records it does not hold', value: String(pages.missed), isBad: pages.missed > 0 },
+      { name: 'records kept by the page', value: `${pages.size}, ${megabytes(pages.packedBytes)} packed` },
+      { name: 'records that are missing', value: String(pages.missed), isBad: pages.missed > 0 },
     ];
     const { turnsMs, drivers } = facts;
     return { rows: rows.filter(({ value }) => value !== ''), turnsMs, busiest: pages.busiest(), drivers };
@@ -141,16 +138,16 @@ export class Live implements Source {
   changes = (): undefined => undefined;
   step = (): undefined => undefined;
 
-  /** The report on the records that the page holds; none where the daemon has dropped the beginning of the start. */
+  /** The report on the records that the page has; none where the daemon has dropped the beginning of the start. */
   async start(): ReturnType<Source['start']> {
     const { pages } = this.model;
     if (pages.row(0)?.n !== 0) return null;
-    const engine = await this.#options.engine();
+    const { startView } = await import('./reports.ts');
     const shown = await pages.at(range(0, Math.min(pages.size, START_RECORDS_MAX)));
     const records = withoutHoles(shown).map(({ record }) => record);
     const [header] = records;
     if (header?.k !== 'header') return null;
-    return engine.startView({ header, checkpoint: undefined, checkpointAfter: () => undefined, records });
+    return startView({ header, checkpoint: undefined, checkpointAfter: () => undefined, records });
   }
 
   compare(): Promise<never> {
@@ -171,7 +168,7 @@ function withoutHoles<Shown extends { readonly n: number; readonly record: Kerne
   return hole === -1 ? shown : shown.slice(0, hole);
 }
 
-/** The records that the daemon holds after one, up to another, in answers that cost it little. */
+/** The records that the daemon has after one, up to another, in answers that cost it little. */
 async function recordsAfter(after: number, upto: number): Promise<readonly ShownRecord[]> {
   const found: ShownRecord[] = [];
   for (let last = after, isMore = true; isMore && last < upto; ) {

@@ -12,13 +12,13 @@ import type {
 } from '../../actors/server/visualizer/protocol.ts';
 import { namesIn } from '../words.ts';
 import { Past } from './past.ts';
-import { queryOf } from './query.ts';
+import { type Expressions, queryOf } from './query.ts';
 import { RecordPages } from './record-pages.ts';
 import type { Comparison, HealthView, StartView } from './reports.ts';
 import type { ContextChange, Facts, Other, StepView } from './requests.ts';
 import { Search } from './search.ts';
 
-/** Pages after those of the start: 204,800 records, about 10 MB packed. A journal that is opened is held whole. */
+/** Pages after those of the start: 204,800 records, about 10 MB packed. A journal that is opened is kept whole. */
 const LIVE_PAGES_MAX = 800;
 
 /** The questions of a model to the daemon, or to the journal that is run again. */
@@ -90,8 +90,8 @@ export class Model {
   }
 
   /** Updates actors from a daemon's views. */
-  meet(views: readonly ActorView[]): void {
-    this.past.meet(views);
+  addActors(views: readonly ActorView[]): void {
+    this.past.addActors(views);
     for (const { named } of views) if (named) this.names.set(named.uid, named.name);
   }
 
@@ -104,9 +104,9 @@ export class Model {
     return { n: end, turn, t };
   }
 
-  newSearch(text: string, actor: string | undefined): Search {
+  newSearch(text: string, actor: string | undefined, expressions: Expressions | undefined): Search {
     this.search.end();
-    const query = queryOf(text, this);
+    const query = queryOf(text, this, expressions);
     const own = (who: string, from: string): boolean => actor === undefined || who === actor || from === actor;
     const mayMatch: typeof query.mayMatch = (row) => own(row.who, row.from) && query.mayMatch(row);
     this.search = new Search(this.pages, { ...query, mayMatch });

@@ -123,7 +123,7 @@ export class Opened implements Source {
       { name: 'turns', value: String(turn + 1) },
       { name: 'segments', value: journal.segments.map((path) => path.slice(path.lastIndexOf('/') + 1)).join(', ') },
       { name: 'written by', value: `Statelet ${journal.header.build.statelet}, XState ${journal.header.build.xstate}` },
-      { name: 'held by the page', value: `${(pages.packedBytes / 1_048_576).toFixed(1)} MB of records, packed` },
+      { name: 'kept by the page', value: `${(pages.packedBytes / 1_048_576).toFixed(1)} MB of records, packed` },
     ];
     return {
       rows: rows.filter(({ value }) => value !== ''),

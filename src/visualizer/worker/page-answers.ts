@@ -2,18 +2,21 @@
  * Answers the questions of the page, and reports what changed, over the model of what is open now.
  *
  * Invariants: each question is answered, if with an error; a notice follows another after {@link NOTICE_MS} at the
- * earliest, with all that changed since; lists that a page shows have a limit.
+ * earliest, but at once after the first rows of a search, with all that changed since; lists that a page shows have a
+ * limit.
  */
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
-import { kindText, whoOf } from '../words.ts';
+import { whoOf } from '../words.ts';
+import { groupsOf } from './groups.ts';
 import { Live } from './live.ts';
 import { Model, type Source } from './model.ts';
 import type { Content } from './node/fs.ts';
 import { Opened } from './opened.ts';
 import { lastIndexWhere } from './past.ts';
 import { podStory } from './pod-story.ts';
+import { expressionsOf } from './query.ts';
 import type { Row } from './record-pages.ts';
-import type { Group, GroupBy, Inspection, Moment, Notice, Opening, RequestName, Requests } from './requests.ts';
+import type { Group, Inspection, Moment, Notice, Opening, RequestName, Requests } from './requests.ts';
 import { servedFiles } from './served-files.ts';
 
 /** Between two notices: three frames. */
@@ -28,8 +31,10 @@ const FOLLOWED_MAX = 5_000;
 const CONSEQUENCES_MAX = 40;
 /** How long the reading of a journal waits for answers. */
 const ANSWER_MAX_MS = 500;
+/** How long it waits for the next question after an answer: what a page draws is asked for in a few steps. */
+const QUESTION_PAUSE_MS = 40;
+const CHECK_MS = 4;
 const ROWS_MAX = 500;
-const GROUPS_MAX = 500;
 const HISTORY_MAX = 200;
 /** Arrows of a sequence between chosen actors: some screens. */
 const ARROWS_MAX = 200;
@@ -43,10 +48,13 @@ export class PageAnswers implements Requests {
   #model = new Model(true);
   #source: Source | undefined;
   #isNew = true;
-  #isDue = false;
+  /** The next notice. */
+  #due: ReturnType<typeof setTimeout> | undefined;
   /** Questions without an answer. */
   #open = 0;
-  #whenAnswered: (() => void) | undefined;
+  /** Searches that were asked for: one that was waited for too long is not begun. */
+  #searches = 0;
+  #answeredAt = Number.NEGATIVE_INFINITY;
 
   constructor(engine: () => Promise<Engine>, post: (notice: Notice) => void) {
     this.#engine = engine;
@@ -59,17 +67,16 @@ export class PageAnswers implements Requests {
     try {
       return await (this[name] as (asked: unknown) => Promise<unknown>).call(this, asked);
     } finally {
-      if (--this.#open === 0) this.#whenAnswered?.();
+      this.#open--;
+      this.#answeredAt = performance.now();
     }
   }
 
-  /** Resolves when no question is open, or after some time. */
-  #answered(): Promise<void> {
-    if (this.#open === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#whenAnswered = resolve;
-      setTimeout(resolve, ANSWER_MAX_MS);
-    });
+  /** Resolves when no question is open and the last answer was a while ago, or after some time. */
+  async #answered(): Promise<void> {
+    const endMs = performance.now() + ANSWER_MAX_MS;
+    const isBusy = (): boolean => this.#open > 0 || performance.now() < this.#answeredAt + QUESTION_PAUSE_MS;
+    while (isBusy() && performance.now() < endMs) await new Promise((resolve) => setTimeout(resolve, CHECK_MS));
   }
 
   // ---- opening ------------------------------------------------------------------------------------------------------
@@ -87,7 +94,6 @@ export class PageAnswers implements Requests {
 
   async #live(): Promise<void> {
     const live = new Live({
-      engine: this.#engine,
       onChange: () => this.#changed(),
       onModel: (model) => this.#show(live, model),
     });
@@ -117,15 +123,15 @@ export class PageAnswers implements Requests {
 
   // ---- notices ------------------------------------------------------------------------------------------------------
 
-  #changed(): void {
-    if (this.#isDue) return;
-    this.#isDue = true;
+  #changed(pauseMs?: number): void {
+    if (this.#due !== undefined && pauseMs === undefined) return;
+    clearTimeout(this.#due);
     const isLong = this.#source?.facts().isReading && this.#model.pages.size > LONG_RECORDS;
-    setTimeout(() => void this.#notify(), isLong ? READING_NOTICE_MS : NOTICE_MS);
+    this.#due = setTimeout(() => void this.#notify(), pauseMs ?? (isLong ? READING_NOTICE_MS : NOTICE_MS));
   }
 
   async #notify(): Promise<void> {
-    this.#isDue = false;
+    this.#due = undefined;
     const source = this.#source;
     if (!source) return;
     const model = this.#model;
@@ -166,9 +172,20 @@ export class PageAnswers implements Requests {
 
   // ---- records ------------------------------------------------------------------------------------------------------
 
+  /** The page learns of the first rows at once, of further ones with all that changes. */
   async search({ text, actor }: Asked<'search'>): Promise<number> {
-    void this.#model.newSearch(text, actor).go(() => this.#changed());
-    this.#changed();
+    const asked = ++this.#searches;
+    const expressions = await expressionsOf(text).catch(() => undefined);
+    if (asked !== this.#searches) return this.#model.searchId;
+    const search = this.#model.newSearch(text, actor, expressions);
+    let isReported = false;
+    const onProgress = (): void => {
+      const isFirst = !isReported && (search.found.length > 0 || search.isDone);
+      isReported ||= isFirst;
+      this.#changed(isFirst ? 0 : undefined);
+    };
+    if (search.isDone) onProgress();
+    void search.go(onProgress);
     return this.#model.searchId;
   }
 
@@ -190,22 +207,8 @@ export class PageAnswers implements Requests {
   }
 
   async groups({ search, by }: Asked<'groups'>): Promise<readonly Group[]> {
-    const {
-      pages,
-      searchId,
-      search: { found },
-    } = this.#model;
-    const groups = new Map<string, { key: string; count: number; first: number }>();
-    if (search !== searchId) return [];
-    for (const index of found) {
-      const row = pages.row(index);
-      if (!row) continue;
-      const key = by === 'what' ? whatOf(await pages.get(index)) : keyOf(row, by);
-      const group = groups.get(key);
-      if (group) group.count++;
-      else groups.set(key, { key, count: 1, first: row.n });
-    }
-    return [...groups.values()].toSorted((one, other) => other.count - one.count).slice(0, GROUPS_MAX);
+    const { pages, searchId, search: current } = this.#model;
+    return search === searchId ? groupsOf(pages, current.found, by) : [];
   }
 
   async near({ n, by, steps }: Asked<'near'>): Promise<number> {
@@ -241,22 +244,26 @@ export class PageAnswers implements Requests {
       more: Math.max(0, numbers.length - CHAIN_MAX),
       ...(forgotten === undefined ? {} : { forgotten }),
       followed,
-      consequences: await this.#records(followed.slice(0, CONSEQUENCES_MAX)),
       turn: await pages.turn(shown.turn),
       ...(changes ? { changes } : {}),
     };
+  }
+
+  /** Apart from the inspection: they lie far apart, and are rarely looked at. */
+  async consequences({ n }: Asked<'consequences'>): Promise<readonly ShownRecord[]> {
+    return this.#records(this.#model.pages.followers(n, CONSEQUENCES_MAX));
   }
 
   #chain({ n }: ShownRecord): { readonly numbers: readonly number[]; readonly forgotten?: number } {
     const { pages } = this.#model;
     const numbers: number[] = [];
     for (let at = n; at !== -1; ) {
-      const row = pages.row(pages.indexOf(at));
-      if (row?.n !== at) return { numbers, forgotten: at };
-      numbers.unshift(at);
-      at = row.cause;
+      const cause = pages.causeOf(at);
+      if (cause === undefined) return { numbers: numbers.reverse(), forgotten: at };
+      numbers.push(at);
+      at = cause;
     }
-    return { numbers };
+    return { numbers: numbers.reverse() };
   }
 
   #records(numbers: readonly number[]): Promise<ShownRecord[]> {
@@ -274,7 +281,7 @@ export class PageAnswers implements Requests {
     const { past } = this.#model;
     const end = this.#model.endOf(n);
     if (!end) return null;
-    if (since === undefined) return { ...end, isWhole: true, actors: past.all(end.n), gone: [] };
+    if (since === undefined) return { ...end, isWhole: true, actors: past.allAt(end.n), gone: [] };
     return { ...end, isWhole: false, ...past.between(since, end.n) };
   }
 
@@ -286,13 +293,13 @@ export class PageAnswers implements Requests {
     const view = end && this.#model.past.at(address, end.n);
     if (!view) return null;
     const known = await source.detail(address, { view, turn: end.turn, n: end.n });
-    if (known || this.#hasHeardAfter(address, end.n)) return known;
+    if (known || this.#hasRecordAfter(address, end.n)) return known;
     // The actor has not changed since: its present state is that of the moment.
     const now = await source.detail(address, undefined);
     return now && { ...now, at: end.n };
   }
 
-  #hasHeardAfter(address: string, n: number): boolean {
+  #hasRecordAfter(address: string, n: number): boolean {
     const { pages } = this.#model;
     const isLater = (row: Row): boolean => row.n > n && row.who === address;
     return pages.indexesNaming((name) => name === address, isLater).length > 0;
@@ -316,19 +323,25 @@ export class PageAnswers implements Requests {
     const known = end && this.#source?.step(address, end.turn);
     if (known) {
       const records = await pages.turn(known.turn);
-      const heard = records.find((shown) => whoOf(shown) === address) ?? records[0];
-      return { ...known, n: heard?.n ?? -1 };
+      const received = records.find((shown) => whoOf(shown) === address) ?? records[0];
+      return { ...known, n: received?.n ?? -1 };
     }
     const upTo = at === Number.POSITIVE_INFINITY ? at : (this.#model.endOf(at)?.n ?? at);
     const moves = past.history(address).filter(({ n }) => n <= upTo);
     const last = moves.at(-1);
     if (!last || last.n < 0) return null;
     const before = moves.findLast(({ view }) => view !== last.view && view?.value !== last.view.value)?.view;
-    const [heard] = (await pages.turn(pages.row(pages.indexOf(last.n))?.turn ?? 0)).filter(
+    const [received] = (await pages.turn(pages.row(pages.indexOf(last.n))?.turn ?? 0)).filter(
       (shown) => whoOf(shown) === address,
     );
     const ids = (states: readonly { readonly id: string }[] = []): string[] => states.map(({ id }) => id);
-    return { n: heard?.n ?? last.n, event: '', edges: [], before: ids(before?.active), after: ids(last.view.active) };
+    return {
+      n: received?.n ?? last.n,
+      event: '',
+      edges: [],
+      before: ids(before?.active),
+      after: ids(last.view.active),
+    };
   }
 
   async pod({ uid, at }: Asked<'pod'>) {
@@ -371,17 +384,3 @@ export class PageAnswers implements Requests {
 
 /** Record kinds without a message. */
 const NO_ARROWS: ReadonlySet<string> = new Set(['state', 'log', 'end', 'header', 'cancel']);
-
-const keyOf = (row: Row, by: Exclude<GroupBy, 'what'>): string =>
-  by === 'actor' ? row.who : by === 'turn' ? String(row.turn) : row.kind;
-
-/** The kind of a record with its subject: the type of the event, the name of the request, the text of a line. */
-function whatOf(shown: ShownRecord | undefined): string {
-  if (!shown) return '';
-  const { record } = shown;
-  const kind = kindText(record);
-  if (record.k === 'in' || record.k === 'message') return `${kind} ${record.event.type}`;
-  if (record.k === 'timer') return `${kind} ${record.event}`;
-  if (record.k === 'effect' || record.k === 'result') return `${kind} ${record.name}`;
-  return record.k === 'log' ? `${kind} ${record.text}` : kind;
-}

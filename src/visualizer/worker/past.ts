@@ -1,5 +1,5 @@
 /**
- * The actors as they were after any record that is held, read from the records alone.
+ * The actors as they were after any record that is kept, read from the records alone.
  *
  * Hears: all records in their order. Each change of an actor is kept as what it was from there on, so that the past is
  * found and not made: a moment of the past costs a search for each actor that lives. Of those that ended the last
@@ -28,6 +28,7 @@ export class Past {
 
   /** Takes actors as they are after the last record; one without records has been so all the time. */
   adopt(views: readonly ActorView[]): void {
+    this.lastMoment = undefined;
     for (const view of views) {
       const changes = this.changes.get(view.address);
       if (changes) changes.push({ n: changes.at(-1)?.n ?? BEFORE_ALL, view });
@@ -38,11 +39,11 @@ export class Past {
   }
 
   /** Takes actors whose beginning is not among the records. */
-  meet(views: readonly ActorView[]): void {
-    for (const view of views) this.met.set(view.address, view);
+  addActors(views: readonly ActorView[]): void {
+    for (const view of views) this.unbegun.set(view.address, view);
   }
 
-  private readonly met = new Map<string, ActorView>();
+  private readonly unbegun = new Map<string, ActorView>();
 
   take(shown: ShownRecord): void {
     const { record, n } = shown;
@@ -62,10 +63,10 @@ export class Past {
   private moved({ record, n, active = [], begins, was }: ShownRecord): void {
     if (record.k !== 'state') return;
     const known = this.now(record.at);
-    const met = this.met.get(record.at);
-    if (!known && was && met)
-      this.set(record.at, BEFORE_ALL, { ...withoutError(met), status: 'active', ...was, requests: [] });
-    const former = this.now(record.at) ?? met;
+    const first = this.unbegun.get(record.at);
+    if (!known && was && first)
+      this.set(record.at, BEFORE_ALL, { ...withoutError(first), status: 'active', ...was, requests: [] });
+    const former = this.now(record.at) ?? first;
     const { value, status = 'active', error, at: address } = record;
     const open = known?.status === 'active' ? known.requests : this.waiting.get(address);
     const named = begins?.named ?? former?.named;
@@ -102,6 +103,7 @@ export class Past {
     else this.changes.set(address, [{ n, view }]);
     this.touched.add(address);
     this.ended.delete(address);
+    if (n === BEFORE_ALL) this.lastMoment = undefined;
     if (view.status === 'active') return;
     this.ended.add(address);
     if (this.ended.size <= ENDED_MAX) return;
@@ -138,10 +140,19 @@ export class Past {
     return [...views, ...newest(ended).map(({ view }) => view)];
   }
 
+  /** The actors of the last moment that was asked for: the next one is told as a difference to it. */
+  private lastMoment: { readonly n: number; readonly views: readonly ActorView[] } | undefined;
+
+  /** As {@link all}, kept until another moment is asked for. */
+  allAt(n: number): readonly ActorView[] {
+    if (this.lastMoment?.n !== n) this.lastMoment = { n, views: this.all(n) };
+    return this.lastMoment.views;
+  }
+
   /** What is otherwise after record `n` than after another one. */
   between(other: number, n: number): { readonly actors: readonly ActorView[]; readonly gone: readonly string[] } {
-    const before = new Map(this.all(other).map((view) => [view.address, view]));
-    const now = this.all(n);
+    const before = new Map(this.allAt(other).map((view) => [view.address, view]));
+    const now = this.allAt(n);
     const actors = now.filter((view) => before.get(view.address) !== view);
     for (const { address } of now) before.delete(address);
     return { actors, gone: [...before.keys()] };
@@ -163,6 +174,7 @@ export class Past {
 
   /** Forgets the changes between two dropped records, except the last one. */
   forget(from: number, to: number): void {
+    this.lastMoment = undefined;
     for (const [address, changes] of this.changes) {
       const last = lastUpTo(changes, to);
       if (last <= 0) continue;
@@ -189,7 +201,7 @@ function newest(ended: readonly Change[]): readonly Change[] {
 /** Index of the last change up to record `n`; -1: none. */
 const lastUpTo = (changes: readonly Change[], n: number): number => lastIndexWhere(changes, (each) => each.n <= n);
 
-/** By halves: `isUpTo` holds for the items of a first part of the list, and for none after it. -1: for none. */
+/** By halves: `isUpTo` is true for the items of a first part of the list, and for none after it. -1: for none. */
 export function lastIndexWhere<Item>(items: readonly Item[], isUpTo: (item: Item) => boolean): number {
   let [low, high] = [0, items.length];
   while (low < high) {

@@ -1,4 +1,4 @@
-/** The story of one pod from the records that are held: its lanes, its events, and how it was at a moment. */
+/** The story of one pod from the records that are kept: its lanes, its events, and how it was at a moment. */
 import { Claims, nextTryOf } from '../../actors/server/visualizer/claims.ts';
 import { Pods } from '../../actors/server/visualizer/pods.ts';
 import type { PodView, ShownRecord, TimerView } from '../../actors/server/visualizer/protocol.ts';

@@ -4,9 +4,9 @@
  *     kind:request actor:pods name:cri. -error        level:warn t:>1.5 turn:<40        input.image:nginx /time.?out/
  *
  * All terms must hold. Fields are those of the table (`n`, `t` in seconds, `turn`, `kind`, `actor`, `level`) and paths
- * into a record. Expressions run on an engine whose cost is linear in the text (RE2): none can hold up the page.
+ * into a record. Expressions run on an engine whose cost is linear in the text (RE2): none can hold up the page. It is
+ * loaded when the first of them is searched.
  */
-import { RE2JS } from 're2js';
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import { kindText, recordText, whoOf } from '../words.ts';
@@ -39,12 +39,19 @@ interface Term {
   readonly matches?: (shown: ShownRecord) => boolean;
 }
 
-export function queryOf(text: string, names: Names): Query {
+export type Expressions = typeof import('./expressions.ts');
+
+/** The engine of expressions, if the text of a search may have one. */
+export const expressionsOf = async (text: string): Promise<Expressions | undefined> =>
+  text.includes('/') ? import('./expressions.ts') : undefined;
+
+/** `expressions`: as {@link expressionsOf} the text. */
+export function queryOf(text: string, names: Names, expressions?: Expressions): Query {
   if (text.length > QUERY_MAX_CHARS) return failed(`a search has at most ${QUERY_MAX_CHARS} characters`);
   const words = wordsOf(text);
   if (words.length > TERMS_MAX) return failed(`a search has at most ${TERMS_MAX} words`);
   try {
-    const terms = words.map((word) => termOf(word, names));
+    const terms = words.map((word) => termOf(word, names, expressions));
     const slow = terms.flatMap(({ matches, isNegated }) => (matches ? [{ matches, isNegated }] : []));
     return {
       mayMatch: (row) =>
@@ -66,37 +73,29 @@ function wordsOf(text: string): string[] {
   return words.map((word) => word.trimStart());
 }
 
-function termOf(word: string, names: Names): Term {
+function termOf(word: string, names: Names, expressions: Expressions | undefined): Term {
+  const testerOf = (value: string) => tester(value, expressions);
   const isNegated = word.length > 1 && word.startsWith('-');
   const rest = isNegated ? word.slice(1) : word;
   const [, field, value = ''] = /^([A-Za-z_][\w.[\]-]*):(.+)$/s.exec(rest) ?? [];
-  if (field === undefined) return { isNegated, matches: textTerm(rest, names) };
-  return { isNegated, ...fieldTerm(field, value, names) };
+  if (field === undefined) return { isNegated, matches: textTerm(testerOf(rest), names) };
+  return { isNegated, ...fieldTerm(field, value, names, testerOf) };
 }
 
 /** Whether a text has the value in it, or matches it as an expression. */
-function tester(value: string): (text: string) => boolean {
+function tester(value: string, expressions: Expressions | undefined): (text: string) => boolean {
   const pattern = /^\/(.+)\/$/s.exec(value)?.[1];
   if (pattern !== undefined) {
     if (pattern.length > PATTERN_MAX_CHARS)
       throw new Error(`an expression has at most ${PATTERN_MAX_CHARS} characters`);
-    const compiled = compiledOf(pattern);
-    return (text) => compiled.matcher(text).find();
+    if (!expressions) throw new Error('the engine of expressions is not loaded');
+    return expressions.expressionTest(pattern);
   }
   const wanted = value.replace(/^"|"$/g, '').toLowerCase();
   return (text) => text.toLowerCase().includes(wanted);
 }
 
-function compiledOf(pattern: string): RE2JS {
-  try {
-    return RE2JS.compile(pattern, RE2JS.CASE_INSENSITIVE);
-  } catch (error) {
-    throw new Error(`/${pattern}/ is no expression: ${messageOf(error)}`, { cause: error });
-  }
-}
-
-function textTerm(value: string, names: Names): (shown: ShownRecord) => boolean {
-  const isIn = tester(value);
+function textTerm(isIn: (text: string) => boolean, names: Names): (shown: ShownRecord) => boolean {
   return (shown) => isIn(lineOf(shown, names)) || isIn(JSON.stringify(shown.record));
 }
 
@@ -107,7 +106,12 @@ function lineOf(shown: ShownRecord, { named }: Names): string {
   return named(`${kindText(record)} ${whoOf(shown)} ${text}`);
 }
 
-function fieldTerm(field: string, value: string, names: Names): Pick<Term, 'mayMatch' | 'matches'> {
+function fieldTerm(
+  field: string,
+  value: string,
+  names: Names,
+  testerOf: (value: string) => (text: string) => boolean,
+): Pick<Term, 'mayMatch' | 'matches'> {
   switch (field) {
     case 'n':
     case 'turn':
@@ -115,7 +119,7 @@ function fieldTerm(field: string, value: string, names: Names): Pick<Term, 'mayM
     case 't':
       return { mayMatch: numberTest(field, value, (row) => (row.t - names.started) / 1_000) };
     case 'actor': {
-      const isIn = tester(value);
+      const isIn = testerOf(value);
       const known = new Map<string, boolean>();
       const test = (who: string): boolean => {
         const found = known.get(who) ?? (isIn(who) || isIn(names.named(who)));
@@ -127,7 +131,7 @@ function fieldTerm(field: string, value: string, names: Names): Pick<Term, 'mayM
     case 'kind':
       return kindTerm(value);
     default: {
-      const isIn = tester(value);
+      const isIn = testerOf(value);
       return { matches: ({ record }) => textsAt(record, field).some(isIn) };
     }
   }

@@ -2,14 +2,15 @@
  * The records that the visualizer can show, in pages of memory: each page has a few columns that are searched fast, and
  * the records themselves as compressed text.
  *
- * Invariants: numbers rise; the first {@link START_PAGES} pages are held for ever, because a start is requested most
+ * Invariants: numbers rise; the first {@link START_PAGES} pages are kept for ever, because a start is requested most
  * often; of the later ones the last `pagesMax`; dropped records are counted. At most {@link UNPACKED_MAX} pages are
- * held unpacked.
+ * kept unpacked.
  */
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { keepNewest } from '../../kernel/keep-newest.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import { whoOf } from '../words.ts';
+import { lastIndexWhere } from './past.ts';
 
 /** Records of a start that are read for reports on it: those of a node with hundreds of pods. */
 export const START_RECORDS_MAX = 50_000;
@@ -72,7 +73,7 @@ class Page {
 const numberIn = (column: ArrayLike<number>, at: number): number => column[at] ?? 0;
 
 export class RecordPages {
-  /** Records in the holes between the held ones. */
+  /** Records in the holes between those that are kept. */
   missed = 0;
   /** Bytes of packed pages. */
   packedBytes = 0;
@@ -87,7 +88,7 @@ export class RecordPages {
     this.pagesMax = pagesMax;
   }
 
-  /** Records that are held. */
+  /** Records that are kept. */
   get size(): number {
     const last = this.pages.at(-1);
     return last ? (this.pages.length - 1) * PAGE_RECORDS + last.size : 0;
@@ -195,10 +196,30 @@ export class RecordPages {
 
   /** The index of the record, or of the first one after it. */
   indexOf(n: number): number {
-    return this.firstWhere((row) => row.n >= n);
+    const number = Math.max(
+      0,
+      lastIndexWhere(this.pages, (page) => numberIn(page.n, 0) <= n),
+    );
+    const page = this.pages[number];
+    if (!page) return 0;
+    let [low, high] = [0, page.size];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (numberIn(page.n, middle) < n) low = middle + 1;
+      else high = middle;
+    }
+    return number * PAGE_RECORDS + low;
   }
 
-  /** The first index from which on `isAfter` holds. */
+  /** The record's cause; -1: it has none. Undefined: the record is not kept. */
+  causeOf(n: number): number | undefined {
+    const index = this.indexOf(n);
+    const page = this.pages[Math.floor(index / PAGE_RECORDS)];
+    const at = index % PAGE_RECORDS;
+    return page && at < page.size && page.n[at] === n ? numberIn(page.cause, at) : undefined;
+  }
+
+  /** The first index from which on `isAfter` is true. */
   firstWhere(isAfter: (row: Row) => boolean): number {
     let [low, high] = [0, this.size];
     while (low < high) {

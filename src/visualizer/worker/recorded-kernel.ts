@@ -73,7 +73,7 @@ export class RecordedKernel implements ShownKernel {
       this.n = record.n + 1;
       if (record.k === 'end') this.turn = record.turn + 1;
       else if ('t' in record) this.now = record.t;
-      if (record.k === 'message') this.#hear(record);
+      if (record.k === 'message') this.#takeMessage(record);
       else if (record.k === 'state') this.#values.set(record.at, record.value);
     }
   }
@@ -84,18 +84,18 @@ export class RecordedKernel implements ShownKernel {
     return { ...(machine ? { machine } : {}), ...(context ? { context } : {}), value: this.#values.get(address) };
   }
 
-  #hear({ from, to, event }: MessageRecord): void {
+  #takeMessage({ from, to, event }: MessageRecord): void {
     const root = this.#root.id;
     if (event.type === BEGINS) {
       const { uid, name, register } = (event['input'] ?? {}) as Readonly<Record<string, unknown>>;
       this.#contexts.set(to, { uid, name, register, node: null });
-    } else if (to === `${root}/runtimeState`) this.#learn(to, runtimeErrors(event));
+    } else if (to === `${root}/runtimeState`) this.#addToContext(to, runtimeErrors(event));
     else if (from !== `${root}/nodeStatus`) return;
-    else if (event.type === 'node.known') this.#learn(from, { node: event['node'] });
-    else if (event.type === 'node.gone') this.#learn(from, { node: null });
+    else if (event.type === 'node.known') this.#addToContext(from, { node: event['node'] });
+    else if (event.type === 'node.gone') this.#addToContext(from, { node: null });
   }
 
-  #learn(address: string, facts: object): void {
+  #addToContext(address: string, facts: object): void {
     this.#contexts.set(address, { ...this.#contexts.get(address), ...facts });
   }
 

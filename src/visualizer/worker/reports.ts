@@ -1,6 +1,6 @@
 /**
- * What the page shows of a whole start: where its time went, what the way to its goal was, and what differs from
- * another. The same reports as `statelet time`, `blame`, `critical-chain` and `diff` print.
+ * What the page shows of a whole start: where its time went, the critical chain to its goal, and what differs
+ * from another. The same reports as `statelet time`, `blame`, `critical-chain` and `diff` print.
  */
 
 import type { DriverView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
@@ -13,7 +13,7 @@ import { Story, type StorySource } from '../../bin/insight/story.ts';
 export interface StartView {
   readonly time: StartupTime;
   readonly blame: Blame;
-  /** The chain to each goal that was reached: healthz, pods. */
+  /** The chain to what ended a start that failed, and to each goal that was reached: healthz, pods. */
   readonly chains: readonly CriticalChain[];
 }
 
@@ -42,7 +42,7 @@ export interface HealthRow {
   readonly isBad?: boolean;
 }
 
-/** Pods whose way to Running is shown. */
+/** Pods whose critical chain is shown. */
 const CHAINS_MAX = 20;
 
 export const startView = (source: StorySource): StartView => startViewOf(new Story(source));
@@ -54,7 +54,9 @@ export function startViewOf(story: Story): StartView {
     const goal = goalOf(story, target);
     return typeof goal === 'string' ? [] : [goal];
   });
-  return { time: startupTime(story), blame: blame(story), chains: goals.map((goal) => criticalChain(story, goal)) };
+  const failure = story.failure ? [{ name: 'the start failed', n: story.failure.n }] : [];
+  const chains = [...failure, ...goals].map((goal) => criticalChain(story, goal));
+  return { time: startupTime(story), blame: blame(story), chains };
 }
 
 export function comparison(a: StorySource, b: StorySource): Comparison {

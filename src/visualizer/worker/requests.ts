@@ -33,7 +33,7 @@ export interface Facts {
   readonly n: number;
   readonly turn: number;
   readonly records: number;
-  /** Records in the holes between the held ones. */
+  /** Records in the holes between those that are kept. */
   readonly missed: number;
   /** A journal is not at its end yet. */
   readonly isReading?: boolean;
@@ -94,12 +94,10 @@ export interface Inspection {
   readonly chain: readonly ShownRecord[];
   /** Further causes before these. */
   readonly more: number;
-  /** The cause of the first record, when it is not held. */
+  /** The cause of the first record, when it is not kept. */
   readonly forgotten?: number;
   /** Numbers of the consequences. */
   readonly followed: readonly number[];
-  /** The first consequences. */
-  readonly consequences: readonly ShownRecord[];
   readonly turn: readonly ShownRecord[];
   /** The changes of the turn to the context of the record's actor; absent: the machines do not run here. */
   readonly changes?: readonly ContextChange[];
@@ -160,6 +158,8 @@ export interface Requests {
   /** `since`: the end of a moment whose actors the page has. */
   moment(asked: { readonly n: number; readonly since?: number }): Promise<Moment | null>;
   inspect(asked: { readonly n: number }): Promise<Inspection | null>;
+  /** The first records that followed from one. */
+  consequences(asked: { readonly n: number }): Promise<readonly ShownRecord[]>;
   detail(asked: { readonly address: string; readonly at?: number }): Promise<ActorDetail | null>;
   history(asked: { readonly address: string; readonly at?: number }): Promise<readonly HistoryEntry[]>;
   step(asked: { readonly address: string; readonly at?: number }): Promise<StepView | null>;

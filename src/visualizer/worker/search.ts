@@ -1,5 +1,5 @@
 /**
- * The records that a search finds, as indexes into the held ones: found in slices, and more as more records come.
+ * The records that a search finds, as indexes into those that are kept: found in slices, and more as more records come.
  *
  * Invariants: indexes rise; a slice of work is at most {@link SLICE_MS} long, so that other questions are answered.
  */

@@ -1,5 +1,6 @@
 /** Searches as people write them, over the records of a start. */
 import { expect, it } from 'vitest';
+import * as expressions from '../../../src/visualizer/worker/expressions.ts';
 import { queryOf } from '../../../src/visualizer/worker/query.ts';
 import { RecordPages } from '../../../src/visualizer/worker/record-pages.ts';
 import { Search } from '../../../src/visualizer/worker/search.ts';
@@ -11,7 +12,7 @@ pages.append(records);
 const names = { named: (text: string) => text.replaceAll('pod-u1', 'pod-web'), started: records[0]!.t };
 
 async function found(text: string) {
-  const search = new Search(pages, queryOf(text, names));
+  const search = new Search(pages, queryOf(text, names, expressions));
   await search.go(() => {});
   return (await pages.at(search.found)).map(({ record }) => record);
 }
@@ -50,14 +51,14 @@ it('takes terms away, and finds by expressions', async () => {
 });
 
 it('says what is wrong with a search', () => {
-  expect(queryOf('/(/', names).error).toMatch(/^\/\(\/ is no expression: /);
+  expect(queryOf('/(/', names, expressions).error).toMatch(/^\/\(\/ is no expression: /);
   expect(queryOf('turn:many', names).error).toBe('turn is a number, as in turn:>10, not "many"');
   expect(queryOf('x'.repeat(501), names).error).toBe('a search has at most 500 characters');
-  expect(queryOf(`/${'x'.repeat(201)}/`, names).error).toBe('an expression has at most 200 characters');
+  expect(queryOf(`/${'x'.repeat(201)}/`, names, expressions).error).toBe('an expression has at most 200 characters');
 });
 
 it('takes time that is linear in the text, whatever the expression', () => {
-  const query = queryOf('text:/^(a+)+$/', names);
+  const query = queryOf('text:/^(a+)+$/', names, expressions);
   const record = { n: 0, k: 'log' as const, at: 'a', level: 'info' as const, text: `${'a'.repeat(5_000)}!` };
   const beganMs = performance.now();
   expect(query.matches!({ n: 0, t: 0, turn: 0, record })).toBe(false);

@@ -1,0 +1,82 @@
+/**
+ * What the page loads, compressed, by what a person does: at most 250 KB for a running node with charts and searches. A
+ * journal that is opened is run again in the browser, which takes the machines themselves; that is more.
+ */
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { KernelFeed } from '../../src/actors/server/visualizer/feed.ts';
+import { JournalFiles } from '../../src/actors/server/visualizer/journal-files.ts';
+import { Visualizer, type VisualizerOptions } from '../../src/actors/server/visualizer/visualizer.ts';
+import { ARGV, BootNode } from '../machines/startup/boot-node.ts';
+import { launch, newPage, noBrowser, PATIENCE_MS } from '../support/browser.ts';
+
+const KB = 1_000;
+/** The first screen of a running node: markup, styles, page, worker, reports on the start. */
+const LIVE_FIRST_MAX = 90 * KB;
+/** With charts and the engine of regular expressions: all that a running node's page ever loads. */
+const LIVE_MAX = 250 * KB;
+/** The first screen of a journal that is opened: above, with the machines and the reader of journals (some 300 KB). */
+const OPENED_FIRST_MAX = 390 * KB;
+
+let browser: Browser;
+
+beforeAll(async () => {
+  if (!noBrowser) browser = await launch();
+}, 2 * PATIENCE_MS);
+
+afterAll(() => browser?.close());
+
+/** A page over a server, and the compressed bytes of what it has loaded so far, without the data of the node. */
+async function served(options: Omit<VisualizerOptions, 'port' | 'token'>) {
+  const visualizer = new Visualizer({ port: 0, token: 'token', ...options });
+  const url = await visualizer.listen();
+  const { page } = await newPage(browser, url.origin);
+  const parts = new Map<string, Promise<number>>();
+  page.context().on('response', (response) => {
+    const { pathname } = new URL(response.url());
+    if (!/^\/(api|events|journal)/.test(pathname))
+      parts.set(
+        pathname,
+        response.body().then((body) => gzipSync(body, { level: 9 }).length),
+      );
+  });
+  const loaded = async () => (await Promise.all(parts.values())).reduce((sum, bytes) => sum + bytes, 0);
+  const close = async () => {
+    await page.context().close();
+    await visualizer.close();
+  };
+  return { page, url, parts, loaded, close };
+}
+
+describe.skipIf(noBrowser)('what the page loads', () => {
+  it('of a running node is small', async () => {
+    const feed = new KernelFeed();
+    const node = new BootNode({ argv: ARGV, onTurn: feed.onTurn });
+    node.boot().run(5_000);
+    const { page, url, parts, loaded, close } = await served({ feed });
+    await page.goto(url.href);
+    await page.locator('#chain-body .links').waitFor();
+    expect([...parts.keys()]).toContain('/assets/reports.js');
+    expect(await loaded()).toBeLessThan(LIVE_FIRST_MAX);
+    await page.keyboard.press('2');
+    await page.locator('#sheet svg').waitFor();
+    await page.keyboard.press('s');
+    await page.keyboard.type('/cri.+/');
+    await expect.poll(() => [...parts.keys()], { timeout: PATIENCE_MS }).toContain('/assets/expressions.js');
+    expect(await loaded()).toBeLessThan(LIVE_MAX);
+    expect([...parts.keys()]).not.toContain('/assets/engine.js');
+    await close();
+  });
+
+  it('of a journal has the machines in it', async () => {
+    const journal = new JournalFiles(join(import.meta.dirname, '../golden/journals/v4/node'));
+    const { page, url, parts, loaded, close } = await served({ journal });
+    await page.goto(url.href);
+    await page.locator('#chain-body .links').waitFor();
+    expect([...parts.keys()]).toContain('/assets/engine.js');
+    expect(await loaded()).toBeLessThan(OPENED_FIRST_MAX);
+    await close();
+  });
+});
