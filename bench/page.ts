@@ -1,44 +1,43 @@
 /**
  * The visualizer's page in Chromium: how soon a journal is of use in it, and whether it stays so with many records.
  *
- *     node bench/page.ts [--records 100000,1000000] [--journal FOLDER] [--live 600]
+ *     node bench/page.ts [--records 100000,1000000] [--keep FOLDER] [--journal FOLDER] [--live 600] [--slow 60]
  *
- * The journal is that of a node whose pods come and go, over the world of the tests; or `--journal`, one that is there.
- * `--live` follows a daemon's feed that has 500 records a second for so many seconds. A page that reads too slowly is not
- * measured here: `test/actors/server/visualizer/stream.test.ts` has one.
- * Times of keys are from the key until the frame that shows the answer, by the page's own clock. Needs Chromium and the
- * bundle.
+ * The journal is that of a node whose pods come and go, over the world of the tests; `--keep` writes it into a folder that
+ * stays, `--journal` opens one that is there. The first paint is that of a window that is open already: Chromium loads
+ * pages of its own for a new one.
+ * `--live` follows a daemon's feed that has 500 records a second for so many seconds. `--slow` has a page
+ * that reads, then reads nothing, each for so many seconds: what it costs the feed, and what the page missed.
+ * Times of keys are from the key until the frame that shows the answer, by the page's own clock. A search is answered when
+ * its own rows are drawn. Needs Chromium and the bundle.
  */
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { type Browser, type CDPSession, chromium, type Page } from 'playwright-core';
-import { KernelFeed } from '../src/actors/server/visualizer/feed.ts';
+import { type Browser, chromium, type Page } from 'playwright-core';
 import { JournalFiles } from '../src/actors/server/visualizer/journal-files.ts';
 import { Visualizer } from '../src/actors/server/visualizer/visualizer.ts';
-import { openJournal } from '../src/kernel/journal/index.ts';
-import type { KernelRecord } from '../src/kernel/records.ts';
-import { ARGV, BootNode } from '../test/machines/startup/boot-node.ts';
-import { image, manifest } from '../test/support/pods-node.ts';
+import { writeJournal } from './page-journal.ts';
+import { benchLive, benchStopped } from './page-live.ts';
+import { memoryOf } from './page-memory.ts';
 import { load, percentile, printTable } from './statistics.ts';
 
 const { values: flags } = parseArgs({
   options: {
     records: { type: 'string', default: '100000' },
     journal: { type: 'string' },
+    keep: { type: 'string' },
+    slow: { type: 'string', default: '0' },
     live: { type: 'string', default: '60' },
   },
 });
 
-/** Pods that are there at once; each is replaced by the next after a while. */
-const PODS = 30;
-const LIFE_MS = 20_000;
 const STEPS = 60;
 const STEPS_WHILE_READING = 20;
-const LIVE_RECORDS_A_SECOND = 500;
-const MEMORY_EVERY_MS = 5_000;
+/** Until a new window has loaded what it has of Chromium itself. */
+const WINDOW_MS = 3_000;
 
 /** The policy of the page would not let this program ask what is drawn. */
 const WINDOW = { viewport: { width: 1440, height: 900 }, bypassCSP: true };
@@ -47,35 +46,6 @@ const rows: string[][] = [];
 const row = (measure: string, aim: string, measured: string): void => void rows.push([measure, aim, measured]);
 const ms = (value: number): string => `${value.toFixed(0)} ms`;
 const p95 = (values: readonly number[]): string => `${ms(percentile(values, 95))} (p50 ${ms(percentile(values, 50))})`;
-
-/** Writes a journal of about so many records. */
-async function writeJournal(directory: string, records: number): Promise<void> {
-  const journal = openJournal({ directory, durability: 'none' });
-  let written = 0;
-  const node = new BootNode({
-    argv: ARGV,
-    onTurn: (made: readonly KernelRecord[], kernel) => {
-      written += made.length;
-      for (const record of made)
-        journal.append(record.k === 'header' ? { ...record, incarnation: journal.incarnation } : record);
-      journal.commit();
-      if (journal.wantsCheckpoint) journal.writeCheckpoint(kernel.checkpoint());
-    },
-  });
-  node.world.pods.registry.set('app:1', image('app:1'));
-  const pods = (round: number) =>
-    Array.from({ length: PODS }, (_, at) => manifest({ uid: `u${round}-${at}`, name: `web-${round}-${at}` }));
-  node.world.pods.setManifests(pods(0));
-  node.boot();
-  for (let round = 1, isDone = false; !isDone; isDone = written >= records) {
-    node.run(LIFE_MS);
-    (node.records as KernelRecord[]).length = 0;
-    node.world.pods.setManifests(pods(round++));
-    await new Promise<void>((resolve) => journal.whenDurable(resolve));
-  }
-  await journal.close();
-  if (journal.suspension !== undefined) throw new Error(`not all was written: ${journal.suspension}`);
-}
 
 const bytesOf = (directory: string): number =>
   readdirSync(directory, { recursive: true, encoding: 'utf8' }).reduce(
@@ -105,6 +75,7 @@ async function benchOpened(browser: Browser, directory: string): Promise<void> {
   const visualizer = new Visualizer({ port: 0, token: 't', journal: new JournalFiles(directory) });
   const url = await visualizer.listen();
   const page = await browser.newPage(WINDOW);
+  await pause(WINDOW_MS);
   try {
     const beganMs = performance.now();
     await page.goto(url.href, { waitUntil: 'commit' });
@@ -131,7 +102,8 @@ async function benchOpened(browser: Browser, directory: string): Promise<void> {
     rowOf('jumps to any moment', 'p95 100 ms', p95(await jumps(page)));
     rowOf('change of the view', 'p95 100 ms', p95(await views(page)));
     rowOf('search, first rows', 'p95 100 ms', p95(await searches(page)));
-    rowOf('memory of the page with its worker', '', `${(await memoryMb(page)).toFixed(0)} MB`);
+    const { pageMb, workerMb } = await memoryOf(page);
+    rowOf('heap of the page; of its worker', '', `${pageMb.toFixed(0)} MB; ${workerMb.toFixed(0)} MB`);
   } finally {
     await page.close();
     await visualizer.close();
@@ -190,7 +162,8 @@ async function searches(page: Page): Promise<number[]> {
   await page.keyboard.press('Escape');
   for (const words of SEARCHES) {
     const hash = JSON.stringify(new URLSearchParams({ search: words }).toString());
-    const seen = `!${text('#events-note')}.startsWith('0 of') && ${text('#rows')}.length > 0 && location.hash.includes(${hash})`;
+    const isDrawn = `document.querySelector('#grid').ariaBusy !== 'true' && ${text('#rows')}.length > 0`;
+    const seen = `location.hash.includes(${hash}) && ${isDrawn}`;
     took.push(await until(page, 'input', () => page.locator('#search').fill(words), seen));
     await page.waitForFunction(`!${text('#events-note')}.includes('%')`, undefined, { timeout: 600_000 });
   }
@@ -208,102 +181,6 @@ const SEARCHES = [
   'web-1-3',
 ];
 
-/** The live heaps of the page and of its worker, with the bytes of their buffers. */
-async function memoryMb(page: Page): Promise<number> {
-  const session = await page.context().newCDPSession(page);
-  const heap = async (ask: (method: 'HeapProfiler.collectGarbage' | 'Runtime.getHeapUsage') => Promise<unknown>) => {
-    await ask('HeapProfiler.collectGarbage');
-    const { usedSize, embedderHeapUsedSize = 0, backingStorageSize = 0 } = (await ask('Runtime.getHeapUsage')) as Heap;
-    return usedSize + embedderHeapUsedSize + backingStorageSize;
-  };
-  let bytes = await heap((method) => session.send(method));
-  for (const worker of await workersOf(session)) bytes += await heap((method) => askWorker(session, worker, method));
-  await session.detach();
-  return bytes / 1_048_576;
-}
-
-interface Heap {
-  readonly usedSize: number;
-  readonly embedderHeapUsedSize?: number;
-  readonly backingStorageSize?: number;
-}
-
-/** Sessions of the workers of a page: a worker is asked through its page. */
-async function workersOf(session: CDPSession): Promise<string[]> {
-  const found: string[] = [];
-  session.on('Target.attachedToTarget', ({ sessionId, targetInfo }) => {
-    if (targetInfo.type === 'worker') found.push(sessionId);
-  });
-  await session.send('Target.setAutoAttach', { autoAttach: true, waitForDebuggerOnStart: false, flatten: false });
-  return found;
-}
-
-async function askWorker(session: CDPSession, sessionId: string, method: string): Promise<unknown> {
-  const id = ++questions;
-  const answer = new Promise((resolve) => {
-    session.on('Target.receivedMessageFromTarget', (event) => {
-      const told = JSON.parse(event.message) as { readonly id: number; readonly result: unknown };
-      if (event.sessionId === sessionId && told.id === id) resolve(told.result);
-    });
-  });
-  await session.send('Target.sendMessageToTarget', { sessionId, message: JSON.stringify({ id, method }) });
-  return answer;
-}
-
-let questions = 0;
-
-/** A kernel whose pods come and go, so that its feed has so many records a second. */
-async function benchLive(browser: Browser, seconds: number): Promise<void> {
-  const feed = new KernelFeed();
-  const visualizer = new Visualizer({ port: 0, token: 't', feed });
-  const url = await visualizer.listen();
-  let made = 0;
-  const node = new BootNode({
-    argv: ARGV,
-    onTurn: (records, kernel) => {
-      made += records.length;
-      feed.onTurn(records, kernel);
-    },
-  });
-  node.world.pods.registry.set('app:1', image('app:1'));
-  node.boot();
-  node.run(5_000);
-  const page = await browser.newPage(WINDOW);
-  await page.goto(`${url.href}#view=records`);
-  await page.getByText('live', { exact: true }).waitFor();
-  const latencies: number[] = [];
-  const memory: number[] = [];
-  const beganMs = performance.now();
-  made = 0;
-  for (let round = 0; performance.now() - beganMs < seconds * 1_000; round++) {
-    node.world.pods.setManifests([manifest({ uid: `u${round}`, name: `web-${round}` })]);
-    while (made < ((performance.now() - beganMs) / 1_000) * LIVE_RECORDS_A_SECOND) node.run(200);
-    (node.records as KernelRecord[]).length = 0;
-    const n = node.kernel.n - 1;
-    const sentMs = performance.now();
-    await page.waitForFunction(`Number(document.querySelector('#scrub').max) >= ${n}`, undefined, { polling: 'raf' });
-    latencies.push(performance.now() - sentMs);
-    if (memory.length < (performance.now() - beganMs) / MEMORY_EVERY_MS) memory.push(await memoryMb(page));
-    await pause(50);
-  }
-  const rate = made / ((performance.now() - beganMs) / 1_000);
-  row(`live, ${rate.toFixed(0)} records a second for ${seconds} s: event to pixel`, 'p95 250 ms', p95(latencies));
-  const third = Math.max(1, Math.floor(memory.length / 3));
-  const mean = (values: readonly number[]): string => (values.reduce((a, b) => a + b, 0) / values.length).toFixed(0);
-  row(
-    'live: memory in the first and the last third',
-    'flat',
-    `${mean(memory.slice(0, third))} MB, ${mean(memory.slice(-third))} MB`,
-  );
-  row(
-    'live: records the page missed',
-    '0',
-    await page.evaluate(`/(\\d+) not held/.exec(${text('#events-note')})?.[1] ?? '0'`),
-  );
-  await page.close();
-  await visualizer.close();
-}
-
 const browser = await chromium.launch({
   executablePath: process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium',
   args: ['--no-sandbox', '--disable-gpu'],
@@ -312,11 +189,12 @@ const folder = mkdtempSync(join(tmpdir(), 'statelet-bench-page-'));
 try {
   if (flags.journal !== undefined) await benchOpened(browser, flags.journal);
   for (const size of flags.journal === undefined ? flags.records.split(',').map(Number).filter(Boolean) : []) {
-    const directory = join(folder, String(size));
+    const directory = join(flags.keep ?? folder, String(size));
     await writeJournal(directory, size);
     await benchOpened(browser, directory);
   }
-  if (Number(flags.live) > 0) await benchLive(browser, Number(flags.live));
+  if (Number(flags.live) > 0) await benchLive(browser, Number(flags.live), WINDOW, row);
+  if (Number(flags.slow) > 0) await benchStopped(browser, Number(flags.slow), WINDOW, row);
 } finally {
   await browser.close();
   rmSync(folder, { recursive: true });
