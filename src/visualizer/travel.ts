@@ -67,10 +67,12 @@ export class Travel {
     const state = `${facts.incarnation} ${Math.floor(facts.records / 500)} ${facts.isReading}`;
     if (state === this.drawn || facts.n === -1) return;
     this.drawn = state;
-    void this.store.ask('pauses', { bins: BINS }).then((pauses) => {
-      this.pauses = pauses;
-      this.paint();
-    });
+    void this.load();
+  }
+
+  private async load(): Promise<void> {
+    this.pauses = await this.store.ask('pauses', { bins: BINS });
+    this.paint();
   }
 
   private paint(): void {

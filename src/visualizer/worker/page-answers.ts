@@ -259,11 +259,11 @@ export class PageAnswers implements Requests {
     const numbers: number[] = [];
     for (let at = n; at !== -1; ) {
       const cause = pages.causeOf(at);
-      if (cause === undefined) return { numbers: numbers.reverse(), forgotten: at };
+      if (cause === undefined) return { numbers: numbers.toReversed(), forgotten: at };
       numbers.push(at);
       at = cause;
     }
-    return { numbers: numbers.reverse() };
+    return { numbers: numbers.toReversed() };
   }
 
   #records(numbers: readonly number[]): Promise<ShownRecord[]> {
