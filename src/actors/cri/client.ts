@@ -9,7 +9,12 @@ import protobuf from 'protobufjs';
 import { steadyNow } from '../../kernel/clock.ts';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
-import type { ImageServiceCalls, RuntimeServiceCalls, RuntimeServiceStreams } from '../../machines/model/api/cri.ts';
+import type {
+  ExecSyncRequest,
+  ImageServiceCalls,
+  RuntimeServiceCalls,
+  RuntimeServiceStreams,
+} from '../../machines/model/api/cri.ts';
 import { Contract } from '../contract.ts';
 
 /** The largest reply: the limit of the Go kubelet, enough for about 20,000 containers. */
@@ -37,7 +42,8 @@ const RETRIABLE: ReadonlySet<grpc.status> = new Set([
   grpc.status.RESOURCE_EXHAUSTED,
 ]);
 
-type Calls = RuntimeServiceCalls & ImageServiceCalls;
+type Calls = Omit<RuntimeServiceCalls, 'ExecSync'> &
+  ImageServiceCalls & { readonly ExecSync: [ExecSyncRequest, ExecOutput] };
 export type CallName = keyof Calls;
 
 /** An event of containerd's event service; `value` is the base64 of the message that `type_url` names. */
@@ -175,6 +181,13 @@ export interface Endpoints {
   readonly imageEndpoint?: string;
 }
 
+/** ExecSync, whose reply has the output of a command. */
+const asBytes = <Request, Reply>(method: Method<Request, Reply>): Method<Request, Reply> => ({
+  ...method,
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the caller names the call
+  responseDeserialize: execOutput as unknown as Method<Request, Reply>['responseDeserialize'],
+});
+
 /** Opens no socket: the first call does. */
 export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeClient {
   const open = (at: string) => new grpc.Client(socketTarget(at), grpc.credentials.createInsecure(), CHANNEL_OPTIONS);
@@ -183,7 +196,7 @@ export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeC
   return {
     call: <Name extends CallName>(name: Name, request: Calls[Name][0], options: CallOptions) => {
       const ofRuntime = contract.method<Calls[Name][0], Calls[Name][1]>(RUNTIME, name);
-      if (ofRuntime) return unary(runtime, ofRuntime, request, options);
+      if (ofRuntime) return unary(runtime, name === 'ExecSync' ? asBytes(ofRuntime) : ofRuntime, request, options);
       const ofImages = contract.method<Calls[Name][0], Calls[Name][1]>(IMAGES, name);
       if (ofImages) return unary(images, ofImages, request, options);
       throw new Error(`proto/cri/v1/api.proto has no call ${name}`);
@@ -242,11 +255,13 @@ function* fieldsOf(bytes: Uint8Array): Generator<Field> {
 }
 
 /** The content of a field of bytes or text. */
-function contentOf(bytes: Uint8Array, { start }: Field): Uint8Array {
+const contentOf = (bytes: Uint8Array, field: Field): Uint8Array => behindTag(bytes, field).bytes();
+
+function behindTag(bytes: Uint8Array, { start }: Field): protobuf.Reader {
   const reader = Reader.create(bytes);
   reader.pos = start;
   reader.uint32();
-  return reader.bytes();
+  return reader;
 }
 
 const first = (bytes: Uint8Array, number: number): Uint8Array | undefined => {
@@ -319,3 +334,27 @@ export const observedClient = (client: RuntimeClient, onRuntime: OnRuntimeActivi
   call: (name, request, options) => timed(name, onRuntime, client.call(name, request, options)),
   stream: (name, request, onMessage, signal) => timed(name, onRuntime, client.stream(name, request, onMessage, signal)),
 });
+
+/**
+ * The reply to `ExecSync`, with the output as the bytes of the message. As base64, like other bytes, 16 MiB of output
+ * would block the main thread for seconds. Source: `ExecSyncResponse` in `proto/cri/v1/api.proto`.
+ */
+export interface ExecOutput {
+  readonly stdout: Uint8Array;
+  readonly stderr: Uint8Array;
+  readonly exit_code: number;
+}
+
+const [STDOUT, STDERR, EXIT_CODE] = [1, 2, 3];
+const NOTHING: Uint8Array = new Uint8Array();
+
+/** @throws RangeError or Error if the bytes are no message */
+function execOutput(bytes: Uint8Array): ExecOutput {
+  let output: ExecOutput = { stdout: NOTHING, stderr: NOTHING, exit_code: 0 };
+  for (const field of fieldsOf(bytes)) {
+    if (field.number === STDOUT) output = { ...output, stdout: contentOf(bytes, field) };
+    else if (field.number === STDERR) output = { ...output, stderr: contentOf(bytes, field) };
+    else if (field.number === EXIT_CODE) output = { ...output, exit_code: behindTag(bytes, field).int32() };
+  }
+  return output;
+}

@@ -210,8 +210,14 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
   return { exitCode, stdout: textOf(stdout), stderr: textOf(stderr) };
 }
 
-/** Bytes that are not UTF-8 become U+FFFD. */
-const textOf = (base64: string) => Buffer.from(base64, 'base64').toString('utf8');
+/** Of each output of a command: as much as a probe reports. What a hook prints becomes a value of the journal. */
+const OUTPUT_MAX_BYTES = 10 * 1024;
+
+/** Bytes that are not UTF-8 become U+FFFD; a character cut by the limit is left out. */
+function textOf(bytes: Uint8Array): string {
+  const text = Buffer.from(bytes.subarray(0, OUTPUT_MAX_BYTES)).toString('utf8');
+  return bytes.length > OUTPUT_MAX_BYTES ? text.replace(/\uFFFD$/, '') : text;
+}
 
 /** How long a replaced inspection may go on before it is cancelled. */
 const LEFT_ALONE_MS = 1_000;

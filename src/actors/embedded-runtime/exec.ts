@@ -12,7 +12,7 @@ import type { Readable, Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
-import type { ExecSyncResponse } from '../../machines/model/api/cri.ts';
+import type { ExecOutput } from '../cri/client.ts';
 import { CriError, invalid, wrongState } from './errors.ts';
 import { sendSignal } from './process/proc.ts';
 import { type Spawned, spawnProcess } from './process/spawn-process.ts';
@@ -44,7 +44,7 @@ export interface ExecRequest {
   readonly signal: AbortSignal;
 }
 
-export async function execSync({ container, command, timeoutSeconds, signal }: ExecRequest): Promise<ExecSyncResponse> {
+export async function execSync({ container, command, timeoutSeconds, signal }: ExecRequest): Promise<ExecOutput> {
   checkExec(container, command);
   return await withinLimit(() => execute(container, command, timeoutSeconds, signal));
 }
@@ -208,6 +208,6 @@ function collect(child: Child) {
   }
   return {
     closed: new Promise<void>((resolve) => child.once('close', () => resolve())),
-    take: (name: 'stdout' | 'stderr'): string => Buffer.concat(chunks[name]).toString('base64'),
+    take: (name: 'stdout' | 'stderr'): Buffer => Buffer.concat(chunks[name]),
   };
 }

@@ -9,12 +9,22 @@ export interface Attempt {
   readonly output: string;
 }
 
-/** How much of an answer is read and reported. */
+/** How much of an answer is read and reported, and of an error that quotes it. */
 export const OUTPUT_MAX_BYTES = 10 * 1024;
 
-export const success = (output: string): Attempt => ({ result: 'success', output });
-export const failure = (output: string): Attempt => ({ result: 'failure', output });
-export const errored = (output: string): Attempt => ({ result: 'errored', output });
+export const success = (output: string): Attempt => ({ result: 'success', output: cut(output) });
+export const failure = (output: string): Attempt => ({ result: 'failure', output: cut(output) });
+export const errored = (output: string): Attempt => ({ result: 'errored', output: cut(output) });
+
+/** A character cut by the limit is left out. */
+export function cut(text: string): string {
+  const bytes = Buffer.from(text.slice(0, OUTPUT_MAX_BYTES + 1));
+  if (bytes.length <= OUTPUT_MAX_BYTES) return text;
+  return bytes
+    .subarray(0, OUTPUT_MAX_BYTES)
+    .toString('utf8')
+    .replace(/\uFFFD$/, '');
+}
 
 /** Makes one attempt within its timeout. Rejects only for faults of this program. */
 export interface AttemptOptions {
@@ -47,23 +57,13 @@ export async function probeExec(
 ): Promise<Attempt> {
   try {
     const { exitCode, stdout, stderr } = await execSync({ containerId, command, timeoutSeconds }, signal);
-    const output = cut(stdout + stderr);
+    const output = stdout + stderr;
     return exitCode === 0 ? success(output) : failure(output);
   } catch (error) {
     const { code, message } = error instanceof OperationError ? error : { code: undefined, message: String(error) };
     if (code !== 'DEADLINE_EXCEEDED') return errored(message);
     return failure(`command timed out: ${JSON.stringify(shown.join(' '))} timed out after ${timeoutSeconds}s`);
   }
-}
-
-/** A character cut by the limit is left out. */
-function cut(text: string): string {
-  const bytes = Buffer.from(text);
-  if (bytes.length <= OUTPUT_MAX_BYTES) return text;
-  return bytes
-    .subarray(0, OUTPUT_MAX_BYTES)
-    .toString('utf8')
-    .replace(/\uFFFD$/, '');
 }
 
 /** A TCP probe: an accepted connection is a success. Nothing is sent. */

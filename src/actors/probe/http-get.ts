@@ -3,15 +3,20 @@
  * the configured time and bytes.
  *
  * Invariants: the timeout covers name resolution, connection, headers, redirects and body; of the body at most {@link
- * OUTPUT_MAX_BYTES} are read; redirects are followed on the same host only, at most {@link REDIRECTS_MAX}.
+ * OUTPUT_MAX_BYTES} are read; redirects are followed on the same host only, at most {@link REDIRECTS_MAX}; interim
+ * answers (1xx) are at most {@link INTERIM_MAX}; errors quote the server with at most {@link OUTPUT_MAX_BYTES}.
  */
 import * as http from 'node:http';
 import * as https from 'node:https';
 import type { Header } from '../../machines/model/operations/probe.ts';
 import { bodyText, exchangeText, hostPort, isPlainAnswer } from '../go-errors.ts';
-import { OUTPUT_MAX_BYTES } from './attempt.ts';
+import { cut, OUTPUT_MAX_BYTES } from './attempt.ts';
 
 const REDIRECTS_MAX = 10;
+/** More than servers take. A URL of megabytes takes seconds to parse. */
+const LOCATION_MAX_CHARS = 65_536;
+/** A server sends one or two. Each costs the main thread a callback, for as long as the probe has time. */
+const INTERIM_MAX = 100;
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 /**
  * As lenient as Go's client: bare line feeds, folded headers, a length beside chunks, and headers of this size. A
@@ -58,9 +63,8 @@ async function follow(options: GetOptions, signal: AbortSignal, isLate: () => bo
   for (let hops = 0; url !== null; hops++) {
     const step = await get(url, headers, options, signal, isLate);
     if (!('location' in step)) return step;
-    const next: URL | null = URL.parse(step.location, url);
-    if (next === null)
-      return failed('exchange', url, `failed to parse Location header ${JSON.stringify(step.location)}`);
+    const next: URL | null = isTooLong(step.location) ? null : URL.parse(step.location, url);
+    if (next === null) return failed('exchange', url, `failed to parse Location header ${quoted(step.location)}`);
     if (hops + 1 >= REDIRECTS_MAX) return failed('exchange', next, `stopped after ${REDIRECTS_MAX} redirects`);
     if (/^([a-z][a-z0-9+.-]*:)?\/\//i.test(step.location)) headers = without(headers, 'host');
     url = next;
@@ -68,9 +72,12 @@ async function follow(options: GetOptions, signal: AbortSignal, isLate: () => bo
   return failed('exchange', options.url, 'invalid URL');
 }
 
+const isTooLong = (location: string): boolean => location.length > LOCATION_MAX_CHARS;
+const quoted = (location: string): string => JSON.stringify(location.slice(0, OUTPUT_MAX_BYTES));
+
 const failed = (what: 'exchange' | 'body', url: URL | string, text: string, plain = false): Answer => ({
   failed: what,
-  text: what === 'body' ? text : `Get ${JSON.stringify(String(url))}: ${text}`,
+  text: cut(what === 'body' ? text : `Get ${JSON.stringify(String(url))}: ${text}`),
   plain,
 });
 
@@ -100,6 +107,7 @@ function get(
       return fail(error as Error);
     }
     request.on('error', fail);
+    limitInterim(request);
     request.once('response', (response) => {
       const location = redirectOf(response, url, followsElsewhere);
       if (location !== null) {
@@ -120,6 +128,15 @@ function get(
   });
 }
 
+function limitInterim(request: http.ClientRequest): void {
+  let interim = 0;
+  request.on('information', () => {
+    if (++interim > INTERIM_MAX) request.destroy(new Error(TOO_LONG));
+  });
+}
+
+/** As Go, which counts their bytes. */
+const TOO_LONG = 'net/http: server response headers exceeded 10485760 bytes; aborted';
 const LATE_HEADERS = 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)';
 const LATE_BODY = 'context deadline exceeded (Client.Timeout or context cancellation while reading body)';
 
@@ -127,6 +144,7 @@ const LATE_BODY = 'context deadline exceeded (Client.Timeout or context cancella
 function redirectOf({ statusCode = 0, headers }: http.IncomingMessage, url: URL, elsewhere: boolean): string | null {
   const { location } = headers;
   if (!REDIRECTS.has(statusCode) || location === undefined || location === '') return null;
+  if (isTooLong(location)) return location;
   const target = URL.parse(location, url);
   return elsewhere || target === null || target.hostname === url.hostname ? location : null;
 }

@@ -240,8 +240,6 @@ function written(value: Json | undefined): string {
 const CHECKPOINT_TIMEOUT_MS = 120_000;
 const MS_PER_SECOND = 1_000;
 
-const decoded = (base64: string): Buffer => Buffer.from(base64, 'base64');
-
 /** Over the machines' connection. */
 export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync; checkpoint: CheckpointContainer } {
   return {
@@ -249,7 +247,7 @@ export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync;
     execSync: async ({ containerId, command }, signal) => {
       const request = { container_id: containerId, cmd: command, timeout: '0' };
       const { exit_code: exitCode, stdout, stderr } = await call('ExecSync', request, { timeoutMs: null, signal });
-      return { exitCode, stdout: decoded(stdout), stderr: decoded(stderr) };
+      return { exitCode, stdout: Buffer.from(stdout), stderr: Buffer.from(stderr) };
     },
     checkpoint: async ({ containerId, location, timeoutSeconds }, signal) => {
       const timeoutMs = timeoutSeconds > 0 ? timeoutSeconds * MS_PER_SECOND : CHECKPOINT_TIMEOUT_MS;

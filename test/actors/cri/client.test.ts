@@ -96,10 +96,11 @@ describe('values', () => {
     expect(images[0]?.spec ?? undefined).toBeUndefined();
   });
 
-  it('bytes travel as base64', async () => {
-    const bytes = Buffer.from([0, 255, 10]).toString('base64');
-    const [, client] = await connected({ ExecSync: () => ({ stdout: bytes }) });
-    expect(await client.call('ExecSync', {}, { timeoutMs: 60_000 })).toMatchObject({ stdout: bytes });
+  it('the output of a command is bytes', async () => {
+    const bytes = Buffer.from([0, 255, 10]);
+    const [, client] = await connected({ ExecSync: () => ({ stdout: bytes.toString('base64'), exit_code: -1 }) });
+    const { stdout, stderr, exit_code } = await client.call('ExecSync', {}, { timeoutMs: 60_000 });
+    expect([Buffer.from(stdout), stderr.length, exit_code]).toEqual([bytes, 0, -1]);
   });
 
   it('images may be behind another socket', async () => {

@@ -130,6 +130,15 @@ it('exec without a limit waits, and its outputs become text', async () => {
   expect(result).toEqual({ exitCode: -1, stdout: 'hi', stderr: '\uFFFD' });
 });
 
+it('of a command that prints a lot the beginning is told', async () => {
+  const base64 = (text: string) => Buffer.from(text).toString('base64');
+  const { ports } = await portsOn({
+    ExecSync: () => ({ exit_code: 0, stdout: base64(`a${'é'.repeat(1_000_000)}`), stderr: base64('e'.repeat(20_000)) }),
+  });
+  const result = await ports['cri.execSync'](call({ containerId: 'c', command: ['x'], timeoutSeconds: 0 }));
+  expect(result).toEqual({ exitCode: 0, stdout: `a${'é'.repeat(5_119)}`, stderr: 'e'.repeat(10_240) });
+});
+
 it('an operation whose state was left is cancelled in the runtime too', async () => {
   const { ports } = await portsOn({ RunPodSandbox: never });
   const aborter = new AbortController();

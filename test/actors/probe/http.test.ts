@@ -140,6 +140,21 @@ describe('a redirect', () => {
     expect(requests).toBe(10);
   });
 
+  it('to a URL of ten megabytes fails, and is quoted in part', async () => {
+    const headers = `HTTP/1.1 302 Found\r\ncontent-length: 0\r\nlocation: http://127.0.0.1:1/${'"'.repeat(10_000_000)}`;
+    const port = await rawServer((socket) => socket.once('data', () => socket.end(`${headers}\r\n\r\n`)));
+    const { verdict, output = '' } = await attempt(get(port));
+    expect([verdict, output.length]).toEqual(['failure', 10_240]);
+    expect(output).toContain('failed to parse Location header "http://127.0.0.1:1/\\"');
+  });
+
+  it('to a long URL that nobody answers is quoted in part', async () => {
+    const location = `http://127.0.0.1:${await freePort()}/${'a'.repeat(60_000)}`;
+    const port = await httpServer((_, response) => response.writeHead(302, { location }).end());
+    const { verdict, output = '' } = await attempt(get(port));
+    expect([verdict, output.length]).toEqual(['failure', 10_240]);
+  });
+
   it('to what is no HTTP fails', async () => {
     const port = await httpServer((_, response) => response.writeHead(302, { location: 'file://127.0.0.1/x' }).end());
     expect(await attempt(get(port))).toMatchObject({ verdict: 'failure' });
@@ -180,6 +195,23 @@ describe('a server', () => {
       more();
     });
     expect(await attempt(get(port))).toMatchObject({ verdict: 'failure' });
+  });
+
+  it('that only says that it goes on is cut off', async () => {
+    let sent = 0;
+    const interim = 'HTTP/1.1 102 Processing\r\n\r\n'.repeat(1_000);
+    const port = await rawServer((socket) => {
+      const more = (): void => {
+        while (!socket.destroyed && socket.write(interim)) sent += interim.length;
+        if (!socket.destroyed) socket.once('drain', more);
+      };
+      socket.once('data', more);
+    });
+    expect(await attempt(get(port), { timeoutSeconds: 60 })).toMatchObject({
+      verdict: 'failure',
+      output: expect.stringContaining('server response headers exceeded 10485760 bytes; aborted'),
+    });
+    expect(sent).toBeLessThan(8 * 1024 * 1024);
   });
 
   it('that hangs up', async () => {
