@@ -11,8 +11,10 @@ import { matches, parseRegistryUrl } from './registry-url.ts';
 
 /** A file with a thousand registries has about 200 KiB. */
 const MAX_CONFIG_BYTES = 1_048_576;
-/** Registries of one configuration: each is compared with the image of each pull. */
+/** Registries of one configuration, and of all pull secrets of a pull: each is compared with the image. */
 const LOGINS_MAX = 10_000;
+/** Logins for one image: each is tried until the registry accepts one, and is a secret of the journal. */
+const MATCHES_MAX = 100;
 
 /**
  * The docker configuration of a node and of pull secrets: logins by registry.
@@ -125,21 +127,32 @@ export interface StoredLogin<Source> {
 export class Keyring<Source> {
   /** By registry, without scheme and API version. */
   readonly #logins = new Map<string, StoredLogin<Source>[]>();
+  #count = 0;
 
   /** An invalid registry URL is skipped, as docker does. */
   add(logins: Logins, source: Source): void {
-    for (const [registry, login] of Object.entries(logins)) {
-      const key = keyOf(registry);
-      if (key !== null) this.#logins.set(key, [...(this.#logins.get(key) ?? []), { login, source }]);
-    }
+    const entries = Object.entries(logins);
+    this.#count += entries.length;
+    if (this.#count > LOGINS_MAX)
+      throw new Error(
+        `with those before it there are ${this.#count} registries, more than the ${LOGINS_MAX} that are read`,
+      );
+    for (const [registry, login] of entries) this.#put(keyOf(registry), { login, source });
   }
 
-  /** `repository` as in `docker.io/library/busybox`. */
+  #put(key: string | null, login: StoredLogin<Source>): void {
+    if (key === null) return;
+    const known = this.#logins.get(key);
+    if (known) known.push(login);
+    else this.#logins.set(key, [login]);
+  }
+
+  /** `repository` as in `docker.io/library/busybox`. At most {@link MATCHES_MAX}. */
   lookup(repository: string): readonly StoredLogin<Source>[] {
     const keys = [...this.#logins.keys()].sort().toReversed();
     const found = keys.filter((key) => matches(key, repository)).flatMap((key) => this.#logins.get(key) ?? []);
-    if (found.length > 0 || !isDefaultRegistry(repository)) return found;
-    return this.#logins.get(DEFAULT_REGISTRY) ?? [];
+    const isKnown = found.length > 0 || !isDefaultRegistry(repository);
+    return (isKnown ? found : (this.#logins.get(DEFAULT_REGISTRY) ?? [])).slice(0, MATCHES_MAX);
   }
 }
 

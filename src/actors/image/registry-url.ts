@@ -27,7 +27,12 @@ export function parseRegistryUrl(text: string): Parsed<RegistryUrl> {
   if (badCharacter !== undefined) return refuse(`invalid character ${quote(badCharacter)} in host name`);
   const port = /:(?<port>[^:\]]*)$/.exec(host)?.groups?.['port'] ?? '';
   if (!/^\d*$/.test(port)) return refuse(`invalid port ${quote(`:${port}`)} after host`);
-  return { value: { host: decodeURIComponent(host), path: decodeURIComponent(path) } };
+  try {
+    return { value: { host: decodeURIComponent(host), path: decodeURIComponent(path) } };
+  } catch {
+    // Go takes bytes that are no text; no name of an image has them.
+    return refuse('invalid URL escape');
+  }
 }
 
 /** Three characters, or fewer at the end, if a percent sign is not followed by two hexadecimal digits. */

@@ -5,6 +5,8 @@ import { matches, parseRegistryUrl } from '../../../src/actors/image/registry-ur
 const loginsFor = (...registries: string[]): Logins =>
   Object.fromEntries(registries.map((registry) => [registry, { username: registry, password: 'p' }]));
 
+const LOGIN = { username: 'u', password: 'p' };
+
 function lookup(image: string, ...registries: string[]): string[] {
   const ring = new Keyring<null>();
   ring.add(loginsFor(...registries), null);
@@ -39,6 +41,7 @@ describe('which login fits an image', () => {
     ['a name without a registry', 'library/x', ['index.docker.io'], ['index.docker.io']],
     ['nothing else falls back to Docker Hub', 'a.io/x', ['index.docker.io'], []],
     ['a registry that is no URL', 'a.io/x', ['a%zz.io', 'a.io'], ['a.io']],
+    ['a registry that is no text', 'a.io/x', ['a%ff.io', 'a.io/%c3', 'a.io'], ['a.io']],
   ])('%s', (_, image, registries, expected) => {
     expect(lookup(image, ...registries)).toEqual(expected);
   });
@@ -51,6 +54,24 @@ describe('which login fits an image', () => {
       'one first',
       'two second',
     ]);
+  });
+});
+
+describe('logins of one registry under thousands of spellings', () => {
+  const spellings = Object.fromEntries(Array.from({ length: 10_000 }, (_, at) => [`a.io?${at}`, LOGIN]));
+
+  it('are tried up to a hundred', () => {
+    const ring = new Keyring<null>();
+    ring.add(spellings, null);
+    expect(ring.lookup('a.io/x')).toHaveLength(100);
+  });
+
+  it('are refused when all secrets of a pull have more than one may have', () => {
+    const ring = new Keyring<null>();
+    ring.add(spellings, null);
+    expect(() => ring.add({ 'b.io': LOGIN }, null)).toThrow(
+      'with those before it there are 10001 registries, more than the 10000 that are read',
+    );
   });
 });
 
