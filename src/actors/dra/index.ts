@@ -137,12 +137,18 @@ const followDriver: Port<(typeof draOperations)['dra.follow']> = async (call) =>
   return null;
 };
 
+/** Changes of a connection noticed at once, as when a driver restarts, and then per second: each may cost a turn. */
+const [CHANGES_BURST, CHANGES_PER_SECOND] = [20, 2];
+
 /** Requests a connection whenever there is none, so that a restarted driver is noticed. */
 async function followConnection(client: grpc.Client, call: Call): Promise<void> {
   const { signal } = call;
   const channel = client.getChannel();
+  const bucket = new TokenBucket(CHANGES_PER_SECOND, CHANGES_BURST);
   let before: boolean | null = null;
   while (!signal.aborted) {
+    await bucket.take(signal).catch(() => {});
+    if (signal.aborted) return;
     const state = channel.getConnectivityState(true);
     const isConnected = state === grpc.connectivityState.READY;
     if (isConnected !== before) call.emit({ type: 'dra.connected', isConnected });

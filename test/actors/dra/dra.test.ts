@@ -1,5 +1,7 @@
 /** The calls to resource drivers, and what is followed of them, over real sockets. */
+import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { draPorts } from '../../../src/actors/dra/index.ts';
 import type { DraCall, DraItem, DraService } from '../../../src/machines/model/operations/dra.ts';
@@ -8,6 +10,8 @@ import { openStream, perform, temporaryFolder } from '../../support/host-ports.t
 
 const NAME = 'gpu.example.test';
 const ports = draPorts();
+/** The frame with which a server of HTTP/2 begins. */
+const EMPTY_SETTINGS = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
 
 async function driver(options: Partial<DraDriverOptions> = {}) {
   const endpoint = join(await temporaryFolder(), 'dra.sock');
@@ -155,4 +159,19 @@ describe('what is followed', () => {
     started.report(Array.from({ length: 8_193 }, (_, at) => report(`${at}`, 'HEALTHY')));
     await stream.until((item) => item.type === 'dra.healthChanged' && Object.keys(item.devices).length === 0);
   });
+});
+
+it('a driver that hangs up on every call is called a few times a second', async () => {
+  const endpoint = join(await temporaryFolder(), 'dra.sock');
+  let connections = 0;
+  const server = createServer((socket) => {
+    connections++;
+    socket.on('error', () => {}).once('data', () => socket.end(EMPTY_SETTINGS));
+  });
+  onTestFinished(() => void server.close());
+  await new Promise<void>((resolve) => server.listen(endpoint, resolve));
+  openStream(ports['dra.follow'], { driver: NAME, endpoint, service: 'v1.DRAPlugin' });
+  await sleep(3_000);
+  expect(connections).toBeGreaterThan(0);
+  expect(connections).toBeLessThan(20);
 });
