@@ -6,8 +6,8 @@
  * a link (`root-folder.ts`); there are never more than `maxFiles` parts; leftovers of an interrupted rotation are
  * removed by the next one.
  */
-import { createReadStream, createWriteStream, existsSync, readlinkSync } from 'node:fs';
-import { lstat, mkdir, open, readdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises';
+import { createWriteStream, existsSync, readlinkSync } from 'node:fs';
+import { lstat, mkdir, open, readdir, readlink, rename, rm, symlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -17,6 +17,7 @@ import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { KeptLog, logOperations, PodLogs } from '../../machines/model/operations/logs.ts';
 import { errnoOf, openParent, type Place } from '../host/root-folder.ts';
+import { openLog } from '../server/logs/log-file.ts';
 
 type LogPorts = Ports<typeof logOperations>;
 type KeepLogsInput = Parameters<LogPorts['logs.keep']>[0];
@@ -151,10 +152,18 @@ async function partsOf(place: Place, name: string): Promise<readonly string[]> {
   return entries.filter((each) => each.isFile() && each.name.startsWith(`${name}.`)).map((each) => each.name);
 }
 
+/** Neither name is trusted to be still a file: a pod may have the folder mounted. */
 async function compress(place: Place, part: string, signal: AbortSignal): Promise<void> {
   const [source, draft] = [sibling(place, part), sibling(place, `${part}${UNFINISHED}`)];
-  const { mode } = await stat(source);
-  await pipeline(createReadStream(source), createGzip(), createWriteStream(draft, { mode }), { signal });
+  const whole = await openLog(source);
+  try {
+    const { mode } = await whole.stat();
+    await rm(draft, { force: true });
+    const packed = createWriteStream(draft, { mode, flags: 'wx' });
+    await pipeline(whole.createReadStream({ autoClose: false }), createGzip(), packed, { signal });
+  } finally {
+    await whole.close();
+  }
   const file = await open(draft, 'r');
   try {
     await file.sync();

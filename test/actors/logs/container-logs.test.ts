@@ -126,6 +126,21 @@ describe('keeping a log', () => {
     expect(lstatSync(path).isSymbolicLink()).toBe(true);
   });
 
+  it('does not write through a link in place of the compressed part', async () => {
+    const { folder, path, place, names, keep } = await logs();
+    const victim = join(folder, 'victim');
+    writeFileSync(victim, 'of the node');
+    writeFileSync(path, 'first part');
+    const stream = keep();
+    const { aside } = (await stream.until(({ type }) => type === 'log.rotated')) as { aside: string };
+    symlinkSync(victim, join(place, `${aside}.tmp`));
+    writeFileSync(path, 'second part');
+    await stream.until((item) => item.type === 'log.rotated' && item.aside !== aside);
+    expect(readFileSync(victim, 'utf8')).toBe('of the node');
+    expect(gunzipSync(readFileSync(join(place, `${aside}.gz`))).toString()).toBe('first part');
+    expect(names()).toHaveLength(2);
+  });
+
   it('does not follow a link on the way to the log', async () => {
     const { folder, root, place, path, keep } = await logs();
     const elsewhere = join(folder, 'elsewhere');
