@@ -1,7 +1,7 @@
 /** Beside the phases of a start: its slowest requests, and the chain of causes that led to each goal. */
 import { byId, el, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { duration } from './words.ts';
+import { duration, WAITED_FOR } from './words.ts';
 import type { StartView } from './worker/reports.ts';
 
 /** Milliseconds between two reports of a running start. */
@@ -112,7 +112,7 @@ export class StartReports {
   }
 
   private link({ n, kind, atMs, tookMs, actor, what, followed }: Chain['links'][number]): HTMLElement {
-    const word = WORDS[kind];
+    const word = WAITED_FOR[kind];
     const text = this.store.named([what, ...followed.slice(-1)].join(' → '));
     const button = el(
       'button',
@@ -126,9 +126,6 @@ export class StartReports {
     return el('li', {}, button);
   }
 }
-
-/** What was waited for until a link of the chain. */
-const WORDS = { start: 'start', operation: 'answer', timer: 'timer', news: 'event', input: 'event' } as const;
 
 /** Arrows go from one button of a list to the next. */
 export function walk(body: HTMLElement, event: KeyboardEvent): void {

@@ -13,6 +13,15 @@ export function duration(ms: number): string {
   return `${Math.floor(minutes / 60)} h ${pad(minutes % 60)} min`;
 }
 
+/** What the node waited for until a link of a critical chain, by the kind of the link; the first link has no wait. */
+export const WAITED_FOR = {
+  start: 'start',
+  operation: 'answer',
+  timer: 'timer',
+  news: 'event',
+  input: 'event',
+} as const;
+
 const pad = (value: number): string => String(value).padStart(2, '0');
 
 /** Time since the start of the incarnation, in seconds. */

@@ -38,7 +38,7 @@ it('time, why and critical-chain tell what they told then', () => {
   expect(container.states).toMatchObject([{ actor: 'pod/web-node-1/app', state: 'running', sinceMs: 609 }]);
   expect(describeWhy(container)).toContain('running\n      ← cri.startContainer answered\n');
   const chain = describeChain(criticalChain(story, goalOf(story, 'pod/web') as Goal));
-  expect(chain).toMatch(/^pod default\/web-node-1 is Running after 609 ms, working \d+ ms/);
+  expect(chain).toMatch(/^pod default\/web-node-1 is Running after 609 ms, waited \d+ ms/);
   expect(chain).toContain('cri.startContainer answered');
 });
 

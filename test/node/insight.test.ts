@@ -100,7 +100,9 @@ it.each([[], ['pod/web']])('critical-chain %j ends where it was asked for, with 
   const chain = json('critical-chain', journal, ...goal) as CriticalChain;
   expect(chain).toMatchObject({ whole: true });
   expect(chain.workingMs + chain.waitingMs).toBe(chain.totalMs);
-  expect(node.statelet('critical-chain', journal, ...goal).stdout).toMatch(/ after .*working .*waiting /);
+  expect(node.statelet('critical-chain', journal, ...goal).stdout).toMatch(
+    / after .*waited .* for answers, .* for timers and events/,
+  );
 });
 
 describe('why', () => {

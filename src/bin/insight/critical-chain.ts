@@ -2,11 +2,11 @@
  * The critical chain of a start, until healthz answered, or until a pod was Running. Pure.
  *
  * A link is an input of the node: the answer of an operation, a fired timer, an item of a stream. Its duration is the
- * time since its cause. An operation in progress counts as work; timers and streams count as waiting. A report of the
- * runtime's stream about a pod counts as work of the pod's last call, whose answer may come later. Handling an input is
+ * time since its cause: what passed until the operation answered, the timer fired or the item came. A report of the
+ * runtime's stream about a pod counts as the answer to the pod's last call, which may come later. Handling an input is
  * one turn and takes no time of the kernel's clock.
  */
-import { duration, lastOf } from '../../visualizer/words.ts';
+import { duration, lastOf, WAITED_FOR } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
 import { actorName, describeGaps, type Moment, type PodStory, type Story } from './story.ts';
 
@@ -26,7 +26,9 @@ export interface CriticalChain {
   readonly incarnation: string;
   readonly goal: string;
   readonly totalMs: number;
+  /** Until operations answered: files, calls of the runtime, of the API server, of plugins. */
   readonly workingMs: number;
+  /** Until timers fired and events came. */
   readonly waitingMs: number;
   /** From the first cause to the goal. */
   readonly links: readonly Link[];
@@ -173,21 +175,21 @@ export function describeChain(chain: CriticalChain): string {
   const share = (ms: number): string => (chain.totalMs === 0 ? '0' : ((ms / chain.totalMs) * 100).toFixed(0));
   const head = [
     `${chain.goal} after ${duration(chain.totalMs)}`,
-    `working ${duration(chain.workingMs)} (${share(chain.workingMs)}%)`,
-    `waiting ${duration(chain.waitingMs)} (${share(chain.waitingMs)}%)`,
+    `waited ${duration(chain.workingMs)} (${share(chain.workingMs)}%) for answers`,
+    `${duration(chain.waitingMs)} (${share(chain.waitingMs)}%) for timers and events`,
   ].join(', ');
   const note = chain.whole ? '' : 'The first causes are in records that are gone.\n';
   const rows = chain.links.map(({ atMs, tookMs, kind, actor, what, followed }) => [
     `@${duration(atMs)}`,
     kind === 'start' ? '' : `+${duration(tookMs)}`,
-    kind === 'operation' ? 'work' : kind === 'start' ? '' : 'wait',
+    kind === 'start' ? '' : WAITED_FOR[kind],
     actor,
     [what, ...followed.slice(-1)].join(' → '),
   ]);
   const columns = [
     { title: 'AT', align: 'right' },
     { title: 'TOOK', align: 'right' },
-    { title: '' },
+    { title: 'WAITED FOR' },
     { title: 'ACTOR' },
     { title: 'WHAT' },
   ] as const;

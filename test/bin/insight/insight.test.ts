@@ -158,12 +158,14 @@ describe('critical-chain', () => {
     expect(chain.totalMs).toBe(chain.links.at(-1)!.atMs);
   });
 
-  it('to a pod goes through the pull of its image, and counts it as work', () => {
+  it('to a pod goes through the pull of its image, and counts it as an answer', () => {
     const chain = chainTo(boot().story, `pod/${podName}`);
     expect(chain.links).toContainEqual(
       expect.objectContaining({ kind: 'operation', tookMs: 500, what: 'cri.pullImage answered' }),
     );
-    expect(describeChain(chain)).toMatch(/^pod default\/\S+ is Running after .*working .*waiting /);
+    expect(describeChain(chain)).toMatch(
+      /^pod default\/\S+ is Running after .*waited .* for answers, .* for timers and events/,
+    );
   });
 
   it('to a pod ends with its own calls: what the runtime says of it is what they did', () => {
