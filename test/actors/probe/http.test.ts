@@ -143,7 +143,7 @@ describe('a redirect', () => {
   it('to a URL of ten megabytes fails, and is quoted in part', async () => {
     const headers = `HTTP/1.1 302 Found\r\ncontent-length: 0\r\nlocation: http://127.0.0.1:1/${'"'.repeat(10_000_000)}`;
     const port = await rawServer((socket) => socket.once('data', () => socket.end(`${headers}\r\n\r\n`)));
-    const { verdict, output = '' } = await attempt(get(port));
+    const { verdict, output } = await attempt(get(port));
     expect([verdict, output.length]).toEqual(['failure', 10_240]);
     expect(output).toContain('failed to parse Location header "http://127.0.0.1:1/\\"');
   });
@@ -151,7 +151,7 @@ describe('a redirect', () => {
   it('to a long URL that nobody answers is quoted in part', async () => {
     const location = `http://127.0.0.1:${await freePort()}/${'a'.repeat(60_000)}`;
     const port = await httpServer((_, response) => response.writeHead(302, { location }).end());
-    const { verdict, output = '' } = await attempt(get(port));
+    const { verdict, output } = await attempt(get(port));
     expect([verdict, output.length]).toEqual(['failure', 10_240]);
   });
 

@@ -18,7 +18,7 @@ let front: Front;
 afterEach(() => front.close());
 
 async function run(exit_code: number, stdout: Buffer, stderr: Buffer) {
-  const answer = { exit_code, stdout: stdout.toString('base64'), stderr: stderr.toString('base64') };
+  const answer = { exit_code, stdout, stderr };
   const call = (async () => answer) as unknown as RuntimeClient['call'];
   const view = { pods: () => [POD] } as unknown as NodeView;
   front = await openFront(runEndpoints(view, runtimeCalls(call).execSync));
