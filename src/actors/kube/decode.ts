@@ -163,11 +163,21 @@ function withoutManagedFields(object: JsonObject): JsonObject {
   return { ...object, metadata };
 }
 
+/** A machine renews the token by the times between which it is valid: without them it would never ask for the next one. */
 function withSealedToken(object: JsonObject, vault: Vault): JsonObject {
-  const status = object['status'];
-  if (!isObject(status) || typeof status['token'] !== 'string') return object;
-  return { ...object, status: { ...status, token: vault.seal(status['token']) } };
+  const [spec, status] = [object['spec'], object['status']].map((part) => (isObject(part) ? part : {}));
+  const { token, expirationTimestamp } = status ?? {};
+  const { expirationSeconds = 0 } = spec ?? {};
+  if (typeof token !== 'string' || token === '') throw refusedToken('status.token', 'a text', token);
+  if (typeof expirationTimestamp !== 'string' || !Number.isFinite(Date.parse(expirationTimestamp)))
+    throw refusedToken('status.expirationTimestamp', 'a time', expirationTimestamp);
+  if (typeof expirationSeconds !== 'number')
+    throw refusedToken('spec.expirationSeconds', 'a number', expirationSeconds);
+  return { ...object, status: { ...status, token: vault.seal(token) } };
 }
+
+const refusedToken = (field: string, wanted: string, value: Json | undefined): OperationError =>
+  refused(`serviceaccounts/token.${field}`, wanted, value);
 
 function withSealedData(object: JsonObject, vault: Vault): JsonObject {
   const { data, metadata, ...rest } = object;
