@@ -8,7 +8,7 @@
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
 import { codeOf } from '../../kernel/thrown.ts';
-import type { ContainerConfig, ContainerStatus } from '../../machines/model/api/cri.ts';
+import type { ContainerConfig, ContainerStatus, Image } from '../../machines/model/api/cri.ts';
 import type { criOperations, WatchImagesItem } from '../../machines/model/operations/cri.ts';
 import { watchChanges } from '../watch-changes.ts';
 import { Adapter, type CriOptions, isNotFound } from './adapter.ts';
@@ -306,6 +306,11 @@ export function criPorts(options: CriOptions): CriPorts {
 
 // ---- images ---------------------------------------------------------------------------------------------------------
 
+/** A name on Linux has at most 32. A longer one of an image would be in each list of images, and in each event. */
+const USERNAME_MAX_CHARS = 1_024;
+
+const imageOf = (image: Image): Image => canonical({ ...image, username: image.username.slice(0, USERNAME_MAX_CHARS) });
+
 /**
  * Lists images for {@link watchChanges}. A failed list changes nothing: the runtime's state is reported elsewhere, and
  * the next list makes up for it.
@@ -313,7 +318,7 @@ export function criPorts(options: CriOptions): CriPorts {
 async function imagesNow(adapter: Adapter, signal: AbortSignal): Promise<WatchImagesItem | null> {
   const listed = await adapter.client.call('ListImages', {}, adapter.limits({ signal })).catch(() => null);
   if (listed === null) return null;
-  const images = listed.images.map((image) => canonical(image)).sort((a, b) => (a.id < b.id ? -1 : 1));
+  const images = listed.images.map((image) => imageOf(image)).sort((a, b) => (a.id < b.id ? -1 : 1));
   return { type: 'images.changed', images };
 }
 
@@ -323,7 +328,7 @@ function imagePorts(adapter: Adapter) {
     'cri.imageStatus': async (call) => {
       const request = { image: { image: call.input.image } };
       const { image } = await client.call('ImageStatus', request, adapter.limits(call));
-      return { image: image ? canonical(image) : null };
+      return { image: image ? imageOf(image) : null };
     },
     'cri.pullImage': async (call) => {
       const { image, annotations, sandboxConfig, auth } = call.input;
@@ -340,7 +345,7 @@ function imagePorts(adapter: Adapter) {
     },
     'cri.listImages': async (call) => {
       const { images } = await client.call('ListImages', {}, adapter.limits(call));
-      const known = images.map((image) => canonical(image));
+      const known = images.map((image) => imageOf(image));
       return { images: await adapter.sandboxImage.pinnedIn(known, adapter.limits(call)) };
     },
     'cri.watchImages': (call) => {

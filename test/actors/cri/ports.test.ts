@@ -139,6 +139,14 @@ it('of a command that prints a lot the beginning is told', async () => {
   expect(result).toEqual({ exitCode: 0, stdout: `a${'é'.repeat(5_119)}`, stderr: 'e'.repeat(10_240) });
 });
 
+it('of the user of an image no more is kept than a name can be', async () => {
+  const image = { id: 'i', size: '1', username: 'u'.repeat(100_000) };
+  const { ports } = await portsOn({ ListImages: () => ({ images: [image] }), ImageStatus: () => ({ image }) });
+  const kept = { id: 'i', username: 'u'.repeat(1_024) };
+  expect(await ports['cri.listImages'](call({}))).toMatchObject({ images: [kept] });
+  expect(await ports['cri.imageStatus'](call({ image: 'i' }))).toMatchObject({ image: kept });
+});
+
 it('an operation whose state was left is cancelled in the runtime too', async () => {
   const { ports } = await portsOn({ RunPodSandbox: never });
   const aborter = new AbortController();
