@@ -8,7 +8,8 @@ import { askPodResources } from '../support/pod-resources.ts';
 import { requirement } from '../support/require.ts';
 
 const STATELET = new URL('../../src/bin/statelet.js', import.meta.url).pathname;
-const SCRIPT = "echo one; echo two; trap 'exit 0' TERM; while :; do sleep 1; done";
+/** With what would clear the terminal of who looks at the pod. */
+const SCRIPT = "echo one; : '\u001b[2J'; echo two; trap 'exit 0' TERM; while :; do sleep 1; done";
 
 describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verbs for people on the node', () => {
   let containerd: Containerd;
@@ -53,6 +54,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the verb
   it('describe tells what happened', async () => {
     const { stdout } = await call('describe', 'pod', 'app');
     expect(stdout).toContain('Status:           Running\n');
+    expect(stdout).toContain(String.raw`: '\x1b[2J'`);
     expect(stdout).toMatch(/Normal +Started +\d+s +kubelet +Container started/);
   });
 

@@ -47,8 +47,13 @@ function klogHeader(level: string, timeMs: number, pid: number, source: string):
 function klogText(text: string, fields: Readonly<Record<string, unknown>>): string {
   if (typeof fields['klog'] === 'string') return fields['klog'];
   const pairs = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return JSON.stringify(text) + pairs.map(([key, value]) => ` ${key}=${klogValue(value)}`).join('');
+  return escaped(JSON.stringify(text) + pairs.map(([key, value]) => ` ${key}=${klogValue(value)}`).join(''));
 }
+
+/** Foreign text, such as the output of a probe, must not control the terminal that shows the log. */
+const CONTROLS = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+const escaped = (text: string): string =>
+  text.replaceAll(CONTROLS, (character) => `\\u${character.codePointAt(0)!.toString(16).padStart(4, '0')}`);
 
 function klogValue(value: unknown): string {
   if (typeof value === 'object') return JSON.stringify(JSON.stringify(value));

@@ -4,6 +4,7 @@ import { JournalError, readJournal } from '../../kernel/journal/index.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { describePod, type PodEvent } from '../local/describe-pod.ts';
 import { askedFor, type LocalOptions, podNamed, pods, socketPath } from '../local/node-client.ts';
+import { printable } from '../printable.ts';
 
 /** @throws LocalError */
 export async function describeCommand(
@@ -16,9 +17,10 @@ export async function describeCommand(
   const { namespace } = options;
   const found = name === undefined ? await pods(socket, namespace) : [await podNamed(socket, namespace, name)];
   const journal = join(dirname(socket), 'journal');
-  return found
-    .map((pod) => describePod(pod, eventsOf(journal, `${pod.metadata.namespace}/${pod.metadata.name}`), Date.now()))
-    .join('\n\n');
+  const texts = found.map((pod) =>
+    describePod(pod, eventsOf(journal, `${pod.metadata.namespace}/${pod.metadata.name}`), Date.now()),
+  );
+  return printable(texts.join('\n\n'));
 }
 
 /** The events of an object in this start of the daemon, equal texts once; none where the journal is kept elsewhere. */

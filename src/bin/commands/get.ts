@@ -10,6 +10,7 @@ import {
   socketPath,
 } from '../local/node-client.ts';
 import { columns, podRows } from '../local/pod-table.ts';
+import { printable } from '../printable.ts';
 
 export interface GetOptions extends LocalOptions {
   readonly output?: string;
@@ -40,7 +41,7 @@ export async function getCommand(resource: string, given: string | undefined, op
     allNamespaces: options.allNamespaces ?? false,
     nowMs: Date.now(),
   });
-  return columns(rows);
+  return printable(columns(rows));
 }
 
 function document(found: readonly LocalPod[], name: string | undefined, form: 'json' | 'yaml'): string {

@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import { exitCodes } from '../exit-codes.ts';
 import { LocalError } from '../local/node-client.ts';
+import { printable } from '../printable.ts';
 import type { ExecOptions } from './exec.ts';
 import type { GetOptions } from './get.ts';
 import type { LogsOptions } from './logs.ts';
@@ -16,7 +17,7 @@ async function guarded(ended: Ended, run: () => Promise<string | number>): Promi
     ended(typeof result === 'number' ? result : exitCodes.same);
   } catch (thrown) {
     if (!(thrown instanceof LocalError)) throw thrown;
-    process.stderr.write(`${thrown.message}\n`);
+    process.stderr.write(printable(`${thrown.message}\n`));
     ended(1);
   }
 }

@@ -36,6 +36,16 @@ it('text is klog text, on stderr', () => {
   ]);
 });
 
+it('text shows what controls a terminal, of one line and of several', () => {
+  let err = '';
+  const printer = logRecords({ verbosity: 0, streams: { out: () => {}, err: (text) => void (err += text) } });
+  printer([
+    logged('info', 'Event', { message: 'a\u001b[2J\u009b\u202eb', output: 'one\n\u001b]0;x\u0007\r\u009btwo' }),
+  ]);
+  expect(err).toContain('"Event" message="a\\u001b[2J\\u009b\\u202eb" output=<\n\tone\n');
+  expect(err).toContain('\n\t\\u001b]0;x\\u0007\\u000d\\u009btwo\n >\n');
+});
+
 it('JSON has the fields of Kubernetes, with a verbosity where it is no error', () => {
   const [started, failed] = printed({ verbosity: 0, format: 'json' }).err.map((line) => JSON.parse(line));
   expect(started).toMatchObject({ ts: AT_MS, caller: 'pods/pod-1', msg: 'Started kubelet', v: 0, version: 'v1' });
