@@ -251,9 +251,9 @@ export class Plugin {
       let late = false;
       const deadline = setTimeout(() => {
         late = true;
-        killAll(child);
+        giveUp(child);
       }, DEADLINE_MS);
-      child.stdout.on('data', (chunk: Buffer) => stdout.take(chunk) || killAll(child));
+      child.stdout.on('data', (chunk: Buffer) => stdout.take(chunk) || giveUp(child));
       child.stderr.on('data', (chunk: Buffer) => void stderr.take(chunk));
       child.stdin.on('error', () => {});
       child.stdin.end(request);
@@ -272,8 +272,12 @@ export class Plugin {
   }
 }
 
-/** Kills the plugin's process group: a child of the plugin may hold its output open. */
-function killAll({ pid }: ChildProcess): void {
+/**
+ * Kills the plugin's process group, and reads no more: a child of the plugin, perhaps of another group, may hold its
+ * output open.
+ */
+function giveUp({ pid, stdin, stdout, stderr }: ChildProcess): void {
+  for (const stream of [stdin, stdout, stderr]) stream?.destroy();
   if (pid === undefined) return;
   try {
     process.kill(-pid, 'SIGKILL');

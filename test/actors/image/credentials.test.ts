@@ -1,4 +1,5 @@
 /** Credentials from all three places, with real plugins. */
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -114,6 +115,17 @@ describe('plugins', () => {
     expect(request).toEqual({ kind: 'CredentialProviderRequest', apiVersion: API, image: 'a.io/x/y' });
     expect(readFileSync(join(folder, 'asked'), 'utf8')).toBe(`get it set ${process.env['HOME'] ?? ''}\n`);
   });
+
+  it.skipIf(spawnSync('setsid', ['true']).status !== 0)(
+    'is given up though a process of its own outlives it',
+    async () => {
+      const script = `setsid sh -c 'echo $$ > $FOLDER/pid; head -c 2000000 /dev/zero; exec sleep 1000' & wait`;
+      const { folder, lookup, warnings } = await withPlugin(script);
+      expect(await lookup('a.io/x')).toEqual([]);
+      process.kill(Number(readFileSync(join(folder, 'pid'), 'utf8')), 'SIGKILL');
+      expect(warnings.join()).toContain('it answered with more than 1048576 bytes');
+    },
+  );
 
   it('is not asked about images that are not its own', async () => {
     const { lookup, warnings } = await withPlugin('exit 1');
