@@ -97,4 +97,41 @@ export const ATTACKS: readonly Row[] = [
     'test/machines/model/validation/size.test.ts::of the API server names as many objects as the limit',
     'test/machines/charts/objects/objects.test.ts::of many objects of one pod some are asked for in each turn',
   ),
+  row(
+    'A13',
+    'commands of probes and hooks that print 16 MiB; servers that send a probe to a URL of megabytes, or only say that they go on',
+    'test/actors/cri/ports.test.ts::of a command that prints a lot the beginning is told',
+    'test/actors/probe/http.test.ts::to a URL of ten megabytes fails, and is quoted in part',
+    'test/actors/probe/http.test.ts::that only says that it goes on is cut off',
+  ),
+  row(
+    'A14',
+    'one registry under thousands of spellings, an image whose user is megabytes long, a login plugin that outlives itself',
+    'test/actors/image/keyring.test.ts::are tried up to a hundred',
+    'test/actors/image/keyring.test.ts::are refused when all secrets of a pull have more than one may have',
+    'test/actors/cri/ports.test.ts::of the user of an image no more is kept than a name can be',
+    'test/actors/image/credentials.test.ts::is given up though a process of its own outlives it',
+  ),
+  row(
+    'A15',
+    'a resource driver that hangs up on every call, and connections without end to the sockets for plugins and agents',
+    'test/actors/dra/dra.test.ts::a driver that hangs up on every call is called a few times a second',
+    'test/actors/grpc-socket.test.ts::has 128 connections and no more',
+  ),
+  row(
+    'A16',
+    'a link of a pod where a compressed log is written',
+    'test/actors/logs/container-logs.test.ts::does not write through a link in place of the compressed part',
+  ),
+  row(
+    'A17',
+    'text of a container that controls the terminal of who reads it',
+    'test/actors/log/logger.test.ts::text shows what controls a terminal',
+    'test/node/local.test.ts::describe tells what happened',
+  ),
+  row(
+    'A18',
+    'an answer to a TokenRequest without a token, or without its end',
+    'test/actors/kube/sealing.test.ts::is no answer',
+  ),
 ];

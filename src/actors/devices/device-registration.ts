@@ -20,7 +20,7 @@ import type {
 } from '../../machines/model/operations/devices.ts';
 import { aborted } from '../aborted.ts';
 import { Contract } from '../contract.ts';
-import { bindSocket } from '../grpc-socket.ts';
+import { serveSocket } from '../grpc-socket.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
 import { TokenBucket } from '../token-bucket.ts';
 
@@ -90,13 +90,13 @@ export const serveRegistration: Port<(typeof deviceOperations)['devices.serveReg
     'grpc.max_concurrent_streams': UNDER_WAY_MAX,
   });
   server.addService(service(), { Register: register(call, folder) });
-  await bindSocket(server, socket);
+  const close = await serveSocket(server, socket);
   await chmod(socket, SOCKET_MODE);
   call.emit({ type: 'devices.serving' });
   try {
     await aborted(call.signal);
   } finally {
-    server.forceShutdown();
+    close();
     await rm(socket, { force: true });
   }
   return null;

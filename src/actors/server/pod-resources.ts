@@ -21,7 +21,7 @@ import type { NodeSettings } from '../../machines/model/settings/node-settings.t
 import { cpuIds } from '../../machines/model/values/cpu-set.ts';
 import { aborted } from '../aborted.ts';
 import { Contract } from '../contract.ts';
-import { bindSocket } from '../grpc-socket.ts';
+import { serveSocket } from '../grpc-socket.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import type { PodResourcesMethod, PodResourcesMetrics } from './metrics/calls/request-metrics.ts';
 import { isWanted, type NodePod, podNamed } from './node-pods.ts';
@@ -32,6 +32,8 @@ type Version = 'v1' | 'v1alpha1';
 /** Upstream's rate limit of all callers together. */
 const QPS = 100;
 const BURST = 10;
+/** Calls at once of one connection; an agent makes one. Further ones wait in the agent. */
+const CALLS_MAX = 4;
 const LIMITED = { code: grpc.status.RESOURCE_EXHAUSTED, details: 'rejected by rate limit' };
 const OWNER_ONLY = 0o600;
 /** The mode that the start gives the folder, which it may be creating at the same time. */
@@ -53,19 +55,19 @@ export async function servePodResources(
   options: PodResourcesOptions,
 ): Promise<null> {
   const { path } = call.input;
-  const server = new grpc.Server();
+  const server = new grpc.Server({ 'grpc.max_concurrent_streams': CALLS_MAX });
   const limit = new TokenBucket(QPS, BURST);
   server.addService(serviceDefinition('v1'), methods(options, call.input.settings, limit));
   server.addService(serviceDefinition('v1alpha1'), olderMethods(options, limit));
   await mkdir(dirname(path), { recursive: true, mode: FOLDER_MODE });
   await rm(path, { force: true });
-  await bindSocket(server, path);
+  const close = await serveSocket(server, path);
   await chmod(path, OWNER_ONLY);
   call.emit({ type: 'server.listening', address: path, port: 0 });
   try {
     await aborted(call.signal);
   } finally {
-    server.forceShutdown();
+    close();
     await rm(path, { force: true });
   }
   return null;
