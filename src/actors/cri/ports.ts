@@ -15,7 +15,7 @@ import { Adapter, type CriOptions, isNotFound } from './adapter.ts';
 import type { RuntimeClient } from './client.ts';
 import { inspectPod } from './inspect.ts';
 import { canonical, POD_UID_LABEL } from './relist.ts';
-import { authOf, markHolder, searchableSecrets, withoutLogin, withSecrets } from './secrets.ts';
+import { authOf, markHolder, redacted, searchableSecrets, withoutLogin, withSecrets } from './secrets.ts';
 import { PodWatcher } from './watch-pods.ts';
 
 /** A sandbox gets twice the usual time, as in the Go kubelet: its network plug-ins may be slow. */
@@ -206,17 +206,25 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
   }
   const limits = adapter.limits(call, timeoutSeconds === 0 ? null : timeoutSeconds * 1000 + adapter.timeoutMs);
   const request = { container_id: containerId, cmd: command, timeout: String(timeoutSeconds) };
-  const { exit_code: exitCode, stdout, stderr } = await adapter.client.call('ExecSync', request, limits);
-  return { exitCode, stdout: textOf(stdout), stderr: textOf(stderr) };
+  const withheld = adapter.secrets.of(containerId) ?? [];
+  const run = adapter.client.call('ExecSync', request, limits);
+  const { exit_code: exitCode, stdout, stderr } = await adapter.redactingErrors(withheld, run);
+  const shown = (bytes: Uint8Array): string =>
+    cut(redacted(textOf(bytes, SEARCHED_MAX_BYTES), withheld, adapter.vault));
+  return { exitCode, stdout: shown(stdout), stderr: shown(stderr) };
 }
 
 /** Of each output of a command: as much as a probe reports. What a hook prints becomes a value of the journal. */
 const OUTPUT_MAX_BYTES = 10 * 1024;
+/** Searched for the values of the container's variables: one at the end of what is kept is found whole. */
+const SEARCHED_MAX_BYTES = 64 * 1024;
+
+const cut = (text: string): string => textOf(Buffer.from(text), OUTPUT_MAX_BYTES);
 
 /** Bytes that are not UTF-8 become U+FFFD; a character cut by the limit is left out. */
-function textOf(bytes: Uint8Array): string {
-  const text = Buffer.from(bytes.subarray(0, OUTPUT_MAX_BYTES)).toString('utf8');
-  return bytes.length > OUTPUT_MAX_BYTES ? text.replace(/\uFFFD$/, '') : text;
+function textOf(bytes: Uint8Array, limit: number): string {
+  const text = Buffer.from(bytes.subarray(0, limit)).toString('utf8');
+  return bytes.length > limit ? text.replace(/\uFFFD$/, '') : text;
 }
 
 /** How long a replaced inspection may go on before it is cancelled. */

@@ -155,6 +155,38 @@ it('an operation whose state was left is cancelled in the runtime too', async ()
   await expect(run).rejects.toMatchObject({ code: 'CANCELLED' });
 });
 
+it('a command does not tell the secrets of its container, by its output or an error', async () => {
+  const vault = new Vault(Buffer.alloc(32, 1));
+  const password = vault.seal('password');
+  const base64 = (text: string) => Buffer.from(text).toString('base64');
+  const { ports, fake } = await portsOn(
+    {
+      CreateContainer: () => ({ container_id: 'c' }),
+      ExecSync: () => ({
+        exit_code: 3,
+        stdout: base64(`${'a'.repeat(10_236)}password`),
+        stderr: base64('no password'),
+      }),
+    },
+    { vault },
+  );
+  const config = { metadata: { name: 'n', attempt: 0 }, args: [password.$secret] };
+  await ports['cri.createContainer'](
+    call({ podSandboxId: 's', config, sandboxConfig: {}, secrets: [password], written: [] }),
+  );
+  const run = () => ports['cri.execSync'](call({ containerId: 'c', command: ['x'], timeoutSeconds: 0 }));
+  const kept = `${'a'.repeat(10_236)}${password.$secret}`;
+  expect(await run()).toEqual({
+    exitCode: 3,
+    stdout: Buffer.from(kept).subarray(0, 10_240).toString(),
+    stderr: `no ${password.$secret}`,
+  });
+  fake.handlers.ExecSync = () => {
+    throw new Refusal(grpc.status.UNKNOWN, 'cannot run "password"');
+  };
+  await expect(run()).rejects.toThrow(`cannot run "${password.$secret}"`);
+});
+
 it('the secrets of a container are forgotten with its sandbox', async () => {
   const vault = new Vault(Buffer.alloc(32, 1));
   const password = vault.seal('password');
