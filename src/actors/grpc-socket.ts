@@ -1,6 +1,6 @@
 /**
- * Serves gRPC on a Unix socket. Access is controlled by the socket's directory, which pods may have mounted. Connections
- * are limited, because each is a descriptor of the agent.
+ * Serves gRPC on a Unix socket. Access is controlled by the socket's directory, which pods may have mounted.
+ * Connections are limited, because each is a descriptor of the agent.
  */
 import { createServer } from 'node:net';
 import * as grpc from '@grpc/grpc-js';

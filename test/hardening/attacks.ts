@@ -99,14 +99,14 @@ export const ATTACKS: readonly Row[] = [
   ),
   row(
     'A13',
-    'commands of probes and hooks that print 16 MiB; servers that send a probe to a URL of megabytes, or only say that they go on',
+    'commands that print 16 MiB, and servers that answer a probe with a URL of megabytes, or only that they go on',
     'test/actors/cri/ports.test.ts::of a command that prints a lot the beginning is told',
     'test/actors/probe/http.test.ts::to a URL of ten megabytes fails, and is quoted in part',
     'test/actors/probe/http.test.ts::that only says that it goes on is cut off',
   ),
   row(
     'A14',
-    'one registry under thousands of spellings, an image whose user is megabytes long, a login plugin that outlives itself',
+    'a registry under thousands of spellings, the user of an image of megabytes, a login plugin that outlives itself',
     'test/actors/image/keyring.test.ts::are tried up to a hundred',
     'test/actors/image/keyring.test.ts::are refused when all secrets of a pull have more than one may have',
     'test/actors/cri/ports.test.ts::of the user of an image no more is kept than a name can be',
