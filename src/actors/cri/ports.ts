@@ -5,6 +5,7 @@
  * runtime reserved for us is adopted; after each own change the watchers inspect the pod; sandboxes wait while others
  * start, but not for stuck calls ({@link StartingCalls}).
  */
+import type { SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
 import { codeOf } from '../../kernel/thrown.ts';
@@ -209,8 +210,7 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
   const withheld = adapter.secrets.of(containerId) ?? [];
   const run = adapter.client.call('ExecSync', request, limits);
   const { exit_code: exitCode, stdout, stderr } = await adapter.redactingErrors(withheld, run);
-  const shown = (bytes: Uint8Array): string =>
-    cut(redacted(textOf(bytes, SEARCHED_MAX_BYTES), withheld, adapter.vault));
+  const shown = (bytes: Uint8Array): string => withoutValues(bytes, withheld, adapter.vault);
   return { exitCode, stdout: shown(stdout), stderr: shown(stderr) };
 }
 
@@ -218,8 +218,15 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
 const OUTPUT_MAX_BYTES = 10 * 1024;
 /** Searched for the values of the container's variables: one at the end of what is kept is found whole. */
 const SEARCHED_MAX_BYTES = 64 * 1024;
+/** Bytes of an output times values that it is searched for: at most some 25 ms. */
+const SEARCH_MAX = 16 * 1024 * 1024;
 
-const cut = (text: string): string => textOf(Buffer.from(text), OUTPUT_MAX_BYTES);
+function withoutValues(bytes: Uint8Array, values: readonly SecretHandle[], vault: Vault): string {
+  const searched = Math.min(SEARCHED_MAX_BYTES, Math.floor(SEARCH_MAX / Math.max(1, values.length)));
+  if (searched < OUTPUT_MAX_BYTES && bytes.length > searched)
+    return `(${bytes.length} bytes of output, too many to be searched for the ${values.length} values of the variables)`;
+  return textOf(Buffer.from(redacted(textOf(bytes, searched), values, vault)), OUTPUT_MAX_BYTES);
+}
 
 /** Bytes that are not UTF-8 become U+FFFD; a character cut by the limit is left out. */
 function textOf(bytes: Uint8Array, limit: number): string {

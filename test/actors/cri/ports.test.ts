@@ -187,6 +187,25 @@ it('a command does not tell the secrets of its container, by its output or an er
   await expect(run()).rejects.toThrow(`cannot run "${password.$secret}"`);
 });
 
+it('an output too long to be searched for thousands of values is not shown', async () => {
+  const vault = new Vault(Buffer.alloc(32, 1));
+  const secrets = Array.from({ length: 5_000 }, (_, i) => vault.seal(`password-${i}`));
+  let stdout = 'x'.repeat(10_000);
+  const { ports } = await portsOn(
+    {
+      CreateContainer: () => ({ container_id: 'c' }),
+      ExecSync: () => ({ exit_code: 0, stdout: Buffer.from(stdout).toString('base64') }),
+    },
+    { vault },
+  );
+  const config = { metadata: { name: 'n', attempt: 0 } };
+  await ports['cri.createContainer'](call({ podSandboxId: 's', config, sandboxConfig: {}, secrets, written: [] }));
+  const run = () => ports['cri.execSync'](call({ containerId: 'c', command: ['x'], timeoutSeconds: 0 }));
+  expect(await run()).toMatchObject({ stdout: expect.stringMatching(/^\(10000 bytes of output, too many /) });
+  stdout = 'it is password-7';
+  expect(await run()).toMatchObject({ stdout: `it is ${secrets[7]!.$secret}` });
+});
+
 it('the secrets of a container are forgotten with its sandbox', async () => {
   const vault = new Vault(Buffer.alloc(32, 1));
   const password = vault.seal('password');
