@@ -163,7 +163,7 @@ function withoutManagedFields(object: JsonObject): JsonObject {
   return { ...object, metadata };
 }
 
-/** A machine renews the token by the times between which it is valid: without them it would never ask for the next one. */
+/** A machine renews the token by the times between which it is valid: without them it would never ask for the next. */
 function withSealedToken(object: JsonObject, vault: Vault): JsonObject {
   const [spec, status] = [object['spec'], object['status']].map((part) => (isObject(part) ? part : {}));
   const { token, expirationTimestamp } = status ?? {};

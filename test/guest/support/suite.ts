@@ -117,7 +117,8 @@ async function saveLogs(guest: Guest, folder: string): Promise<void> {
 
 async function replays(guest: Guest, { name, journal: kept }: Plan): Promise<void> {
   const folder = join(OUT, name);
-  const archive = await guest.run(`tar -C ${kept ?? `${ROOT_DIR}/journal`} -cz . | base64 -w0`);
+  // The agent writes meanwhile, which tar remarks on.
+  const archive = await guest.run(`tar -C ${kept ?? `${ROOT_DIR}/journal`} -cz . 2>/dev/null | base64 -w0`);
   const journal = join(folder, 'journal');
   mkdirSync(journal);
   const journals = join(folder, 'journals.tar.gz');
