@@ -132,6 +132,6 @@ export const ATTACKS: readonly Row[] = [
   row(
     'A18',
     'an answer to a TokenRequest without a token, or without its end',
-    'test/actors/kube/sealing.test.ts::is no answer',
+    'test/actors/kube/issued-tokens.test.ts::is no answer',
   ),
 ];
