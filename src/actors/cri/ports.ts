@@ -11,6 +11,7 @@ import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
 import { codeOf } from '../../kernel/thrown.ts';
 import type { ContainerConfig, ContainerStatus, Image } from '../../machines/model/api/cri.ts';
 import type { criOperations, WatchImagesItem } from '../../machines/model/operations/cri.ts';
+import { cut, OUTPUT_MAX_BYTES, textWithin } from '../probe/attempt.ts';
 import { watchChanges } from '../watch-changes.ts';
 import { Adapter, type CriOptions, isNotFound } from './adapter.ts';
 import type { RuntimeClient } from './client.ts';
@@ -214,9 +215,7 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
   return { exitCode, stdout: shown(stdout), stderr: shown(stderr) };
 }
 
-/** Of each output of a command: as much as a probe reports. What a hook prints becomes a value of the journal. */
-const OUTPUT_MAX_BYTES = 10 * 1024;
-/** Searched for the values of the container's variables: one at the end of what is kept is found whole. */
+/** Of an output, searched for the values of variables: one at the end of what is kept is found whole. */
 const SEARCHED_MAX_BYTES = 64 * 1024;
 /** Bytes of an output times values that it is searched for: at most some 25 ms. */
 const SEARCH_MAX = 16 * 1024 * 1024;
@@ -225,13 +224,7 @@ function withoutValues(bytes: Uint8Array, values: readonly SecretHandle[], vault
   const searched = Math.min(SEARCHED_MAX_BYTES, Math.floor(SEARCH_MAX / Math.max(1, values.length)));
   if (searched < OUTPUT_MAX_BYTES && bytes.length > searched)
     return `(${bytes.length} bytes of output, too many to be searched for the ${values.length} values of the variables)`;
-  return textOf(Buffer.from(redacted(textOf(bytes, searched), values, vault)), OUTPUT_MAX_BYTES);
-}
-
-/** Bytes that are not UTF-8 become U+FFFD; a character cut by the limit is left out. */
-function textOf(bytes: Uint8Array, limit: number): string {
-  const text = Buffer.from(bytes.subarray(0, limit)).toString('utf8');
-  return bytes.length > limit ? text.replace(/\uFFFD$/, '') : text;
+  return cut(redacted(textWithin(bytes, searched), values, vault));
 }
 
 /** How long a replaced inspection may go on before it is cancelled. */

@@ -273,8 +273,8 @@ export class Plugin {
 }
 
 /**
- * Kills the plugin's process group, and reads no more: a child of the plugin, perhaps of another group, may hold its
- * output open.
+ * Kills the plugin's process group and closes its pipes. A process that the plugin started in a group of its own
+ * survives, and would keep the output open.
  */
 function giveUp({ pid, stdin, stdout, stderr }: ChildProcess): void {
   for (const stream of [stdin, stdout, stderr]) stream?.destroy();

@@ -9,22 +9,21 @@ export interface Attempt {
   readonly output: string;
 }
 
-/** How much of an answer is read and reported, and of an error that quotes it. */
+/** How much of an answer is read and reported, of an error that quotes it, and of each output of a command. */
 export const OUTPUT_MAX_BYTES = 10 * 1024;
 
 export const success = (output: string): Attempt => ({ result: 'success', output: cut(output) });
 export const failure = (output: string): Attempt => ({ result: 'failure', output: cut(output) });
 export const errored = (output: string): Attempt => ({ result: 'errored', output: cut(output) });
 
-/** A character cut by the limit is left out. */
 export function cut(text: string): string {
   const bytes = Buffer.from(text.slice(0, OUTPUT_MAX_BYTES + 1));
-  if (bytes.length <= OUTPUT_MAX_BYTES) return text;
-  return bytes
-    .subarray(0, OUTPUT_MAX_BYTES)
-    .toString('utf8')
-    .replace(/\uFFFD$/, '');
+  return bytes.length <= OUTPUT_MAX_BYTES ? text : textWithin(bytes, OUTPUT_MAX_BYTES);
 }
+
+/** The first bytes as text. Bytes that are not UTF-8 become U+FFFD; a character cut by the limit is left out. */
+export const textWithin = (bytes: Uint8Array, limit: number): string =>
+  new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes.subarray(0, limit), { stream: bytes.length > limit });
 
 /** Makes one attempt within its timeout. Rejects only for faults of this program. */
 export interface AttemptOptions {
