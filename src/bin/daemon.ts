@@ -109,7 +109,10 @@ export async function runDaemon(options: DaemonOptions): Promise<number> {
   const { journal, vault } = places;
   const parts = openParts(options, vault);
   const argv = maskedArguments(options.argv, (value) => vault.seal(value).$secret);
-  const announce = announceOnce(() => ({ journal: options.journalDir, visualizer: parts.page?.url ?? null }));
+  const announce = announceOnce(() => {
+    const visualizer = pageAddress(parts.page?.url ?? null, tokenFile(options), process.stderr.isTTY);
+    return { journal: options.journalDir, visualizer };
+  });
   let interrupted = false;
   const end = await new Promise<End>((resolve) => {
     const kernel = new Kernel({
@@ -203,12 +206,14 @@ function openParts(options: DaemonOptions, vault: Vault) {
   return { runtime, cgroups, kube, page, onTurn, log, server, tracer: nodeTracer(KUBELET_VERSION), performer };
 }
 
+const tokenFile = ({ rootDir }: DaemonOptions): string => join(rootDir, TOKEN);
+
 /** A token that cannot be stored (a full disk) disables the page, not the node. */
 function pageOf(options: DaemonOptions, server: NodeServer): ServedPage | null {
-  const { visualizerPort, rootDir, journalDir, journalPlain } = options;
+  const { visualizerPort, journalDir, journalPlain } = options;
   if (visualizerPort === 'off') return null;
   try {
-    const token = keptToken(join(rootDir, TOKEN));
+    const token = keptToken(tokenFile(options));
     return server.page({ port: visualizerPort, token, journal: journalPlain ? null : journalDir });
   } catch (error) {
     noPage(`its token cannot be kept: ${messageOf(error)}`, '--visualizer-port=off');
@@ -267,6 +272,15 @@ function exitCode(end: End): number {
 }
 
 // ---- the banner -----------------------------------------------------------------------------------------------------
+
+/**
+ * The address of the page, as it is printed. Its token opens every record of the node: it is for the user at a
+ * terminal, and a log, which others may read, says only which file has it.
+ */
+export function pageAddress(url: string | null, tokenPath: string, toTerminal: boolean): string | null {
+  if (url === null || toTerminal) return url;
+  return `${new URL('/', url).href} (needs ?token= and the content of ${tokenPath})`;
+}
 
 interface Places {
   readonly journal: string;

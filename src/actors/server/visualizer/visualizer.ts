@@ -182,7 +182,8 @@ export class Visualizer {
 }
 
 const NO_TOKEN =
-  'this page needs a token: open the address that the command printed, or send `Authorization: Bearer <token>`';
+  'this page needs a token: open the address that the command printed, with `?token=` and the content of visualizer.token ' +
+  'in the root directory of the daemon, or send `Authorization: Bearer <token>`';
 /** Cookies read of one request: a browser sends those of other local programs too, because cookies ignore ports. */
 const COOKIES_MAX = 64;
 const cookieName = (port: number | undefined): string => `statelet-${port}`;
