@@ -125,6 +125,7 @@ const subsystems = {
   csiVolumes: subsystem('csiVolumes', ({ context }) => ({
     rootDir: context.settings.rootDir,
     nodeName: context.node.nodeName,
+    behavior: context.input.behavior,
     ...volumeHealthInput(context.config),
   })),
   podCIDR: subsystem('podCIDR', () => ({})),

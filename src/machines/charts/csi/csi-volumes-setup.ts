@@ -27,6 +27,8 @@ import { csiMountMachine } from './mount.ts';
 export interface CSIVolumesInput {
   readonly rootDir: string;
   readonly nodeName: string;
+  /** See `BEHAVIORS`. */
+  readonly behavior: number;
   /** The period of asking drivers for the health of the pods' volumes; absent: never. */
   readonly healthPeriodMs?: number;
 }

@@ -26,6 +26,7 @@ import {
   isAttachable,
   isNodeFull,
   notRegistered,
+  PLUGIN,
   type Secrets,
   stageRequest,
   stages,
@@ -41,7 +42,9 @@ import {
   fetchSecret,
   retryDelays,
   secretError,
+  secretLookup,
   secretsIn,
+  toldAsKubelet,
   unsyncedUntil,
 } from './driver-calls.ts';
 
@@ -53,6 +56,7 @@ interface DeviceInput extends Omit<DeviceOrder, 'type'> {
   readonly key: string;
   readonly root: string;
   readonly nodeName: string;
+  readonly behavior: number;
   readonly id: DeviceId;
   /** An earlier agent, or a crashed actor, may have staged the volume. */
   readonly mayBeStaged: boolean;
@@ -149,11 +153,18 @@ const noteUnregistered = s.assign(({ context }) => {
 const getError = ({ id, nodeName }: Context): string =>
   `volume ${id.handle} has GET error for volume attachment ${attachmentName(id, nodeName)}: `;
 
-function stageSecretError({ id, volume }: Context): string {
+function stageSecretError({ id, volume, behavior }: Context): string {
   const ref = volume?.stageSecret ?? null;
-  if (id.block === null) return secretError('NodeStageSecretRef', ref);
-  return `failed to get NodeStageSecretRef ${ref?.namespace}/${ref?.name}: `;
+  if (id.block === null) return secretError({ behavior }, 'NodeStageSecretRef', ref);
+  const told = toldAsKubelet({ behavior }) ? `${PLUGIN}: ` : '';
+  return `${told}failed to get NodeStageSecretRef ${ref?.namespace}/${ref?.name}: ${secretLookup({ behavior }, ref)}`;
 }
+
+const noteDetached = s.assign(({ context }) => {
+  const { id, nodeName } = context;
+  const message = `volume ${id.handle} is not attached for volume attachment ${attachmentName(id, nodeName)}`;
+  return { failure: { step: waitingStep(context), message } };
+});
 
 const backOff = s.assign((args) => afterFailure(args));
 
@@ -166,6 +177,11 @@ const reportFailure = s.enqueueActions(({ context, enqueue }) => {
   const { key, failure, isNodeFull: isFull } = context;
   enqueue(line('warn', ['A volume cannot be staged', { volume: key, step: failure.step, err: failure.message }]));
   enqueue(sendParent({ type: 'device.failed', key, ...failure, isNodeFull: isFull } satisfies DeviceReport));
+});
+
+/** An attachment that the Node lists and that is not there, or not attached, is a failure. */
+const reportDetached = s.enqueueActions(({ context, enqueue }) => {
+  if (context.isAttached && toldAsKubelet(context)) enqueue(reportFailure);
 });
 
 const logStuck = s.enqueueActions(({ context, event, enqueue }) => {
@@ -186,12 +202,20 @@ const attaching = s.createStateConfig({
       name: attachmentName(id, nodeName),
     }),
     onDone: [
-      { guard: ({ event }) => attachmentIn(event) === null, target: 'detached', actions: checkLater },
+      {
+        guard: ({ event }) => attachmentIn(event) === null,
+        target: 'detached',
+        actions: [noteDetached, reportDetached, checkLater],
+      },
       { guard: ({ event }) => typeof attachmentIn(event) === 'string', target: 'failing', actions: noteAttachError },
       { target: 'connecting', actions: noteAttachment },
     ],
     onError: [
-      { guard: ({ event }) => errorOf(event).code === 'NotFound', target: 'detached', actions: checkLater },
+      {
+        guard: ({ event }) => errorOf(event).code === 'NotFound',
+        target: 'detached',
+        actions: [failing(waitingStep, getError), reportDetached, checkLater],
+      },
       { target: 'failing', actions: failing(waitingStep, getError) },
     ],
   },

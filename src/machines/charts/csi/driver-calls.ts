@@ -2,8 +2,9 @@
 import { now, outputOf } from '../../../kernel/xstate.ts';
 import type { SecretReference } from '../../model/api/storage.ts';
 import type { Driver } from '../../model/csi/messages.ts';
-import type { Capabilities, Secrets } from '../../model/csi/policy.ts';
+import { type Capabilities, PLUGIN, type Secrets } from '../../model/csi/policy.ts';
 import type { KubeTarget } from '../../model/operations/kube.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../model/values/back-off.ts';
 
 /** The back-off state of a chart: failures since the last success, and the time of the next attempt. */
@@ -75,6 +76,18 @@ export const secretsIn = (event: unknown): { secrets: Secrets } => ({
   secrets: outputOf<{ data?: Secrets }>(event).data ?? {},
 });
 
+interface Behaving {
+  readonly behavior: number;
+}
+
+export const toldAsKubelet = (context: Behaving): boolean => hasBehavior(context, 'csiFailuresAsKubelet');
+
+/** Upstream's text before the API server's error. */
+export const secretLookup = (context: Behaving, ref: SecretReference | null): string =>
+  toldAsKubelet(context)
+    ? `${PLUGIN}: failed to find the secret ${ref?.name} in the namespace ${ref?.namespace} with error: `
+    : '';
+
 /** Upstream's text: `fetching NodeStageSecretRef default/key failed: ` */
-export const secretError = (kind: string, ref: SecretReference | null): string =>
-  `fetching ${kind} ${ref?.namespace}/${ref?.name} failed: `;
+export const secretError = (context: Behaving, kind: string, ref: SecretReference | null): string =>
+  `fetching ${kind} ${ref?.namespace}/${ref?.name} failed: ${secretLookup(context, ref)}`;

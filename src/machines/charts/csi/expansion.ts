@@ -30,7 +30,9 @@ import {
   driverGuards,
   fetchSecret,
   retryDelays,
+  secretLookup,
   secretsIn,
+  toldAsKubelet,
 } from './driver-calls.ts';
 import {
   cannotExpand,
@@ -54,6 +56,7 @@ interface Known {
 
 interface ExpansionInput extends Known {
   readonly nodeName: string;
+  readonly behavior: number;
   readonly pod: CSIPod;
   readonly volume: CSIVolume;
   readonly expansion: Expansion;
@@ -143,8 +146,11 @@ const failing = (message: (context: Context, error: string) => string) =>
 const noteFailure = s.assign(({ event }) => ({ failure: expandFailure(errorOf(event)) }));
 const patchError = ({ claim }: Context, error: string): string =>
   `patchPVCStatus failed to patch PVC ${JSON.stringify(claim.metadata?.name ?? '')}: ${error}`;
-const secretError = ({ volume: { expandSecret } }: Context, error: string): string =>
-  `failed to get NodeExpandSecretRef ${expandSecret?.namespace}/${expandSecret?.name}: ${error}`;
+function expandSecretError({ volume: { expandSecret }, behavior }: Context, error: string): string {
+  const told = toldAsKubelet({ behavior }) ? 'expander.NodeExpand failed' : 'failed';
+  const ref = `${expandSecret?.namespace}/${expandSecret?.name}`;
+  return `${told} to get NodeExpandSecretRef ${ref}: ${secretLookup({ behavior }, expandSecret)}${error}`;
+}
 
 const ends = (outcome: ExpansionResult['outcome']) => s.assign({ outcome });
 
@@ -226,7 +232,7 @@ const expanding = s.createStateConfig({
       invoke: {
         ...fetchSecret(({ volume }: Context) => volume.expandSecret),
         onDone: { target: 'calling', actions: s.assign(({ event }) => secretsIn(event)) },
-        onError: { target: '#csiExpansion.failed', actions: failing(secretError) },
+        onError: { target: '#csiExpansion.failed', actions: failing(expandSecretError) },
       },
     },
     calling: {

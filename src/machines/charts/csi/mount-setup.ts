@@ -27,6 +27,7 @@ interface MountInput extends Known {
   readonly id: string;
   readonly root: string;
   readonly nodeName: string;
+  readonly behavior: number;
   readonly podDirectory: string;
   readonly pod: CSIPod;
   readonly volume: CSIVolume;

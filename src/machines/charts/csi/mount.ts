@@ -28,6 +28,7 @@ import {
   capabilitiesIn,
   fetchSecret,
   secretError,
+  secretLookup,
   secretsIn,
   unsyncedUntil,
 } from './driver-calls.ts';
@@ -75,10 +76,10 @@ const failing = (prefix: (context: Context) => string = () => '') =>
   s.assign(({ context, event }) => ({
     failure: { step: settingUp(context), message: `${prefix(context)}${errorOf(event).message}` },
   }));
-function publishSecretError({ volume: { isBlock, publishSecret: ref } }: Context): string {
-  if (!isBlock) return secretError('NodePublishSecretRef', ref);
+function publishSecretError({ volume: { isBlock, publishSecret: ref }, behavior }: Context): string {
+  if (!isBlock) return secretError({ behavior }, 'NodePublishSecretRef', ref);
   const what = 'kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef';
-  return `${what} ${ref?.namespace}/${ref?.name}: `;
+  return `${what} ${ref?.namespace}/${ref?.name}: ${secretLookup({ behavior }, ref)}`;
 }
 const tokenError = (): string => 'kubernetes.io/csi: mounter.SetUpAt failed to get service accoount token attributes: ';
 
@@ -165,11 +166,12 @@ function publishInput({ context }: { context: Context }) {
 }
 
 function expansionInput({ context }: { context: Context }) {
-  const { driver, isReleased, nodeName, pod, volume, expansion, root, isUsable } = context;
+  const { driver, isReleased, nodeName, behavior, pod, volume, expansion, root, isUsable } = context;
   return {
     driver,
     isReleased,
     nodeName,
+    behavior,
     pod,
     volume,
     expansion: required(expansion, 'the expansion of the volume'),
@@ -197,10 +199,7 @@ const publishing = s.createStateConfig({
       invoke: {
         ...fetchSecret(({ volume, pod }: Context) => ({ namespace: pod.namespace, ...volume.publishSecret })),
         onDone: { target: 'tokens', actions: noteSecrets },
-        onError: {
-          target: '#csiMount.failing',
-          actions: failing(publishSecretError),
-        },
+        onError: { target: '#csiMount.failing', actions: failing(publishSecretError) },
       },
     },
     tokens: { entry: noteDue, always: 'next' },

@@ -80,12 +80,13 @@ function beginMount(enqueue: Enqueue, before: Listed, { uid, volume, isWanted, e
     spawned: before.spawned + 1,
   };
   const { type: _, ...known } = mountOrder(context, mount);
-  const { rootDir: root, nodeName } = before;
+  const { rootDir: root, nodeName, behavior } = before;
   const input = {
     ...known,
     id: mount.id,
     root,
     nodeName,
+    behavior,
     volume,
     podDirectory: podDirectoryOf(before, uid),
     pod: before.pods[uid]?.pod ?? podFound(uid),
@@ -177,9 +178,9 @@ function beginDevice(enqueue: Enqueue, before: Listed, { key, volume, existing }
     spawned: before.spawned + 1,
   };
   const { type: _, ...known } = deviceOrder(context, device);
-  const { rootDir: root, nodeName } = before;
+  const { rootDir: root, nodeName, behavior } = before;
   const mayBeStaged = existing !== undefined || found.some((each) => deviceKey(each) === key);
-  const input = { ...known, key, root, nodeName, id: device.volume, mayBeStaged };
+  const input = { ...known, key, root, nodeName, behavior, id: device.volume, mayBeStaged };
   enqueue.spawnChild('device', { id: device.id, input });
   return noteDevice(context, key, { reported: JSON.stringify(known) });
 }

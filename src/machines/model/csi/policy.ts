@@ -13,7 +13,7 @@ import type { CSIPod, CSIVolume, Driver, StagedDevice } from './messages.ts';
 export type Capabilities = readonly string[];
 export type Secrets = Readonly<Record<string, Content>>;
 
-const PLUGIN = 'kubernetes.io/csi';
+export const PLUGIN = 'kubernetes.io/csi';
 const PERSISTENT = 'Persistent';
 const EPHEMERAL = 'Ephemeral';
 

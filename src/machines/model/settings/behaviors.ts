@@ -112,6 +112,13 @@ const BEHAVIORS = [
     before: 'A pod of another kubelet was admitted with what it requests, also where a resize to that was not granted.',
     since: "It is admitted with what the kubelet's files say that it was granted; they are written, too.",
   },
+  {
+    name: 'csiFailuresAsKubelet',
+    before:
+      'A secret that a CSI driver needs and that cannot be read was told without its name and namespace. Nothing was told ' +
+      'of a volume that the Node lists as attached and that its VolumeAttachment does not.',
+    since: 'Both are told in the words of the kubelet.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -220,6 +220,25 @@ describe('a volume that must be attached', () => {
     );
   });
 
+  it('that the Node lists, and its attachment does not, waits and says so', () => {
+    boot({ spec: {} });
+    node.want('u1', volumeOf());
+    node.send(listed({ attached: [NAME] }));
+    const [prefix, name] = [
+      'MountVolume.WaitForAttach failed for volume "pv1" : volume h1',
+      attachmentName(volumeOf(), 'node1'),
+    ];
+    expect(node.events()).toEqual([
+      `${prefix} has GET error for volume attachment ${name}: volumeattachments "${name}" not found`,
+    ]);
+    node.knobs.attachment = attached({ attached: false });
+    node.advance(500);
+    expect(node.events().at(-1)).toBe(`${prefix} is not attached for volume attachment ${name}`);
+    node.knobs.attachment = attached({ attached: true });
+    node.advance(1_000);
+    expect(node.toPods().at(-1)).toEqual(mounted('u1', 'data'));
+  });
+
   it('waits for the CSIDriver objects of the cluster', () => {
     boot({ isListening: false });
     node.knobs.list = fail('the server is gone');
@@ -408,6 +427,21 @@ describe('a volume of the pod itself', () => {
     node.advance(500);
     expect(node.askedFor('kube.create')).toHaveLength(2);
     expect(node.toPods().at(-1)).toEqual(mounted('u1', 'own'));
+  });
+
+  it.each([
+    ['a volume', {}, 'MountVolume.MountDevice failed for volume "pv1" : fetching NodeStageSecretRef ns/gone failed: '],
+    [
+      'a device',
+      { isBlock: true },
+      'MapVolume.SetUpDevice failed for volume "pv1" : kubernetes.io/csi: failed to get NodeStageSecretRef ns/gone: ',
+    ],
+  ])('%s whose secret is not there says which', (_, more, text) => {
+    boot({ spec: { attachRequired: false } });
+    node.knobs.fault = (name) => (name === 'kube.get' ? fail('secrets "gone" not found', 'NotFound') : undefined);
+    node.want('u1', volumeOf({ stageSecret: { namespace: 'ns', name: 'gone' }, ...more }));
+    const found = 'kubernetes.io/csi: failed to find the secret gone in the namespace ns with error: ';
+    expect(node.events()).toEqual([`${text}${found}secrets "gone" not found`]);
   });
 
   it('is published once where the driver does not ask for more', () => {

@@ -5,6 +5,7 @@ import type { KernelRecord } from '../../../../src/kernel/records.ts';
 import { csiVolumesMachine } from '../../../../src/machines/charts/csi/csi-volumes.ts';
 import type { CSIPod, CSIVolume } from '../../../../src/machines/model/csi/messages.ts';
 import type { Sharing } from '../../../../src/machines/model/operations/volume.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { strategicMerge } from '../../../../src/simulation/api-server/strategic-merge.ts';
 import type { Fields } from '../../../../src/simulation/api-server/types.ts';
 import { CsiWorld } from '../../../../src/simulation/world/csi-world.ts';
@@ -102,7 +103,12 @@ export function csiNode({
     },
   } as Record<string, (input: never) => EffectResult | 'stream'>);
   const answers: Answers = Object.fromEntries(entries.map(([name, answer]) => [name, faulty(name, answer)]));
-  const input = { rootDir: ROOT, nodeName: 'node1', ...(healthPeriodMs === undefined ? {} : { healthPeriodMs }) };
+  const input = {
+    rootDir: ROOT,
+    nodeName: 'node1',
+    behavior: NEWEST_BEHAVIOR,
+    ...(healthPeriodMs === undefined ? {} : { healthPeriodMs }),
+  };
   const siblings = ['pods', 'nodeStatus', 'pluginManager', 'eventRecorder'];
   const world = runUnder(csiVolumesMachine, input, answers, siblings);
   const settle = () => world.time.advanceTo(world.time.now());
