@@ -276,12 +276,13 @@ describe('resizes', () => {
 describe('what is kept for single containers', () => {
   const wanted = (uid: string, containers: readonly object[]) =>
     sent('kubelet/allocation', { type: 'allocation.wanted', request: { uid, containers }, allocation: {} });
-  const granted = (uid: string) => sent(`kubelet/pods/pod-${uid}`, { type: 'allocation.granted', uid });
+  const granted = (uid: string, more: object = {}) =>
+    sent(`kubelet/pods/pod-${uid}`, { type: 'allocation.granted', uid, ...more });
   const refused = (uid: string, reason: string, message: string) =>
     sent(`kubelet/pods/pod-${uid}`, { type: 'allocation.refused', uid, rejection: { reason, message } });
   const cpus = { container: 'app', isInit: false, cpus: 2 };
   const admission = {
-    cpuManager: { wholeCores: true },
+    cpuManager: { wholeCores: true, cpus: [] },
     memoryManager: {},
     topology: { policy: 'single-numa-node', scope: 'container' },
   };
@@ -293,12 +294,12 @@ describe('what is kept for single containers', () => {
     turn(1, wanted('a', [cpus]), granted('a'));
     turn(2, wanted('b', [cpus]), refused('b', 'SMTAlignmentError', 'SMT Alignment Error: requested 3 cpus'));
     turn(3, wanted('c', [cpus]), refused('c', 'TopologyAffinityError', 'Resources cannot be allocated'));
-    expect(await value('kubelet_cpu_manager_pinning_requests_total')).toBe(4);
+    expect(await value('kubelet_cpu_manager_pinning_requests_total')).toBe(3);
     expect(await value('kubelet_cpu_manager_pinning_errors_total')).toBe(1);
     expect(await value('kubelet_memory_manager_pinning_requests_total')).toBe(1);
     expect(await value('kubelet_memory_manager_pinning_errors_total')).toBe(0);
     expect(await value('kubelet_topology_manager_admission_requests_total')).toBe(3);
-    expect(await value('kubelet_topology_manager_admission_errors_total')).toBe(1);
+    expect(await value('kubelet_topology_manager_admission_errors_total')).toBe(2);
     expect(await value('kubelet_topology_manager_admission_duration_ms', {}, '_sum')).toBeCloseTo(0.6);
     const labels = (boundary: string) => ({ scope: 'container', boundary });
     expect(await value('kubelet_container_aligned_compute_resources_count', labels('numa_node'))).toBe(2);
@@ -307,11 +308,38 @@ describe('what is kept for single containers', () => {
     expect(await value('kubelet_container_aligned_compute_resources_failure_count', labels('physical_cpu'))).toBe(1);
   });
 
+  it.each([
+    ['no CPU', 'Allocate failed due to not enough cpus available to satisfy request', [2, 1, 0, 0]],
+    ['no memory', 'Allocate failed due to [memorymanager] failed to get the default NUMA affinity', [2, 0, 1, 1]],
+    ['no device', 'Allocate failed due to no healthy devices present', [1, 0, 0, 0]],
+  ])('was not asked of managers after the one that has %s', async (_, message, counts) => {
+    const { contexts, turn, value } = recording();
+    contexts['kubelet/allocation'] = { settings: { admission } };
+    const last = { ...cpus, container: 'b', memory: { memory: '1' }, devices: { 'a.b/c': 1 } };
+    turn(0, wanted('a', [cpus, last]), refused('a', 'UnexpectedAdmissionError', message));
+    turn(1, wanted('b', [cpus]), refused('b', 'Evicted', 'The node had condition: [MemoryPressure]. '));
+    const families = ['cpu_manager_pinning_requests', 'cpu_manager_pinning_errors'];
+    families.push('memory_manager_pinning_requests', 'memory_manager_pinning_errors');
+    expect(await Promise.all(families.map((name) => value(`kubelet_${name}_total`)))).toEqual(counts);
+    expect(await value('kubelet_topology_manager_admission_requests_total')).toBe(1);
+    expect(await value('kubelet_topology_manager_admission_errors_total')).toBe(1);
+  });
+
+  it('counts containers whose CPUs share a cache', async () => {
+    const { contexts, turn, value } = recording();
+    const cpuManager = { cpus: [0, 1, 2].map((id) => ({ id, socket: 0, cache: id === 2 ? 1 : 0 })) };
+    contexts['kubelet/allocation'] = { settings: { admission: { cpuManager } } };
+    const exclusive = { app: '0-1', b: '1-2' };
+    turn(0, wanted('a', [cpus]), granted('a', { cpus: { exclusive } }));
+    const labels = { scope: 'container', boundary: 'uncore_cache' };
+    expect(await value('kubelet_container_aligned_compute_resources_count', labels)).toBe(1);
+  });
+
   it('is nothing where everything is shared', async () => {
     const { turn, value } = recording();
     turn(0, wanted('a', [cpus]), granted('a'));
     expect(await value('kubelet_cpu_manager_pinning_requests_total')).toBe(0);
-    expect(await value('kubelet_topology_manager_admission_requests_total')).toBe(0);
+    expect(await value('kubelet_topology_manager_admission_requests_total')).toBe(1);
   });
 });
 
