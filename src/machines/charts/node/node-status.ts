@@ -15,7 +15,7 @@
  *   O2 a PATCH has only the fields that differ from the Node of the API server.
  *   O3 after a restart unchanged fields are not sent.
  *   O4 a deleted Node stays deleted until another client creates it or this agent restarts; its status is tried with
- *      each period.
+ *      each period, without events.
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
 
@@ -251,10 +251,10 @@ const compose = s.enqueueActions((args) => {
   const next = projected(context, nowMs);
   const before = context.recorded ?? statusOf(context).conditions ?? [];
   const [asKubelet, conditions] = [isAsKubelet(context), next.conditions ?? []];
-  const reasons = asKubelet && context.tries > 0 ? [] : transitionEvents(before, conditions);
+  const isSilent = context.tries > 0 || context.node === null;
+  const reasons = asKubelet && isSilent ? [] : transitionEvents(before, conditions);
   for (const reason of reasons) emit(enqueue, context, 'Normal', reason);
-  const recorded = asKubelet ? null : conditions;
-  enqueue.assign({ next, recorded, reportedAtMs: nowMs, tries: context.tries + 1 });
+  enqueue.assign({ next, recorded: asKubelet ? null : conditions, reportedAtMs: nowMs, tries: context.tries + 1 });
 });
 
 /** Spreads the reports of nodes that changed together: half to one and a half of the period, as upstream. */

@@ -272,8 +272,10 @@ it('a Node that somebody deleted stays away: its status is tried with each perio
   run.settle();
   run.put(null);
   run.emit('kube.watch', { type: 'watch.changed', change: 'DELETED', object: { metadata: { name: 'node1' } } });
+  const told = run.events();
   run.send(reported({ diskPressure: true }));
   run.settle(10_000);
+  expect(run.events()).toEqual(told);
   const problems = () => run.records().flatMap((record) => (record.k === 'log' ? [record.fields?.['err']] : []));
   expect(problems().filter((err) => err === 'error getting node "node1": nodes "node1" not found')).toHaveLength(4);
   expect(run.logged().at(-1)).toBe('Unable to update node status');
