@@ -14,7 +14,7 @@ import type { PlainError } from './json.ts';
 import { hostOf } from './operation.ts';
 import type { LogLevel } from './records.ts';
 
-export type { ActorRefFrom, AnyActorRef, AnyStateMachine, SnapshotFrom } from 'xstate';
+export type { ActorRefFrom, AnyActorRef, AnyStateMachine, EventObject, MachineContext, SnapshotFrom } from 'xstate';
 export {
   assign,
   enqueueActions,
@@ -50,6 +50,12 @@ export function line<Context extends MachineContext, Event extends EventObject, 
     return typeof result === 'string' ? { text: result } : { text: result[0], fields: result[1] };
   }, level);
 }
+
+/** The line of a transition `onError`, with the error as its only field. */
+export const failureLine = <Context extends MachineContext, Event extends EventObject, Params, Any extends EventObject>(
+  level: LogLevel,
+  text: string,
+) => line<Context, Event, Params, Any>(level, ({ event }) => [text, { err: errorOf(event).message }]);
 
 /**
  * Target of a `sendTo`: the actor registered under this `systemId`.

@@ -9,7 +9,7 @@
  *   I1 a failed setting never keeps the node from starting.
  * Seeds: S025.
  */
-import { errorOf, line, pick, setup, typed } from '../../kernel/xstate.ts';
+import { failureLine, pick, setup, typed } from '../../kernel/xstate.ts';
 import type { KubeletConfiguration } from '../configuration/index.ts';
 import type { LogForm } from '../model/operations/host.ts';
 import { operations } from '../model/operations/index.ts';
@@ -39,10 +39,7 @@ export const loggingMachine = setup({
         src: 'host.setLogVerbosity',
         input: ({ context }) => context,
         onDone: 'set',
-        onError: {
-          target: 'set',
-          actions: line('error', ({ event }) => ['Cannot set how lines are printed', { err: errorOf(event).message }]),
-        },
+        onError: { target: 'set', actions: failureLine('error', 'Cannot set how lines are printed') },
       },
     },
     set: {},

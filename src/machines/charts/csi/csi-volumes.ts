@@ -21,7 +21,7 @@
  * Seeds: S193, S220. Upstream: pkg/kubelet/volumemanager, pkg/volume/csi.
  */
 
-import { errorOf, line, outputOf, to } from '../../../kernel/xstate.ts';
+import { errorOf, failureLine, line, outputOf, to } from '../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../model/api/pod.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type { CSILimits, CSIReport } from '../../model/csi/messages.ts';
@@ -236,10 +236,7 @@ export const csiVolumesMachine = s.createMachine({
             onDone: { target: 'known', actions: [logUnread, handleInventory] },
             onError: {
               target: 'backingOff',
-              actions: line('error', ({ event }) => [
-                'Cannot look for volumes of CSI drivers on disk',
-                { err: errorOf(event).message },
-              ]),
+              actions: failureLine('error', 'Cannot look for volumes of CSI drivers on disk'),
             },
           },
         },
@@ -261,10 +258,7 @@ export const csiVolumesMachine = s.createMachine({
             onDone: 'reopening',
             onError: {
               target: 'reopening',
-              actions: line('error', ({ event }) => [
-                'Following the CSIDriver objects crashed and starts again',
-                { err: errorOf(event).message },
-              ]),
+              actions: failureLine('error', 'Following the CSIDriver objects crashed and starts again'),
             },
           },
         },

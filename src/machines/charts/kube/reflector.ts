@@ -16,8 +16,11 @@
  */
 import {
   assign,
+  type EventObject,
   errorIn,
+  errorOf,
   line,
+  type MachineContext,
   now,
   outputOf,
   pick,
@@ -47,6 +50,18 @@ export type ReflectorReport =
       readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
       readonly object: KubeObject;
     };
+
+/** Between the end of a reflector and its next start. */
+export const REOPEN_MS = 1_000;
+
+/** The line about the crash of a reflector, which starts again. */
+export const reflectorCrash = <Context extends MachineContext, Event extends EventObject, Any extends EventObject>(
+  objects: string,
+) =>
+  line<Context, Event, undefined, Any>('error', ({ event }) => [
+    `Following ${objects} crashed and starts again`,
+    { error: errorOf(event).message },
+  ]);
 
 /** Objects of one page, as client-go requests them. */
 const PAGE_LIMIT = 500;

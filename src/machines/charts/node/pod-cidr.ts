@@ -9,7 +9,7 @@
  *   D1 the runtime gets each change once, and again until it accepts it.
  * Seeds: S222. Upstream: updatePodCIDR.
  */
-import { assign, errorOf, line, pick, setup, typed } from '../../../kernel/xstate.ts';
+import { assign, failureLine, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node } from '../../model/api/node.ts';
 import { criOperations } from '../../model/operations/cri.ts';
@@ -58,10 +58,7 @@ export const podCIDRMachine = s.createMachine({
         src: 'cri.updateRuntimeConfig',
         input: ({ context }) => ({ podCIDR: context.wanted }),
         onDone: { target: 'judging', actions: assign({ known: ({ context }) => context.wanted }) },
-        onError: {
-          target: 'pausing',
-          actions: line('error', ({ event }) => ['Failed to update pod CIDR', { err: errorOf(event).message }]),
-        },
+        onError: { target: 'pausing', actions: failureLine('error', 'Failed to update pod CIDR') },
       },
     },
     pausing: { after: { [RETRY_MS]: 'judging' } },

@@ -20,13 +20,12 @@ import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts'
 import type { Ended } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
-import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
+import { REOPEN_MS, type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 
 type Strategy = NonNullable<NodeSettings['apiServer']>['changeDetection'];
 
 /** A list that takes longer is reported to the pods that wait for it. */
 const SYNC_MS = 10_000;
-const REOPEN_MS = 1_000;
 
 export interface ObjectInput {
   readonly key: string;

@@ -10,16 +10,14 @@
  *   S1 nothing is published before the first complete list: a pod must not miss the address of the API server.
  *   S2 a service without a cluster IP has no variables.
  */
-import { errorOf, line, sendParent, setup, typed } from '../../../kernel/xstate.ts';
+import { sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
 import type { ObjectObserved } from '../../model/objects/messages.ts';
 import { type Service, serviceOf, serviceVariables } from '../../model/objects/service-variables.ts';
 import type { KubeObject } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
-import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
-
-const REOPEN_MS = 1_000;
+import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../kube/reflector.ts';
 
 export interface ServicesWanted {
   readonly type: 'services.wanted';
@@ -104,13 +102,7 @@ export const servicesMachine = s.createMachine({
           fieldSelector: 'spec.clusterIP!=None',
         },
         onDone: 'reopening',
-        onError: {
-          target: 'reopening',
-          actions: line('error', ({ event }) => [
-            'Following the services of the API server crashed and starts again',
-            { error: errorOf(event).message },
-          ]),
-        },
+        onError: { target: 'reopening', actions: reflectorCrash('the services of the API server') },
       },
       on: { 'reflector.listed': { actions: handleList }, 'reflector.changed': { actions: handleChange } },
     },

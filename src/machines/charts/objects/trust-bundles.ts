@@ -19,13 +19,12 @@ import { type TrustBundle, trustAnchors, trustBundleOf, UNSUPPORTED } from '../.
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
-import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
+import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../kube/reflector.ts';
 
 /** The newest version that the cluster has is used. */
 const VERSIONS = ['v1', 'v1beta1', 'v1alpha1'].map((version) => `certificates.k8s.io/${version}`);
 /** Before a cluster without the API is asked again: an API server enables it by a restart with other flags. */
 const ABSENT_MS = 300_000;
-const REOPEN_MS = 1_000;
 /** A list that takes longer is reported to the pods that wait for it. */
 const SYNC_MS = 10_000;
 
@@ -163,13 +162,7 @@ export const trustBundlesMachine = s.createMachine({
         src: 'reflector',
         input: ({ context }) => ({ target: target(context) }),
         onDone: 'reopening',
-        onError: {
-          target: 'reopening',
-          actions: line('error', ({ event }) => [
-            'Following the ClusterTrustBundles of the API server crashed and starts again',
-            { error: errorOf(event).message },
-          ]),
-        },
+        onError: { target: 'reopening', actions: reflectorCrash('the ClusterTrustBundles of the API server') },
       },
       on: { 'reflector.listed': { actions: handleList }, 'reflector.changed': { actions: handleChange } },
       after: { [SYNC_MS]: { guard: 'isUnlisted', actions: logUnknown(() => UNSYNCED) } },

@@ -17,6 +17,7 @@ import {
   assign,
   enqueueActions,
   errorOf,
+  failureLine,
   type ItemOf,
   line,
   pick,
@@ -91,10 +92,7 @@ export const configReloadMachine = setup({
         onDone: 'reopening',
         onError: {
           target: 'reopening',
-          actions: line('error', ({ event }) => [
-            'Cannot watch the configuration; a change is noticed by SIGHUP only',
-            { err: errorOf(event).message },
-          ]),
+          actions: failureLine('error', 'Cannot watch the configuration; a change is noticed by SIGHUP only'),
         },
       },
       on: { 'configuration.changed': 'settling' },

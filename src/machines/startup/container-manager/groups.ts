@@ -1,5 +1,5 @@
 /** The node's cgroups: set up once, then kept at their limits. Part of the chart of `container-manager.ts`. */
-import { assign, errorOf, line, required, sendTo, to } from '../../../kernel/xstate.ts';
+import { assign, failureLine, line, required, sendTo, to } from '../../../kernel/xstate.ts';
 import { nodeAllocatablePath, podParents } from '../../model/cgroups/names.ts';
 import { nodeAllocatableGroup, qosGroups } from '../../model/cgroups/node-groups.ts';
 import { daemonGroup, setUpSteps } from './policy.ts';
@@ -141,10 +141,10 @@ export const ownCgroup = s.createStateConfig({
         },
         onError: {
           target: 'known',
-          actions: line('warn', ({ event }) => [
+          actions: failureLine(
+            'warn',
             "Failed to get the kubelet's cgroup. Kubelet system container metrics may be missing.",
-            { err: errorOf(event).message },
-          ]),
+          ),
         },
       },
     },
@@ -166,10 +166,7 @@ export const orphans = s.createStateConfig({
         src: 'cgroup.listPods',
         input: ({ context }) => ({ driver: context.cgroupDriver, parents: podParents(context) }),
         onDone: { target: 'comparing', actions: assign({ found: ({ event }) => event.output.pods }) },
-        onError: {
-          target: 'waiting',
-          actions: line('error', ({ event }) => ['Failed to list pod cgroups', { err: errorOf(event).message }]),
-        },
+        onError: { target: 'waiting', actions: failureLine('error', 'Failed to list pod cgroups') },
       },
     },
     comparing: {
@@ -188,13 +185,7 @@ export const orphans = s.createStateConfig({
           within: nodeAllocatablePath(context),
         }),
         onDone: 'waiting',
-        onError: {
-          target: 'waiting',
-          actions: line('error', ({ event }) => [
-            'Failed to remove orphaned pod cgroups',
-            { err: errorOf(event).message },
-          ]),
-        },
+        onError: { target: 'waiting', actions: failureLine('error', 'Failed to remove orphaned pod cgroups') },
       },
     },
   },
@@ -212,10 +203,7 @@ export const stateFiles = s.createStateConfig({
         src: 'host.writeCheckpoint',
         input: ({ context }) => required(context.draft, 'the state file to write'),
         onDone: { target: 'choosing', actions: noteWritten },
-        onError: {
-          target: 'failing',
-          actions: line('error', ({ event }) => ['Could not save checkpoint', { err: errorOf(event).message }]),
-        },
+        onError: { target: 'failing', actions: failureLine('error', 'Could not save checkpoint') },
       },
     },
     failing: { after: { [WRITE_RETRY_MS]: 'choosing' } },

@@ -9,7 +9,7 @@
  *   I1 a node without iptables starts and runs.
  * Seeds: S138, S224, S225. Upstream: pkg/kubelet/kubelet_network_linux.go.
  */
-import { errorOf, line, pick, setup, typed } from '../../../kernel/xstate.ts';
+import { failureLine, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { IptablesItem } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
 
@@ -32,10 +32,7 @@ export const iptablesMachine = setup({
         onDone: 'ended',
         onError: {
           target: 'ended',
-          actions: line('error', ({ event }) => [
-            'Failed to initialize iptables rules; some functionality may be missing.',
-            { err: errorOf(event).message },
-          ]),
+          actions: failureLine('error', 'Failed to initialize iptables rules; some functionality may be missing.'),
         },
       },
       on: {

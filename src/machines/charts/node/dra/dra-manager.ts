@@ -13,7 +13,7 @@
  *   Q3 a hanging driver delays only claims that it has to prepare.
  * Upstream: pkg/kubelet/cm/dra. KEP 4381.
  */
-import { type AnyActorRef, errorOf, line, outputOf, sendTo, to } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, errorOf, failureLine, outputOf, sendTo, to } from '../../../../kernel/xstate.ts';
 import { CLAIM_STATE_FILE, claimStateText, readClaimState } from '../../../model/dra/claim-state.ts';
 import { podsIn, preparedFor, restored } from './claim-cache.ts';
 import {
@@ -122,13 +122,7 @@ const checkpoint = s.createStateConfig({
         onDone: { target: 'written', actions: answerCovered },
         onError: {
           target: 'failing',
-          actions: [
-            answerCovered,
-            line('error', ({ event }) => [
-              'Cannot write the checkpoint of ResourceClaims',
-              { err: errorOf(event).message },
-            ]),
-          ],
+          actions: [answerCovered, failureLine('error', 'Cannot write the checkpoint of ResourceClaims')],
         },
       },
     },

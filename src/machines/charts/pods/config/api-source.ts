@@ -32,13 +32,12 @@ import {
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
+import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../../kube/reflector.ts';
 import { podFromApi, seenPod } from './api-pod.ts';
 import { differences, forgotten, goneFrom, type PublishedPods, publishedOf, withSource } from './pod-source.ts';
 
 const SOURCE = 'api';
 /** Before the reflector is started again after it crashed. */
-const REOPEN_MS = 1_000;
 /** Before unreadable files are read again. */
 const RELOAD_MS = 60_000;
 /** Without a list within this time the API server counts as unreachable: remembered pods start without it. */
@@ -277,13 +276,7 @@ const following = s.createStateConfig({
           fieldSelector: `spec.nodeName=${context.nodeName}`,
         }),
         onDone: 'reopening',
-        onError: {
-          target: 'reopening',
-          actions: line('error', ({ event }) => [
-            'Following the pods of the API server crashed and starts again',
-            { error: errorOf(event).message },
-          ]),
-        },
+        onError: { target: 'reopening', actions: reflectorCrash('the pods of the API server') },
       },
       on: { 'reflector.listed': { actions: handleList }, 'reflector.changed': { actions: handleChange } },
     },
