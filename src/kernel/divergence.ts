@@ -10,7 +10,7 @@
 import { type Address, parentOf } from './address.ts';
 import { align, type Pair } from './alignment.ts';
 import type { PendingTimer } from './clock.ts';
-import { isObject, isSameJson } from './json.ts';
+import { isContainer, isObject, isSameJson } from './json.ts';
 import type { EffectRecord, EndRecord, JournalRecord } from './records.ts';
 
 /**
@@ -275,8 +275,6 @@ function differencesOf(expected: unknown, actual: unknown, path = ''): Differenc
   const keys = [...new Set([...Object.keys(expected), ...Object.keys(actual)])];
   return keys.flatMap((key) => differencesOf(expected[key], actual[key], `${path}.${key}`)).slice(0, DIFFERENCES_MAX);
 }
-
-const isContainer = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
 
 /** Whether an actor's machine is unchanged since the recording. */
 type IsUnchanged = (address: Address) => boolean;

@@ -93,7 +93,8 @@ export function isSameJson(logged: unknown, made: unknown): boolean {
 }
 
 type Container = Readonly<Record<string, unknown>>;
-const isContainer = (value: unknown): value is Container => typeof value === 'object' && value !== null;
+/** Whether the value is an object or a list. */
+export const isContainer = (value: unknown): value is Container => typeof value === 'object' && value !== null;
 
 function haveSameMembers(logged: Container, made: Container): boolean {
   const [names, madeNames] = [Object.keys(logged), Object.keys(made)];

@@ -21,7 +21,7 @@ import type {
 } from '../../machines/model/operations/devices.ts';
 import { toOperationError } from '../cri/client.ts';
 import { replaceFile } from '../host/state/soft-state.ts';
-import { connected, methodOf, unary } from '../plugins/connection.ts';
+import { connected, messagesOf, methodOf, unary } from '../plugins/connection.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import { type AllocateReply, DEVICE_PLUGIN, optionsAt, serveRegistration } from './device-registration.ts';
 
@@ -107,13 +107,10 @@ async function followLists(
   const { client } = connection;
   const { signal } = call;
   const method = methodOf<object, ListReply>(DEVICE_PLUGIN, 'ListAndWatch');
-  const stream = client.makeServerStreamRequest(method.path, method.requestSerialize, method.responseDeserialize, {});
-  const cancel = () => stream.cancel();
-  signal.addEventListener('abort', cancel, { once: true });
   const bucket = new TokenBucket(LISTS_PER_SECOND, LISTS_BURST);
   let before = '';
   try {
-    for await (const { devices } of stream as AsyncIterable<ListReply>) {
+    for await (const { devices } of messagesOf(client, method, signal)) {
       enforceLimits(devices.length, connection, connections);
       connection.count = devices.length;
       await bucket.take(signal);
@@ -124,9 +121,6 @@ async function followLists(
     }
   } catch (error) {
     throw error instanceof OperationError ? error : toOperationError(error);
-  } finally {
-    signal.removeEventListener('abort', cancel);
-    cancel();
   }
 }
 

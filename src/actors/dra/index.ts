@@ -23,7 +23,7 @@ import type {
   draOperations,
 } from '../../machines/model/operations/dra.ts';
 import { aborted } from '../aborted.ts';
-import { called, methodOf, withClient } from '../plugins/connection.ts';
+import { called, messagesOf, methodOf, withClient } from '../plugins/connection.ts';
 import { TokenBucket } from '../token-bucket.ts';
 
 /** Upstream's timeout of a call to a driver. */
@@ -181,12 +181,9 @@ async function followHealth(client: grpc.Client, call: Call): Promise<void> {
 /** Reads the reports of one stream. False: the driver does not report health. */
 async function reports(client: grpc.Client, signal: AbortSignal, known: HealthCache): Promise<boolean> {
   const method = methodOf<object, HealthReply>('v1alpha1.DRAResourceHealth', 'NodeWatchResources');
-  const stream = client.makeServerStreamRequest(method.path, method.requestSerialize, method.responseDeserialize, {});
-  const cancel = () => stream.cancel();
-  signal.addEventListener('abort', cancel, { once: true });
   const bucket = new TokenBucket(REPORTS_PER_SECOND, REPORTS_BURST);
   try {
-    for await (const { devices } of stream as AsyncIterable<HealthReply>) {
+    for await (const { devices } of messagesOf(client, method, signal)) {
       await bucket.take(signal);
       known.take(devices);
       if (known.size > DEVICES_MAX) throw new OperationError(`the driver reports more than ${DEVICES_MAX} devices`);
@@ -194,9 +191,6 @@ async function reports(client: grpc.Client, signal: AbortSignal, known: HealthCa
     return true;
   } catch (error) {
     return (error as grpc.ServiceError).code !== grpc.status.UNIMPLEMENTED;
-  } finally {
-    signal.removeEventListener('abort', cancel);
-    cancel();
   }
 }
 

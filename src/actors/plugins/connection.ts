@@ -163,3 +163,20 @@ export function unary<Request, Reply>(
     signal?.addEventListener('abort', cancel, { once: true });
   });
 }
+
+/** The messages that a plugin streams, until the signal or the end of the iteration. */
+export async function* messagesOf<Reply>(
+  client: grpc.Client,
+  { path, requestSerialize, responseDeserialize }: grpc.MethodDefinition<object, Reply>,
+  signal: AbortSignal,
+): AsyncGenerator<Reply> {
+  const stream = client.makeServerStreamRequest(path, requestSerialize, responseDeserialize, {});
+  const cancel = () => stream.cancel();
+  signal.addEventListener('abort', cancel, { once: true });
+  try {
+    yield* stream as AsyncIterable<Reply>;
+  } finally {
+    signal.removeEventListener('abort', cancel);
+    cancel();
+  }
+}

@@ -9,7 +9,7 @@ import { exitCodes } from '../exit-codes.ts';
 import { refuse } from '../insight/command.ts';
 import { printable, printableJson } from '../printable.ts';
 import { answersTo, JOBS_WANTED, jobsOf } from '../process-pool.ts';
-import { inAttribute, inText } from '../replay/junit.ts';
+import { failedCase, passedCase } from '../replay/junit.ts';
 import { worstOf } from '../replay/outcome.ts';
 import { runSeed, type SeedOutcome, type SeedTask, seedNotTested } from '../simulation/run-seed.ts';
 import { WORKER_VERBS } from './worker.ts';
@@ -133,12 +133,9 @@ function seedsJunit(outcomes: readonly SeedOutcome[]): string {
 
 function testCase(outcome: SeedOutcome): string {
   const { seed, verdict, cpuMs = 0 } = outcome;
-  const head = `    <testcase classname="statelet.simulate" name="seed ${seed}" time="${(cpuMs / 1_000).toFixed(3)}"`;
-  if (verdict === 'passed') return `${head}/>\n`;
-  const element = verdict === 'not-tested' ? 'error' : 'failure';
-  const [first = '', ...rest] = describeSeed(outcome).trimEnd().split('\n');
-  const body = `<${element} type="${verdict}" message="${inAttribute(first)}">${inText(rest.join('\n'))}</${element}>`;
-  return `${head}>\n      ${body}\n    </testcase>\n`;
+  const attributes = `classname="statelet.simulate" name="seed ${seed}" time="${(cpuMs / 1_000).toFixed(3)}"`;
+  if (verdict === 'passed') return passedCase(attributes);
+  return failedCase(attributes, verdict === 'not-tested' ? 'error' : 'failure', verdict, describeSeed(outcome));
 }
 
 function describeTotals(outcomes: readonly SeedOutcome[]): string {

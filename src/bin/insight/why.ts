@@ -143,10 +143,8 @@ function startupSummary(story: Story, states: readonly ActiveSince[]): string {
 function whyPod(story: Story, pod: PodStory, container: string | undefined, timers: KnownTimers): Why | string {
   const address = `${ROOT}/pods/pod-${pod.uid}`;
   const own = container === undefined ? address : `${address}/container-${container}`;
-  const isOwn = (actor: string): boolean => actor === own || actor.startsWith(`${own}/`);
-  const states = [...story.actors]
-    .filter(([actor]) => isOwn(actor))
-    .flatMap(([actor, state]) => statesOf(story, actor, state));
+  const isOwn = isWithin(own);
+  const states = statesWithin(story, own);
   if (states.length === 0) return `pod ${pod.namespace}/${pod.name} has no container ${container} in this journal`;
   const waiting = claimWait(story, pod.uid, timers);
   const names = `${pod.namespace}/${pod.name}${container === undefined ? '' : `/${container}`}`;
@@ -159,6 +157,12 @@ function whyPod(story: Story, pod: PodStory, container: string | undefined, time
   };
 }
 
+/** Matches an actor and its descendants. */
+const isWithin = (address: string) => (actor: string) => actor === address || actor.startsWith(`${address}/`);
+
+const statesWithin = (story: Story, address: string) =>
+  [...story.actors].flatMap(([actor, state]) => (isWithin(address)(actor) ? statesOf(story, actor, state) : []));
+
 /** `image/REFERENCE`, or `actor/` with an address or a name as this and other commands print it. */
 function whyActor(story: Story, subject: string, timers: KnownTimers): Why | string {
   const name = subject.slice(subject.indexOf('/') + 1);
@@ -166,10 +170,8 @@ function whyActor(story: Story, subject: string, timers: KnownTimers): Why | str
   const is = (actor: string): boolean => [actor, actorName(actor, story)].includes(wanted);
   const address = [...story.actors.keys()].find(is);
   if (address === undefined) return `this journal has no ${subject.replace('/', ' ')}`;
-  const isOwn = (actor: string): boolean => actor === address || actor.startsWith(`${address}/`);
-  const states = [...story.actors]
-    .filter(([actor]) => isOwn(actor))
-    .flatMap(([actor, state]) => statesOf(story, actor, state));
+  const isOwn = isWithin(address);
+  const states = statesWithin(story, address);
   const now = states.filter(({ actor }) => actor === actorName(address, story));
   return {
     ...common(story, timers, isOwn, isOwn),

@@ -43,10 +43,17 @@ export function junitReport(outcomes: readonly Outcome[]): string {
 
 function testCase(outcome: Outcome): string {
   const { log, verdict, seconds = 0 } = outcome;
-  const head = `    <testcase classname="statelet.replay" name="${inAttribute(log)}" time="${seconds.toFixed(3)}"`;
-  if (verdict === 'same') return `${head}/>\n`;
+  const attributes = `classname="statelet.replay" name="${inAttribute(log)}" time="${seconds.toFixed(3)}"`;
+  if (verdict === 'same') return passedCase(attributes);
   const element = verdict === 'divergence' || verdict === 'non-deterministic' ? 'failure' : 'error';
-  const [first = '', ...rest] = describeOutcome(outcome).trimEnd().split('\n');
-  const body = `<${element} type="${verdict}" message="${inAttribute(first)}">${inText(rest.join('\n'))}</${element}>`;
-  return `${head}>\n      ${body}\n    </testcase>\n`;
+  return failedCase(attributes, element, verdict, describeOutcome(outcome));
+}
+
+export const passedCase = (attributes: string): string => `    <testcase ${attributes}/>\n`;
+
+/** The first line of the report is the message, the others are the text. */
+export function failedCase(attributes: string, element: 'failure' | 'error', type: string, report: string): string {
+  const [first = '', ...rest] = report.trimEnd().split('\n');
+  const body = `<${element} type="${type}" message="${inAttribute(first)}">${inText(rest.join('\n'))}</${element}>`;
+  return `    <testcase ${attributes}>\n      ${body}\n    </testcase>\n`;
 }

@@ -8,6 +8,8 @@
  *     nesting, so a small file cannot expand without bound;
  *   - the cost is proportional to the line and to the members that references name.
  */
+
+import { isContainer } from '../json.ts';
 import {
   ADDRESS_FIELDS,
   ADDRESS_MAX_CHARS,
@@ -253,8 +255,6 @@ export class Decoder {
     return extent;
   }
 }
-
-const isContainer = (value: unknown): value is Container => typeof value === 'object' && value !== null;
 
 const TOO_DEEP = `with what it refers to it is nested deeper than ${NESTING_MAX} levels`;
 const SCALAR: Extent = { chars: SCALAR_CHARS, levels: 0 };

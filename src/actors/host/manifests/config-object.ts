@@ -10,10 +10,10 @@ import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/json.ts';
 import type { ConfigObject, Content } from '../../../machines/model/operations/volume.ts';
 import { isConfigKey, isDnsLabel, isDnsSubdomain } from '../../../machines/model/validation/field.ts';
+import { isBase64 } from '../../../machines/model/values/go-text.ts';
 
 /** Bytes of all values together, as limited by the API server. */
 const MAX_DATA_BYTES = 1_048_576;
-const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 const FIELDS = {
   ConfigMap: ['data', 'binaryData'],
   Secret: ['data', 'stringData'],
@@ -70,7 +70,7 @@ function entries(value: Json | undefined, field: string, kind: Kind, errors: str
     }
     if (!isEncoded) return [[key, Buffer.from(each)]];
     const compact = each.replaceAll(/\s/g, '');
-    if (!BASE64.test(compact)) errors.push(`${field}[${key}]: must be base64`);
+    if (!isBase64(compact)) errors.push(`${field}[${key}]: must be base64`);
     return [[key, Buffer.from(compact, 'base64')]];
   });
 }

@@ -35,21 +35,16 @@ const running = (pods: readonly NodePod[]): object[] =>
     ];
   });
 
-export const podsEndpoint = (view: ApiView): Endpoint => ({
-  path: '/pods',
+const listEndpoint = (path: string, view: ApiView, itemsOf: (pods: readonly NodePod[]) => object[]): Endpoint => ({
+  path,
   methods: ['GET'],
   produces: ['application/json'],
   subresources: ['pods', 'proxy'],
-  answer: async () => json(listOf(wanted(await view.pods()))),
+  answer: async () => json(listOf(itemsOf(await view.pods()))),
 });
 
-export const runningPodsEndpoint = (view: ApiView): Endpoint => ({
-  path: '/runningpods',
-  methods: ['GET'],
-  produces: ['application/json'],
-  subresources: ['pods', 'proxy'],
-  answer: async () => json(listOf(running(await view.pods()))),
-});
+export const podsEndpoint = (view: ApiView): Endpoint => listEndpoint('/pods', view, wanted);
+export const runningPodsEndpoint = (view: ApiView): Endpoint => listEndpoint('/runningpods', view, running);
 
 export const configzEndpoint = (view: ApiView): Endpoint => ({
   path: '/configz',

@@ -28,7 +28,7 @@ import {
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
 import { type Ended, eventRecorded, type GarbagePurge, type ImageUsed } from '../../model/pods/messages.ts';
-import { hasBehavior } from '../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';
 import { aggregate } from '../../model/values/go-text.ts';
@@ -49,9 +49,7 @@ export type ImageGcInput = Pick<
   'behavior' | 'imageGc' | 'nodeName' | 'rootDir' | 'imagePullVerification'
 >;
 
-interface Context extends ImageGcKnowledge {
-  /** How many changed decisions this node takes: `behaviors.ts`. */
-  readonly behavior: number;
+interface Context extends ImageGcKnowledge, Decider {
   readonly nodeName: string;
   /** The folder of pull records; `null` without them. */
   readonly recordsRoot: string | null;

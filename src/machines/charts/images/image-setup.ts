@@ -21,7 +21,7 @@ import {
   waitingMessages,
   waitingReasons,
 } from '../../model/reasons/reasons.ts';
-import { hasBehavior } from '../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { goDuration, nextBackoff, RESET_AFTER_MAX_DELAYS } from '../../model/status/index.ts';
 import { aggregate } from '../../model/values/go-text.ts';
 import { type Admission, admission, admittedAnyway, recordOf, type VerificationSettings } from './verification.ts';
@@ -41,9 +41,7 @@ const NEVER_PULL_LATE_RETRY_MS = 300_000;
  */
 const IDLE_MS = 300_000;
 
-export interface ImageInput {
-  /** How many changed decisions this node takes: `behaviors.ts`. */
-  readonly behavior: number;
+export interface ImageInput extends Decider {
   /** The name for the runtime: with a tag or a digest. */
   readonly image: string;
   /** The repository of the image, without tag and digest. */

@@ -14,6 +14,7 @@
 import { type AnyActorRef, errorOf, line, now, setup, to, typed } from '../../../kernel/xstate.ts';
 import { type Ended, eventRecorded, type ImageReport, type ImageWanted, podActor } from '../../model/pods/messages.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
+import type { Decider } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/index.ts';
 import { childIn } from '../children.ts';
@@ -36,9 +37,7 @@ export type ImagesInput = Pick<
 /** An image name that does not parse never will: the container asks again with its pod's next configuration. */
 const INVALID_NAME_RETRY_MS = 300_000;
 
-interface Context {
-  /** How many changed decisions this node takes: `behaviors.ts`. */
-  readonly behavior: number;
+interface Context extends Decider {
   readonly root: string;
   readonly verification: VerificationSettings | null;
   readonly usesAccounts: boolean;

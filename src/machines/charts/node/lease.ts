@@ -18,12 +18,10 @@ import { assign, errorOf, line, now, outputOf, pick, random, setup, typed } from
 import type { Lease } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import type { Ended } from '../../model/pods/messages.ts';
-import { hasBehavior } from '../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { doubledMs, NODE_BACK_OFF } from '../../model/values/back-off.ts';
 
-export interface LeaseInput {
-  /** How many changed decisions this node takes: `behaviors.ts`. */
-  readonly behavior: number;
+export interface LeaseInput extends Decider {
   readonly nodeName: string;
   readonly durationSeconds: number;
 }

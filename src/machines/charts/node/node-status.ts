@@ -41,7 +41,7 @@ import { criOperations, type WatchImagesItem } from '../../model/operations/cri.
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
-import { hasBehavior } from '../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { transitionEvents } from './object/conditions.ts';
 import {
@@ -59,10 +59,8 @@ import { labelsIn, lostLabels, newNode, volumesIn } from './object/node.ts';
 import { hasChange, hasConditionChange, holdsMore, nodeStatus, statusPatch } from './object/status.ts';
 import { nodeIn, nodeTarget, type Registered, registrationMachine } from './registration.ts';
 
-export interface NodeStatusInput {
+export interface NodeStatusInput extends Decider {
   readonly facts: NodeFacts;
-  /** How many changed decisions this node takes: `behaviors.ts`. */
-  readonly behavior: number;
   /** Reports that are known before the subsystems send theirs: capacity and allocatable. */
   readonly reports: Partial<NodeReports>;
   /** `registerNode`: false waits for another client to create the Node. */

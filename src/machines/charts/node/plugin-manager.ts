@@ -20,7 +20,7 @@ import type { DevicePlugin } from '../../model/operations/devices.ts';
 import type { DraPlugin } from '../../model/operations/dra.ts';
 import { type PluginSocket, type PluginsChanged, pluginOperations } from '../../model/operations/plugins.ts';
 import type { Ended } from '../../model/pods/messages.ts';
-import { hasBehavior } from '../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { childIn } from '../children.ts';
 import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
@@ -29,13 +29,11 @@ import { draKey, endpointOf, pluginVerdict, type Verdict } from './plugin-policy
 /** Before a broken watch is reopened, or the crashed actor of a plugin is replaced. */
 const RETRY_MS = 5_000;
 
-export interface PluginManagerInput {
+export interface PluginManagerInput extends Decider {
   /** The folder in which plugins announce themselves. */
   readonly path: string;
   /** False: there is no CSINode to update. */
   readonly inCluster: boolean;
-  /** How many changed decisions this node takes: `behaviors.ts`. */
-  readonly behavior: number;
 }
 
 interface Taken {

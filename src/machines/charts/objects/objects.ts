@@ -27,7 +27,7 @@ import type {
   ObjectsWanted,
 } from '../../model/objects/messages.ts';
 import type { Ended } from '../../model/pods/messages.ts';
-import { hasBehavior } from '../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { parseDecimal } from '../../model/values/go-text.ts';
 import { memoize } from '../../model/values/memoize.ts';
@@ -51,9 +51,7 @@ const SHARED: Readonly<Record<string, 'services' | 'trustBundles'>> = {
   ClusterTrustBundle: 'trustBundles',
 };
 
-interface Context {
-  /** How many changed decisions this node takes: `behaviors.ts`. */
-  readonly behavior: number;
+interface Context extends Decider {
   readonly strategy: NonNullable<NodeSettings['apiServer']>['changeDetection'];
   /** By uid of a pod, the keys that it wants. */
   readonly wants: Readonly<Record<string, readonly string[]>>;

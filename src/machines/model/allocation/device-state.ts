@@ -4,7 +4,7 @@ import { isObject } from '../../../kernel/xstate.ts';
 import type { Device, DeviceEntry, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';
 import { fnv1a32 } from '../spec/hash.ts';
-import { byBytes } from '../values/go-text.ts';
+import { byBytes, isBase64 } from '../values/go-text.ts';
 import { CORRUPTED, decoded, goField, goList, goMap, goStruct, sortedEntries } from './checkpoint.ts';
 
 /** The devices of one resource that a plugin offers. */
@@ -188,12 +188,10 @@ function entryOf(value: unknown): DeviceStateEntry | null {
   const { PodUID: podUid, ContainerName: container, ResourceName: resource, DeviceIDs: nodes } = value;
   const base64 = value['AllocResp'] ?? '';
   if (typeof podUid !== 'string' || typeof container !== 'string' || typeof resource !== 'string') return null;
-  if (!isListTable(nodes) || typeof base64 !== 'string' || !BASE64.test(base64)) return null;
+  if (!isListTable(nodes) || typeof base64 !== 'string' || !isBase64(base64)) return null;
   const bytes = Array.from(atob(base64), (character) => character.charCodeAt(0));
   return { podUid, container, resource, nodes, bytes, base64 };
 }
-
-const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
 const isListTable = (value: unknown): value is Registered =>
   isObject(value) &&

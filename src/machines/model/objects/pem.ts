@@ -1,7 +1,7 @@
 /** Certificates in PEM, read as Go reads them: text between the blocks is ignored. Pure. */
+import { isBase64 } from '../values/go-text.ts';
 
 const BEGIN = /^-----BEGIN ([^-]*)-----$/;
-const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 const LINE_CHARACTERS = 64;
 
 /** The content of each block as canonical base64, in order; headers and broken blocks are left out. */
@@ -26,7 +26,7 @@ function contentOf(lines: readonly string[]): string {
     .filter((line) => !line.includes(':'))
     .join('')
     .replaceAll(/\s/g, '');
-  return BASE64.test(text) ? btoa(atob(text)) : '';
+  return isBase64(text) ? btoa(atob(text)) : '';
 }
 
 /** Blocks of certificates, one after the other; empty for none. */

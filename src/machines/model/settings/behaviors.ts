@@ -126,6 +126,11 @@ export type Behavior = (typeof BEHAVIORS)[number]['name'];
 /** The number of a node that starts now: it applies all changes. */
 export const NEWEST_BEHAVIOR: number = BEHAVIORS.length;
 
-/** Whether a node with this number applies the change. */
-export const hasBehavior = ({ behavior }: { readonly behavior: number }, name: Behavior): boolean =>
+/** A node, or a part of it, that may apply only some of the changes. */
+export interface Decider {
+  /** How many changes it applies: the first ones of {@link BEHAVIORS}. */
+  readonly behavior: number;
+}
+
+export const hasBehavior = ({ behavior }: Decider, name: Behavior): boolean =>
   BEHAVIORS.findIndex((each) => each.name === name) < behavior;

@@ -46,18 +46,23 @@ export function parseImage(image: string): Reference | { readonly error: string 
 }
 
 function nameError(name: string): string | null {
-  const [first = '', ...rest] = name.split('/');
-  const isDomain = rest.length > 0 && (/[.:]/.test(first) || first === 'localhost' || first.toLowerCase() !== first);
-  const path = isDomain ? rest : [first, ...rest];
+  const { domain, path } = partsOf(name);
   const remote = path.join('/').split(':', 1)[0] ?? '';
   if (remote.toLowerCase() !== remote) {
-    const isOfficial = (!isDomain || HUB.includes(first)) && path.length === 1;
+    const isOfficial = (domain === null || HUB.includes(domain)) && path.length === 1;
     return `${INVALID}: repository name (${isOfficial ? 'library/' : ''}${remote}) must be lowercase`;
   }
-  if (isDomain && !isDomainName(first)) return INVALID;
+  if (domain !== null && !isDomainName(domain)) return INVALID;
   if (!path.every((component) => PATH_COMPONENT.test(component))) return INVALID;
   if (path.join('/').length > MAX_NAME_LENGTH) return 'repository name must not be more than 255 characters';
   return null;
+}
+
+/** The first component names a registry if it looks like a host; otherwise the name has no domain. */
+function partsOf(name: string): { readonly domain: string | null; readonly path: readonly string[] } {
+  const [first = '', ...rest] = name.split('/');
+  const isDomain = rest.length > 0 && (/[.:]/.test(first) || first === 'localhost' || first.toLowerCase() !== first);
+  return isDomain ? { domain: first, path: rest } : { domain: null, path: [first, ...rest] };
 }
 
 function isDomainName(domain: string): boolean {
@@ -76,11 +81,9 @@ export function imageWithTag(image: string): string {
 export function repositoryOf(image: string): string {
   const reference = parseImage(image);
   const name = 'error' in reference ? image : reference.name;
-  const [first = '', ...rest] = name.split('/');
-  const isDomain = rest.length > 0 && (/[.:]/.test(first) || first === 'localhost' || first.toLowerCase() !== first);
-  const path = isDomain ? rest.join('/') : name;
-  if (isDomain && first !== 'docker.io' && first !== 'index.docker.io') return name;
-  return path.includes('/') ? `docker.io/${path}` : `docker.io/library/${path}`;
+  const { domain, path } = partsOf(name);
+  if (domain !== null && !HUB.includes(domain)) return name;
+  return path.length > 1 ? `docker.io/${path.join('/')}` : `docker.io/library/${path.join('/')}`;
 }
 
 /** The container's policy, or the API's default: `latest` is always pulled. */

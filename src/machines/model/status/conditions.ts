@@ -141,10 +141,7 @@ function initializedCondition(facts: ConditionFacts): Verdict {
   }
   const wasInitialized = previous.some((each) => each.type === type && each.status === 'True');
   if (wasInitialized || hasAnyContainerStarted(containerStatuses)) return { type, status: 'True' };
-  const message = [
-    ...(unknown.length > 0 ? [conditionMessages.unknownStatus(unknown)] : []),
-    ...(unmet.length > 0 ? [conditionMessages.incompleteStatus(unmet)] : []),
-  ].join(', ');
+  const message = messageOf(unknown, unmet, conditionMessages.incompleteStatus);
   if (message === '') return { type, status: 'True' };
   return { type, status: 'False', reason: conditionReasons.containersNotInitialized, message };
 }
@@ -164,6 +161,11 @@ function unmetContainers(
   return { unknown, unmet };
 }
 
+function messageOf(unknown: readonly string[], unmet: readonly string[], textOf: (unmet: readonly string[]) => string) {
+  const texts = [unknown.length > 0 && conditionMessages.unknownStatus(unknown), unmet.length > 0 && textOf(unmet)];
+  return texts.filter((text) => text !== false).join(', ');
+}
+
 function containersReadyCondition(facts: ConditionFacts): Verdict {
   const type = 'ContainersReady';
   const { pod, phase } = facts;
@@ -174,10 +176,7 @@ function containersReadyCondition(facts: ConditionFacts): Verdict {
     return { type, status: 'False', reason: conditionReasons.podCompleted };
   }
   if (phase === 'Failed') return { type, status: 'False', reason: conditionReasons.podFailed };
-  const message = [
-    ...(unknown.length > 0 ? [conditionMessages.unknownStatus(unknown)] : []),
-    ...(unmet.length > 0 ? [conditionMessages.unreadyStatus(unmet)] : []),
-  ].join(', ');
+  const message = messageOf(unknown, unmet, conditionMessages.unreadyStatus);
   if (message === '') return { type, status: 'True' };
   return { type, status: 'False', reason: conditionReasons.containersNotReady, message };
 }

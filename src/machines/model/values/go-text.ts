@@ -199,3 +199,8 @@ export function printFloat(value: number): string {
   if (exponent >= SMALLEST_PLAIN_POWER && exponent <= LARGEST_PLAIN_POWER) return String(value);
   return `${digits}e${exponent < 0 ? '-' : '+'}${String(Math.abs(exponent)).padStart(2, '0')}`;
 }
+
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+
+/** Standard base64 with its padding. */
+export const isBase64 = (text: string): boolean => BASE64.test(text);

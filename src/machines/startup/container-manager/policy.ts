@@ -16,7 +16,7 @@ import {
 } from '../../model/cgroups/node-groups.ts';
 import type { DesiredCgroup } from '../../model/operations/cgroup.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
-import { hasBehavior } from '../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { ResourceManagers } from '../../model/settings/resource-managers.ts';
 import type { Parsed } from '../../model/values/go-text.ts';
 import { resourceManagers } from '../context/derive-admission.ts';
@@ -24,9 +24,7 @@ import { gatesOf } from '../context/derive-features.ts';
 import { hugePageName } from '../context/derive-settings.ts';
 import type { EstablishedContext } from '../context/types.ts';
 
-export interface ContainerManagerInput extends NodeGroupSettings {
-  /** How many changed decisions this node takes: `behaviors.ts`. */
-  readonly behavior: number;
+export interface ContainerManagerInput extends NodeGroupSettings, Decider {
   readonly nodeName: string;
   readonly machineInfo: MachineInfo;
   /** The runtime puts its containers into cgroups. The embedded one does not, so none are created for it. */

@@ -24,7 +24,7 @@ import { deviceOperations, type RegistrationItem } from '../../../model/operatio
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';
 import { hostOperations } from '../../../model/operations/host.ts';
 import type { Ended } from '../../../model/pods/messages.ts';
-import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import { childIn } from '../../children.ts';
 import { type DevicePluginReport, devicePluginMachine } from './device-plugin.ts';
 import {
@@ -49,9 +49,7 @@ const SERVE_RETRY_MS = 1_000;
 /** Before a failed checkpoint write is retried. */
 const WRITE_RETRY_MS = 10_000;
 
-interface DeviceManagerInput {
-  /** How many changed decisions this node takes: `behaviors.ts`. */
-  readonly behavior: number;
+interface DeviceManagerInput extends Decider {
   /** The folder of device plugins, below the root directory. */
   readonly folder: string;
 }

@@ -30,7 +30,7 @@ import {
   type StatusWanted,
 } from '../../../model/pods/messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../../kube/reflector.ts';
 import { podFromApi, seenPod } from './api-pod.ts';
@@ -45,9 +45,7 @@ const UNREACHABLE_MS = 10_000;
 
 export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir' | 'unseenFields' | 'behavior'>;
 
-interface Context {
-  /** How many changed decisions this node takes: `behaviors.ts`. */
-  readonly behavior: number;
+interface Context extends Decider {
   readonly nodeName: string;
   readonly directory: string;
   readonly unseenFields?: ApiSourceInput['unseenFields'];

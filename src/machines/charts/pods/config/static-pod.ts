@@ -21,8 +21,8 @@ import {
   type Toleration,
 } from '../../../model/api/pod.ts';
 import type { Manifest, ManifestError } from '../../../model/operations/host.ts';
-import { hasBehavior, NEWEST_BEHAVIOR } from '../../../model/settings/behaviors.ts';
-import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { type Decider, hasBehavior, NEWEST_BEHAVIOR } from '../../../model/settings/behaviors.ts';
+
 import { type ApiReferenceRule, apiReferences } from '../../../model/validation/api-references.ts';
 import { validateFeatures } from '../../../model/validation/features.ts';
 import { fullPodSchema } from '../../../model/validation/full-schema.ts';
@@ -34,8 +34,6 @@ import { withDefaults } from './defaults.ts';
 
 export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
 
-/** By how many changed decisions manifests are judged: `behaviors.ts`. */
-type Decider = Pick<NodeSettings, 'behavior'>;
 const NEWEST: Decider = { behavior: NEWEST_BEHAVIOR };
 
 /**

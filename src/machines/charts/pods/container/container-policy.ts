@@ -21,12 +21,12 @@ import {
   waitingMessages,
   waitingReasons,
 } from '../../../model/reasons/reasons.ts';
-import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import { goDuration, nextBackoff, restartsAll, shouldRestart } from '../../../model/status/index.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
 import { type BackOff, pauseMs } from '../../../model/values/back-off.ts';
 
-export interface ContainerInput {
+export interface ContainerInput extends Decider {
   readonly uid: string;
   readonly namespace: string;
   readonly podName: string;
@@ -41,8 +41,6 @@ export interface ContainerInput {
   /** The number of the newest instance that was started, from the soft state; `null` if none was. */
   readonly begun: number | null;
   readonly maxBackoffMs: number;
-  /** How many changed decisions this node takes: `behaviors.ts`. */
-  readonly behavior: number;
   /** Absent: upstream's default. */
   readonly initialBackoffMs?: number;
   /** The address for its hooks; empty while the sandbox has none. */
