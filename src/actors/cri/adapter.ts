@@ -6,15 +6,9 @@ import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { memberOf, OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, Image, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
+import { type OnRuntimeActivity, observedClient } from './activity.ts';
 import { CallsInProgress, StartingCalls } from './calls-in-progress.ts';
-import {
-  type CallOptions,
-  connectRuntime,
-  type Endpoints,
-  type OnRuntimeActivity,
-  observedClient,
-  type RuntimeClient,
-} from './client.ts';
+import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import type { Outcome } from './expectations.ts';
 import { showsOutcome } from './hints.ts';
 import { Inspections, inspectInstance } from './inspect.ts';

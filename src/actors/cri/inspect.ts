@@ -6,7 +6,8 @@ import { steadyNow } from '../../kernel/clock.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
-import type { CallOptions, OnRuntimeActivity, RuntimeClient } from './client.ts';
+import type { OnRuntimeActivity } from './activity.ts';
+import type { CallOptions, RuntimeClient } from './client.ts';
 import type { Ids, PodIds } from './pod-ids.ts';
 import { containerInstance, type Instance, POD_UID_LABEL, podRuntimeStatus, sandboxInstance } from './relist.ts';
 

@@ -14,8 +14,9 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
+import type { OnRuntimeActivity } from './activity.ts';
 import type { CallsInProgress } from './calls-in-progress.ts';
-import type { OnRuntimeActivity, RuntimeClient } from './client.ts';
+import type { RuntimeClient } from './client.ts';
 import { type Expectations, expecting, type Outcome, unmetExpectations } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
 import { type Inspections, inspectInstance, inspectPod } from './inspect.ts';

@@ -12,7 +12,7 @@ import type { Readable, Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
-import type { ExecOutput } from '../cri/client.ts';
+import type { ExecOutput } from '../cri/message-fields.ts';
 import { CriError, invalid, wrongState } from './errors.ts';
 import { sendSignal } from './process/proc.ts';
 import { type Spawned, spawnProcess } from './process/spawn-process.ts';

@@ -15,7 +15,8 @@ import type { hostOperations } from '../../machines/model/operations/host.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
 import type { serverOperations } from '../../machines/model/operations/server.ts';
 import { gatesOf } from '../../machines/startup/context/derive-features.ts';
-import type { OnRuntimeActivity, RuntimeClient } from '../cri/client.ts';
+import type { OnRuntimeActivity } from '../cri/activity.ts';
+import type { RuntimeClient } from '../cri/client.ts';
 import type { OnPluginRun } from '../image/plugin.ts';
 import type { OnRequest } from '../kube/client.ts';
 import type { KubeConnection } from '../kube/index.ts';
@@ -25,7 +26,6 @@ import { DriverStats } from '../stats/driver-stats.ts';
 import type { OnVolume } from '../stats/pod-folders.ts';
 import type { StatsReader } from '../stats/reader.ts';
 import type { VolumeStats } from '../stats/summary-types.ts';
-import type { CheckpointContainer } from './endpoints/checkpoint.ts';
 import { insightAnswers } from './http/inspector.ts';
 import { ApiClientMetrics, TransportMetrics } from './metrics/calls/api-client.ts';
 import { countDriverCalls, credentialPluginRuns } from './metrics/calls/plugin-work.ts';
@@ -34,10 +34,10 @@ import { RuntimeMetrics } from './metrics/calls/runtime-metrics.ts';
 import { type Measurements, type NodeMetrics, nodeMetrics } from './metrics/node-metrics.ts';
 import { bytesBelow } from './metrics/pods/pod-gauges.ts';
 import { Recorder } from './metrics/recorder.ts';
-import { VolumeMeasuring } from './metrics/volumes/storage.ts';
+import { VolumeMeasuring } from './metrics/volumes/usage.ts';
 import { KernelView } from './node-view.ts';
 import { servePodResources } from './pod-resources.ts';
-import type { ExecSync, StreamUrls } from './streaming/endpoints.ts';
+import { runtimeCalls, runtimeStreamUrls } from './runtime-calls.ts';
 import { ServerThread, type ServerThreadOptions } from './thread/host.ts';
 import { PodVersions } from './thread/known-pods.ts';
 import type { QuestionAnswers } from './thread/questions.ts';
@@ -232,43 +232,4 @@ function written(value: Json | undefined): string {
     .map(([key, part]) => `${key}=${written(part)}`)
     .toSorted()
     .join(',');
-}
-
-// ---- calls to the runtime -------------------------------------------------------------------------------------------
-
-/** Clients do not wait longer; upstream's default of runtimeRequestTimeout. */
-const CHECKPOINT_TIMEOUT_MS = 120_000;
-const MS_PER_SECOND = 1_000;
-
-/** Over the machines' connection. */
-export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync; checkpoint: CheckpointContainer } {
-  return {
-    // Without a timeout: the command ends with its client.
-    execSync: async ({ containerId, command }, signal) => {
-      const request = { container_id: containerId, cmd: command, timeout: '0' };
-      const { exit_code: exitCode, stdout, stderr } = await call('ExecSync', request, { timeoutMs: null, signal });
-      return { exitCode, stdout: Buffer.from(stdout), stderr: Buffer.from(stderr) };
-    },
-    checkpoint: async ({ containerId, location, timeoutSeconds }, signal) => {
-      const timeoutMs = timeoutSeconds > 0 ? timeoutSeconds * MS_PER_SECOND : CHECKPOINT_TIMEOUT_MS;
-      const request = { container_id: containerId, location, timeout: String(timeoutSeconds) };
-      await call('CheckpointContainer', request, { timeoutMs, signal });
-    },
-  };
-}
-
-/** A runtime returns a URL at once or is stuck. */
-const URL_TIMEOUT_MS = 30_000;
-
-/** URLs of streams, from the runtime's Exec, Attach and PortForward. */
-export function runtimeStreamUrls(call: RuntimeClient['call']): StreamUrls {
-  const limits = () => ({ timeoutMs: URL_TIMEOUT_MS, signal: AbortSignal.timeout(URL_TIMEOUT_MS) });
-  return {
-    exec: async ({ containerId, command, ...streams }) =>
-      (await call('Exec', { container_id: containerId, cmd: command, ...streams }, limits())).url,
-    attach: async ({ containerId, ...streams }) =>
-      (await call('Attach', { container_id: containerId, ...streams }, limits())).url,
-    portForward: async ({ podSandboxId, ports }) =>
-      (await call('PortForward', { pod_sandbox_id: podSandboxId, port: ports }, limits())).url,
-  };
 }

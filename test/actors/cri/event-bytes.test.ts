@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Contract } from '../../../src/actors/contract.ts';
-import { withoutOthers } from '../../../src/actors/cri/client.ts';
+import { withoutOthers } from '../../../src/actors/cri/message-fields.ts';
 
 const contract = new Contract(['cri/v1/api.proto'], { bytes: String });
 const events = contract.method<object, { containers_statuses: { id: string }[] }>(

@@ -18,8 +18,9 @@ import { nodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts'
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
 import type { NodePod } from '../../../src/actors/server/node-pods.ts';
 import { type ServerOptions, servePort } from '../../../src/actors/server/node-port.ts';
-import { flagValues, runtimeCalls, runtimeStreamUrls } from '../../../src/actors/server/node-server.ts';
+import { flagValues } from '../../../src/actors/server/node-server.ts';
 import type { NodeView } from '../../../src/actors/server/node-view.ts';
+import { runtimeCalls, runtimeStreamUrls } from '../../../src/actors/server/runtime-calls.ts';
 import { Listener } from '../../../src/actors/server/tls/listener.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';
 import { evictionHardOf } from '../../../src/machines/configuration/fields/defaults.ts';

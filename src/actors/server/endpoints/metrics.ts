@@ -5,8 +5,9 @@ import { messageOf } from '../../../kernel/thrown.ts';
 import { ofRunningPods, type Summary, statsText } from '../../stats/summary-types.ts';
 import { type Answer, firstHeader, json, mediaRanges, pageNotFound, prefersGzip, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
-import { type Family, toProtobuf, toText } from '../metrics/family.ts';
+import { type Family, toText } from '../metrics/family.ts';
 import type { NodeMetrics } from '../metrics/node-metrics.ts';
+import { toProtobuf } from '../metrics/protobuf.ts';
 
 const compressed = promisify(gzip);
 /** Start of this process: scrapers detect a restart by it. */

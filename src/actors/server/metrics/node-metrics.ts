@@ -28,7 +28,8 @@ import { podGauges } from './pods/pod-gauges.ts';
 import type { Recorder } from './recorder.ts';
 import { cadvisorFamilies, machineFamilies } from './usage/cadvisor.ts';
 import { resourceFamilies } from './usage/resource.ts';
-import { type DriverVolume, volumeCounts, volumeStats } from './volumes/storage.ts';
+import { type DriverVolume, volumeCounts } from './volumes/storage.ts';
+import { volumeStats } from './volumes/usage.ts';
 
 export interface NodeMetrics {
   /** `further`: families counted elsewhere in this process. */

@@ -15,10 +15,11 @@ import { counter, histogram, sampledGauge } from './instruments.ts';
 import { Certificates } from './node/certificates.ts';
 import { NodeStart, RuntimeSupport } from './node/node-start.ts';
 import { ResourceManagerWork } from './node/resource-managers.ts';
-import { ContainerWork, ProbeWork } from './pods/container-work.ts';
+import { ContainerWork } from './pods/container-work.ts';
 import { ImageWork } from './pods/image-work.ts';
 import { PodStarts } from './pods/pod-starts.ts';
 import { Evictions, PodAdmission, PodWork } from './pods/pod-work.ts';
+import { ProbeWork } from './pods/probe-work.ts';
 import { Resizes } from './pods/resizes.ts';
 import {
   DEFAULT_BUCKETS,

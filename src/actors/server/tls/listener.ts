@@ -7,7 +7,7 @@
  * that error.
  */
 import { constants } from 'node:crypto';
-import { createServer, isIPv6, type Server as NetServer, type Socket } from 'node:net';
+import { createServer, type Server as NetServer, type Socket } from 'node:net';
 import {
   createServer as createTlsServer,
   type SecureVersion,
@@ -15,6 +15,7 @@ import {
   type Server as TlsServer,
 } from 'node:tls';
 import { isAnswering } from '../http/in-order.ts';
+import { type ConnectionLimits, Connections } from './connections.ts';
 import { authoritiesOf, type Material } from './material.ts';
 
 /** OpenSSL's names of the configurable suites. Suites that no modern client needs are not offered. */
@@ -207,94 +208,3 @@ const endOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddres
 
 /** A fatal alert: there is no certificate yet. */
 const INTERNAL_ERROR = Buffer.from([0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x50]);
-
-// ---- limits ---------------------------------------------------------------------------------------------------------
-
-/** Limit of one port: many times the needs of an API server, a scraper and users, and few enough for a small node. */
-const CONNECTIONS_MAX = 2_000;
-/** Limit of one client: an API server has one connection for each followed log and command. */
-export const CLIENT_CONNECTIONS_MAX = 1_000;
-/** An IPv6 client can use all addresses with the same first four groups. */
-const IPV6_NETWORK_GROUPS = 4;
-
-interface ConnectionLimits {
-  readonly port: number;
-  readonly client: number;
-}
-
-const LIMITS: ConnectionLimits = { port: CONNECTIONS_MAX, client: CLIENT_CONNECTIONS_MAX };
-
-/**
- * Limits the connections of a port, so that no client can monopolize it.
- *
- * Invariants: N1 a client has at most its share; N2 all have at most the port's limit; N3 room is made by closing the
- * oldest idle connection, of the client itself or of the one with the most. A new connection is rejected only if there
- * is no idle one: a stream is never cut for another.
- */
-export class Connections {
-  readonly #isBusy: (socket: Socket) => boolean;
-  readonly #limits: ConnectionLimits;
-  /** By client, the oldest connection first. */
-  readonly #clients = new Map<string, Set<Socket>>();
-  readonly #owners = new Map<Socket, string>();
-
-  /** @param isBusy whether a request or stream is in progress on a connection */
-  constructor(isBusy: (socket: Socket) => boolean, limits: ConnectionLimits = LIMITS) {
-    this.#isBusy = isBusy;
-    this.#limits = limits;
-  }
-
-  /** Whether the connection may stay; it counts until it closes. Others may be closed for it. */
-  admit(socket: Socket): boolean {
-    const client = clientOf(socket.remoteAddress ?? '');
-    const own = this.#clients.get(client) ?? new Set();
-    if (own.size >= this.#limits.client && !this.#closeIdle(own)) return false;
-    if (this.#owners.size >= this.#limits.port && !this.#closeIdle(this.#largest())) return false;
-    this.#clients.set(client, own.add(socket));
-    this.#owners.set(socket, client);
-    socket.once('close', () => this.#forget(socket));
-    return true;
-  }
-
-  closeAll(): void {
-    for (const socket of this.#owners.keys()) socket.destroy();
-  }
-
-  #closeIdle(sockets: ReadonlySet<Socket>): boolean {
-    for (const socket of sockets) {
-      if (this.#isBusy(socket)) continue;
-      this.#forget(socket);
-      socket.destroy();
-      return true;
-    }
-    return false;
-  }
-
-  #largest(): ReadonlySet<Socket> {
-    let largest: ReadonlySet<Socket> = new Set();
-    for (const sockets of this.#clients.values()) if (sockets.size > largest.size) largest = sockets;
-    return largest;
-  }
-
-  #forget(socket: Socket): void {
-    const client = this.#owners.get(socket);
-    if (client === undefined) return;
-    this.#owners.delete(socket);
-    const own = this.#clients.get(client);
-    own?.delete(socket);
-    if (own?.size === 0) this.#clients.delete(client);
-  }
-}
-
-/** Addresses that one client can easily use count as one. */
-export function clientOf(address: string): string {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
-  if (mapped !== undefined) return mapped;
-  if (!isIPv6(address)) return address;
-  const [withoutZone = ''] = address.split('%', 1);
-  const [head = '', tail] = withoutZone.split('::');
-  const groups = head === '' ? [] : head.split(':');
-  const rest = tail === undefined || tail === '' ? [] : tail.split(':');
-  const zeros = tail === undefined ? 0 : 8 - groups.length - rest.length;
-  return [...groups, ...Array.from({ length: zeros }, () => '0'), ...rest].slice(0, IPV6_NETWORK_GROUPS).join(':');
-}

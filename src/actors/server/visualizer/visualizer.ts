@@ -12,7 +12,7 @@ import { createReadStream, statSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isAnswering, noteAnswering } from '../http/in-order.ts';
-import { Connections } from '../tls/listener.ts';
+import { Connections } from '../tls/connections.ts';
 import { readAsset, readChart } from './assets.ts';
 import type { Feed } from './feed.ts';
 import type { JournalFiles } from './journal-files.ts';

@@ -1,6 +1,6 @@
 /** Metrics of the calls to the container runtime, by name, and of the inspections of its pods. */
 import type { Registry } from 'prom-client';
-import type { RuntimeActivity } from '../../../cri/client.ts';
+import type { RuntimeActivity } from '../../../cri/activity.ts';
 import { counter, gauge, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 

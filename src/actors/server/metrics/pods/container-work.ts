@@ -1,11 +1,7 @@
-/**
- * Started and failed pods and containers, their image volumes, failed or unusual hooks, and probes: results and
- * durations of their attempts, for `/metrics/probes`, which have their own registry.
- */
+/** Counts started and failed pods and containers, their image volumes, and failed or unusual hooks. */
 import { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { StateRecord } from '../../../../kernel/records.ts';
-import type { PodContext } from '../../../../machines/charts/pods/pod/pod-policy.ts';
 import { type Hook, podActor } from '../../../../machines/model/pods/messages.ts';
 import {
   contextOf,
@@ -199,64 +195,3 @@ const labelled = (registry: Registry) => ({
     ),
   },
 });
-
-const LABELS = ['container', 'namespace', 'pod', 'probe_type'] as const;
-type Labels = Readonly<Record<(typeof LABELS)[number], string>>;
-
-const RESULTS: Readonly<Record<string, string>> = { success: 'successful', failure: 'failed' };
-const UNKNOWN = 'unknown';
-
-interface Attempt {
-  readonly container: string;
-  readonly kind: string;
-  readonly result: string;
-  readonly durationMs: number;
-}
-
-/** Invariant: series of a pod are removed when the pod has ended or is gone. */
-export class ProbeWork implements Projection {
-  readonly recordKinds = ['message'] as const;
-  readonly registry = new Registry();
-  readonly #total = counter(
-    this.registry,
-    'prober_probe_total',
-    '[BETA] Cumulative number of a liveness, readiness or startup probe for a container by result.',
-    [...LABELS, 'pod_uid', 'result'],
-  );
-  readonly #duration = histogram(
-    this.registry,
-    'prober_probe_duration_seconds',
-    '[ALPHA] Duration in seconds for a probe response.',
-    DEFAULT_BUCKETS,
-    LABELS,
-  );
-  /** By pod uid, the probes that were counted. */
-  readonly #counted = new Map<string, Map<string, Labels>>();
-
-  on(record: NodeRecord): void {
-    if (record.k !== 'message' || record.to !== 'kubelet/status') return;
-    const { event } = record;
-    if (event.type === 'status.removed') this.#forget(event.uid);
-    if (event.type !== 'status.changed') return;
-    const { phase } = event.status;
-    if (phase === 'Succeeded' || phase === 'Failed') this.#forget(event.pod.uid);
-  }
-
-  /** Upstream measures no failed attempt. */
-  attempted({ namespace, name, uid }: PodContext, { container, kind, result, durationMs }: Attempt): void {
-    const labels = { container, namespace, pod: name, probe_type: kind.charAt(0).toUpperCase() + kind.slice(1) };
-    const counted = this.#counted.get(uid) ?? new Map<string, Labels>();
-    this.#counted.set(uid, counted.set(`${container}/${kind}`, labels));
-    this.#total.inc({ ...labels, pod_uid: uid, result: RESULTS[result] ?? UNKNOWN });
-    if (result !== 'failure') this.#duration.observe(labels, durationMs / MS_PER_SECOND);
-  }
-
-  #forget(uid: string): void {
-    for (const labels of this.#counted.get(uid)?.values() ?? []) {
-      for (const result of [...Object.values(RESULTS), UNKNOWN])
-        this.#total.remove({ ...labels, pod_uid: uid, result });
-      this.#duration.remove(labels);
-    }
-    this.#counted.delete(uid);
-  }
-}
