@@ -77,9 +77,6 @@ function sealedWhole(text: string, vault: Vault): string {
   return vault.seal(text).$secret;
 }
 
-// ---- places of values
-// ------------------------------------------------------------------------------------------------
-
 interface Changes {
   readonly variable: (name: string, text: string) => string;
   /** Changes a word of a command or its arguments, of the container or of a probe. */

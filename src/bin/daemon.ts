@@ -74,7 +74,7 @@ export interface DaemonOptions {
   readonly verbosity: number;
   /** Run the pods once and end; see `statelet run-once`. */
   readonly runOnce?: { readonly retries: number };
-  /** Gets what the root machine ended with, when everything is written and closed. */
+  /** Receives the output of the root machine after everything was written and closed. */
   readonly ended?: (output: unknown) => void;
 }
 
@@ -90,7 +90,7 @@ function openPlaces({ rootDir, journalDir, journalPlain }: DaemonOptions) {
   }
 }
 
-/** Folder by folder: asked for all at once, Node never comes back from a place like /proc. */
+/** Creates the folders one by one: with `recursive`, Node never returns for a path below /proc. */
 function makeFolder(path: string): void {
   if (existsSync(path) && statSync(path).isDirectory()) return;
   if (dirname(path) !== path) makeFolder(dirname(path));
@@ -154,7 +154,7 @@ const printOfRuntime: Parameters<typeof connectRuntime>[0] = (level, text, field
 
 const VERSIONS = { version: KUBELET_VERSION, nodeVersion: NODE_VERSION };
 
-/** The ports, and the observers. Neither is used before the kernel boots. */
+/** Creates the ports and the observers. They are used only after the kernel has booted. */
 function openParts(options: DaemonOptions, vault: Vault) {
   const runtime = connectRuntime(printOfRuntime, vault, (seen) => server.onRuntime(seen));
   const cgroups = cgroupPorts();

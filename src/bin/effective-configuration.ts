@@ -30,7 +30,7 @@ export type Effective =
       readonly configuration: KubeletConfiguration;
       readonly line: Given;
       readonly files: ConfigurationFiles;
-      /** klog lines. */
+      /** Warnings as klog prints them. */
       readonly warnings: readonly string[];
     }
   | { readonly kind: 'refused'; readonly lines: readonly string[]; readonly warnings: readonly string[] };

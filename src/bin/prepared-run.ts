@@ -50,7 +50,7 @@ export async function prepareRun(given: readonly string[], ownHelp: string): Pro
   return { options, own: split.own };
 }
 
-/** `--validate`: would this start? Nothing on disk is changed, no runtime is asked. */
+/** `--validate`: checks whether the node would start, without changing a file or calling the runtime. */
 async function validate(parsed: Extract<CommandLine, { kind: 'run' }>): Promise<number> {
   const effective = await effectiveConfiguration(parsed);
   printLines('warn', effective.warnings);

@@ -17,7 +17,7 @@ const escaped = (character: string): string => {
 
 export const printable = (text: string): string => text.replace(CONTROLS, escaped).replace(ORDERS, '$1\\$2');
 
-/** JSON of one line in which all such characters are escaped; outside of texts JSON has none of them. */
+/** The value as one line of JSON with these characters escaped. They occur only within texts. */
 export const printableJson = (value: unknown): string =>
   JSON.stringify(value).replace(CONTROLS, (characters) =>
     Array.from({ length: characters.length }, (_, at) => unit(characters.charCodeAt(at))).join(''),

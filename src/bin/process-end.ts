@@ -12,10 +12,10 @@ import { toPlainError } from '../kernel/json.ts';
 /** Time for files and connections to close. */
 const EXIT_TIMEOUT_MS = 1_000;
 
-/** Gives the code back, with which the process ends: by itself when it can. */
+/** Returns the exit code. The process ends by itself, or is ended after a timeout. */
 export function endSoon(exitCode: number): number {
   const replace = () => {
-    // As at a normal exit, which does not come.
+    // Listeners of a normal exit have to run here, because there is none.
     process.emit('exit', exitCode);
     flushCompileCache();
     process.execve?.('/bin/sh', ['sh', '-c', `exit ${exitCode}`]);

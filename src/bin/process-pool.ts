@@ -11,7 +11,7 @@ import { PACKAGE_DIRECTORY } from '../actors/package-directory.ts';
 
 const ENTRY_POINT = `${PACKAGE_DIRECTORY}/src/bin/statelet.js`;
 
-/** More processes only wait for each other's disk. */
+/** The maximum number of processes; more would only wait for the disk. */
 const JOBS_MAX = 256;
 export const JOBS_WANTED = `--jobs is a number from 1 to ${JOBS_MAX}`;
 
@@ -54,7 +54,7 @@ export async function* answersTo<Task extends object, Answer>(work: Work<Task, A
   await Promise.all(workers);
 }
 
-/** An end may be known before the loss of the connection is. */
+/** The end of a process may be reported before the loss of its connection. */
 const isAlive = ({ connected, exitCode, signalCode }: ChildProcess): boolean =>
   connected && exitCode === null && signalCode === null;
 

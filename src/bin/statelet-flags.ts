@@ -3,15 +3,15 @@
  * parser sees them, in either spelling (`--journal-dir=X`, `--journal-dir X`).
  */
 export interface StateletFlags {
-  /** Folder below which everything is written that a kubelet writes below `/var`: a node without root's places. */
+  /** Folder for everything that a kubelet writes below `/var`, for a node that may not write there. */
   readonly dataDir: string | null;
   /** Default: `<root-dir>/journal`. */
   readonly journalDir: string | null;
-  /** Values of variables and headers stand in the journal as their authors wrote them. */
+  /** Whether values of variables and headers are written into the journal in plain text. */
   readonly journalPlain: boolean;
   /** Loopback port of the visualizer; `off` for none. */
   readonly visualizerPort: number | 'off';
-  /** Pods of the API server start without it after a reboot. */
+  /** Whether pods of the API server start after a reboot while it is unreachable. */
   readonly rememberPods: boolean;
   /** Only check command line and configuration. */
   readonly validate: boolean;

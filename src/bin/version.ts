@@ -33,6 +33,6 @@ function commitOfCheckout(): string {
   }
 }
 
-/** What `statelet --version` says: which program this is, of which commit, and which journals it writes. */
+/** The output of `statelet --version`: the program, its commit, and the format of its journals. */
 export const buildVersion = (): string =>
   `${STATELET_VERSION} (commit ${commit()}, journal format ${FORMAT_VERSION}, as kubelet ${KUBELET_VERSION})`;

@@ -55,7 +55,7 @@ export type Divergence = Mismatch & {
 export interface Difference {
   /** Keys from the record on, each after a dot: `.event.input.rootDir`. */
   readonly path: string;
-  /** The value there; absent if there is none. */
+  /** The value at the path; absent if there is none. */
   readonly expected?: unknown;
   readonly actual?: unknown;
 }

@@ -27,7 +27,7 @@ export interface ReplayReport {
   readonly divergence: Divergence | null;
   /** Differing messages, states and digests of changed machines, limited to the first {@link NOTES_MAX}. */
   readonly notes: readonly Note[];
-  /** Their total number. */
+  /** The total number of notes. */
   readonly noted: number;
   readonly kernel: Kernel;
 }

@@ -96,8 +96,6 @@ async function writeKubeconfig(path: string, bootstrap: Kubeconfig, pair: string
 const authorityOf = (ca: Pem): Record<string, string> =>
   'data' in ca ? { 'certificate-authority-data': ca.data.toString('base64') } : { 'certificate-authority': ca.file };
 
-// ---- pairs ----------------------------------------------------------------------------------------------------------
-
 const PAIR_MODE = 0o600;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 

@@ -80,7 +80,6 @@ const followHealth: Port<Operations['csi.followHealth']> = (call) => {
   return watchChanges({ ask: () => condition().catch(() => null), periodMs, signal, emit });
 };
 
-// ---- block devices --------------------------------------------------------------------------------------------------
 type BlockInput<Name extends 'csi.stage' | 'csi.unstage' | 'csi.publish' | 'csi.unpublish', Block> = InputOf<
   Operations[Name]
 > & { readonly block: Block };

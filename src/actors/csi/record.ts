@@ -89,9 +89,6 @@ const ignoring = (code: string) => (error: unknown) => {
   return null;
 };
 
-// ---- leftovers of earlier agents
-// -------------------------------------------------------------------------------------
-
 const VOLUMES = 'volumes/kubernetes.io~csi';
 const DEVICES = 'plugins/kubernetes.io/csi';
 /** Folder of the block devices of all drivers. */

@@ -141,8 +141,6 @@ export function parseExactly(text: string): Json {
   ) as Json;
 }
 
-// ---- secrets --------------------------------------------------------------------------------------------------------
-
 /** kubectl stores the whole object there, including values. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 

@@ -67,8 +67,6 @@ export function logindPorts(options: LogindOptions = {}): LogindPorts {
   };
 }
 
-// ---- the bus --------------------------------------------------------------------------------------------------------
-
 interface Bus {
   call(message: Message): Promise<unknown>;
   /** Receives every message; rejects when the bus connection breaks. */
@@ -173,8 +171,6 @@ async function watchShutdown(address: string, signal: AbortSignal, report: (acti
   };
   await withBus(address, (bus) => bus.listen(match, onMessage, signal));
 }
-
-// ---- the lock -------------------------------------------------------------------------------------------------------
 
 const LOCK = [
   '--what=shutdown',

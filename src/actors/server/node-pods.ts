@@ -75,7 +75,7 @@ export async function podOf(
   return podNamed(await view.pods(), namespace, name) ?? text(404, 'pod does not exist');
 }
 
-/** The pod and container of a command or stream, with upstream's errors. */
+/** Whether a lookup returned an error response instead of a pod. */
 export const isAnswer = (value: object): value is Answer => 'status' in value && typeof value.status === 'number';
 
 /** The running instance of a container. */

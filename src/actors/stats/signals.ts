@@ -59,8 +59,6 @@ const diskLayout =
     return { dedicatedImageFs: images !== root, splitContainerFs: images !== containers };
   };
 
-// ---- one reading ----------------------------------------------------------------------------------------------------
-
 const observation = (available: bigint, capacity: bigint): SignalObservation => ({
   available: String(available < 0n ? 0n : available),
   capacity: String(capacity),
@@ -126,8 +124,6 @@ const podUse = (pod: PodStats): PodUse => ({
   })),
   volumes: Object.fromEntries((pod.volume ?? []).map((volume) => [volume.name, diskUse(volume)!])),
 });
-
-// ---- the watch ------------------------------------------------------------------------------------------------------
 
 /** The thresholds that are met, and those whose minimum is not reclaimed yet. */
 const standing = (thresholds: readonly EvictionThreshold[], observations: Observations): string =>

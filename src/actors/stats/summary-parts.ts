@@ -137,8 +137,6 @@ export function sumOf(parts: readonly Usage[], atMs: number): Usage {
   };
 }
 
-// ---- disk -----------------------------------------------------------------------------------------------------------
-
 /** A whole file system. */
 export const fileSystemStats = (usage: FileSystemUsage, atMs: number): FsStats => ({
   ...room(usage, atMs),
@@ -174,8 +172,6 @@ export function sumOfFolders(parts: readonly Pick<FolderUsage, 'used' | 'inodes'
     inodes: 0n,
   });
 }
-
-// ---- network --------------------------------------------------------------------------------------------------------
 
 export function networkStats(interfaces: readonly InterfaceUsage[], atMs: number): NetworkStats {
   const all = interfaces.map(

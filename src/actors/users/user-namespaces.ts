@@ -80,8 +80,6 @@ function checked(mapping: UserMapping, { first, length }: Pool, idsPerPod: numbe
   return mapping;
 }
 
-// ---- the pool -------------------------------------------------------------------------------------------------------
-
 async function poolOf({ idsPerPod, maxPods }: Input, options: UserNamespaceOptions): Promise<Pool> {
   const pool = (await subordinateIds(options)) ?? { first: idsPerPod, length: idsPerPod * maxPods };
   const refuse = (why: string) => new OperationError(`kubelet user ${why}`, { code: 'ERANGE' });
@@ -122,8 +120,6 @@ function parsePool(output: string): Pool {
   if (lines.length === 1 && first !== undefined) return { first: Number(first), length: Number(length) };
   throw new OperationError(`error parsing the subordinate ids of user "${KUBELET_USER}": they are not one range`);
 }
-
-// ---- files ----------------------------------------------------------------------------------------------------------
 
 async function podUids(root: string): Promise<readonly string[]> {
   const entries = await readdir(`${root}/pods`, { withFileTypes: true }).catch((error: unknown) => {

@@ -75,8 +75,6 @@ async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Pr
   }
 }
 
-// ---- source ---------------------------------------------------------------------------------------------------------
-
 /** A handle on what the sub-path names; missing folders are made with the volume's own mode where they may be. */
 export async function openSubPath(volumePath: string, subPath: string, mayMake = true): Promise<FileHandle> {
   const trail: FileHandle[] = [await open(volumePath, NAME_ONLY | constants.O_DIRECTORY)];
@@ -159,8 +157,6 @@ async function enter(folder: FileHandle, name: string, mode: number | null): Pro
   if ((await made.stat()).isDirectory()) await chmod(fdPath(made), mode);
   return made;
 }
-
-// ---- target ---------------------------------------------------------------------------------------------------------
 
 async function bind(root: string, source: FileHandle, path: string, mounter: Mounter): Promise<void> {
   const from = await source.stat();

@@ -23,13 +23,13 @@ import { worstOf } from '../replay/outcome.ts';
 export interface CoverageOptions {
   readonly output: string;
   readonly missing?: boolean;
-  /** Folder for the listings of the charts, which LCOV's lines are those of. */
+  /** Folder for the listings of the charts, to whose lines LCOV refers. */
   readonly charts?: string;
   readonly atLeast?: string;
 }
 
 const FORMATS = ['text', 'json', 'lcov'];
-/** The folder of the listings, in a report without them. */
+/** The name of that folder in a report without listings. */
 const CHARTS = 'charts';
 
 export function coverageCommand(named: readonly string[], options: CoverageOptions): number {

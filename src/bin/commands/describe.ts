@@ -23,7 +23,9 @@ export async function describeCommand(
   return printable(texts.join('\n\n'));
 }
 
-/** The events of an object in this start of the daemon, equal texts once; none where the journal is kept elsewhere. */
+/**
+ * The events of an object since the start of the daemon, equal texts once; none if the journal is in another folder.
+ */
 function eventsOf(journal: string, object: string): PodEvent[] {
   const events = new Map<string, PodEvent>();
   for (const { record, atMs } of recordsOf(journal)) {

@@ -33,8 +33,8 @@ export const diffCommand = (a: string, b: string, options: InsightOptions): numb
   );
 
 /**
- * Operations of the supervisor and its subsystems that failed in one of the starts only; a start that failed did not
- * reach all of them.
+ * Operations of the supervisor and its subsystems that failed in only one of the starts. None are listed against
+ * a start that failed, because that one did not reach all operations.
  */
 function failedAlone(one: Story, other: Story): Readonly<Record<'a' | 'b', readonly Failed[]>> {
   const [a, b] = [failedOf(one, isOfStart), failedOf(other, isOfStart)];

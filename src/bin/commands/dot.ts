@@ -46,7 +46,7 @@ function machineNamed(name: string): Drawn | string {
   return `there is no machine ${JSON.stringify(name)}; there are ${charts.map(({ id }) => id).join(', ')}`;
 }
 
-/** The states of an actor come from a replay: at the end of the journal, or where this build differs from it. */
+/** An actor with its active states from a replay, at the end of the journal or at the first difference. */
 function actorNamed(name: string, log: string, incarnation: string | undefined): Drawn | string {
   const journal = journalAt(log, incarnation);
   const story = new Story(journal);
@@ -81,8 +81,6 @@ const edgesOfOne = (from: AnyStateNode, transition: AnyTransitionDefinition): Ed
 
 const initialOf = (node: AnyStateNode): AnyStateNode | undefined =>
   node.type === 'compound' ? node.initial.target[0] : undefined;
-
-// ---- DOT ------------------------------------------------------------------------------------------------------------
 
 const quoted = (text: string): string => `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
 /** Every compound state has a point of its own that edges lead to: DOT has no edges between clusters. */
@@ -126,8 +124,6 @@ function dotState(node: AnyStateNode, active: Active, indent: string): string {
     `${indent}}\n`,
   ].join('');
 }
-
-// ---- Mermaid --------------------------------------------------------------------------------------------------------
 
 /** Mermaid allows letters, digits and underscores in names. */
 const wordOf = ({ id }: AnyStateNode): string => id.replace(/[^A-Za-z0-9]/g, '_');

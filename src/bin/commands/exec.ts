@@ -55,7 +55,7 @@ async function connect(pod: string, command: readonly string[], options: ExecOpt
   return new WebSocket(`ws+unix://${socket}:/${path}?${query.toString()}`, ['v5.channel.k8s.io']);
 }
 
-/** Resolves when the command's streams are there. @throws LocalError with the node's refusal */
+/** Resolves when the streams of the command are open. @throws LocalError with the node's error */
 async function opened(client: WebSocket): Promise<void> {
   const refused = once(client, 'unexpected-response').then(async ([, response]) => {
     throw new LocalError((await bytesOf(response)).toString().trim());
@@ -64,7 +64,7 @@ async function opened(client: WebSocket): Promise<void> {
   await Promise.race([once(client, 'open'), refused]);
 }
 
-/** Prints what comes until the status does. */
+/** Prints the output until the status arrives. */
 async function statusOf(client: WebSocket): Promise<Status> {
   let status: Status = { status: 'Failure', message: 'the connection ended before the command did' };
   client.on('message', (data: Buffer) => {

@@ -92,7 +92,10 @@ function describe({ log, error, incarnation, findings = [] }: ExpectedLog): stri
   return `${log}: ${passed} of ${findings.length} expectations hold (incarnation ${incarnation})\n${lines.join('')}`;
 }
 
-/** Expectations as JUnit XML: a test suite a log, a test case an expectation; a log that cannot be read is an error. */
+/**
+ * Expectations as JUnit XML: one test suite per log, one test case per expectation. A log that cannot be read is an
+ * error.
+ */
 export function expectationsJunit(logs: readonly ExpectedLog[]): string {
   const suites = logs.map((log) => suiteOf(log));
   return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n${suites.join('')}</testsuites>\n`;

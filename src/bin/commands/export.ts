@@ -10,7 +10,7 @@ interface Chosen {
   readonly incarnation?: string;
 }
 
-/** A text a form; spans of the whole start, or its records one a line. */
+/** The text of each form: the spans of the start, or its records, one per line. */
 const FORMS = {
   otlp: (story: Story) => `${printableJson(otlpOf(story))}\n`,
   chrome: (story: Story) => `${printableJson(chromeOf(story))}\n`,

@@ -1,4 +1,4 @@
-/** The verbs that read a journal. None changes anything. */
+/** The verbs that read a journal. Only `accept` changes one. */
 import { Argument, type Command, Option } from 'commander';
 import type { CoverageOptions } from './coverage.ts';
 import type { DotOptions } from './dot.ts';
@@ -14,8 +14,8 @@ type Chosen = { readonly incarnation?: string; readonly format: string; readonly
 
 const A_JOURNAL = "a journal's directory (its newest start), DIRECTORY@3 (its third start), or one segment file";
 const EXIT_CODES = `
-Exit status: 0 nothing differs, 1 a difference, 2 usage, 3 damaged, 4 of a newer format, 5 too late,
-6 two replays differ, 7 no journal, 8 not in the journal, 9 what must never be, 10 what did not come to be,
+Exit status: 0 no difference, 1 a difference, 2 wrong usage, 3 a damaged journal, 4 a newer format, 5 too slow,
+6 two replays differ, 7 no journal, 8 missing in the journal, 9 a forbidden state, 10 a goal that was not reached,
 125 not tested: Statelet itself failed, or its output could not be written.`;
 
 export function addJournalVerbs(program: Command, ended: Ended): void {
@@ -55,7 +55,7 @@ function addInsight(program: Command, ended: Ended): void {
     .action(async (path: string, chosen: Chosen) => ended((await import('./time.ts')).blameCommand(path, chosen)));
   explaining(
     'critical-chain',
-    'show what had to happen, one after the other, before healthz answered or a pod was Running',
+    'show the chain of causes before healthz answered, or before a pod was Running',
     '/var/lib/kubelet/journal pod/web',
   )
     .addArgument(journal())
@@ -71,7 +71,7 @@ function addInsight(program: Command, ended: Ended): void {
   )
     .addArgument(journal())
     .argument('[subject]', 'startup, pod/NAME, pod/NAME/CONTAINER, image/REFERENCE, or actor/NAME', 'startup')
-    .option('--whole', 'read all of a long journal, and replay as long as that takes')
+    .option('--whole', 'read the whole journal and replay it without a time limit')
     .action(async (path: string, subject: string, chosen: Chosen) =>
       ended((await import('./why.ts')).whyCommand(path, subject, chosen)),
     );
@@ -81,7 +81,7 @@ function addInsight(program: Command, ended: Ended): void {
     '/var/lib/kubelet/journal@1 /var/lib/kubelet/journal@2',
   )
     .argument('<a>', A_JOURNAL)
-    .argument('<b>', 'another one, or another start of it')
+    .argument('<b>', 'the other journal, or another start of the same one')
     .option('--whole', 'compare more than the first 25,000 records')
     .action(async (a: string, b: string, chosen: Chosen) =>
       ended((await import('./diff.ts')).diffCommand(a, b, chosen)),
@@ -92,22 +92,22 @@ function addLog(program: Command, ended: Ended): void {
   const logging = verb(
     program,
     'log',
-    'show the records, all or those that pass every filter',
+    'print the records that pass all filters',
     '/var/lib/kubelet/journal --pod web --level warn',
     '/var/lib/kubelet/journal --cause 120 --output json',
   );
   withStart(logging)
     .addArgument(journal())
-    .option('--actor <address>', 'of this actor and those below it; pod/NAME/CONTAINER, or its address')
-    .option('--type <type>', "kind of record, type of event or name of operation; 'cri.*' is any that begins so")
-    .option('--pod <name>', 'that name this pod')
-    .option('--cause <number>', 'this record, and what it led to')
-    .option('--level <level>', 'lines from debug, info, warn, error or fatal on')
-    .option('--since <time>', 'from so long after the start on: 1.5s, 200ms, 3m')
-    .option('--until <time>', 'up to so long after the start')
-    .option('--grep <text>', 'whose JSON has this text')
-    .option('-f, --follow', 'go on with what the daemon writes, until Ctrl-C')
-    .option('--output <format>', 'text, or json with whole records, one a line', 'text')
+    .option('--actor <address>', 'records of this actor and of its children: pod/NAME/CONTAINER, or an address')
+    .option('--type <type>', "kind of record, type of event, or name of operation; 'cri.*' matches a prefix")
+    .option('--pod <name>', 'records that name this pod')
+    .option('--cause <number>', 'this record and its consequences')
+    .option('--level <level>', 'log lines of this level and above: debug, info, warn, error, fatal')
+    .option('--since <time>', 'records from this time after the start: 1.5s, 200ms, 3m')
+    .option('--until <time>', 'records until this time after the start')
+    .option('--grep <text>', 'records whose JSON contains this text')
+    .option('-f, --follow', 'print new records as the daemon writes them, until Ctrl-C')
+    .option('--output <format>', 'text, or json: one whole record per line', 'text')
     .action(async (path: string, { follow, ...chosen }: LogOptions & { readonly follow?: boolean }) => {
       const { followLog, logCommand } = await import('./log.ts');
       ended(follow ? await followLog(path, chosen) : logCommand(path, chosen));
@@ -154,32 +154,27 @@ function addRedact(program: Command, ended: Ended): void {
   const redacting = verb(
     program,
     'redact',
-    'write the journal anew without what people wrote into pods and what programs printed',
+    'write a copy of the journal without private texts of pods and outputs of programs',
     'journal --output public',
     "journal --output public --value node-7.example --value '10.20.'",
   );
   withStart(redacting)
     .addArgument(journal())
     .requiredOption('-o, --output <folder>', 'a new folder')
-    .option('--value <text...>', 'a text that is private wherever it stands')
-    .option('--verify', 'check that the result replays, decides the same, and has none of the private texts', true)
-    .option('--no-verify', 'do not check it')
+    .option('--value <text...>', 'a further private text, removed wherever it occurs')
+    .option('--verify', 'check that the copy replays, decides the same, and contains no private text', true)
+    .option('--no-verify', 'do not check the copy')
     .action(async (path: string, chosen: RedactOptions) =>
       ended(await (await import('./redact.ts')).redactCommand(path, chosen)),
     );
 }
 
 function addView(program: Command, ended: Ended): void {
-  const viewing = verb(
-    program,
-    'view',
-    'open the visualizer on a journal, at any moment of it, until Ctrl-C',
-    'journal',
-  );
+  const viewing = verb(program, 'view', 'open a journal in the visualizer, until Ctrl-C', 'journal');
   withStart(viewing)
     .addArgument(new Argument('[journal]', A_JOURNAL))
     .option('--port <number>', 'loopback port of the page; 0 takes any', '0')
-    .option('-o, --output <file>', 'write the page with the journal in it into one file, which needs no server')
+    .option('-o, --output <file>', 'write page and journal into one file that needs no server')
     .action(async (path: string | undefined, chosen: { incarnation?: string; port: string; output?: string }) =>
       ended(await (await import('./view.ts')).viewCommand(path, chosen)),
     );
@@ -196,99 +191,101 @@ function addChecks(program: Command, ended: Ended): void {
   );
   withStart(replaying)
     .option('--output <format>', 'text, json, junit, github (annotations and the summary of a step), markdown, or html')
-    .addOption(new Option('--format <format>', 'the same, as the other verbs call it').hideHelp())
+    .addOption(new Option('--format <format>', 'another name of --output').hideHelp())
     .argument('<log...>', `${A_JOURNAL}, a folder that holds journals, or a quoted glob`)
     .option('--jobs <number>', 'processes at a time (default: one for each processor)')
     .option('--shard <i/n>', 'replay only every n-th log of the sorted list, from the i-th on')
-    .option('--strict', 'messages, states and digests of machines that are not the recorded ones count, too')
-    .option('--bisect', 'exit with 125, which skips a commit, where nothing could be compared')
+    .option('--strict', 'also compare messages, states and digests of machines that differ from the recorded ones')
+    .option('--bisect', 'exit with 125, which makes git bisect skip the commit, if nothing could be compared')
     .action(async (logs: string[], chosen: ReplayCommandOptions) =>
       ended(await (await import('./replay.ts')).replayCommand(logs, chosen)),
     );
   verb(
     program,
     'accept',
-    'record what this build decides in journals that it replays otherwise; refused when CI is set',
+    'rewrite journals with the changed decisions of this build; refused when CI is set',
     'recorded',
   )
     .argument('<log...>', 'as for replay, but whole journals')
     .action(async (logs: string[]) => ended(await (await import('./accept.ts')).acceptCommand(logs)));
-  withFormat(verb(program, 'verify', 'check checksums, numbers and chain of a journal, without running it', 'journal'))
-    .argument('<journal...>', 'as for replay; a directory is checked with all its starts')
+  withFormat(
+    verb(program, 'verify', 'check the checksums, numbers and hash chain of a journal, without running it', 'journal'),
+  )
+    .argument('<journal...>', 'as for replay; all starts of a directory are checked')
     .action(async (paths: string[], chosen: Chosen) =>
       ended((await import('./verify.ts')).verifyCommand(paths, chosen)),
     );
 }
 
-/** The verbs that make journals of what goes wrong. */
+/** The verbs that search for failures and make journals of them. */
 function addSearches(program: Command, ended: Ended): void {
   verb(
     program,
     'simulate',
-    'run the whole node in virtual time, in a world where everything goes wrong by chance',
+    'run the whole node in virtual time, with random faults',
     '--seed 7',
     '--seeds 1-1000 --output junit',
   )
-    .option('--seed <number>', 'the same seed is the same run')
-    .option('--seeds <from-to>', 'several, in several processes')
-    .option('--steps <numbers>', 'only these of the things that happen; or none')
+    .option('--seed <number>', 'number of the run; the same seed gives the same run')
+    .option('--seeds <from-to>', 'run several seeds, in parallel')
+    .option('--steps <numbers>', 'numbers of the disturbances that happen, or none')
     .option('--no-faults', 'no call fails, hangs or loses its answer')
     .option('--jobs <number>', 'processes at a time (default: one for each processor)')
-    .option('--journals <folder>', 'where the journal of a seed goes that breaks a rule', 'simulated')
-    .option('--keep', 'leave journals of seeds that pass, too')
-    .option('--output <format>', 'text, json, or junit (a test case a seed)', 'text')
+    .option('--journals <folder>', 'folder for the journals of seeds that break a rule', 'simulated')
+    .option('--keep', 'also keep the journals of seeds that pass')
+    .option('--output <format>', 'text, json, or junit (one test case per seed)', 'text')
     .action(async (chosen: SimulateOptions) => ended(await (await import('./simulate.ts')).simulateCommand(chosen)));
   withStart(
     withFormat(
       verb(
         program,
         'minimize',
-        'find the smallest journal that fails in the same way, of a journal or of a seed',
+        'find the smallest journal that fails like a journal or seed',
         'recorded/changed --output small',
         '--seed 7 --output small',
       ),
     ),
   )
     .argument('[journal]', A_JOURNAL)
-    .option('--seed <number>', 'of statelet simulate')
-    .option('--shows <text>', 'what a record that is decided must have (default: the first difference, or crash)')
+    .option('--seed <number>', 'a seed of statelet simulate, instead of a journal')
+    .option('--shows <text>', 'text that the smaller journal must decide (default: the first difference or crash)')
     .option('--strict', 'as for replay')
-    .option('--seconds <number>', 'time for it', '60')
-    .option('-o, --output <folder>', 'where the journal goes', 'minimized')
+    .option('--seconds <number>', 'time limit in seconds', '60')
+    .option('-o, --output <folder>', 'folder for the smaller journal', 'minimized')
     .action(async (path: string | undefined, chosen: MinimizeCommandOptions) =>
       ended(await (await import('./minimize.ts')).minimizeCommand(path, chosen)),
     );
 }
 
-/** The verbs that compare journals with demands. */
+/** The verbs that check journals against expectations. */
 function addDemands(program: Command, ended: Ended): void {
   withStart(
     verb(
       program,
       'expect',
-      'check what a start must be: phases and their order, times, states never entered',
+      'check a start against expectations: phases and their order, times, forbidden states',
       'start.yaml journal',
       "start.yaml 'recorded/**' --output junit",
     ),
   )
-    .argument('<file>', 'the expectations (YAML or JSON), as docs/ci.md has them')
+    .argument('<file>', 'file of expectations (YAML or JSON); see docs/ci.md')
     .argument('<log...>', 'as for replay')
-    .option('--output <format>', 'text, json (one object a log), or junit (a test case an expectation)', 'text')
+    .option('--output <format>', 'text, json (one object per log), or junit (one test case per expectation)', 'text')
     .action(async (file: string, logs: string[], chosen: Expecting) =>
       ended((await import('./expect.ts')).expectCommand(file, logs, chosen)),
     );
   verb(
     program,
     'coverage',
-    'show which states and transitions of the charts a set of journals went through',
+    'show which states and transitions of the charts the journals cover',
     "'recorded/**' --missing",
     "'recorded/**' --output lcov --charts charts >charts.info",
   )
     .argument('<log...>', 'as for replay')
     .option('--output <format>', 'text, json, or lcov', 'text')
-    .option('--missing', 'list what was not reached, too (text)')
-    .option('--charts <folder>', "write the charts as texts, whose lines LCOV's are")
-    .option('--at-least <percent>', 'exit with 5 when fewer states and transitions were reached')
+    .option('--missing', 'also list states and transitions that are not covered (text)')
+    .option('--charts <folder>', 'folder for the charts as text, to which the lines of LCOV refer')
+    .option('--at-least <percent>', 'exit with 5 if fewer states and transitions are covered')
     .action(async (logs: string[], chosen: CoverageOptions) =>
       ended((await import('./coverage.ts')).coverageCommand(logs, chosen)),
     );

@@ -28,12 +28,12 @@ export function addLocalVerbs(program: Command, ended: Ended): void {
     program
       .command(name)
       .description(description)
-      .option('--root-dir <folder>', "the daemon's --root-dir (default: the first of the usual places that answers)")
-      .option('--data-dir <folder>', "the daemon's --data-dir, for a node that was started with it")
+      .option('--root-dir <folder>', "the daemon's --root-dir (default: the first usual place with a running daemon)")
+      .option('--data-dir <folder>', "the daemon's --data-dir, if it was started with one")
       .option('-n, --namespace <name>', 'namespace of the pod', 'default');
   verb('get', 'list the pods of this node')
     .argument('<resource>', 'pods, or pod/NAME')
-    .argument('[name]', 'of one pod; a static one may be named without its node')
+    .argument('[name]', 'name of one pod; a static pod may be named without its node')
     .option('-o, --output <form>', 'wide, json, yaml or name')
     .option('-A, --all-namespaces', 'pods of every namespace')
     .action(async (resource: string, name: string | undefined, options: GetOptions) =>
@@ -41,7 +41,7 @@ export function addLocalVerbs(program: Command, ended: Ended): void {
     );
   verb('describe', 'show everything about pods of this node')
     .argument('<resource>', 'pods, or pod/NAME')
-    .argument('[name]', 'of one pod; a static one may be named without its node')
+    .argument('[name]', 'name of one pod; a static pod may be named without its node')
     .action(async (resource: string, name: string | undefined, options: GetOptions) =>
       guarded(ended, async () => (await import('./describe.ts')).describeCommand(resource, name, options)),
     );
@@ -49,16 +49,16 @@ export function addLocalVerbs(program: Command, ended: Ended): void {
 }
 
 function addStreams(verb: (name: string, description: string) => Command, ended: Ended): void {
-  verb('logs', 'print what a container of this node said')
-    .argument('<pod>', 'its name')
+  verb('logs', 'print the log of a container of this node')
+    .argument('<pod>', 'name of the pod')
     .option('-c, --container <name>', 'which container (default: the first)')
-    .option('-f, --follow', 'go on as it says more')
-    .option('-p, --previous', 'what the instance before this one said')
-    .option('--timestamps', 'with the time of each line')
-    .option('--tail <lines>', 'only the last ones')
-    .option('--since <age>', 'only what is newer, such as 90s or 1h30m')
-    .option('--since-time <time>', 'only what is newer than a time, such as 2026-01-02T03:04:05Z')
-    .option('--limit-bytes <bytes>', 'no more than that')
+    .option('-f, --follow', 'print new lines as they are written')
+    .option('-p, --previous', 'the log of the previous instance')
+    .option('--timestamps', 'begin each line with its time')
+    .option('--tail <lines>', 'only this many lines from the end')
+    .option('--since <age>', 'only lines newer than this age, such as 90s or 1h30m')
+    .option('--since-time <time>', 'only lines after this time, such as 2026-01-02T03:04:05Z')
+    .option('--limit-bytes <bytes>', 'at most this many bytes')
     .action(async (pod: string, options: LogsOptions) =>
       guarded(ended, async () => {
         await (await import('./logs.ts')).logsCommand(pod, options, process.stdout);
@@ -66,11 +66,11 @@ function addStreams(verb: (name: string, description: string) => Command, ended:
       }),
     );
   verb('exec', 'run a command in a container of this node: statelet exec POD -- COMMAND')
-    .argument('<pod>', 'its name')
-    .argument('[command...]', 'behind --')
+    .argument('<pod>', 'name of the pod')
+    .argument('[command...]', 'the command and its arguments, after --')
     .option('-c, --container <name>', 'which container (default: the first)')
-    .option('-i, --stdin', 'pass what is typed')
-    .option('-t, --tty', 'the command has a terminal')
+    .option('-i, --stdin', 'connect standard input')
+    .option('-t, --tty', 'give the command a terminal')
     .action(async (pod: string, command: string[], options: ExecOptions) =>
       guarded(ended, async () => (await import('./exec.ts')).execCommand(pod, command, options)),
     );

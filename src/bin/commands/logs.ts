@@ -18,21 +18,21 @@ export interface LogsOptions extends LocalOptions {
 
 const NANOSECONDS = 1_000_000_000n;
 
-/** Whole seconds, the last one begun. */
+/** Whole seconds, rounded up. */
 function seconds(since: string): string {
   const parsed = parseDuration(since);
   if (parsed.error === undefined) return String((parsed.value + NANOSECONDS - 1n) / NANOSECONDS);
   throw new LocalError(`error: --since is a duration such as 90s or 1h30m: ${parsed.error}`);
 }
 
-/** A whole number, with kubectl's words for what is none. */
+/** A whole number, or kubectl's error. */
 function integer(flag: string, text: string): string {
   if (/^[+-]?\d+$/.test(text)) return text;
   const why = `strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`;
   throw new LocalError(`error: invalid argument ${JSON.stringify(text)} for "--${flag}" flag: ${why}`);
 }
 
-/** As kubectl: less than nothing is everything. */
+/** As kubectl: a negative number means all lines. */
 const tailOf = (lines: string | undefined): Record<string, string> =>
   lines === undefined || integer('tail', lines).startsWith('-') ? {} : { tailLines: lines };
 

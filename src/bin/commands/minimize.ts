@@ -33,7 +33,7 @@ interface Minimized {
   readonly after: number;
   readonly trials: number;
   readonly seconds: number;
-  /** False: time was over first. */
+  /** False if the time limit was reached first. */
   readonly isMinimal: boolean;
   readonly journal: string;
   readonly reproduce: string;
@@ -86,7 +86,7 @@ async function ofJournal(
   const minimized = minimizeJournal(options);
   if (typeof minimized === 'string') return `${log}: ${minimized}`;
   const { what, inputs, trials, isMinimal } = minimized;
-  // The number of the start may be anything in a journal from elsewhere.
+  // The start has a fixed number: a foreign journal may name any.
   const renamed = minimized.records.map((record) =>
     record.k === 'header' ? { ...record, incarnation: INCARNATION } : record,
   );
@@ -119,7 +119,7 @@ interface MinimizedSeed {
   readonly report: SimulationReport;
 }
 
-/** Represents all faults of calls. */
+/** Stands for all faults of calls in the list of disturbances. */
 const FAULTS = -1;
 
 /** A string result is the reason why nothing can be minimized. */

@@ -51,7 +51,7 @@ export async function redactInto(journal: Journal, output: string, value: readon
   return redactor;
 }
 
-/** Texts come into a journal by these alone. */
+/** Only these records bring texts into a journal. */
 const isSource = ({ k }: JournalRecord): boolean => k === 'header' || k === 'in' || k === 'result';
 
 export function refusalOf(journal: Journal): string | undefined {
@@ -76,7 +76,7 @@ function wrongWith(before: Journal, after: Journal, redactor: Redactor): string 
   return undefined;
 }
 
-/** The decision in a record: everything but private texts and the texts made of them. */
+/** The decision in a record, without private texts and texts derived from them. */
 function decisionIn(record: JournalRecord): string {
   if (record.k === 'end') return `end ${record.turn} ${JSON.stringify(record.armed)}`;
   if (record.k === 'header') return 'header';

@@ -69,15 +69,13 @@ function seedsOf({ seed, seeds }: SimulateOptions): number[] | undefined {
   return Array.from({ length: count }, (_, at) => Number(from) + at);
 }
 
-/** `null`: these are none. */
+/** The numbers in a list such as `1,3`; `null` for an invalid list. */
 export function stepsOf(text: string | undefined): readonly number[] | undefined | null {
   if (text === undefined) return undefined;
   if (text === 'none') return [];
   const steps = text.split(',').map((each) => (/^\d{1,3}$/.test(each) ? Number(each) : STEPS));
   return steps.every((step) => step < STEPS) ? [...new Set(steps)].toSorted((a, b) => a - b) : null;
 }
-
-// ---- report ---------------------------------------------------------------------------------------------------------
 
 /** Incremented when a field changes its meaning or is removed; fields may be added at any time. */
 const REPORT_VERSION = 1;

@@ -27,7 +27,7 @@ export function programOf(ended: (code: number) => void, version = STATELET_VERS
     .version(version)
     .exitOverride()
     .showHelpAfterError()
-    .addHelpText('after', '\nstatelet VERB --help says more of each.');
+    .addHelpText('after', '\nstatelet VERB --help describes each verb.');
   addDaemonVerbs(program);
   addLocalVerbs(program, ended);
   addJournalVerbs(program, ended);
@@ -51,9 +51,9 @@ function addDaemonVerbs(program: Command): void {
   program
     .command('run-once')
     .usage('[kubelet flags]')
-    .description('run the static pods once, print what became of them, and end');
+    .description('run the static pods once, print their results, and end');
   program
     .command('config')
     .usage('print [kubelet flags]')
-    .description('print the configuration in force, and where each value came from');
+    .description('print the effective configuration and the origin of each value');
 }

@@ -64,7 +64,7 @@ async function write(output: string, files: JournalFiles | undefined, what: stri
   return exitCodes.same;
 }
 
-/** A report goes to others: where values of variables stand in the journal as they are, it gets a redacted one. */
+/** Reports are sent to other people: a journal with plain values of variables is redacted before it is put into one. */
 async function writeReport(files: JournalFiles, journal: Journal, output: string): Promise<number> {
   if (!hasPlainValues(journal)) return write(output, files, nameOf(journal));
   const obstacle = refusalOf(journal);
@@ -84,9 +84,7 @@ async function writeReport(files: JournalFiles, journal: Journal, output: string
 /** Lists of names and values from a pod's author. The request that creates a container also has the name of its pod. */
 const PAIRS: ReadonlySet<string> = new Set(['env', 'httpHeaders']);
 
-/**
- * With `--journal-plain` a node writes values as they are; otherwise a value is a handle, or refers to other fields.
- */
+/** Whether the node ran with `--journal-plain`. Without it a value is a handle or refers to other fields. */
 function hasPlainValues({ records }: Journal): boolean {
   for (const record of records) {
     let isPlain = false;

@@ -49,15 +49,15 @@ export function whyCommand(log: string, subject: string, options: InsightOptions
   return insight('why', [log], options, answer, read);
 }
 
-/** Whether the journal knows the subject. When a start is over, it is known whatever was decided before. */
+/** Whether the read part of the journal has decisions about the subject; `startup` needs none. */
 function isKnown(story: Story, subject: string): boolean {
   const report = why(story, subject, undefined);
   return typeof report !== 'string' && (subject === 'startup' || report.decisions.length > 0);
 }
 
 /**
- * Armed timers are state, and state comes of replaying from the newest checkpoint; a journal whose checkpoint is
- * damaged, or that this build does not replay, has none to show.
+ * The timers at the end of the journal, from a replay of its newest checkpoint; `undefined` if the checkpoint is
+ * damaged or this build cannot replay it.
  */
 function timersAtTheEnd(log: string, incarnation: string | undefined, mayWait: boolean): KnownTimers {
   try {
@@ -66,7 +66,7 @@ function timersAtTheEnd(log: string, incarnation: string | undefined, mayWait: b
     const { divergence, kernel } = replay(replayOptions(journal, records));
     return divergence ? undefined : kernel.timers.list();
   } catch {
-    // A checkpoint of other charts can fail in as many ways as charts can differ; the journal itself was read already.
+    // The journal was readable, so any error here comes from a checkpoint of other charts.
     return undefined;
   }
 }

@@ -5,7 +5,7 @@ export const WORKER_VERBS = { replay: 'replay-worker', simulate: 'simulate-worke
 
 /** Performs one task after the other until the parent has gone. */
 export function worker(perform: (task: never) => unknown): Promise<number> {
-  // The parent may have gone meanwhile; then the answer cannot be sent, which is no failure of this process.
+  // The parent may be gone: an answer that cannot be sent is no failure of this process.
   const ignore = (): void => undefined;
   process.on('message', (task: unknown) => {
     void Promise.resolve(perform(task as never)).then((answer) => process.send?.(answer, undefined, undefined, ignore));

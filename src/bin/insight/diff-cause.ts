@@ -140,8 +140,6 @@ function failedOperation(story: Story, n: number): Operation | undefined {
 
 const askerOf = ({ at }: Operation, story: Story): string => actorName(at.slice(0, at.lastIndexOf('/')), story);
 
-// ---- for people -----------------------------------------------------------------------------------------------------
-
 export function describeTimeToGoal(time: TimeToGoal | undefined): string {
   if (time === undefined || time.parts.length === 0) return '';
   const { goal, aMs, bMs, parts } = time;

@@ -55,8 +55,6 @@ function spansOf(story: Story): readonly Span[] {
 const idOf = (length: number, ...parts: readonly (string | number)[]): string =>
   createHash('sha256').update(parts.join(' ')).digest('hex').slice(0, length);
 
-// ---- OTLP -----------------------------------------------------------------------------------------------------------
-
 /** Lengths in hexadecimal characters: 16 and 8 bytes. */
 const [TRACE_ID, SPAN_ID] = [32, 16];
 const KIND_INTERNAL = 1;
@@ -105,8 +103,6 @@ export function otlpOf(story: Story): object {
   const scope = { name: 'statelet export', version: STATELET_VERSION };
   return { resourceSpans: [{ resource, scopeSpans: [{ scope, spans: [root, ...spans] }] }] };
 }
-
-// ---- Chrome ---------------------------------------------------------------------------------------------------------
 
 /** Trace Event Format, for Perfetto and chrome://tracing: asynchronous events, as operations overlap. */
 export function chromeOf(story: Story): object {

@@ -81,8 +81,6 @@ function entryOf({ t, cause, text, actor }: Moment, record: KernelRecord, story:
   return cause === undefined ? known : { ...known, cause };
 }
 
-// ---- filters --------------------------------------------------------------------------------------------------------
-
 type FilterBuilder = (story: Story, filters: LogFilters) => RecordTest | string | undefined;
 
 const byActor: FilterBuilder = (story, { actor }) => {

@@ -23,7 +23,7 @@ export interface LocalOptions extends DaemonPlace {
 
 export type LocalPod = Pod & { readonly status: PodStatus };
 
-/** A refusal of the daemon, or no daemon, in words for a terminal. */
+/** An error for the terminal: the daemon refused, or there is no daemon. */
 export class LocalError extends Error {}
 
 /** By error code, why a socket does not answer. */
@@ -33,7 +33,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'only its owner may speak to it',
 };
 
-/** The daemon's socket: in the folder that is named, or the first that answers where daemons keep theirs. */
+/** The daemon's socket: in the given folder, or the first usual place where one answers. */
 export async function socketPath({ rootDir, dataDir }: DaemonPlace): Promise<string> {
   const named = rootDir ?? dataDir;
   const tried: string[] = [];
@@ -47,7 +47,7 @@ export async function socketPath({ rootDir, dataDir }: DaemonPlace): Promise<str
   throw new LocalError(`no node answers on this machine:\n${tried.join('\n')}\n${hint}`);
 }
 
-/** `null` when a server listens there. */
+/** Why no server answers at the socket; `null` if one does. */
 async function silence(path: string): Promise<string | null> {
   const socket = connect(path);
   try {
@@ -74,7 +74,7 @@ export function ask(socket: string, path: string): Promise<IncomingMessage> {
   });
 }
 
-/** As kubectl prints what a server says. */
+/** The names of errors that kubectl prints, by HTTP status. */
 const KINDS: Readonly<Record<number, string>> = { 400: 'BadRequest', 404: 'NotFound', 422: 'Invalid' };
 
 function refusalOf({ statusCode = 0 }: IncomingMessage, body: string): LocalError {
@@ -124,7 +124,7 @@ export async function podNamed(socket: string, namespace: string, text: string):
   throw new LocalError(`Error from server (NotFound): pods ${JSON.stringify(name)} not found`);
 }
 
-/** The container that is meant: the one that is named, or the first; a note names it where there are others. */
+/** The named container, or the first one; a note names it if the pod has others. */
 export function containerOf({ spec, metadata }: LocalPod, named: string | undefined): string {
   const { containers, initContainers = [], ephemeralContainers = [] } = spec;
   if (named !== undefined) return named;

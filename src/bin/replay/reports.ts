@@ -93,8 +93,6 @@ function writeStepSummary(markdown: string): void {
   }
 }
 
-// ---- Markdown -------------------------------------------------------------------------------------------------------
-
 const ROWS_MAX = 500;
 const DETAILS_MAX = 30;
 const CELL_MAX_CHARS = 300;

@@ -124,8 +124,6 @@ export class Redactor {
 const inputsOf = (records: readonly JournalRecord[]): unknown[] =>
   records.flatMap((record) => (record.k === 'effect' ? [record.input] : []));
 
-// ---- private texts --------------------------------------------------------------------------------------------------
-
 /** Every text below a value of these keys. */
 const WHOLE: ReadonlySet<string> = new Set(['command', 'args', 'data', 'binaryData', 'stdout', 'stderr']);
 /**

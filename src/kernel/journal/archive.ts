@@ -72,7 +72,6 @@ export class Archive {
     return incarnation === this.incarnation && first >= this.openFrom;
   }
 
-  /** Resolves when all requested work is done. */
   idle(): Promise<void> {
     return this.work;
   }

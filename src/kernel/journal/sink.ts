@@ -8,7 +8,7 @@
 import type { KernelRecord } from '../records.ts';
 
 export interface JournalSink {
-  /** Keeps one record; never throws because of a full disk. */
+  /** Takes one record; a full disk never makes it throw. */
   append(record: KernelRecord): void;
   /** Ends a turn: all records appended since the last call belong together. */
   commit(): void;

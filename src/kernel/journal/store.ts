@@ -50,7 +50,7 @@ export interface Beginning {
   readonly header: string;
   readonly after: number;
   readonly checkpoint: string;
-  /** Why records before it are missing, if any are. */
+  /** Why records before the segment are missing; empty if none are. */
   readonly why: string;
 }
 

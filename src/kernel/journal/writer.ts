@@ -53,7 +53,7 @@ export interface WriterSettings {
   /** True if there is enough free space to resume. */
   readonly hasRoom: () => Promise<boolean>;
   readonly report: Report;
-  /** The journal is closed. */
+  /** Called when the journal is closed. */
   readonly released: () => void;
 }
 /** Reports to users; the sentence names the cause and its consequence. */
@@ -100,7 +100,7 @@ export class Writer implements JournalWriter {
   /** The segment that new records go to: the number of its first record, and when it began. */
   private first = 0;
   private since = performance.now();
-  /** A segment is being begun. */
+  /** Whether the start of a segment is in progress. */
   private isBeginning = false;
   /** Size of the segment when starting the next one failed. */
   private stayedAt = 0;

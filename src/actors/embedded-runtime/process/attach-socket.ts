@@ -65,8 +65,6 @@ function messageOf(bytes: Buffer<ArrayBuffer>): Message | 'none' | 'broken' {
   return { channel, data: bytes.subarray(HEAD_BYTES, end), rest: bytes.subarray(end) };
 }
 
-// ---- the shim's side ------------------------------------------------------------------------------------------------
-
 export interface Attachable {
   readonly stdin: Writable | null;
   /** The container's input closes when the first client has closed its own. */
@@ -125,8 +123,6 @@ export class AttachServer {
     });
   }
 }
-
-// ---- the runtime's side ---------------------------------------------------------------------------------------------
 
 export interface Attachment {
   readonly socket: Socket;

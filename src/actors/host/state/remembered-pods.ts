@@ -75,8 +75,6 @@ async function savePod(directory: string, uid: string, remembered: object | null
   await rename(draft, path);
 }
 
-// ---- tokens ---------------------------------------------------------------------------------------------------------
-
 /** The content of a file. */
 interface StoredPod extends RememberedPod {
   /** By name of a handle, its encrypted value. */

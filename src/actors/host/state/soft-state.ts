@@ -126,8 +126,6 @@ export const saveSoftState: Port<Operations['host.saveSoftState']> = async (call
   return null;
 };
 
-// ---- checkpoints ----------------------------------------------------------------------------------------------------
-
 /** Far above the checkpoints of any node's pods. */
 const CHECKPOINT_MAX_BYTES = 16 * 1_024 * 1_024;
 const OWNER_ONLY = 0o600;

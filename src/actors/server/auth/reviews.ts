@@ -62,7 +62,7 @@ export type Create = (request: KubeTarget & { readonly body: Json }, signal: Abo
 
 /** Upstream's: a client does not wait longer. */
 const REVIEW_TIMEOUT_MS = 10_000;
-/** Upstream's sizes: a node has few clients. */
+/** The sizes of upstream's caches: a node has few clients. */
 const TOKENS_MAX = 4_096;
 const RIGHTS_MAX = 8_192;
 /** Upstream's attempts to reach a webhook, and the first wait between them. */

@@ -62,8 +62,6 @@ const stream400 = (why: string): Answer => ({ status: 400, headers: {}, body: Re
 const withoutGate = (stream: string): string =>
   `unable to return the given log stream: ${quote(stream)}. Please enable PodLogsQuerySplitStreams feature gate in kubelet`;
 
-// ---- the query ------------------------------------------------------------------------------------------------------
-
 function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'undecodable' | 'invalid' {
   const number = (name: string) => integer(query.get(name)?.[0]);
   const [limitBytes, sinceSeconds] = [number('limitBytes'), number('sinceSeconds')];
@@ -109,8 +107,6 @@ function integer(value: string | undefined): bigint | null | 'bad' {
 /** Only two values are false. */
 const isTrue = (value: string | undefined): boolean => value !== undefined && !/^(false|0)$/i.test(value);
 
-// ---- the container --------------------------------------------------------------------------------------------------
-
 const statusOf = (status: PodStatus | null, name: string): PodContainerStatus | undefined =>
   [
     ...(status?.containerStatuses ?? []),
@@ -141,8 +137,6 @@ function waitingFor(reason: string): string {
   if (reason === 'ErrImagePull') return "image can't be pulled";
   return reason === 'ImagePullBackOff' ? 'trying and failing to pull image' : reason;
 }
-
-// ---- the log --------------------------------------------------------------------------------------------------------
 
 async function* body(
   view: ApiView,

@@ -94,8 +94,6 @@ const ENTITIES: Readonly<Record<string, string>> = {
 export const escapeHtml = (value: string): string =>
   value.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
 
-// ---- negotiation ----------------------------------------------------------------------------------------------------
-
 interface MediaRange {
   readonly type: string;
   readonly subtype: string;

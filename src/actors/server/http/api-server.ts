@@ -60,7 +60,7 @@ export interface ApiServerOptions {
   readonly slashed?: ReadonlySet<string>;
   /** Receives each request with its decoded path, served or not. */
   readonly onRequest?: (method: string, path: string) => void;
-  /** Receives each request again when its response, or its stream, has ended. */
+  /** Receives each request when its response or stream has ended. */
   readonly onAnswered?: (method: string, path: string, durationMs: number) => void;
   readonly limits?: RequestLimits;
   /** Receives errors thrown by endpoints. */
@@ -109,7 +109,7 @@ export class ApiServer {
   /** Ends every connection and its requests. */
   async close(): Promise<void> {
     this.server.closeAllConnections();
-    // Ends its timers; that it does not listen is expected.
+    // Ends the timers of the server. The error that it does not listen is expected.
     this.server.close(() => {});
     await this.app.close();
   }

@@ -149,8 +149,6 @@ function changesBelow(directory: string, signal: AbortSignal) {
   };
 }
 
-// ---- files below given folders --------------------------------------------------------------------------------------
-
 /** Linux' O_PATH, which Node.js does not export. */
 const PLACE_ONLY = 0o10000000;
 

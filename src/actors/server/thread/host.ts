@@ -18,7 +18,10 @@ import type { ServiceName } from './serve.ts';
 /** A thread that ran this long was not lost by its start: it is restarted at once. */
 const SETTLED_MS = 10_000;
 const FIRST_MS = 50;
-/** A client that can crash it at will costs the node one start per half second, and the ports are down no longer. */
+/**
+ * The longest pause: a client that can crash the thread at will causes two starts a second, and the ports are down for
+ * at most this long.
+ */
 const LONGEST_MS = 500;
 
 /** The back-off of restarting a lost thread. Pure, except for its clock. */

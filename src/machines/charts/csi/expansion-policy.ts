@@ -25,8 +25,6 @@ const CONDITIONS: ReadonlySet<string> = new Set([
   NODE_ERROR,
 ]);
 
-// ---- sizes ----------------------------------------------------------------------------------------------------------
-
 /** A size in billionths of a byte; 0 for invalid text, which other clients may write. */
 function nanoOf(size: unknown): bigint {
   const parsed = parseQuantity(typeof size === 'number' ? String(size) : typeof size === 'string' ? size : '');
@@ -38,8 +36,6 @@ export const isKnown = (size: string): boolean => nanoOf(size) > 0n;
 
 const NANO = 1_000_000_000n;
 const bytesOf = (size: string): string => String((nanoOf(size) + NANO - 1n) / NANO);
-
-// ---- the claim ------------------------------------------------------------------------------------------------------
 
 /**
  * The progress of an expansion in the claim's status. `expanding`: the node should expand it. `expanded`: the claim has
@@ -104,8 +100,6 @@ export function failurePatch(claim: PersistentVolumeClaim, error: string, isInfe
     },
   };
 }
-
-// ---- the driver -----------------------------------------------------------------------------------------------------
 
 export const expands = (capabilities: Capabilities): boolean => capabilities.includes('EXPAND_VOLUME');
 

@@ -89,8 +89,6 @@ export function sharingInput({ context }: { context: Context }): SharingInput {
   return { ref, directory: mountPlace(context, context.volume).directory };
 }
 
-// ---- service account tokens -----------------------------------------------------------------------------------------
-
 /** Upstream's default if the driver gives no expiration. */
 const EXPIRATION_SECONDS = 3_600;
 /** The share of a token's lifetime after which a new one is requested; and the longest time that one is kept. */

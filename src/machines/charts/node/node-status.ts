@@ -65,7 +65,7 @@ export interface NodeStatusInput extends Decider {
   readonly reports: Partial<NodeReports>;
   /** `registerNode`: false waits for another client to create the Node. */
   readonly register: boolean;
-  /** For `registration`; absent: false. */
+  /** Passed to `registration`; absent: false. */
   readonly getsOnExistsOnly?: boolean;
   readonly updateFrequencyMs: number;
   readonly reportFrequencyMs: number;
@@ -176,7 +176,7 @@ function reportParts(enqueue: Enqueue, before: Node | null, node: Node): void {
   if (isNew(volumesIn)) enqueue.sendTo(to('csiVolumes'), volumesIn(node));
 }
 
-/** The Node was deleted. */
+/** Logs that the Node was deleted. */
 function noteDeleted(enqueue: Enqueue): void {
   enqueue.assign({ node: null });
   enqueue.sendTo(to('lease'), { type: 'node.gone' });
@@ -227,7 +227,7 @@ const remember = s.enqueueActions((args) => {
   enqueue.assign({ recorded: null, reports });
 });
 
-/** The Node is current: retries of an earlier report are over. */
+/** Begins a period without retries: the Node is current. */
 const begin = s.assign(({ context }) => (isAsKubelet(context) ? { tries: 0 } : {}));
 
 const announce = s.enqueueActions(({ context, enqueue }) => {
@@ -235,7 +235,7 @@ const announce = s.enqueueActions(({ context, enqueue }) => {
   for (const id of ['lease', 'csiNode']) enqueue.sendTo(to(id), registered);
 });
 
-/** Another client created the Node again. */
+/** Logs that another client created the Node again. */
 const announceAnother = s.enqueueActions(({ context, event, enqueue }) => {
   const uid = nodeIn(event, context.facts.nodeName)?.metadata?.uid;
   if (uid !== undefined && uid !== context.node?.metadata?.uid) {

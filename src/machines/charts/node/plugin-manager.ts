@@ -32,7 +32,7 @@ const RETRY_MS = 5_000;
 export interface PluginManagerInput extends Decider {
   /** The folder in which plugins announce themselves. */
   readonly path: string;
-  /** False: there is no CSINode to update. */
+  /** Whether there is a cluster, and so a CSINode to update. */
   readonly inCluster: boolean;
 }
 
@@ -46,7 +46,7 @@ interface Taken {
 }
 
 interface Plugin {
-  /** The id of its actor. */
+  /** The id of the plugin's actor. */
   readonly id: string;
   readonly identity: string;
   /** The accepted driver; `null` before. */
@@ -62,7 +62,7 @@ interface Context extends PluginManagerInput {
   readonly plugins: Readonly<Record<string, Plugin>>;
   /** How often each driver is asked for its attach limit, by name; absent: never. */
   readonly periods: Readonly<Record<string, number>>;
-  /** The number of actors spawned so far: an id is never reused. */
+  /** The number of actors spawned so far, for ids that are never reused. */
   readonly spawned: number;
 }
 

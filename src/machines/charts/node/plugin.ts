@@ -40,7 +40,7 @@ export interface PluginInput {
 export type PluginReport =
   | { readonly type: 'plugin.introduced'; readonly socket: string; readonly info: PluginInfo }
   | { readonly type: 'plugin.registered'; readonly socket: string; readonly driver: CSIDriver }
-  /** A registered driver reports something else about this node. */
+  /** A registered driver reports changed facts about this node. */
   | { readonly type: 'plugin.changed'; readonly driver: CSIDriver }
   | { readonly type: 'plugin.deviceConnected'; readonly socket: string; readonly device: DevicePlugin }
   | { readonly type: 'plugin.failed'; readonly socket: string };
@@ -48,7 +48,7 @@ export type PluginReport =
 export type PluginVerdict =
   | { readonly type: 'plugin.accepted' }
   | { readonly type: 'plugin.acceptedDevice' }
-  /** A resource driver is asked nothing more. */
+  /** The resource driver is accepted, and is not called any more. */
   | { readonly type: 'plugin.acceptedDra' }
   | { readonly type: 'plugin.refused'; readonly error: string }
   /** The driver is in the CSINode, or there is no cluster. */

@@ -52,9 +52,9 @@ interface Context {
   readonly purging: boolean;
   /** How many dead instances of a container stay when one more dies; `null`: all, until the next round. */
   readonly keptAtDeath: number | null;
-  /** One could not be removed: the rest waits for the next round. */
+  /** A removal failed: the remaining ones wait for the next round. */
   readonly hasFailed: boolean;
-  /** What is waited for, and until when: a removal in between does not make it longer. */
+  /** The current wait and its end, which a removal in between does not postpone. */
   readonly rest: { readonly in: 'waiting' | 'settling'; readonly untilMs: number };
 }
 
@@ -112,7 +112,7 @@ const surplusOf = ({ pods, keptAtDeath, hasFailed }: Context): Victim[] =>
     ? []
     : groupsOf(pods).flatMap((group) => group.slice(keptAtDeath).map(({ id }) => ({ kind: 'container', id }) as const));
 
-/** Until its pod tells of it, an instance that was removed is no more surplus. */
+/** Leaves out an instance that was removed and that its pod still reports. */
 const without = (pods: Pods, removed: string): Pods =>
   Object.fromEntries(
     Object.entries(pods).map(([uid, garbage]) => [
@@ -206,7 +206,7 @@ const removingSurplus = { guard: 'hasSurplus', target: 'next', actions: collectS
 
 const failed = { target: 'next', actions: [complain, skip] } as const;
 
-/** Upstream keeps one where there is no limit. */
+/** The number of dead instances that stay at another death; upstream keeps one if there is no limit. */
 const keptAtDeath = (input: ContainerGcInput): number | null =>
   hasBehavior(input, 'deadContainersAsKubelet') ? Math.max(1, input.containerGc.maxPerPodContainer) : null;
 

@@ -141,8 +141,6 @@ export function withRestarts(softState: SoftState, uid: string, restarts: Restar
   return { ...softState, containers: Object.fromEntries([...others, ...counted]) };
 }
 
-// ---- objects of the API server --------------------------------------------------------------------------------------
-
 /** With an API server the objects are read one by one, for as long as the pod exists. */
 export function wantObjects({ context, enqueue }: Args, uid: string, keys: readonly string[]): void {
   if (context.settings.apiServer === undefined || keys.length === 0) return;

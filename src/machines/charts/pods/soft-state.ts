@@ -98,7 +98,7 @@ function withoutHandedOver(state: SoftState, uid: string): SoftState {
   return Object.keys(others).length === 0 ? rest : { ...rest, handedOver: others };
 }
 
-/** `null`: the resize is complete. */
+/** Notes the resources in effect while a resize is in progress; a message with `null` ends it. */
 const noteResize = s.assign(({ context, event }) => {
   if (event.type !== 'softState.resized') return {};
   const { [event.uid]: _before, ...others } = context.state.resizes ?? {};
@@ -163,7 +163,7 @@ function merged(read: SoftState, noted: SoftState): SoftState {
   return { ...read, ...Object.fromEntries(tables) };
 }
 
-/** Without control groups a pod is not resized, and no other kubelet could take its place. */
+/** Whether the files of the kubelet are kept: without cgroups no pod is resized, and no other kubelet can take over. */
 const keepsFiles = (input: SoftStateInput): boolean =>
   input.makesPodCgroups === true && hasBehavior(input, 'allocationsHandedOver');
 
@@ -177,7 +177,7 @@ const noteLoaded = s.assign((args) => {
   return { state: merged(withPossibleWaits(output, now(args)), args.context.state) };
 });
 
-/** Upstream does not start then. */
+/** Logs state files that cannot be used. Upstream does not start with such files. */
 const complainOfFiles = s.enqueueActions(({ context, event, enqueue }) => {
   const { unread: error = '' } = outputOf<SoftState & { unread?: string }>(event);
   if (error === '') return;

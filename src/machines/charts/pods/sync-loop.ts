@@ -32,7 +32,7 @@ const HOUSEKEEPING_MS = 60_000;
 
 export type SyncLoopInput = Pick<NodeSettings, 'nodeName' | 'apiServer' | 'staticPodURL'>;
 
-/** The sources that have to publish before pods may be ended. */
+/** The sources that must have published before an unwanted pod is ended. */
 const sourcesOf = ({ apiServer, staticPodURL }: SyncLoopInput): readonly Source[] => [
   'file',
   ...(staticPodURL ? (['http'] as const) : []),

@@ -110,8 +110,6 @@ const CADVISOR_FLAGS: readonly FlagSpec[] = [
 /** Every flag of the command line. */
 export const FLAGS: readonly FlagSpec[] = [...CONFIGURATION_FLAGS, ...KUBELET_FLAGS, ...CADVISOR_FLAGS];
 
-// ---- removed flags --------------------------------------------------------------------------------------------------
-
 const RUNTIME = 'The container runtime owns this setting now; set it there.';
 const CNI = "Container networking is the container runtime's now; configure CNI in the runtime.";
 const LOGS = 'Logs go to stderr; redirect stderr, or let the service manager keep them.';

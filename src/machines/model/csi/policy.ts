@@ -17,8 +17,6 @@ export const PLUGIN = 'kubernetes.io/csi';
 const PERSISTENT = 'Persistent';
 const EPHEMERAL = 'Ephemeral';
 
-// ---- names ----------------------------------------------------------------------------------------------------------
-
 /** The key of a volume that pods of the node share. */
 export const deviceKey = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>): string => `${driver}^${handle}`;
 /** The name of the volume in the Node's status. */
@@ -26,9 +24,6 @@ export const uniqueName = (key: string): string => `${PLUGIN}/${key}`;
 export const ephemeralHandle = (uid: string, volume: string): string => `csi-${sha256(`${uid}${volume}`)}`;
 export const attachmentName = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>, nodeName: string): string =>
   `csi-${sha256(`${handle}${driver}${nodeName}`)}`;
-
-// ---- errors before a call
-// --------------------------------------------------------------------------------------------
 
 export const notRegistered = (driver: string): string =>
   `driver name ${driver} not found in the list of registered CSI drivers`;
@@ -72,8 +67,6 @@ export const isNodeFull = ({ status }: VolumeAttachment): boolean =>
 /** The period of asking a driver for its attach limit; 0: only at registration. */
 export const limitsPeriodMs = (spec: CSIDriverSpec | null | undefined): number =>
   (spec?.nodeAllocatableUpdatePeriodSeconds ?? 0) * 1_000;
-
-// ---- requests -------------------------------------------------------------------------------------------------------
 
 /** A driver with this capability distinguishes one writer from several on one node. */
 function accessMode([mode = 'ReadWriteOnce']: readonly string[], capabilities: Capabilities): string {
@@ -169,8 +162,6 @@ export function ownershipOf(volume: CSIVolume, spec: CSIDriverSpec | null, capab
 }
 
 const ONE_NODE: ReadonlySet<string> = new Set(['ReadWriteOnce', 'ReadWriteOncePod']);
-
-// ---- records --------------------------------------------------------------------------------------------------------
 
 /** The record of the device; for a block device it is the only one. */
 export const deviceData = (volume: CSIVolume, nodeName: string): VolumeData => ({

@@ -169,8 +169,6 @@ export function mostUrgent(thresholds: readonly EvictionThreshold[], due: readon
   return short.find(({ signal }) => resourceOf(signal) === 'memory') ?? short[0] ?? null;
 }
 
-// ---- conditions -----------------------------------------------------------------------------------------------------
-
 /** By condition, when it was observed last. */
 export type ObservedAt = Readonly<Partial<Record<PressureCondition, number>>>;
 

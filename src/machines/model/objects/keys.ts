@@ -64,9 +64,6 @@ export function idOf(key: string): ObjectId {
   return { kind, namespace, name };
 }
 
-// ---- queries of ClusterTrustBundles
-// ----------------------------------------------------------------------------------
-
 export type TrustSource = NonNullable<VolumeProjection['clusterTrustBundle']>;
 export type TrustSelector = NonNullable<TrustSource['labelSelector']>;
 

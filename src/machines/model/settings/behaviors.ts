@@ -9,108 +9,122 @@
 const BEHAVIORS = [
   {
     name: 'impossibleProbeEachPeriod',
-    before: 'A probe that names a port which the container does not have was an event once.',
-    since: 'It is an event in each period of the probe, as of the kubelet.',
+    before: 'A probe of a port that the container does not have was reported by one event.',
+    since: 'It is reported in each period of the probe, as by the kubelet.',
   },
   {
     name: 'eventsOfEachType',
-    before: 'Of one object 25 events were written at once, then one now and then.',
-    since: 'That many of each type are, as of the kubelet: warnings do not use up what is normal.',
+    before: '25 events about one object were written at once, later ones at a low rate.',
+    since:
+      'The limit counts for each type of event, as in the kubelet: warnings do not use up the tokens of normal ' +
+      'events.',
   },
   {
     name: 'resourcesAsKubelet',
     before:
-      "Exclusive CPUs were chosen, pinned and bounded in ways of this agent's own; what another kubelet's state files say " +
-      'was not read; and who found no room at a start was refused before it was known which pods there are.',
-    since: 'All of that is as of the kubelet.',
+      'Exclusive CPUs were chosen, pinned and limited by rules of this agent. State files of another kubelet ' +
+      'were not read. A pod that found no room at a start was rejected before the other pods of the node were ' +
+      'known.',
+    since: 'All of this follows the kubelet.',
   },
   {
     name: 'resizeConditionsEnd',
-    before: 'A pod that had ended kept the condition of a resize that waits.',
-    since: 'Its end removes them, as of the kubelet.',
+    before: 'An ended pod kept the condition of its pending resize.',
+    since: 'The end of a pod removes it, as in the kubelet.',
   },
   {
     name: 'nodeAsKubelet',
     before:
-      'After a restart no event said how the conditions of the Node are. Labels that others took came back with the next ' +
-      'start, conditions that others changed without events; a lease that another one holds became its own again.',
-    since: 'All of that is as of the kubelet.',
+      'After a restart no event reported the conditions of the Node. Labels that other clients removed were ' +
+      'restored only at the next start, and conditions that they changed were restored without events. A lease ' +
+      'of another holder was taken over.',
+    since: 'All of this follows the kubelet.',
   },
   {
     name: 'dynamicResources',
-    before: 'Pods with ResourceClaims waited for ever, for resource drivers were not taken.',
-    since: 'Their claims are prepared by the drivers of this node, as of the kubelet.',
+    before: 'Pods with ResourceClaims waited forever, because resource drivers were not registered.',
+    since: 'The drivers of this node prepare the claims, as for the kubelet.',
   },
   {
     name: 'resourcesLimited',
     before:
-      'A node took device plugins of as many resources as there were, and pods with as many objects and ephemeral ' +
-      'containers; the objects of one pod were all requested in one turn.',
+      'The resources of device plugins, the objects of a pod and its ephemeral containers had no limit, and all ' +
+      'objects of a pod were requested in one turn.',
     since:
-      'It takes plugins of 128 resources and says of further ones that they are not followed, pods with 500 objects and ' +
+      'A node registers plugins of 128 resources and logs further ones; it accepts pods with 500 objects and ' +
       '2,000 containers, and requests 50 objects of a pod in a turn.',
   },
   {
     name: 'imagesAsKubelet',
     before:
-      'An image that must not be pulled was looked for again after five minutes. A pull that waited for its turn was no event. ' +
-      'A container whose image has no tag was shown with the image as its pod names it. Images that no pod had used went ' +
-      'also where the agent was younger than the minimum age. An image was as old as its first container. Images of ' +
-      'volumes that no container mounts were not pulled.',
+      'An image that must not be pulled was looked up again after five minutes. A pull that waited for its turn ' +
+      'was not reported by an event. The status of a container whose image has no tag showed the image as its ' +
+      'pod names it. Unused images were removed even if the agent had run for less than the minimum age. The ' +
+      'age of an image counted from its first container. Images of volumes that no container mounts were not ' +
+      'pulled.',
     since:
-      'All of that is as of the kubelet: ten seconds, `Pulling` at once, the image as the runtime names it, as old as ' +
-      'its last container, and every image of a pod.',
+      'As in the kubelet: it is looked up after ten seconds, `Pulling` is recorded at once, the status shows ' +
+      'the name of the runtime, unused images stay for the minimum age after a start, the age counts from the ' +
+      'last container, and every image of a pod is pulled.',
   },
   {
     name: 'evictionAsKubelet',
     before:
-      'The Event of an eviction had no annotations. What an evicted pod left stayed until the pod was deleted. ' +
-      'A node under pressure said after a restart that there was none, until it saw it.',
+      'The Event of an eviction had no annotations. The leftovers of an evicted pod stayed until the pod was ' +
+      'deleted. After a restart a node under pressure reported none until it had observed it.',
     since:
-      'It names what was starved and who used how much of it, as of the kubelet. What the pod left is removed within a ' +
-      'minute. A restart leaves what is said of pressure until there was time to see it.',
+      'As in the kubelet, the annotations name the starved resource and the usage of each container. The ' +
+      'leftovers are removed within a minute. After a restart the reported pressure stays until it can be ' +
+      'observed.',
   },
   {
     name: 'hooksAsKubelet',
     before:
-      'A postStart hook that cannot be run was told as a command that had failed; one that had failed with all it said.',
-    since: 'Why it cannot be run is told, and of a command what it said of its error, as by the kubelet.',
+      'A postStart hook that cannot run was reported as a failed command, and a failed command with all of its ' +
+      'output.',
+    since: 'As in the kubelet, the report says why the hook cannot run, or has the error of the command.',
   },
   {
     name: 'alphaCpuOptions',
     before: 'The alpha options of the static CPU policy ended the start.',
-    since: 'They are built.',
+    since: 'They are implemented.',
   },
   {
     name: 'podsAsKubelet',
     before:
-      'The resources in the status of a pod were those that it is to have, also where a resize had not been made. A pod whose ' +
-      'deadline was over when the agent began was given a new sandbox before it ended. Of a manifest it was not looked ' +
-      'at how newer fields go together, nor at fields that only others read; one that says that it is a mirror pod was ' +
-      'mirrored. Sidecars were restarted while the last regular container was being stopped.',
+      'The status of a pod showed the wanted resources, even if a resize to them was not complete. A pod whose ' +
+      'deadline had passed when the agent started got a new sandbox before it ended. Manifests were not checked ' +
+      'for combinations of newer fields, or for fields that only other components read; a manifest that ' +
+      'declares itself a mirror pod was mirrored. Sidecars were restarted while the last regular container ' +
+      'stopped.',
     since:
-      'They are those that it has; such a pod is given nothing more; manifests are taken, refused and filled in, and no ' +
-      'mirror is mirrored; sidecars are not restarted then: as of the kubelet.',
+      'As in the kubelet, the status shows the resources in effect; such a pod gets no sandbox; manifests are ' +
+      'checked and completed, and no mirror pod is mirrored; sidecars are not restarted at that time.',
   },
   {
     name: 'addressesAsKubelet',
     before:
-      'The address of a node without `--node-ip` was the first of the machine, also where a cloud provider was to say it; ' +
-      'one that `--node-ip` named was taken as written and not looked for on the machine. Zone, region and instance ' +
-      'type of `--node-labels` were of new Nodes only.',
+      'Without `--node-ip` the address of a node was the first of the machine, even if a cloud provider sets ' +
+      'it. The address of `--node-ip` was used without a check that the machine has it. Labels of zone, region ' +
+      'and instance type in `--node-labels` applied to new Nodes only.',
     since:
-      'It is that of the name of the node or of the default route, or left to the cloud provider; one that the machine ' +
-      'does not have is refused. These labels are those of the flag after each start: as of the kubelet.',
+      "As in the kubelet, the address is that of the node's name or of the default route, or is left to the " +
+      'cloud provider; an address that the machine does not have is rejected; these labels are applied at each ' +
+      'start.',
   },
   {
     name: 'deadContainersAsKubelet',
-    before: 'Dead instances of a container that are not kept were removed in the next round, within two minutes.',
-    since: 'They are removed when one more dies, as of the kubelet.',
+    before: 'Surplus dead instances of a container were removed in the next round, within two minutes.',
+    since: 'They are removed when another instance dies, as in the kubelet.',
   },
   {
     name: 'allocationsHandedOver',
-    before: 'A pod of another kubelet was admitted with what it requests, also where a resize to that was not granted.',
-    since: "It is admitted with what the kubelet's files say that it was granted; they are written, too.",
+    before:
+      'A pod of another kubelet was admitted with its requested resources, even if a resize to them had not ' +
+      'been granted.',
+    since:
+      "It is admitted with the resources that the kubelet's files record as granted; these files are also " +
+      'written.',
   },
   {
     name: 'csiFailuresAsKubelet',

@@ -60,8 +60,6 @@ export function legacyLogName(
 /** Bytes of a file name that every file system accepts. */
 const MAX_FILE_NAME = 251;
 
-// ---- files ----------------------------------------------------------------------------------------------------------
-
 const POD_MODE = 0o750;
 const LOG_MODE = 0o755;
 /** Any user of a container may write its termination message. */

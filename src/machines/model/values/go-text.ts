@@ -148,8 +148,6 @@ export function byBytes(left: string, right: string): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-// ---- numbers with a fraction ----------------------------------------------------------------------------------------
-
 const SPECIAL: readonly (readonly [form: RegExp, value: number])[] = [
   [/^\+?inf(?:inity)?$/i, Number.POSITIVE_INFINITY],
   [/^-inf(?:inity)?$/i, Number.NEGATIVE_INFINITY],

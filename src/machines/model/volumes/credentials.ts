@@ -46,8 +46,6 @@ export const tokensOf = memoize((pod: Pod): Readonly<Record<string, TokenSource>
   );
 });
 
-// ---- certificates ---------------------------------------------------------------------------------------------------
-
 /** Upstream's text while no certificate has been issued. */
 export const NOT_ISSUED = 'credential bundle is not issued yet';
 

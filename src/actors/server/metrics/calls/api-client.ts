@@ -10,12 +10,11 @@ import type { OnTransport } from '../../../kube/transport.ts';
 import { counter, histogram, sampledGauge } from '../instruments.ts';
 import { MS_PER_SECOND } from '../projection.ts';
 
-/** Upstream's. */
 const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
 const SIZE_BUCKETS = [64, 256, 512, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216];
 const REVIEW_BUCKETS = [0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10];
 const LABELS = ['verb', 'host'] as const;
-/** By the last part of the path. */
+/** The kind of review, by the last part of the path. */
 const REVIEWS: Readonly<Record<string, 'authn' | 'authz'>> = { tokenreviews: 'authn', subjectaccessreviews: 'authz' };
 
 export class ApiClientMetrics {

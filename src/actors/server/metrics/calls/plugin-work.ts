@@ -14,7 +14,6 @@ import { type Family, gaugeOf, one } from '../family.ts';
 import { counter, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, podUidAt, type RecordContext } from '../projection.ts';
 
-/** Upstream's. */
 const CSI_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 const CSI = '/csi.v1.';
 const DRA = '/k8s.io.kubelet.pkg.apis.dra.';

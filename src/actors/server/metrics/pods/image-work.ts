@@ -55,7 +55,7 @@ type ResultOf<Name> = NodeResult & { readonly name: Name };
 
 interface ImageRequest {
   readonly uid: string;
-  /** Of the image; empty if there is none. */
+  /** The address of the image's actor; empty if there is none. */
   readonly actor: string;
   readonly policy: ImageWanted['policy'];
   isPresent: boolean | null;
@@ -154,7 +154,7 @@ export class ImageWork implements Projection {
     if (!error && reason !== undefined) this.#families.removed.inc({ reason });
   }
 
-  /** After a pull the image's status gives its size. */
+  /** Observes the duration of a pull under the size that the image's status gives. */
   #inspected({ output, error }: ResultOf<'cri.imageStatus'>, actor: string, nowMs: number): void {
     const image = error ? null : output.image;
     if (!error) for (const request of this.#of(actor)) request.isPresent ??= image !== null;

@@ -134,7 +134,7 @@ export class PodStarts implements Projection {
     this.#families.firstNetwork.set(seconds);
   }
 
-  /** Killed without a configuration while the runtime has it: it was orphaned when this agent started. */
+  /** A pod that is killed without a configuration while the runtime has it was orphaned when this agent started. */
   #killed(address: string, kernel: Kernel): void {
     const context = podContextAt(address, kernel);
     if (!context || context.pod !== null || this.#orphans.has(context.uid)) return;

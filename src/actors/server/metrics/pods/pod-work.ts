@@ -18,7 +18,6 @@ import {
   type RecordContext,
 } from '../projection.ts';
 
-/** Upstream's. */
 const STATUS_BUCKETS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60];
 const STATUS_PATCH = /^kubelet\/status\/pod-[^/]+(?=\/patch$)/;
 

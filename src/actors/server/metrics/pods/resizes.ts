@@ -106,7 +106,7 @@ export class Resizes implements Projection {
     if (asked) asked.refusal = null;
   }
 
-  /** `memory` receives a message at the start, and when nothing is left to do. */
+  /** `softState` receives a message at the start of a resize and at its end. */
   #actuated({ to, event }: NodeMessageRecord, nowMs: number): void {
     if (to !== 'kubelet/softState' || event.type !== 'softState.resized') return;
     const { uid, actuated } = event;

@@ -37,7 +37,7 @@ const device =
 
 const MICROSECONDS = 1e6;
 
-/** Only if cgroups have their own: cgroup v1 has the pressure of the whole machine at most. */
+/** Pressure of single cgroups exists in version 2 only: version 1 has at most that of the whole machine. */
 const waiting =
   (of: 'cpu' | 'memory' | 'io', kind: 'some' | 'full'): Reader =>
   ({ usage }) =>

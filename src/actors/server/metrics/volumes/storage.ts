@@ -18,7 +18,6 @@ import {
   type UnderWay,
 } from '../projection.ts';
 
-/** Upstream's. */
 const BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 const PLUGINS: readonly (readonly [kind: keyof Volume, plugin: string])[] = [
   ['emptyDir', 'kubernetes.io/empty-dir'],

@@ -58,7 +58,7 @@ interface Context extends DeviceManagerInput {
   readonly resources: Resources;
   /** Devices that pods hold, by pod uid. */
   readonly held: Readonly<Record<string, DeviceHoldings>>;
-  /** The number of connections to plugins so far: an id is never reused. */
+  /** The number of connections to plugins so far, for ids that are never reused. */
   readonly spawned: number;
   /** The checkpoint on disk is older than the state. */
   readonly isStale: boolean;
@@ -158,7 +158,7 @@ const list = s.enqueueActions((args) => {
   keep(args, { ...context.resources, [resource]: { ...entry, isListed: true, devices } });
 });
 
-/** The plugin of a resource is gone. */
+/** Handles the end of a resource's plugin. */
 function end(args: Args, resource: string, entry: ResourceEntry): void {
   args.enqueue(line('info', ['Endpoint became unhealthy', { resourceName: resource, endpoint: entry.endpoint }]));
   expireLater(args, resource);

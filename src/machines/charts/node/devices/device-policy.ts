@@ -18,7 +18,10 @@ const VERSION = 'v1beta1';
 /** How long a resource is kept after its plugin is gone. */
 export const STOP_GRACE_MS = 300_000;
 
-/** Nodes have a dozen. Every report and checkpoint contains all of them, so their number is the cost of a change. */
+/**
+ * The maximum number of device resources; nodes have a dozen. Every report and checkpoint contains all of them, so
+ * their number determines the cost of a change.
+ */
 export const RESOURCES_MAX = 128;
 
 export const CHECKPOINT_FILE = 'kubelet_internal_checkpoint';

@@ -11,7 +11,7 @@ import type { DraCall, DraClaim, DraPlugin, DraPrepared } from '../../../model/o
 export interface ClaimEntry extends ClaimState {
   /** Prepared since this agent started, or according to the checkpoint of an earlier one. */
   readonly isPrepared: boolean;
-  /** Its drivers are being asked to unprepare it. */
+  /** The drivers of the claim are being asked to unprepare it. */
   readonly isEnding: boolean;
 }
 
@@ -24,7 +24,7 @@ export type Drivers = Readonly<Record<string, readonly (DraPlugin & { readonly i
 const keyOf = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
   `${namespace}/${name}`;
 
-/** Whether they are still prepared is unknown: drivers are asked again for the next pod. */
+/** Claims of a checkpoint. Drivers may have unprepared them since, so they are asked again for the next pod. */
 export const restored = (claims: readonly ClaimState[]): ClaimCache =>
   Object.fromEntries(claims.map((claim) => [keyOf(claim), { ...claim, isPrepared: false, isEnding: false }]));
 

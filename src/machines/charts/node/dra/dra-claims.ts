@@ -37,7 +37,7 @@ export const prepare = s.enqueueActions(({ event, enqueue }) => {
   enqueue.spawnChild('preparation', { id: `${PREPARE}${uid}`, input: { uid, namespace, pod, wanted } });
 });
 
-/** The claims of a pod were read. */
+/** Asks the drivers to prepare the claims of a pod, which were read. */
 export const beginPreparation = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'claims.fetched') return;
   const { uid } = event;
@@ -63,14 +63,12 @@ export const handlePrepared = s.enqueueActions(({ context, event, enqueue }) => 
   enqueue.assign({ cache: withDevices(context.cache, prepared), waiting, isStale: true });
 });
 
-// ---- the end --------------------------------------------------------------------------------------------------------
-
-/** Nothing of the pod runs any more, and it waits until its claims are unprepared. */
+/** Unprepares the claims of a pod that has stopped and waits for it. */
 export const release = s.enqueueActions((args) => {
   if (args.event.type === 'claims.released') args.enqueue.assign(releasePod(args, args.context, args.event.uid, true));
 });
 
-/** The pod is finished; its claims are unprepared whenever that succeeds. */
+/** Unprepares the claims of a finished pod, however often it has to be tried. */
 export const abandon = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'claims.abandoned' || !hasClaims(context, event.uid)) return;
@@ -78,7 +76,7 @@ export const abandon = s.enqueueActions((args) => {
   enqueue.assign(releasePod(args, next, event.uid, false));
 });
 
-/** Claims of pods that are gone. */
+/** Unprepares claims of pods that are gone. */
 export const reconcile = s.enqueueActions((args) => {
   let next = args.context;
   for (const uid of args.context.abandoned) next = releasePod(args, next, uid, false);

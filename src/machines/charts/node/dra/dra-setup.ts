@@ -15,7 +15,7 @@ import { sliceRemovalMachine } from './slice-removal.ts';
 export interface DraManagerInput {
   readonly rootDir: string;
   readonly nodeName: string;
-  /** False: there are no ResourceClaims and no ResourceSlices. */
+  /** Whether there is a cluster, and so ResourceClaims and ResourceSlices. */
   readonly inCluster: boolean;
 }
 
@@ -27,7 +27,7 @@ export type Waiting =
 
 /** The release of one pod's claims in progress. */
 export interface Release {
-  /** The pod waits for it. */
+  /** Whether the pod waits for the release. */
   readonly isAwaited: boolean;
 }
 
@@ -47,7 +47,7 @@ export interface DraManagerContext extends DraManagerInput {
   readonly covered: readonly Waiting[];
   /** The checkpoint is older than the state. */
   readonly isStale: boolean;
-  /** The number of actors so far: names are never reused. */
+  /** The number of actors so far, for names that are never reused. */
   readonly spawned: number;
 }
 

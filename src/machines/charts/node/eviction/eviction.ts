@@ -103,7 +103,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 type Change = ReturnType<typeof observed>;
 
-/** Takes the newest observation; sends the conditions when they changed. */
+/** Applies a change of the context, and sends the conditions if they changed. */
 function settle(enqueue: Enqueue, context: EvictionContext, change: Change): void {
   enqueue.assign(change);
   enqueue.raise({ type: 'shortage.noted' });
@@ -365,7 +365,7 @@ const turn = s.createStateConfig({
         },
       },
     },
-    /** Nothing more can be reclaimed for now. */
+    /** Waits, because nothing more can be reclaimed for now. */
     pausing: {
       id: 'pausing',
       entry: s.assign({ idleTurns: ({ context }) => context.idleTurns + 1 }),

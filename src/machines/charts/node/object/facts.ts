@@ -31,7 +31,7 @@ export interface NodeFacts {
   readonly providerID: string;
   /** `--cloud-provider=external`: the cloud's controller finishes the registration. */
   readonly externalCloud: boolean;
-  /** What `--node-ip` names; only an external cloud provider reads it. */
+  /** The addresses of `--node-ip`, for an external cloud provider. */
   readonly providedNodeIP: string;
   readonly enableControllerAttachDetach: boolean;
   /** The features of KEP-5328 that this agent has, sorted. */
@@ -45,7 +45,7 @@ export interface NodeImage {
 }
 
 export interface NodeReports {
-  /** Why pods cannot run; empty while the runtime and PLEG are up. */
+  /** The errors that keep pods from running; empty while the runtime and PLEG are up. */
   readonly runtimeErrors: readonly string[];
   /** Why pods get no network; empty while the network plugin is up. */
   readonly networkError: string;

@@ -33,7 +33,7 @@ export function lostLabels(facts: NodeFacts, { metadata }: Node): JsonObject | n
   return lost.length === 0 ? null : { metadata: { labels: Object.fromEntries(lost) } };
 }
 
-/** Labels that a Node has as `--node-labels` says after each start, as upstream; other ones are of new Nodes only. */
+/** Labels of `--node-labels` that are applied at each start, as upstream; the others are applied to new Nodes only. */
 const PLACE_LABELS = [
   'kubernetes.io/hostname',
   'topology.kubernetes.io/zone',
@@ -48,7 +48,7 @@ const PLACE_LABELS = [
   'beta.kubernetes.io/arch',
 ];
 
-/** The labels that this start sets in a Node that exists; one without a value is taken away. */
+/** The labels that this start sets in an existing Node; a label without a value is removed. */
 function keptLabels(facts: NodeFacts, labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   if (!facts.followsFlags) return { ...labels, ...defaultLabels(facts) };
   const own = Object.entries({ ...defaultLabels(facts), ...facts.labels });

@@ -249,7 +249,7 @@ const active = s.createStateConfig({
   states: {
     guarding,
     reacquiring: { after: { [RECONNECT_MS]: 'guarding' } },
-    /** All groups have ended: the machine may shut down. */
+    /** All groups have ended, so the machine may shut down. */
     released: {
       id: 'released',
       entry: line('info', 'Shutdown manager completed processing shutdown event, node will shutdown shortly'),

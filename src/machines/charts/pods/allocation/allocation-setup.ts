@@ -52,7 +52,7 @@ export interface Context {
   readonly taints: readonly Taint[];
   readonly pressures: readonly string[];
   readonly isShuttingDown: boolean;
-  /** Labels and taints are known: the Node was read, or there is no cluster. */
+  /** Labels and taints are known, because the Node was read or there is no cluster. */
   readonly isNodeKnown: boolean;
   /** The runtime keeps a pod's cgroups within those of its specification. */
   readonly strictGroups: boolean;
@@ -63,7 +63,7 @@ export interface Context {
   readonly handedOver: Readonly<Record<string, Holding>>;
   /** Uids of pods that another kubelet admitted and that were not judged yet. */
   readonly awaited: readonly string[];
-  /** By uid, the grants of ended pods that are still wanted: they stay admitted, and hold nothing. */
+  /** By uid, the grants of ended pods that are still wanted. Such pods stay admitted and hold no resources. */
   readonly over: Readonly<Record<string, Grant>>;
   readonly rejections: Readonly<Record<string, Rejection>>;
   readonly waiting: Readonly<Record<string, Waiting>>;
@@ -76,7 +76,7 @@ export interface Context {
   readonly arranging: Readonly<Record<string, Arranging>>;
   /** The devices that plugins offer. */
   readonly devices: Devices;
-  /** The number of actors that called plugins so far: an id is never reused. */
+  /** The number of actors that called plugins so far, for ids that are never reused. */
   readonly talks: number;
   readonly demand: QOSDemand;
 }
@@ -89,7 +89,7 @@ type Event =
   | Ended
   | { readonly type: 'softState.loaded'; readonly state: SoftState }
   | { readonly type: 'allocation.waited'; readonly uid: string }
-  /** All pods that another kubelet admitted were judged, or are gone. */
+  /** Every pod that another kubelet admitted was judged or is gone. */
   | { readonly type: 'allocation.awaited' };
 
 export const allocationSetup = setup({
@@ -192,7 +192,7 @@ export const takeOver = updating(({ args, state }) => {
   for (const [uid, holding] of fresh) {
     state.handedOver = { ...state.handedOver, [uid]: { ...state.handedOver[uid], ...holding } };
   }
-  // Some of these pods may be gone, and hold nothing.
+  // The pods of some files may be gone: their holdings are then released.
   if (fresh.length > 0) enqueue.sendTo(to('pods'), { type: 'pods.wanted' } satisfies PodsWanted);
 });
 
@@ -240,7 +240,7 @@ export const without = <Value>(
   return rest;
 };
 
-/** What the actors that watch the node say of it. */
+/** Takes the reports about the node from the actors that watch it. */
 export const observe = allocationSetup.assign(({ context, event }): Partial<Context> => {
   if (event.type === 'node.known') return observed(event.node);
   if (event.type === 'node.pressed') return { pressures: event.pressures };
@@ -284,20 +284,17 @@ export function checkRecalled(w: Work, wanted: AllocationRequest): void {
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
 }
 
-// ---- pods that cannot be admitted yet
-// ---------------------------------------------------------------------------------
+// ---- pods that cannot be admitted yet ------------------------------------------------------------------------------
 //
 // Holdings from an earlier agent or another kubelet count until it is known which of their pods exist; but they cause
 // no rejection: a pod without room waits.
 
-/** Admission is retried when more is known. */
+/** Judges the pod later, when the Node or the pods of an earlier agent are known. */
 export function postpone(w: Work, wanted: AllocationRequest): void {
   w.state.unjudged = { ...w.state.unjudged, [wanted.request.uid]: wanted };
 }
 
-/**
- * Holdings of pods of an earlier agent that have not asked yet may be free soon: those pods may be gone, or end now.
- */
+/** Whether pods of an earlier agent hold resources that may soon be free: such a pod may be gone, or may be ending. */
 const mayLeave = ({ args: { context }, state }: Work, uid: string): boolean =>
   hasBehavior(context.settings, 'resourcesAsKubelet') &&
   [...state.recalled, ...Object.keys(state.handedOver)].some((other) => other !== uid);
@@ -326,7 +323,7 @@ export function isTooEarly(
 
 // ---- resizes that cannot be granted yet ----------------------------------------------------------------------------
 
-/** Others of another kubelet may still ask for what they have. */
+/** Whether other pods of another kubelet have not asked for their resources yet. */
 export const isAwaiting = ({ state }: Work, uid: string): boolean => state.awaited.some((other) => other !== uid);
 
 export function postponeResize(w: Work, wanted: AllocationRequest): void {
@@ -335,7 +332,7 @@ export function postponeResize(w: Work, wanted: AllocationRequest): void {
   w.state.resizes = { ...w.state.resizes, [uid]: { request: wanted.request, allocation: wanted.allocation, sinceMs } };
 }
 
-/** The pod is admitted or refused, or is gone. */
+/** Notes that the pod was admitted, was refused or is gone. */
 export function noteJudged(w: Work, uid: string): void {
   if (!w.state.awaited.includes(uid)) return;
   w.state.awaited = w.state.awaited.filter((each) => each !== uid);

@@ -101,7 +101,6 @@ const handleWanted = updating((w) => {
   else if (!w.state.waiting[uid] && !w.state.arranging[uid]) handleNew(w, event.handedOver ?? event);
 });
 
-/** A new pod. */
 function handleNew(w: Work, wanted: AllocationRequest): void {
   const { request, allocation } = wanted;
   const { uid } = request;
@@ -183,7 +182,7 @@ function grant(w: Work, { request: { uid, demand }, allocation }: AllocationRequ
   noteJudged(w, uid);
 }
 
-/** Plugins list other devices: pods with devices of changed health are informed. */
+/** Takes a changed list of devices, and informs pods whose devices changed their health. */
 const handleDevices = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'devices.changed') return;
@@ -227,7 +226,7 @@ function preempt({ args: { enqueue } }: Work, uid: string, critical: string, sho
 
 // ---- known pods ---------------------------------------------------------------------------------------
 
-/** A pod that was admitted before, after a restart of its actor or with another specification. */
+/** Handles a request of an admitted pod: its actor restarted, or its specification changed. */
 function regrant(w: Work, wanted: AllocationRequest, held: Grant): void {
   const { uid } = wanted.request;
   const { allocation } = held;
@@ -262,7 +261,7 @@ function change(w: Work, wanted: AllocationRequest, { allocation }: Grant): void
   reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
 }
 
-/** Resources became free, or time passed: waiting pods and resizes are retried, the most urgent first. */
+/** Retries waiting pods and resizes, the most urgent first, after resources became free or time passed. */
 function retry(w: Work): void {
   const pending = Object.values(w.state.resizes).map((each) => ({
     ...each,
@@ -388,7 +387,7 @@ export const allocationMachine = s.createMachine({
   initial: 'quiet',
   states: {
     quiet: { always: { guard: 'hasPending', target: 'pending' } },
-    /** Some pod waits for resources that are not free. */
+    /** At least one pod waits for resources that are not free. */
     pending: {
       always: { guard: 'hasNoPending', target: 'quiet' },
       after: { [RETRY_MS]: { target: 'pending', reenter: true, actions: updating(retry) } },

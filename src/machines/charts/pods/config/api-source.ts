@@ -207,7 +207,7 @@ function ownRemembered({ remembered, nodeName, behavior }: Context): { pod: Pod;
   });
 }
 
-/** Forgets remembered pods that were deleted while this node was offline: no actor would. */
+/** Forgets remembered pods that were deleted while this node was offline: they have no actor that would do it. */
 const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
   for (const { pod } of ownRemembered(context)) {
     const { uid } = pod.metadata;
@@ -246,7 +246,6 @@ function sendObjects(enqueue: Enqueue, uid: string, objects: RememberedPod['obje
   }
 }
 
-/** Only tokens expire. */
 function isExpired({ kind, data }: ConfigObject, nowMs: number): boolean {
   const { expires } = data;
   const text = expires !== undefined && 'text' in expires && typeof expires.text === 'string' ? expires.text : '';

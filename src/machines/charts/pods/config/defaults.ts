@@ -36,7 +36,7 @@ const TERMINATION_GRACE_PERIOD_SECONDS = 30;
 const VOLUME_FILE_MODE = 0o644;
 const TOKEN_EXPIRATION_SECONDS = 3_600;
 
-/** Without `asKubelet`, what nodes of 0.2.0 filled in. */
+/** Completes a specification. Without `asKubelet` it sets only the fields that nodes of 0.2.0 set. */
 export function withDefaults(spec: PodSpec, asKubelet = true): PodSpec {
   const filled = withOldDefaults(spec, asKubelet);
   if (!asKubelet) return filled;
@@ -217,7 +217,7 @@ function volumeDefaults(volume: Volume): Volume {
   };
 }
 
-/** Fields of plugins of vendors; this agent only shows them. */
+/** Sets fields of volume plugins of vendors, which this agent only shows. */
 function withPluginDefaults(volume: Volume): Volume {
   const { iscsi, rbd, azureDisk, scaleIO, downwardAPI } = volume;
   const disk = { cachingMode: 'ReadWrite', fsType: 'ext4', readOnly: false, kind: 'Shared' };

@@ -114,7 +114,7 @@ export const fileSourceMachine = s.createMachine({
   on: { 'config.wanted': { target: '.choosing', actions: forget } },
   states: {
     choosing: { always: [{ guard: 'hasNoPath', target: 'empty' }, { target: 'watching' }] },
-    /** No `staticPodPath`: the source is ready and has nothing. */
+    /** Without `staticPodPath` the source is ready and has no pods. */
     empty: {
       entry: s.enqueueActions(({ context, enqueue }) => {
         enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source: SOURCE, uids: [] } satisfies SourceReady);
@@ -138,8 +138,6 @@ export const fileSourceMachine = s.createMachine({
     reopening: { after: { [REOPEN_MS]: 'watching' } },
   },
 });
-
-// ---- errors ---------------------------------------------------------------------------------------------------------
 
 const errorsByFile = (errors: readonly ManifestError[]): Record<string, string> =>
   Object.fromEntries(errors.map(({ file, message }) => [file, message]));

@@ -26,7 +26,7 @@ type SourceActor = 'fileSource' | 'httpSource' | 'apiSource';
 
 interface Context {
   readonly settings: PodConfigInput;
-  /** Sources that are open; a source between a crash and its next start is not. */
+  /** Open sources, without a crashed source that has not restarted yet. */
   readonly open: readonly SourceActor[];
 }
 

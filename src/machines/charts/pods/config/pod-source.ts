@@ -24,7 +24,7 @@ import type { IgnoredField, NodeSettings } from '../../../model/settings/node-se
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 
-/** A source's record of a published pod. */
+/** What a source keeps of a published pod, to find changes. */
 export interface Reported extends PodRef {
   /** The hash of the definition: of all fields that the pod's actor acts on. */
   readonly hash: string;
@@ -35,7 +35,6 @@ export interface Reported extends PodRef {
   readonly seen: string;
 }
 
-/** Published pods by uid. */
 export type PublishedPods = Readonly<Record<string, Reported>>;
 
 /** The pod as this node sees it, with the annotations for its source and the time when it was first seen. */
@@ -213,7 +212,7 @@ export function publishStaticPods(
 export const sendMirrorsReady = (enqueue: Enqueue, source: 'file' | 'http'): void =>
   enqueue.sendTo(to('mirrorPods'), { type: 'mirror.ready', source });
 
-/** A manifest that says of itself that it is a mirror pod is neither run nor mirrored. */
+/** Sends the static pods to `mirrorPods`. A manifest that declares itself a mirror pod is neither run nor mirrored. */
 function sendMirrors(enqueue: Enqueue, message: ConfigMessage, node: Publication['node']): void {
   const send = (mirror: MirrorMessage): void => enqueue.sendTo(to('mirrorPods'), mirror);
   if (message.op === 'REMOVE') for (const pod of message.pods) send({ type: 'mirror.unwanted', pod });

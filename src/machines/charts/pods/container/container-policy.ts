@@ -45,7 +45,9 @@ export interface ContainerInput extends Decider {
   readonly initialBackoffMs?: number;
   /** The address for its hooks; empty while the sandbox has none. */
   readonly podIP: string;
-  /** Its turn is over: an init container of an initialised pod, or a container of a pod that only ends. */
+  /**
+   * The container is not started any more: an init container of an initialised pod, or a container of an ending pod.
+   */
   readonly dormant: boolean;
 }
 
@@ -55,7 +57,7 @@ export interface ContainerContext extends Omit<ContainerInput, 'remembered' | 'b
   /** Number of the current instance, or of the next one. */
   readonly restartCount: number;
   readonly image: ImageFacts | null;
-  /** Why the container waits; empty if nothing failed. */
+  /** Why the container waits, if something failed; otherwise empty. */
   readonly reason: string;
   readonly message: string;
   /** When the wait ends, in milliseconds of the clock. */
@@ -145,7 +147,7 @@ export const isCreated = ({ facts, restartCount }: Pick<ContainerContext, 'facts
 export const hasExited = ({ facts, id }: Pick<ContainerContext, 'facts' | 'id'>): boolean =>
   facts?.state === 'exited' && facts.id === id;
 
-/** It was stopped to run again, but has never run. */
+/** The instance was stopped in order to restart, but never ran. */
 export const isStillCreated = ({ facts, id, stop }: ContainerContext): boolean =>
   stop !== null && stop.after !== 'end' && facts?.state === 'created' && facts.id === id;
 
@@ -319,7 +321,7 @@ export const refOf = (
 
 const willRestart = (stop: ContainerStop | null): boolean => stop?.after === 'restart' || stop?.after === 'again';
 
-/** True from the order to stop until the end of the next instance, unless that instance fails to start. */
+/** True from the order to restart until the end of the next instance, unless that instance fails to start. */
 function restartExpected({ stop, reason, isReplacing }: ContainerContext, phase: ContainerView['phase']): boolean {
   if (phase === 'stopping') return willRestart(stop);
   return isReplacing && reason === '' && phase !== 'ended';

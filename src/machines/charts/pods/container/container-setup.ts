@@ -264,7 +264,7 @@ export const noteStop = s.assign({
 /** The containers that stop first have stopped. */
 export const noteTurn = s.assign({ stop: ({ context: { stop } }) => stop && { ...stop, awaitsTurn: false } });
 
-/** The container is already stopping soon enough; only what follows the stop changes. */
+/** The container already stops soon enough: only the action after the stop changes. */
 export const noteAfter = s.assign({
   stop: ({ context, event }) =>
     event.type === 'container.stop' && context.stop ? { ...context.stop, after: event.after } : context.stop,
@@ -299,7 +299,7 @@ export const imageReady = s.assign(({ event }) =>
   event.type === 'image.ready' ? { image: event.image, reason: '', message: '' } : {},
 );
 
-/** The image exists already; the event is recorded when the image is used. */
+/** Records that the image exists already, at the time when the container uses it. */
 export const logImage = s.enqueueActions(({ context: { image }, enqueue }) => {
   if (image?.event) enqueue({ type: 'record', params: image.event });
 });

@@ -194,7 +194,7 @@ const waiting = s.createStateConfig({
       after: { wait: '#container.deciding' },
       on: redefined,
     },
-    /** The first restart is immediate. */
+    /** Between two instances: the first restart is immediate. */
     between: { always: [{ guard: 'startsAtOnce', target: 'image' }, { target: 'backOff' }] },
     /** Waits for the end of the crash-loop back-off. */
     backOff: {
@@ -313,7 +313,7 @@ const stopped = s.createStateConfig({
   },
 });
 
-/** Nothing happens unless the pod orders it. */
+/** The container has ended, and starts again only by an order of the pod. */
 const ended = s.createStateConfig({
   entry: { type: 'report', params: { phase: 'ended' } },
   on: {

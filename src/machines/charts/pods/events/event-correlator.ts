@@ -103,9 +103,9 @@ export interface Correlated {
   /** Key of the series. */
   readonly key: string;
   readonly message: string;
-  /** It stands for several different events. */
+  /** The event stands for several different events. */
   readonly isCombined: boolean;
-  /** Its object has used up its tokens: the event is not published. */
+  /** The object of the event has used up its tokens, so the event is not published. */
   readonly isSpam: boolean;
 }
 

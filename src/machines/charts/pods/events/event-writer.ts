@@ -31,7 +31,7 @@ export interface EventSeries {
   readonly firstTimestamp: string;
   readonly lastTimestamp: string;
   readonly count: number;
-  /** It combines different events: upstream then omits their reporter. */
+  /** The event combines different events: upstream then omits their reporter. */
   readonly isCombined?: boolean;
   readonly annotations?: Readonly<Record<string, string>>;
 }
@@ -47,7 +47,7 @@ export interface EventWriterInput {
 }
 
 interface Context extends EventWriterInput {
-  /** The count in the API server; 0: there is no such event. */
+  /** The count in the API server; 0 before the event exists there. */
   readonly written: number;
   /** The count that is being written. */
   readonly writing: number;

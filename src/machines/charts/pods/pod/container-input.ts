@@ -47,7 +47,10 @@ export function containerInput(context: PodContext, member: Member, nowMs: numbe
   };
 }
 
-/** Its turn is over: regular containers had theirs in this sandbox, or an init container after it has started. */
+/**
+ * Whether the container is not started any more in this sandbox: the regular containers have started, or a later init
+ * container.
+ */
 function isInitialisedPast({ initialised, pod, runtime }: PodContext, { kind, container }: Member): boolean {
   if (kind !== 'init') return false;
   const inits = (pod?.spec.initContainers ?? []).map(({ name }) => name);
@@ -71,8 +74,6 @@ function rememberedOf(
   const restartCount = facts.restartCount + 1;
   return (known?.restartCount ?? 0) >= restartCount ? known : { restartCount, backoffMs: 0, backoffUntilMs: 0 };
 }
-
-// ---- orphaned containers --------------------------------------------------------------------------------------------
 
 export function orphanInput(context: PodContext, name: string): ContainerInput {
   const { uid, namespace, node, runtime } = context;

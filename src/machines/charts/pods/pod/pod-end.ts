@@ -60,7 +60,7 @@ export const terminating = s.createStateConfig({
     'pod.configured': { actions: [configure, noteKill] },
   },
   states: {
-    /** A call was abandoned: observes its effect. */
+    /** Observes the effect of the abandoned call. */
     settling: { entry: observeNow, always: { guard: 'isInspected', target: 'containers' } },
     /** Waits until every container has stopped, each with its grace. */
     containers: {
@@ -160,7 +160,7 @@ export const terminated = s.createStateConfig({
         { guard: 'isInspected', target: 'containers', actions: queueContainers },
       ],
     },
-    /** Containers without a sandbox. */
+    /** Removes containers without a sandbox. */
     containers: {
       always: { guard: 'isQueueEmpty', target: 'backingOff', actions: failed },
       invoke: {
@@ -204,7 +204,7 @@ export const terminated = s.createStateConfig({
   },
 });
 
-/** See `recordOverdue` for the other two events. */
+/** The last events about the deadline; `recordOverdue` records the first ones. */
 const recordOver = record(() => podEvents.deadlineExceeded());
 
 export const deadline = s.createStateConfig({

@@ -43,12 +43,10 @@ export const handleNode = s.enqueueActions(({ context, event, enqueue }) => {
   for (const name of Object.keys(context.containers)) order(enqueue, name, limited);
 });
 
-/** No container of the pod runs any more. */
+/** Reports that no container of the pod runs any more. */
 export const sendNodeEnd = s.enqueueActions(({ context, enqueue }) => {
   if (context.pod !== null) report(enqueue, context, null);
 });
-
-// ---- rememberedPods -------------------------------------------------------------------------------------------------
 
 /**
  * Whether all objects of the pod can be stored: values of Secrets are not, and keys of certificates exist in memory

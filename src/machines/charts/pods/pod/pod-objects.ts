@@ -30,6 +30,6 @@ const credentialKeys = (pod: Pod, { apiServer }: PodContext['node']): readonly s
   ...(apiServer?.podCertificates === true ? Object.keys(certificatesOf(pod)) : []),
 ];
 
-/** Objects that cannot be read now: by key, why. */
+/** By key, why an object cannot be read now. */
 export const unavailable = ({ lookups, objects }: PodContext): Readonly<Record<string, string>> =>
   Object.fromEntries(Object.entries(lookups).filter(([key, why]) => why !== '' && objects[key] === undefined));

@@ -45,13 +45,13 @@ import type { ResizeStep } from './resize-policy.ts';
 
 export interface PodInput extends PodRef {
   readonly node: NodeSettings;
-  /** `null`: only the runtime knows the pod. */
+  /** The definition of the pod; `null` if only the runtime knows the pod. */
   readonly pod: Pod | null;
-  /** Its sandboxes and containers in the runtime; `null`: not reported yet. */
+  /** The sandboxes and containers in the runtime; `null` before the first report. */
   readonly runtime: PodRuntimeStatus | null;
-  /** Its actor crashed before: it inspects the runtime itself. */
+  /** An earlier actor of the pod crashed: this one begins by inspecting the runtime. */
   readonly mustInspect: boolean;
-  /** Another pod of the same name must be gone first. */
+  /** The pod waits until another pod of its name is gone. */
   readonly held: boolean;
   /** By container, restart count and back-off of the soft state. */
   readonly rememberedContainers: Readonly<Record<string, RememberedContainer>>;
@@ -61,7 +61,7 @@ export interface PodInput extends PodRef {
   readonly pulls: Readonly<Record<string, RememberedPull>>;
   /** The resources that its running instances have, when they are not yet the granted ones. */
   readonly actuated: Allocation | null;
-  /** What another kubelet granted before this agent; absent: nothing. */
+  /** Resources that another kubelet granted before this agent started; absent without a grant. */
   readonly handedOver?: Allocation;
   /** By container, results of probes of the soft state. */
   readonly probed: Readonly<Record<string, ProbedInstance>>;
@@ -72,11 +72,11 @@ export interface PodInput extends PodRef {
 export interface ContainerRecord {
   readonly kind: ContainerKind;
   readonly view: ContainerView;
-  /** Its request to be created, while it waits for its turn. */
+  /** The request of the container to be created, while it waits for its turn. */
   readonly request: ContainerRequest | null;
-  /** It was ordered to start and has not reported yet. */
+  /** The container was ordered to start and has not reported yet. */
   readonly begins?: boolean;
-  /** It requested its image before earlier containers were passed, and will request it again. */
+  /** The container requested its image before its predecessors had passed, and will request it again. */
   readonly isEarly?: boolean;
 }
 
@@ -86,7 +86,7 @@ export interface Resize {
   readonly steps: readonly ResizeStep[];
   /** Containers that are restarted for the resize. */
   readonly anew: readonly string[];
-  /** Their instances that were stopped for the resize. */
+  /** Instances of these containers that were stopped for the resize. */
   readonly stopped?: readonly string[];
   /** Why the last attempt failed; empty if none did. */
   readonly error: string;
@@ -99,7 +99,7 @@ export interface CpuPin {
 }
 
 export interface PodContext extends PodInput {
-  /** The pod as its source has it; `pod` has the resources that were granted. */
+  /** The pod as published by its source; `pod` has the granted resources instead of the requested ones. */
   readonly asked: Pod | null;
   /** `null`: the node has not admitted the pod yet. */
   readonly allocation: Allocation | null;
@@ -113,7 +113,7 @@ export interface PodContext extends PodInput {
   readonly deviceHealth: DeviceHealth;
   /** The ResourceClaims that are prepared; `null`: not known yet. */
   readonly claims: PodClaims | null;
-  /** Containers that cannot begin with their devices: why. */
+  /** By container, why its devices could not be prepared. */
   readonly unprepared: Readonly<Record<string, string>>;
   /** By instance, the CPUs of the last update to the runtime. */
   readonly pinned: Readonly<Record<string, string>>;
@@ -146,15 +146,15 @@ export interface PodContext extends PodInput {
   readonly credentials: Readonly<Record<string, string>>;
   /** Containers whose files are being written. */
   readonly writing: readonly string[];
-  /** There is an actor that sets up the volumes. */
+  /** The pod has an actor that sets up its volumes. */
   readonly hasVolumes: boolean;
   /** The containers' view of the volumes; `null` while one of them is not set up. */
   readonly volumes: MountedVolumes | null;
-  /** Sub-paths that could not be bound: by container, why. */
+  /** By container, why a sub-path could not be bound. */
   readonly unbound: Readonly<Record<string, string>>;
   /** By container that is about to be created, values of variables from files in volumes. */
   readonly fileValues: Readonly<Record<string, FileValues>>;
-  /** Files that could not be read: by container, why. */
+  /** By container, why a file with variables could not be read. */
   readonly unread: Readonly<Record<string, string>>;
   /** Sandboxes or containers still to be stopped or removed. */
   readonly queue: readonly string[];
@@ -165,7 +165,7 @@ export interface PodContext extends PodInput {
    * it.
    */
   readonly begunMs: number | null;
-  /** Its deadline was exceeded when something of it last changed. */
+  /** Whether the deadline was exceeded at the last change of the pod. */
   readonly isOverdue: boolean;
   /** By container, how often its actor crashed. */
   readonly crashes: Readonly<Record<string, number>>;
@@ -179,7 +179,7 @@ export interface PodContext extends PodInput {
   readonly logs: Readonly<Record<string, string>>;
   readonly kill: Kill | null;
   readonly stage: PodStage;
-  /** Its resources are free again. */
+  /** The resources of the pod are free again. */
   readonly isReclaimed: boolean;
   readonly status: PodStatus | null;
 }
@@ -188,7 +188,7 @@ export type Kill = Omit<PodKill, 'type' | 'graceSeconds'> & {
   readonly graceSeconds: number;
   /** When this grace period began. */
   readonly sinceMs: number;
-  /** Its init containers had succeeded by then: one that is stopped for the end does not count as failed. */
+  /** The init containers had succeeded before this kill: one that is stopped by it does not count as failed. */
   readonly wasInitialised: boolean;
 };
 

@@ -63,8 +63,6 @@ export const probing = s.createStateConfig({
   always: { guard: 'mustSuperviseProbers', actions: superviseProbers },
 });
 
-// ---- verdicts -------------------------------------------------------------------------------------------------------
-
 export const noteVerdict = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'prober.judged') return;
@@ -125,12 +123,10 @@ function remember(enqueue: Enqueue, uid: string, container: string, { id, starte
   enqueue.sendTo(to('softState'), message);
 }
 
-// ---- crashes --------------------------------------------------------------------------------------------------------
-
 /** Before a crashed prober is replaced. */
 const RESPAWN_MS = 10_000;
 
-/** A prober crashed: the pod goes on, and another prober is spawned. */
+/** Replaces a crashed prober after a pause; the pod goes on without it. */
 export const reapProber = s.enqueueActions(({ event, enqueue }) => {
   const id = childIn(event);
   if (id.startsWith('prober-')) reapChild(enqueue, id, { type: 'prober.respawn', id }, RESPAWN_MS);

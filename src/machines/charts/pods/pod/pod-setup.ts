@@ -268,13 +268,13 @@ function sendStatus(enqueue: Enqueue, { uid, name, namespace, status, stage }: P
   enqueue.sendTo(to('status'), message);
 }
 
-/** The status manager has lost its state. */
+/** Sends the status again to a status manager that lost its state. */
 export const sendStatusAgain = s.enqueueActions(({ context, enqueue }) => {
   sendStatus(enqueue, context);
   if (context.isReclaimed) enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid: context.uid });
 });
 
-/** The pod holds nothing that other pods could need. */
+/** Reports that the resources of the pod are free. */
 export const noteReclaimed = s.enqueueActions(({ context: { uid, node }, enqueue }) => {
   enqueue.assign({ isReclaimed: true });
   enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid });
@@ -327,7 +327,7 @@ function sendCollectors(enqueue: Enqueue, context: PodContext, now: PodRuntimeSt
   if (!isSame(imagesOf(uid, before), images)) enqueue.sendTo(to('imageGC'), images);
 }
 
-/** A garbage collector has lost its state. */
+/** Sends the pod's facts again to a garbage collector that lost its state. */
 export const sendCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
   const { uid, runtime } = context;
   if (runtime !== null) sendCollectors(enqueue, { ...context, runtime: emptyRuntime(uid, '', '', 0) }, runtime);

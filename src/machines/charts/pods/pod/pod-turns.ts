@@ -122,17 +122,12 @@ export const delayedImages = (context: PodContext): readonly string[] =>
 
 export const isRegularTurn = (members: readonly Member[]): boolean => members.some(({ kind }) => kind === 'regular');
 
-// ---- restart of all containers
-// ----------------------------------------------------------------------------------------
-
 /** The runtime has instances of containers that will be restarted. */
 export const hasToRemove = ({ pod, runtime }: PodContext): boolean =>
   pod !== null && instancesToRemove(pod, runtime).length > 0;
 
 export const mustRestartAll = (context: PodContext): boolean =>
   context.pod !== null && isRestartingAll(context.pod, context.runtime, context.status) && hasToRemove(context);
-
-// ---- sandbox --------------------------------------------------------------------------------------------------------
 
 export type SandboxPlan = 'use' | 'create' | 'replace' | 'finished';
 

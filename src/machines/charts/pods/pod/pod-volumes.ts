@@ -115,14 +115,12 @@ export const replaceVolumes = s.enqueueActions(({ context, event, enqueue }) => 
   reapChild(enqueue, ACTOR, { type: 'volumes.lost' }, RESPAWN_MS);
 });
 
-/** The pod no longer uses its volumes: their actors end. */
+/** Ends the actors of the volumes, which the pod no longer uses. */
 export const releaseVolumes = s.enqueueActions(({ context, enqueue }) => {
   if (context.hasVolumes) enqueue.stopChild(ACTOR);
   releaseCredentials(enqueue, context);
   enqueue.assign({ hasVolumes: false, volumes: null });
 });
-
-// ---- credentials ----------------------------------------------------------------------------------------------------
 
 /** Each credential has an actor for as long as the pod lives. */
 function askForCredentials(enqueue: Enqueue, context: PodContext): void {

@@ -94,8 +94,6 @@ export const watchOf = (probe: Probe, verdict: Verdict | null): Omit<ProbeWatch,
   verdict,
 });
 
-// ---- handlers -------------------------------------------------------------------------------------------------------
-
 /** The call of a probe, or why there can be none. */
 export type Asked = { readonly handler: ProbeHandler } | { readonly error: string };
 

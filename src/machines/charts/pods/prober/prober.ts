@@ -133,7 +133,7 @@ export const proberMachine = s.createMachine({
       },
     },
     backingOff: { after: { [WATCH_RETRY_MS]: 'probing' } },
-    /** The last verdict about this instance was sent. */
+    /** The last verdict about this instance was sent: nothing is left to do. */
     held: {},
   },
 });

@@ -93,7 +93,7 @@ function withoutNulls(value: unknown): unknown {
 
 /** How long a change may wait for others. */
 export type Urgency =
-  /** A change of phase, readiness, or the end: controllers and users wait for it. */
+  /** A change of phase or readiness, or the end: controllers and users wait for it. */
   | 'now'
   /** A change that users watch: states of containers, a resize, the first status of a pod. */
   | 'soon'

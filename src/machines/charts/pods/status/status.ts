@@ -74,8 +74,6 @@ const note = s.enqueueActions(({ context, event, enqueue }) => {
   if (changed) enqueue(line('info', ['Pod status', { pod: `${namespace}/${name}`, uid, phase, ready, restarts }]));
 });
 
-// ---- publishers -----------------------------------------------------------------------------------------------------
-
 function report(
   enqueue: Enqueue,
   { publishers }: Context,

@@ -48,7 +48,7 @@ const OVERDUE_MS = 600_000;
 const JITTER_MS = 300_000;
 /** The shortest refresh time that a signer may set. */
 const REFRESH_MIN_MS = 60_000;
-/** A pod without a certificate for this long is told what it waits for. */
+/** The pod reports what it waits for if it has no certificate for this long. */
 const UNISSUED_MS = 10_000;
 
 export interface CertificateInput {
@@ -333,7 +333,7 @@ const issuing = s.createStateConfig({
     /** Waits until the signer's refresh time. */
     issued: { after: { refresh: 'gettingAccount' } },
     backingOff: { after: { retry: 'gettingAccount' } },
-    /** Refused for the lifetime of the pod. */
+    /** The request was refused, for the lifetime of the pod. */
     refused: {},
   },
 });
