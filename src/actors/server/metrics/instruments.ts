@@ -27,6 +27,15 @@ export const histogram = <Label extends string = never>(
 ): Histogram<Label> =>
   new Histogram({ name, help, buckets: [...buckets], labelNames: [...labelNames], registers: [registry] });
 
+/** A part of the metrics that creates its instruments in one registry. */
+export abstract class Instruments {
+  protected readonly registry: Registry;
+
+  constructor(registry: Registry) {
+    this.registry = registry;
+  }
+}
+
 /** A gauge that is read when metrics are scraped. */
 export const sampledGauge = (registry: Registry, name: string, help: string, read: () => number): Gauge =>
   new Gauge({

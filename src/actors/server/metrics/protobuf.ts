@@ -65,7 +65,7 @@ function varint(value: number): Buffer {
 const varintField = (field: number, value: number): Buffer => Buffer.concat([varint(field << 3), varint(value)]);
 const bytes = (field: number, value: Buffer): Buffer =>
   Buffer.concat([varint((field << 3) | 2), varint(value.length), value]);
-export const text = (field: number, value: string): Buffer => bytes(field, Buffer.from(value));
+const text = (field: number, value: string): Buffer => bytes(field, Buffer.from(value));
 
 function double(field: number, value: number): Buffer {
   const buffer = Buffer.alloc(9);

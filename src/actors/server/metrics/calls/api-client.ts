@@ -7,7 +7,7 @@ import { X509Certificate } from 'node:crypto';
 import type { Registry } from 'prom-client';
 import type { ObservedRequest } from '../../../kube/client.ts';
 import type { OnTransport } from '../../../kube/transport.ts';
-import { counter, histogram, sampledGauge } from '../instruments.ts';
+import { counter, histogram, Instruments, sampledGauge } from '../instruments.ts';
 import { MS_PER_SECOND } from '../projection.ts';
 
 const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
@@ -17,36 +17,37 @@ const LABELS = ['verb', 'host'] as const;
 /** The kind of review, by the last part of the path. */
 const REVIEWS: Readonly<Record<string, 'authn' | 'authz'>> = { tokenreviews: 'authn', subjectaccessreviews: 'authz' };
 
-export class ApiClientMetrics {
-  readonly #requests;
-  readonly #waits;
-  readonly #durations;
-  readonly #sent;
-  readonly #read;
-  readonly #reviews;
+export class ApiClientMetrics extends Instruments {
+  readonly #requests = counter(
+    this.registry,
+    'rest_client_requests_total',
+    '[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.',
+    ['code', 'method', 'host'],
+  );
+  readonly #waits = this.#byVerb(
+    'rate_limiter_duration_seconds',
+    'Client side rate limiter latency in seconds. Broken down by verb, and host.',
+    LATENCY_BUCKETS,
+  );
+  readonly #durations = this.#byVerb(
+    'request_duration_seconds',
+    'Request latency in seconds. Broken down by verb, and host.',
+    LATENCY_BUCKETS,
+  );
+  readonly #sent = this.#byVerb(
+    'request_size_bytes',
+    'Request size in bytes. Broken down by verb and host.',
+    SIZE_BUCKETS,
+  );
+  readonly #read = this.#byVerb(
+    'response_size_bytes',
+    'Response size in bytes. Broken down by verb and host.',
+    SIZE_BUCKETS,
+  );
+  readonly #reviews = { authn: reviews(this.registry, 'authn'), authz: reviews(this.registry, 'authz') };
 
-  constructor(registry: Registry) {
-    const each = (name: string, help: string, buckets: readonly number[]) =>
-      histogram(registry, `rest_client_${name}`, `[ALPHA] ${help}`, buckets, LABELS);
-    this.#requests = counter(
-      registry,
-      'rest_client_requests_total',
-      '[ALPHA] Number of HTTP requests, partitioned by status code, method, and host.',
-      ['code', 'method', 'host'],
-    );
-    this.#waits = each(
-      'rate_limiter_duration_seconds',
-      'Client side rate limiter latency in seconds. Broken down by verb, and host.',
-      LATENCY_BUCKETS,
-    );
-    this.#durations = each(
-      'request_duration_seconds',
-      'Request latency in seconds. Broken down by verb, and host.',
-      LATENCY_BUCKETS,
-    );
-    this.#sent = each('request_size_bytes', 'Request size in bytes. Broken down by verb and host.', SIZE_BUCKETS);
-    this.#read = each('response_size_bytes', 'Response size in bytes. Broken down by verb and host.', SIZE_BUCKETS);
-    this.#reviews = { authn: reviews(registry, 'authn'), authz: reviews(registry, 'authz') };
+  #byVerb(name: string, help: string, buckets: readonly number[]) {
+    return histogram(this.registry, `rest_client_${name}`, `[ALPHA] ${help}`, buckets, LABELS);
   }
 
   readonly seen = (seen: ObservedRequest): void => {

@@ -11,7 +11,7 @@ import type { NodeRecord } from '../../../node-records.ts';
 import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';
 import type { NodeView } from '../../node-view.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
-import { counter, histogram } from '../instruments.ts';
+import { counter, histogram, Instruments } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, podUidAt, type RecordContext } from '../projection.ts';
 
 const CSI_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
@@ -52,26 +52,21 @@ export function countDriverCalls(registry: Registry, view: Pick<NodeView, 'conte
   });
 }
 
-export class DeviceWork implements Projection {
+export class DeviceWork extends Instruments implements Projection {
   readonly recordKinds = ['in', 'result'] as const;
-  readonly #registrations;
-  readonly #allocations;
-
-  constructor(registry: Registry) {
-    this.#registrations = counter(
-      registry,
-      'kubelet_device_plugin_registration_total',
-      '[ALPHA] Cumulative number of device plugin registrations. Broken down by resource name.',
-      ['resource_name'],
-    );
-    this.#allocations = histogram(
-      registry,
-      'kubelet_device_plugin_alloc_duration_seconds',
-      '[ALPHA] Duration in seconds to serve a device plugin Allocation request. Broken down by resource name.',
-      DEFAULT_BUCKETS,
-      ['resource_name'],
-    );
-  }
+  readonly #registrations = counter(
+    this.registry,
+    'kubelet_device_plugin_registration_total',
+    '[ALPHA] Cumulative number of device plugin registrations. Broken down by resource name.',
+    ['resource_name'],
+  );
+  readonly #allocations = histogram(
+    this.registry,
+    'kubelet_device_plugin_alloc_duration_seconds',
+    '[ALPHA] Duration in seconds to serve a device plugin Allocation request. Broken down by resource name.',
+    DEFAULT_BUCKETS,
+    ['resource_name'],
+  );
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'in' && record.event.type === 'devices.registered') {
@@ -123,18 +118,16 @@ const ENDS: Readonly<Record<string, readonly [operation: Operation, isError: boo
   'claims.stillPrepared': ['Unprepare', true],
 };
 
-export class ClaimWork implements Projection {
+export class ClaimWork extends Instruments implements Projection {
   readonly recordKinds = ['message', 'effect'] as const;
-  readonly #durations;
+  readonly #durations = histogram(this.registry, 'dra_operations_duration_seconds', DURATIONS, CLAIM_BUCKETS, [
+    'operation_name',
+    'is_error',
+  ]);
   /** Uids of pods with claims. */
   readonly #claimed = new Set<string>();
   /** By operation and uid of a pod, the time of the request. */
   readonly #begun = new Map<string, number>();
-
-  constructor(registry: Registry) {
-    const labels = ['operation_name', 'is_error'];
-    this.#durations = histogram(registry, 'dra_operations_duration_seconds', DURATIONS, CLAIM_BUCKETS, labels);
-  }
 
   on(record: NodeRecord, { kernel }: RecordContext): void {
     if (record.k === 'effect' && record.name === 'cri.runPodSandbox') this.#without('Prepare', podUidAt(record.at));

@@ -2,7 +2,7 @@
 import type { Registry } from 'prom-client';
 import type { CacheObserver } from '../../auth/answer-cache.ts';
 import type { Kind } from '../../streaming/endpoints.ts';
-import { counter, gauge, histogram } from '../instruments.ts';
+import { counter, gauge, histogram, Instruments } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 
 /** Upstream's, which omits PATCH. */
@@ -18,29 +18,33 @@ const PATHS: ReadonlySet<string> = new Set(
 );
 const LABELS = ['method', 'path', 'server_type', 'long_running'] as const;
 
-export class RequestMetrics {
-  readonly auth: AuthMetrics;
-  readonly #total;
-  readonly #inflight;
-  readonly #duration;
-  readonly #streams;
-
-  constructor(registry: Registry) {
-    this.auth = new AuthMetrics(registry);
-    const total = '[ALPHA] Number of the http requests received since the server started';
-    this.#total = counter(registry, 'kubelet_http_requests_total', total, LABELS);
-    const inflight = '[ALPHA] Number of the inflight http requests';
-    this.#inflight = gauge(registry, 'kubelet_http_inflight_requests', inflight, LABELS);
-    const duration = '[ALPHA] Duration in seconds to serve http requests';
-    const name = 'kubelet_http_requests_duration_seconds';
-    this.#duration = histogram(registry, name, duration, DEFAULT_BUCKETS, LABELS);
-    this.#streams = counter(
-      registry,
-      'kubelet_websocket_streaming_requests_total',
-      '[ALPHA] Total number of WebSocket streaming requests (exec/attach/portforward) received by the kubelet.',
-      ['subresource'],
-    );
-  }
+export class RequestMetrics extends Instruments {
+  readonly auth = new AuthMetrics(this.registry);
+  readonly #total = counter(
+    this.registry,
+    'kubelet_http_requests_total',
+    '[ALPHA] Number of the http requests received since the server started',
+    LABELS,
+  );
+  readonly #inflight = gauge(
+    this.registry,
+    'kubelet_http_inflight_requests',
+    '[ALPHA] Number of the inflight http requests',
+    LABELS,
+  );
+  readonly #duration = histogram(
+    this.registry,
+    'kubelet_http_requests_duration_seconds',
+    '[ALPHA] Duration in seconds to serve http requests',
+    DEFAULT_BUCKETS,
+    LABELS,
+  );
+  readonly #streams = counter(
+    this.registry,
+    'kubelet_websocket_streaming_requests_total',
+    '[ALPHA] Total number of WebSocket streaming requests (exec/attach/portforward) received by the kubelet.',
+    ['subresource'],
+  );
 
   /** `path` is the decoded request path. {@link RequestMetrics.answered} ends the request. */
   began(serverType: ServerType, method: string, path: string): void {
@@ -132,33 +136,22 @@ const METHOD_NAMES: Readonly<Record<PodResourcesMethod, string>> = {
   Get: 'get',
 };
 
-export class PodResourcesMetrics {
-  readonly #total;
-  readonly #requests: Readonly<
-    Record<PodResourcesMethod, ReturnType<typeof counter<(typeof API_VERSION_LABELS)[number]>>>
-  >;
-  readonly #errors: Readonly<
-    Record<PodResourcesMethod, ReturnType<typeof counter<(typeof API_VERSION_LABELS)[number]>>>
-  >;
+export class PodResourcesMetrics extends Instruments {
+  readonly #total = counter(
+    this.registry,
+    `${PREFIX}requests_total`,
+    '[ALPHA] Cumulative number of requests to the PodResource endpoint. Broken down by server api version.',
+    API_VERSION_LABELS,
+  );
+  readonly #requests = this.#ofEach('requests', '');
+  readonly #errors = this.#ofEach('errors', ' which returned error');
 
-  constructor(registry: Registry) {
-    const each = (kind: 'requests' | 'errors', text: (endpoint: string) => string) => {
-      const of = (method: PodResourcesMethod) =>
-        counter(registry, `${PREFIX}${kind}_${METHOD_NAMES[method]}`, `[ALPHA] ${text(method)}`, API_VERSION_LABELS);
-      return { List: of('List'), GetAllocatableResources: of('GetAllocatableResources'), Get: of('Get') };
+  #ofEach(kind: 'requests' | 'errors', outcome: string) {
+    const of = (method: PodResourcesMethod) => {
+      const help = `[ALPHA] Number of requests to the PodResource ${method} endpoint${outcome}. Broken down by server api version.`;
+      return counter(this.registry, `${PREFIX}${kind}_${METHOD_NAMES[method]}`, help, API_VERSION_LABELS);
     };
-    this.#total = counter(
-      registry,
-      `${PREFIX}requests_total`,
-      '[ALPHA] Cumulative number of requests to the PodResource endpoint. Broken down by server api version.',
-      API_VERSION_LABELS,
-    );
-    const by = 'Broken down by server api version.';
-    this.#requests = each('requests', (method) => `Number of requests to the PodResource ${method} endpoint. ${by}`);
-    this.#errors = each(
-      'errors',
-      (method) => `Number of requests to the PodResource ${method} endpoint which returned error. ${by}`,
-    );
+    return { List: of('List'), GetAllocatableResources: of('GetAllocatableResources'), Get: of('Get') };
   }
 
   asked(method: PodResourcesMethod): void {

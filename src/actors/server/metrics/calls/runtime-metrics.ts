@@ -1,7 +1,7 @@
 /** Metrics of the calls to the container runtime, by name, and of the inspections of its pods. */
 import type { Registry } from 'prom-client';
 import type { RuntimeActivity } from '../../../cri/activity.ts';
-import { counter, gauge, histogram } from '../instruments.ts';
+import { counter, gauge, histogram, Instruments } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 
 /** Upstream's: from 5 ms, with a factor of 2.5. */
@@ -23,25 +23,28 @@ const operationType = (name: string): string =>
 
 const LABELS = ['operation_type'] as const;
 
-export class RuntimeMetrics {
-  readonly #total;
-  readonly #errors;
-  readonly #durations;
-  readonly #pleg;
+export class RuntimeMetrics extends Instruments {
+  readonly #total = counter(
+    this.registry,
+    'kubelet_runtime_operations_total',
+    '[ALPHA] Cumulative number of runtime operations by operation type.',
+    LABELS,
+  );
+  readonly #errors = counter(
+    this.registry,
+    'kubelet_runtime_operations_errors_total',
+    '[ALPHA] Cumulative number of runtime operation errors by operation type.',
+    LABELS,
+  );
+  readonly #durations = histogram(
+    this.registry,
+    'kubelet_runtime_operations_duration_seconds',
+    '[ALPHA] Duration in seconds of runtime operations. Broken down by operation type.',
+    OPERATION_BUCKETS,
+    LABELS,
+  );
+  readonly #pleg = pleg(this.registry);
   #relistedAtMs = 0;
-
-  constructor(registry: Registry) {
-    const name = 'kubelet_runtime_operations';
-    const [total, errors, durations] = [
-      '[ALPHA] Cumulative number of runtime operations by operation type.',
-      '[ALPHA] Cumulative number of runtime operation errors by operation type.',
-      '[ALPHA] Duration in seconds of runtime operations. Broken down by operation type.',
-    ];
-    this.#total = counter(registry, `${name}_total`, total, LABELS);
-    this.#errors = counter(registry, `${name}_errors_total`, errors, LABELS);
-    this.#durations = histogram(registry, `${name}_duration_seconds`, durations, OPERATION_BUCKETS, LABELS);
-    this.#pleg = pleg(registry);
-  }
 
   readonly seen = (seen: RuntimeActivity): void => {
     switch (seen.kind) {

@@ -7,7 +7,7 @@ import { memberOf } from '../../../../kernel/json.ts';
 import type { StateRecord } from '../../../../kernel/records.ts';
 import type { CertificateFacts } from '../../../../machines/model/operations/certificate.ts';
 import type { NodeRecord, NodeResult } from '../../../node-records.ts';
-import { counter, histogram, sampledGauge } from '../instruments.ts';
+import { counter, histogram, Instruments, sampledGauge } from '../instruments.ts';
 import { MS_PER_SECOND, type Projection, type RecordContext } from '../projection.ts';
 
 const MANAGER = /^kubelet\/(?<purpose>clientCertificate|servingCertificate)(?=\/|$)/;
@@ -26,14 +26,9 @@ interface Managed {
   rotation: unknown;
 }
 
-export class Certificates implements Projection {
+export class Certificates extends Instruments implements Projection {
   readonly recordKinds = ['state', 'result'] as const;
-  readonly #registry: Registry;
   readonly #managed = new Map<string, Managed>();
-
-  constructor(registry: Registry) {
-    this.#registry = registry;
-  }
 
   on(record: NodeRecord, { kernel }: RecordContext): void {
     if (record.k !== 'state' && record.k !== 'result') return;
@@ -50,14 +45,14 @@ export class Certificates implements Projection {
     const isClient = purpose === 'clientCertificate';
     const failed = isClient ? `${PREFIX}client_expiration_renew_errors` : 'kubelet_server_expiration_renew_errors';
     const managed: Managed = {
-      failures: counter(this.#registry, failed, '[ALPHA] Counter of certificate renewal errors.'),
-      lives: isClient ? null : livesOf(this.#registry),
+      failures: counter(this.registry, failed, '[ALPHA] Counter of certificate renewal errors.'),
+      lives: isClient ? null : livesOf(this.registry),
       certificate: null,
       rotation: null,
     };
     this.#managed.set(purpose, managed);
     const { name, help } = isClient ? CLIENT : SERVER;
-    sampledGauge(this.#registry, name, help, () => leftSeconds(managed.certificate));
+    sampledGauge(this.registry, name, help, () => leftSeconds(managed.certificate));
     return managed;
   }
 }

@@ -11,7 +11,7 @@ import type { ShutdownSettings } from '../../../../machines/model/settings/node-
 import type { NodeRecord } from '../../../node-records.ts';
 import type { NodeView } from '../../node-view.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
-import { gauge } from '../instruments.ts';
+import { gauge, Instruments } from '../instruments.ts';
 import { MS_PER_SECOND, type Projection, type RecordContext, type UnderWay } from '../projection.ts';
 
 const CREATE = 'kubelet/nodeStatus/registration/create';
@@ -91,18 +91,14 @@ function reportsReady({ input }: UnderWay): boolean {
 const SUPPORT_ENDS = '1.37.0';
 
 /** Whether this runtime will be supported by the next release of Kubernetes. */
-export class RuntimeSupport implements Projection {
+export class RuntimeSupport extends Instruments implements Projection {
   readonly recordKinds = ['result'] as const;
-  readonly #losing: Gauge<'version'>;
-
-  constructor(registry: Registry) {
-    this.#losing = gauge(
-      registry,
-      'kubelet_cri_losing_support',
-      '[ALPHA] the Kubernetes version that the currently running CRI implementation will lose support on if not upgraded.',
-      ['version'],
-    );
-  }
+  readonly #losing = gauge(
+    this.registry,
+    'kubelet_cri_losing_support',
+    '[ALPHA] the Kubernetes version that the currently running CRI implementation will lose support on if not upgraded.',
+    ['version'],
+  );
 
   on(record: NodeRecord): void {
     if (record.k !== 'result' || record.name !== 'cri.runtimeConfig' || record.error) return;

@@ -11,7 +11,7 @@ import { MISALIGNED } from '../../../../machines/model/allocation/topology-manag
 import type { Cpu, ResourceManagers } from '../../../../machines/model/settings/resource-managers.ts';
 import { cpuIds } from '../../../../machines/model/values/cpu-set.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
-import { counter, histogram } from '../instruments.ts';
+import { counter, histogram, Instruments } from '../instruments.ts';
 import { isPodActor, type Projection, type RecordContext } from '../projection.ts';
 
 const ALLOCATION = 'kubelet/allocation';
@@ -31,15 +31,11 @@ const [CONTAINER, CORE, CACHE] = ['container', 'physical_cpu', 'uncore_cache'];
 type Granted = Extract<AllocationReport, { type: 'allocation.granted' }>;
 type Decided = Pick<Granted, 'uid'> & Partial<Pick<Granted, 'cpus'>>;
 
-export class ResourceManagerWork implements Projection {
+export class ResourceManagerWork extends Instruments implements Projection {
   readonly recordKinds = ['message'] as const;
   /** By pod, the requests of its containers; `null` for pods already counted. */
   readonly #requests = new Map<string, readonly ExclusiveRequest[] | null>();
-  readonly #families: ReturnType<typeof families>;
-
-  constructor(registry: Registry) {
-    this.#families = families(registry);
-  }
+  readonly #families = families(this.registry);
 
   on(record: NodeRecord, seen: RecordContext): void {
     if (record.k !== 'message') return;

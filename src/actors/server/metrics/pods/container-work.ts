@@ -10,7 +10,7 @@ import {
   type NodeRecord,
   type NodeResult,
 } from '../../../node-records.ts';
-import { counter, histogram } from '../instruments.ts';
+import { counter, histogram, Instruments } from '../instruments.ts';
 import {
   DEFAULT_BUCKETS,
   isPodActor,
@@ -38,15 +38,11 @@ interface Sleep {
   readonly wantedMs: number;
 }
 
-export class ContainerWork implements Projection {
+export class ContainerWork extends Instruments implements Projection {
   readonly recordKinds = ['message', 'effect', 'result', 'state'] as const;
-  readonly #families: ReturnType<typeof families>;
+  readonly #families = families(this.registry);
   /** By address of the container. */
   readonly #sleeping = new Map<string, Sleep>();
-
-  constructor(registry: Registry) {
-    this.#families = families(registry);
-  }
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'message') this.#messageReceived(record, kernel);

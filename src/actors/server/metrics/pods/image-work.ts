@@ -20,7 +20,7 @@ import {
   type NodeResult,
 } from '../../../node-records.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
-import { counter, histogram } from '../instruments.ts';
+import { counter, histogram, Instruments } from '../instruments.ts';
 import { isPodActor, MS_PER_SECOND, type Projection, type RecordContext, type UnderWay } from '../projection.ts';
 
 const IMAGE_ACTOR = /^kubelet\/images\/image-[^/]+/;
@@ -78,7 +78,7 @@ interface ImageContext {
   readonly record: PullRecord | null;
 }
 
-export class ImageWork implements Projection {
+export class ImageWork extends Instruments implements Projection {
   readonly recordKinds = ['message', 'effect', 'result'] as const;
   /** By pod and container, the open requests. */
   readonly #requests = new Map<string, ImageRequest>();
@@ -86,11 +86,7 @@ export class ImageWork implements Projection {
   readonly #pulls = new Map<string, number>();
   /** By id, why an image is being removed. */
   readonly #removals = new Map<string, 'age' | 'space'>();
-  readonly #families: ReturnType<typeof families>;
-
-  constructor(registry: Registry) {
-    this.#families = families(registry);
-  }
+  readonly #families = families(this.registry);
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'message') this.#readMessage(record);

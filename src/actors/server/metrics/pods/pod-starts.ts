@@ -9,7 +9,7 @@ import type { Kernel } from '../../../../kernel/kernel.ts';
 import { isMirrorPod, isStaticPod, type Pod, type PodStatus } from '../../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../../machines/model/pods/messages.ts';
 import type { NodeEffect, NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
-import { counter, gauge, histogram } from '../instruments.ts';
+import { counter, gauge, histogram, Instruments } from '../instruments.ts';
 import {
   DEFAULT_BUCKETS,
   isPodActor,
@@ -37,19 +37,14 @@ interface Start {
   lastPulledMs: number | null;
 }
 
-export class PodStarts implements Projection {
+export class PodStarts extends Instruments implements Projection {
   readonly recordKinds = ['message', 'effect', 'result'] as const;
   readonly #starts = new Map<string, Start>();
   /** Pods without configuration that may have leftovers. */
   readonly #removed = new Set<string>();
   readonly #orphans = new Set<string>();
   #hasNetworkPod = false;
-  readonly #families: ReturnType<typeof families>;
-
-  constructor(registry: Registry) {
-    this.#families = families(registry);
-    for (const kind of ['', 'true']) this.#families.restarted.inc({ static: kind }, 0);
-  }
+  readonly #families = families(this.registry);
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'message') this.#readMessage(record, kernel);
@@ -160,6 +155,13 @@ function initMs({ initContainerStatuses = [] }: PodStatus): number {
 }
 
 function families(registry: Registry) {
+  const restarted = counter(
+    registry,
+    'kubelet_restarted_pods_total',
+    '[ALPHA] Number of pods that have been restarted because they were deleted and recreated with the same UID while the kubelet was watching them (common for static pods, extremely uncommon for API pods)',
+    ['static'],
+  );
+  for (const kind of ['', 'true']) restarted.inc({ static: kind }, 0);
   return {
     workerStart: histogram(
       registry,
@@ -184,12 +186,7 @@ function families(registry: Registry) {
       'kubelet_first_network_pod_start_sli_duration_seconds',
       '[INTERNAL] Duration in seconds to start the first network pod, excluding time to pull images and run init containers, measured from pod creation timestamp to when all its containers are reported as started and observed via watch',
     ),
-    restarted: counter(
-      registry,
-      'kubelet_restarted_pods_total',
-      '[ALPHA] Number of pods that have been restarted because they were deleted and recreated with the same UID while the kubelet was watching them (common for static pods, extremely uncommon for API pods)',
-      ['static'],
-    ),
+    restarted,
     orphaned: counter(
       registry,
       'kubelet_orphaned_runtime_pods_total',

@@ -3,12 +3,11 @@
  * from a change of its status to the API server's confirmation. Streams and waiting retries do not count. Pods that
  * this node rejected, each once, preempted for critical pods, or evicted.
  */
-import type { Counter, Histogram, Registry } from 'prom-client';
 import { isMirrorPod } from '../../../../machines/model/api/pod.ts';
 import type { EvictionContext } from '../../../../machines/model/eviction/policy.ts';
 import type { ConfigMessage } from '../../../../machines/model/pods/messages.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
-import { counter, histogram } from '../instruments.ts';
+import { counter, histogram, Instruments } from '../instruments.ts';
 import {
   DEFAULT_BUCKETS,
   isPodActor,
@@ -29,31 +28,26 @@ interface Busy {
   requests: number;
 }
 
-export class PodWork implements Projection {
+export class PodWork extends Instruments implements Projection {
   readonly recordKinds = ['message', 'effect', 'result', 'cancel', 'end'] as const;
   readonly #busy = new Map<string, Busy>();
   /** The cause of a pod's next work; `sync` without an entry. */
   readonly #next = new Map<string, Work>();
   /** By the address of a request, since when the status that it writes was pending. */
   readonly #unwritten = new Map<string, number>();
-  readonly #durations: Histogram;
-  readonly #statuses: Histogram;
-
-  constructor(registry: Registry) {
-    this.#durations = histogram(
-      registry,
-      'kubelet_pod_worker_duration_seconds',
-      '[ALPHA] Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync',
-      DEFAULT_BUCKETS,
-      ['operation_type'],
-    );
-    this.#statuses = histogram(
-      registry,
-      'kubelet_pod_status_sync_duration_seconds',
-      '[ALPHA] Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.',
-      STATUS_BUCKETS,
-    );
-  }
+  readonly #durations = histogram(
+    this.registry,
+    'kubelet_pod_worker_duration_seconds',
+    '[ALPHA] Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync',
+    DEFAULT_BUCKETS,
+    ['operation_type'],
+  );
+  readonly #statuses = histogram(
+    this.registry,
+    'kubelet_pod_status_sync_duration_seconds',
+    '[ALPHA] Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.',
+    STATUS_BUCKETS,
+  );
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'message') {
@@ -137,26 +131,21 @@ const REASONS: ReadonlySet<string> = new Set([
   'VolumeAttachmentLimitExceeded',
 ]);
 
-export class PodAdmission implements Projection {
+export class PodAdmission extends Instruments implements Projection {
   readonly recordKinds = ['message'] as const;
   readonly #refused = new Set<string>();
-  readonly #rejections: Counter<'reason'>;
-  readonly #preemptions: Counter<'preemption_signal'>;
-
-  constructor(registry: Registry) {
-    this.#rejections = counter(
-      registry,
-      'kubelet_admission_rejections_total',
-      '[ALPHA] Cumulative number pod admission rejections by the Kubelet.',
-      ['reason'],
-    );
-    this.#preemptions = counter(
-      registry,
-      'kubelet_preemptions',
-      '[ALPHA] Cumulative number of pod preemptions by preemption resource',
-      ['preemption_signal'],
-    );
-  }
+  readonly #rejections = counter(
+    this.registry,
+    'kubelet_admission_rejections_total',
+    '[ALPHA] Cumulative number pod admission rejections by the Kubelet.',
+    ['reason'],
+  );
+  readonly #preemptions = counter(
+    this.registry,
+    'kubelet_preemptions',
+    '[ALPHA] Cumulative number of pod preemptions by preemption resource',
+    ['preemption_signal'],
+  );
 
   on(record: NodeRecord): void {
     if (record.k !== 'message') return;
@@ -184,21 +173,17 @@ function reasonOf(reason: string): string {
 const EVICTION = 'kubelet/eviction';
 
 /** The age of the statistics used by evictions. */
-export class Evictions implements Projection {
+export class Evictions extends Instruments implements Projection {
   readonly recordKinds = ['message', 'result'] as const;
-  readonly #ages: Histogram<'eviction_signal'>;
+  readonly #ages = histogram(
+    this.registry,
+    'kubelet_eviction_stats_age_seconds',
+    '[ALPHA] Time between when stats are collected, and when pod is evicted based on those stats by eviction signal',
+    DEFAULT_BUCKETS,
+    ['eviction_signal'],
+  );
   #counted: EvictionContext['evictions'] = {};
   #observedAtMs: number | undefined;
-
-  constructor(registry: Registry) {
-    this.#ages = histogram(
-      registry,
-      'kubelet_eviction_stats_age_seconds',
-      '[ALPHA] Time between when stats are collected, and when pod is evicted based on those stats by eviction signal',
-      DEFAULT_BUCKETS,
-      ['eviction_signal'],
-    );
-  }
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'result' && request?.name === 'stats.observe') this.#observedAtMs = request.sinceMs;

@@ -6,7 +6,7 @@ import type { ResourceRequirements } from '../../../../machines/model/api/pod.ts
 import type { Allocation } from '../../../../machines/model/operations/grants.ts';
 import { nanoOf } from '../../../../machines/model/values/quantity.ts';
 import type { NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
-import { counter, histogram } from '../instruments.ts';
+import { counter, histogram, Instruments } from '../instruments.ts';
 import { isPodActor, type Projection, podUidAt, type RecordContext } from '../projection.ts';
 
 /** Upstream's, in milliseconds: from 10, with a factor of 2. */
@@ -37,18 +37,14 @@ interface Asked {
   refusal: ResizeRefusal | null;
 }
 
-export class Resizes implements Projection {
+export class Resizes extends Instruments implements Projection {
   readonly recordKinds = ['message', 'result', 'end'] as const;
   readonly #asked = new Map<string, Asked>();
   /** By pod, the start of applying a granted resize. */
   readonly #working = new Map<string, number>();
   /** The trigger, by the messages to the allocation manager in this turn. */
   #trigger = 'periodic_retry';
-  readonly #families: ReturnType<typeof families>;
-
-  constructor(registry: Registry) {
-    this.#families = families(registry);
-  }
+  readonly #families = families(this.registry);
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'message') {

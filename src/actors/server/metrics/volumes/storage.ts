@@ -2,13 +2,13 @@
  * Durations of setting up and tearing down volumes. One request covers all volumes of a pod: each is counted with the
  * duration of that request, for which its pod waited.
  */
-import type { Histogram, Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
 import type { Pod, Volume } from '../../../../machines/model/api/pod.ts';
 import { usesOf } from '../../../../machines/model/volumes/plan.ts';
 import { contextOf, type NodeRecord, type NodeResult } from '../../../node-records.ts';
 import type { NodePod } from '../../node-pods.ts';
 import type { Family, Sample } from '../family.ts';
-import { counter, gauge, histogram } from '../instruments.ts';
+import { counter, gauge, histogram, Instruments } from '../instruments.ts';
 import {
   MS_PER_SECOND,
   type Projection,
@@ -57,31 +57,26 @@ export interface DriverVolume {
   readonly volume: { readonly name: string; readonly driver: string };
 }
 
-export class StorageMetrics implements Projection {
+export class StorageMetrics extends Instruments implements Projection {
   readonly recordKinds = ['effect', 'result', 'cancel'] as const;
   /** By pod, since when a volume is not set up. */
   readonly #since = new Map<string, Map<string, number>>();
   /** By request of a driver's volume, the driver: its actor may have ended with the answer. */
   readonly #drivers = new Map<number, string>();
-  readonly #operations: Histogram;
-  readonly #whole: Histogram;
-
-  constructor(registry: Registry) {
-    this.#operations = histogram(
-      registry,
-      'storage_operation_duration_seconds',
-      '[ALPHA] Storage operation duration',
-      BUCKETS,
-      ['volume_plugin', 'operation_name', 'status', 'migrated'],
-    );
-    this.#whole = histogram(
-      registry,
-      'volume_operation_total_seconds',
-      '[ALPHA] Storage operation end to end duration in seconds',
-      BUCKETS,
-      ['plugin_name', 'operation_name'],
-    );
-  }
+  readonly #operations = histogram(
+    this.registry,
+    'storage_operation_duration_seconds',
+    '[ALPHA] Storage operation duration',
+    BUCKETS,
+    ['volume_plugin', 'operation_name', 'status', 'migrated'],
+  );
+  readonly #whole = histogram(
+    this.registry,
+    'volume_operation_total_seconds',
+    '[ALPHA] Storage operation end to end duration in seconds',
+    BUCKETS,
+    ['plugin_name', 'operation_name'],
+  );
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'effect' && DRIVER_OPERATIONS[record.name] !== undefined) {
@@ -180,16 +175,12 @@ export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly Drive
 }
 
 /** Volumes left by an earlier agent, found once after a start: of removed pods, and those that it had set up. */
-export class VolumeLeftovers implements Projection {
+export class VolumeLeftovers extends Instruments implements Projection {
   readonly recordKinds = ['result'] as const;
   /** Pods that had a folder when this agent listed them, and whose folder is not known to be removed. */
   #left = new Set<string>();
   readonly #failing = new Set<string>();
-  readonly #families: ReturnType<typeof families>;
-
-  constructor(registry: Registry) {
-    this.#families = families(registry);
-  }
+  readonly #families = families(this.registry);
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k !== 'result' || !request) return;

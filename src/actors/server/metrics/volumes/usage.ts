@@ -2,12 +2,11 @@
  * The usage of the volumes of claims, each claim once, and the duration of measuring it. Volumes that are gone or do
  * not answer are omitted.
  */
-import type { Histogram, Registry } from 'prom-client';
 import { claimStats } from '../../../stats/summary-parts.ts';
 import type { VolumeStats } from '../../../stats/summary-types.ts';
 import type { NodePod } from '../../node-pods.ts';
 import { type Family, gaugeOf, type Sample } from '../family.ts';
-import { histogram } from '../instruments.ts';
+import { histogram, Instruments } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 
 const FAMILIES: readonly (readonly [name: string, help: string, read: (stats: VolumeStats) => bigint | undefined])[] = [
@@ -48,18 +47,14 @@ export async function volumeStats(pods: readonly NodePod[], ofDrivers: readonly 
   });
 }
 
-export class VolumeMeasuring {
-  readonly #durations: Histogram<'metric_source'>;
-
-  constructor(registry: Registry) {
-    this.#durations = histogram(
-      registry,
-      'kubelet_volume_metric_collection_duration_seconds',
-      '[ALPHA] Duration in seconds to calculate volume stats',
-      DEFAULT_BUCKETS,
-      ['metric_source'],
-    );
-  }
+export class VolumeMeasuring extends Instruments {
+  readonly #durations = histogram(
+    this.registry,
+    'kubelet_volume_metric_collection_duration_seconds',
+    '[ALPHA] Duration in seconds to calculate volume stats',
+    DEFAULT_BUCKETS,
+    ['metric_source'],
+  );
 
   readonly measured = (source: string, durationMs: number): void => {
     this.#durations.observe({ metric_source: source }, durationMs / MS_PER_SECOND);
