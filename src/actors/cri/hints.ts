@@ -12,7 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { ContainerEventResponse, ContainerEventType } from '../../machines/model/api/cri.ts';
-import { type OnRuntimeActivity } from './activity.ts';
+import type { OnRuntimeActivity } from './activity.ts';
 import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
 import { isMet, type Outcome } from './expectations.ts';
 import { containerInstance, type Instance, POD_UID_LABEL, sandboxInstance, statusesOf } from './relist.ts';

@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type OnRuntimeActivity } from '../../../src/actors/cri/activity.ts';
+import type { OnRuntimeActivity } from '../../../src/actors/cri/activity.ts';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import { type Create, tokenReviewer } from '../../../src/actors/server/auth/reviews.ts';
 import { ApiClientMetrics, TransportMetrics } from '../../../src/actors/server/metrics/calls/api-client.ts';
