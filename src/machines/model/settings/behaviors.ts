@@ -129,9 +129,9 @@ const BEHAVIORS = [
   {
     name: 'csiFailuresAsKubelet',
     before:
-      'A secret that a CSI driver needs and that cannot be read was told without its name and namespace. Nothing was told ' +
-      'of a volume that the Node lists as attached and that its VolumeAttachment does not.',
-    since: 'Both are told in the words of the kubelet.',
+      'The error for an unreadable secret of a CSI driver had neither its name nor its namespace. Nothing was ' +
+      'reported if the Node listed a volume as attached and its VolumeAttachment did not.',
+    since: 'Both errors have the texts of the kubelet.',
   },
 ] as const;
 
