@@ -88,7 +88,7 @@ const LIFETIME_BUCKETS = [
 const CACHE = 'authentication_token_cache_';
 
 /** Metrics of authentication: certificates of clients, tokens from the cache or by review. */
-export class AuthMetrics {
+class AuthMetrics {
   readonly #lifetimes;
   /** Counts of the cache of tokens. Upstream's help texts for these are empty. */
   readonly tokens: CacheObserver;
