@@ -37,7 +37,6 @@ import { podFromApi, seenPod } from './api-pod.ts';
 import { differences, forgotten, goneFrom, type PublishedPods, publishedOf, withSource } from './pod-source.ts';
 
 const SOURCE = 'api';
-/** Before the reflector is started again after it crashed. */
 /** Before unreadable files are read again. */
 const RELOAD_MS = 60_000;
 /** Without a list within this time the API server counts as unreachable: remembered pods start without it. */
