@@ -9,6 +9,7 @@ const http = 'test/actors/probe/http.test.ts';
 const logs = 'test/actors/server/container-logs.test.ts';
 const hooks = 'test/machines/charts/pods/container/hooks.test.ts';
 const relist = 'test/actors/cri/relist.test.ts';
+const broken = 'test/actors/cri/broken-runtime.test.ts';
 const server = 'test/actors/server/bad-inputs.test.ts';
 const streaming = 'test/contract/streaming.test.ts';
 const pipelines = 'test/actors/server/http/pipelines.test.ts';
@@ -161,5 +162,15 @@ export const BAD_INPUTS: readonly Row[] = [
     'a manifest that takes the parser seconds',
     'test/actors/host/manifests/decode-in-thread.test.ts::decisions go on while a hostile document is decoded',
     'test/actors/host/manifests/decode-in-thread.test.ts::%s comes out the same',
+  ),
+  row(
+    'B44',
+    'a runtime whose events and lists have no end, and whose numbers are none',
+    `${broken}::close their stream, which is opened again later`,
+    `${broken}::of pods are refused as a whole`,
+    `${broken}::of one pod fail its inspection alone`,
+    `${broken}::of known containers take time in proportion`,
+    `${broken}::with %j restarts has those of its attempt`,
+    `${broken}::of megabytes is cut`,
   ),
 ];

@@ -46,9 +46,13 @@ export function isMet(outcome: Outcome, id: string, status: Statuses): boolean {
 
 const isAlive = (state: string | undefined) => state === 'CONTAINER_RUNNING' || state === 'CONTAINER_CREATED';
 
+/** Of one pod: the most containers that it may have. What happens to more is left to the relist. */
+const EXPECTED_MAX = 2_000;
+
 /** A new expectation replaces an older one for the same id. */
 export function expecting(known: Expectations, id: string, outcome: Outcome): Expectations {
-  return outcome === 'changed' ? known : new Map(known).set(id, { outcome, checks: 0 });
+  if (outcome === 'changed' || (known.size >= EXPECTED_MAX && !known.has(id))) return known;
+  return new Map(known).set(id, { outcome, checks: 0 });
 }
 
 /** The expectations that a status does not meet, and when to inspect again (`null`: never). */

@@ -12,6 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { ContainerEventResponse, ContainerEventType } from '../../machines/model/api/cri.ts';
+import { TokenBucket } from '../token-bucket.ts';
 import type { OnRuntimeActivity } from './activity.ts';
 import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
 import { isMet, type Outcome } from './expectations.ts';
@@ -106,6 +107,30 @@ export interface HintListener {
   readonly onSeen?: OnRuntimeActivity;
 }
 
+/**
+ * Events of one stream that are accepted at once: a hundred pods that start cause a thousand. A runtime that sends more
+ * keeps the agent busy without news; its stream is closed and opened again, and the relist is frequent meanwhile.
+ */
+const EVENTS_MAX = 20_000;
+/** By which the number grows again. */
+const EVENTS_PER_SECOND = 2_000;
+const TOO_MANY = `more than ${EVENTS_MAX} events at once: the stream is closed, and opened again later`;
+
+/** The streams of a runtime, each ended by an error when it sends more than it may. */
+const bounded =
+  (client: RuntimeClient): RuntimeClient['stream'] =>
+  async (name, request, onMessage, signal) => {
+    const flooded = new AbortController();
+    const bucket = new TokenBucket(EVENTS_PER_SECOND, EVENTS_MAX);
+    const take: typeof onMessage = (message) => {
+      if (flooded.signal.aborted) return;
+      if (bucket.takeNow()) onMessage(message);
+      else flooded.abort();
+    };
+    await client.stream(name, request, take, AbortSignal.any([signal, flooded.signal]));
+    if (flooded.signal.aborted) throw new OperationError(TOO_MANY, { code: 'RESOURCE_EXHAUSTED' });
+  };
+
 const NANOS_PER_MILLI = 1_000_000n;
 
 async function listenToEvents(client: RuntimeClient, to: HintListener, signal: AbortSignal): Promise<void> {
@@ -116,7 +141,7 @@ async function listenToEvents(client: RuntimeClient, to: HintListener, signal: A
   };
   to.onSeen?.({ kind: 'listening' });
   try {
-    await client.stream('GetContainerEvents', {}, onEvent, signal);
+    await bounded(client)('GetContainerEvents', {}, onEvent, signal);
   } catch (error) {
     to.onSeen?.({ kind: 'lost' });
     throw error;
@@ -130,7 +155,7 @@ async function listen(client: RuntimeClient, source: StreamName, to: HintListene
     const hint = hintOfEnvelope(envelope);
     if (hint) to.onHint(hint);
   };
-  await client.stream(source, { filters: FILTERS }, onEnvelope, signal);
+  await bounded(client)(source, { filters: FILTERS }, onEnvelope, signal);
 }
 
 /** Keeps one source open until the signal aborts or the runtime reports that it lacks the source. */

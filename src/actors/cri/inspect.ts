@@ -2,6 +2,7 @@
  * Inspects a pod in the runtime, its sandboxes and containers in parallel, or a single sandbox or container; one
  * inspection may serve several callers.
  */
+import pLimit from 'p-limit';
 import { steadyNow } from '../../kernel/clock.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../machines/model/api/cri.ts';
@@ -57,13 +58,27 @@ export async function inspectPod(
   }
 }
 
+/**
+ * For one pod; most pods have a handful of containers. Each call listens to the signal of the inspection, which takes
+ * the longer, the more do.
+ */
+const CALLS_AT_ONCE = 100;
+/** A pod has at most 2,000 containers, of each of which a few dead instances are kept. */
+const POD_INSTANCES_MAX = 10_000;
+
 async function statusOf(client: RuntimeClient, uid: string, options: InspectOptions): Promise<PodRuntimeStatus> {
   const { podIds } = options;
   const { sandboxIds, containerIds } =
     options.ids ?? podIds.of(uid) ?? (await podIds.listing(uid, () => listIds(client, uid, options)));
+  const listed = sandboxIds.length + containerIds.length;
+  if (listed > POD_INSTANCES_MAX) {
+    const message = `the runtime lists ${listed} sandboxes and containers of the pod: at most ${POD_INSTANCES_MAX} are inspected`;
+    throw new OperationError(message, { code: 'RESOURCE_EXHAUSTED' });
+  }
+  const limit = pLimit(CALLS_AT_ONCE);
   const [sandboxes, containers] = await Promise.all([
-    Promise.all(sandboxIds.map((id) => sandboxStatus(client, id, options))),
-    Promise.all(containerIds.map((id) => containerStatus(client, id, options))),
+    Promise.all(sandboxIds.map((id) => limit(() => sandboxStatus(client, id, options)))),
+    Promise.all(containerIds.map((id) => limit(() => containerStatus(client, id, options)))),
   ]);
   const [ofSandboxes, ofContainers] = [present(sandboxes), present(containers)];
   const found = new Set([...ofSandboxes, ...ofContainers].map(({ id }) => id));

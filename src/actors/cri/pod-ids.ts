@@ -62,11 +62,8 @@ export class PodIds {
   /** A list of all pods shows these; an id that was not created here may not be the only one. */
   shown(uid: string, { sandboxIds, containerIds }: Ids): void {
     const known = this.of(uid);
-    const areKnown =
-      known &&
-      sandboxIds.every((id) => known.sandboxIds.includes(id)) &&
-      containerIds.every((id) => known.containerIds.includes(id));
-    if (!areKnown) this.invalidate(uid);
+    const ids = new Set([...(known?.sandboxIds ?? []), ...(known?.containerIds ?? [])]);
+    if (!known || ![...sandboxIds, ...containerIds].every((id) => ids.has(id))) this.invalidate(uid);
   }
 
   /** The runtime no longer knows these ids. */

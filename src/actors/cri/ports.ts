@@ -5,19 +5,17 @@
  * runtime reserved for us is adopted; after each own change the watchers inspect the pod; sandboxes wait while others
  * start, but not for stuck calls ({@link StartingCalls}).
  */
-import type { SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
 import { codeOf } from '../../kernel/thrown.ts';
 import type { ContainerConfig, ContainerStatus, Image } from '../../machines/model/api/cri.ts';
 import type { criOperations, WatchImagesItem } from '../../machines/model/operations/cri.ts';
-import { cut, OUTPUT_MAX_BYTES, textWithin } from '../probe/attempt.ts';
 import { watchChanges } from '../watch-changes.ts';
 import { Adapter, type CriOptions, isNotFound } from './adapter.ts';
 import type { RuntimeClient } from './client.ts';
 import { inspectPod } from './inspect.ts';
 import { canonical, POD_UID_LABEL } from './relist.ts';
-import { authOf, markHolder, redacted, searchableSecrets, withoutLogin, withSecrets } from './secrets.ts';
+import { authOf, markHolder, searchableSecrets, shownOutput, withoutLogin, withSecrets } from './secrets.ts';
 import { PodWatcher } from './watch-pods.ts';
 
 /** A sandbox gets twice the usual time, as in the Go kubelet: its network plug-ins may be slow. */
@@ -211,20 +209,8 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
   const withheld = adapter.secrets.of(containerId) ?? [];
   const run = adapter.client.call('ExecSync', request, limits);
   const { exit_code: exitCode, stdout, stderr } = await adapter.redactingErrors(withheld, run);
-  const shown = (bytes: Uint8Array): string => withoutValues(bytes, withheld, adapter.vault);
+  const shown = (bytes: Uint8Array): string => shownOutput(bytes, withheld, adapter.vault);
   return { exitCode, stdout: shown(stdout), stderr: shown(stderr) };
-}
-
-/** Of an output, searched for the values of variables: one at the end of what is kept is found whole. */
-const SEARCHED_MAX_BYTES = 64 * 1024;
-/** Bytes of an output times values that it is searched for: at most some 25 ms. */
-const SEARCH_MAX = 16 * 1024 * 1024;
-
-function withoutValues(bytes: Uint8Array, values: readonly SecretHandle[], vault: Vault): string {
-  const searched = Math.min(SEARCHED_MAX_BYTES, Math.floor(SEARCH_MAX / Math.max(1, values.length)));
-  if (searched < OUTPUT_MAX_BYTES && bytes.length > searched)
-    return `(${bytes.length} bytes of output, too many to be searched for the ${values.length} values of the variables)`;
-  return cut(redacted(textWithin(bytes, searched), values, vault));
 }
 
 /** How long a replaced inspection may go on before it is cancelled. */
@@ -250,6 +236,11 @@ async function podStatus(adapter: Adapter, { input: { uid }, signal }: PortCall<
   return status;
 }
 
+/** Of a runtime; each is in the Node object. */
+const HANDLERS_MAX = 1_000;
+/** A runtime has two that count. */
+const CONDITIONS_MAX = 100;
+
 function runtimePorts(adapter: Adapter) {
   const { client } = adapter;
   return {
@@ -264,8 +255,9 @@ function runtimePorts(adapter: Adapter) {
     'cri.status': async (call) => {
       const { status, runtime_handlers, features } = await client.call('Status', {}, adapter.limits(call));
       // containerd 2 lists handlers in a different order each time.
-      const handlers = runtime_handlers.toSorted((a, b) => (a.name < b.name ? -1 : 1));
-      return { conditions: status?.conditions ?? [], handlers, features: features ?? null };
+      const handlers = runtime_handlers.slice(0, HANDLERS_MAX).toSorted((a, b) => (a.name < b.name ? -1 : 1));
+      const conditions = (status?.conditions ?? []).slice(0, CONDITIONS_MAX);
+      return { conditions, handlers, features: features ?? null };
     },
     'cri.updateRuntimeConfig': async (call) => {
       const runtime_config = { network_config: { pod_cidr: call.input.podCIDR } };

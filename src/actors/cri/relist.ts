@@ -9,10 +9,12 @@
  * only if it differs from the last one; an observation never overrides one that began later.
  */
 import { hash } from 'node:crypto';
+import { OperationError } from '../../kernel/json.ts';
 import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { InstanceChanged, PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
-import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
+import { containerAnnotationKeys as keys } from '../../machines/model/spec/annotations.ts';
 import { slimmedContainer, slimmedSandbox } from '../../machines/model/status/runtime-facts.ts';
+import { cut } from '../probe/attempt.ts';
 
 export const POD_UID_LABEL = 'io.kubernetes.pod.uid';
 const POD_NAME_LABEL = 'io.kubernetes.pod.name';
@@ -46,15 +48,34 @@ function digestOf(sandboxes: readonly InstanceState[], containers: readonly Inst
   return parts.sort().join('\n');
 }
 
-/** The pods behind the two lists, by uid. */
+/** Without entries that have no id, or that of another, because of which their pod would be inspected for ever. */
+function eachOnce<Entry extends { readonly id: string }>(entries: readonly Entry[]): readonly Entry[] {
+  const byId = new Map(entries.map((entry) => [entry.id, entry]));
+  byId.delete('');
+  return byId.size === entries.length ? entries : [...byId.values()];
+}
+
+/** Far more than a node has, dead ones included. Each that no source wants is an actor that ends it. */
+const PODS_MAX = 10_000;
+
+/**
+ * The pods behind the two lists, by uid.
+ *
+ * @throws OperationError if there are more than any node has: what such a runtime says cannot be decided by
+ */
 export function groupByPod(
   sandboxes: readonly PodSandbox[],
   containers: readonly Container[],
 ): ReadonlyMap<string, ListedPod> {
-  const sandboxesOf = Map.groupBy(sandboxes, (sandbox) => sandbox.labels[POD_UID_LABEL] ?? '');
-  const containersOf = Map.groupBy(containers, (container) => container.labels[POD_UID_LABEL] ?? '');
+  const sandboxesOf = Map.groupBy(eachOnce(sandboxes), (sandbox) => sandbox.labels[POD_UID_LABEL] ?? '');
+  const containersOf = Map.groupBy(eachOnce(containers), (container) => container.labels[POD_UID_LABEL] ?? '');
   const pods = new Map<string, ListedPod>();
-  for (const uid of new Set([...sandboxesOf.keys(), ...containersOf.keys()])) {
+  const uids = new Set([...sandboxesOf.keys(), ...containersOf.keys()]);
+  if (uids.size > PODS_MAX) {
+    const message = `the runtime lists sandboxes and containers of ${uids.size} pods: at most ${PODS_MAX} can be followed`;
+    throw new OperationError(message, { code: 'RESOURCE_EXHAUSTED' });
+  }
+  for (const uid of uids) {
     if (uid === '') continue;
     const ofSandboxes = sandboxesOf.get(uid) ?? [];
     const ofContainers = containersOf.get(uid) ?? [];
@@ -98,10 +119,42 @@ const uidIn = ({ labels }: { readonly labels: Readonly<Record<string, string>> }
   labels[POD_UID_LABEL] ?? '';
 
 const canonicalSandbox = (status: PodSandboxStatus): PodSandboxStatus =>
-  canonical(slimmedSandbox({ ...status, state: sandboxState(status.state) }));
+  canonical(
+    slimmedSandbox({ ...status, ...countable(status), ...addresses(status), state: sandboxState(status.state) }),
+  );
 
 const canonicalContainer = (status: ContainerStatus): ContainerStatus =>
-  canonical(slimmedContainer({ ...withoutPreStop(status), state: containerState(status.state) }));
+  canonical(
+    slimmedContainer({
+      ...status,
+      ...countable(status),
+      state: containerState(status.state),
+      annotations: ownAnnotations(status),
+      reason: status.reason.slice(0, REASON_MAX_CHARS),
+      message: cut(status.message),
+    }),
+  );
+
+/** Each is in the status of the pod, and of the container's environment. */
+const ADDRESSES_MAX = 16;
+/** An IPv6 address has 45, and may name a zone. */
+const ADDRESS_MAX_CHARS = 64;
+
+function addresses({ network }: PodSandboxStatus): Pick<PodSandboxStatus, 'network'> {
+  if (network == null) return {};
+  const additional = network.additional_ips.slice(0, ADDRESSES_MAX);
+  const shown = (ip: string): string => ip.slice(0, ADDRESS_MAX_CHARS);
+  return { network: { ip: shown(network.ip), additional_ips: additional.map(({ ip }) => ({ ip: shown(ip) })) } };
+}
+
+/** A reason is a word. */
+const REASON_MAX_CHARS = 1_024;
+/** Restarts are 32-bit integers in the API, and the next one has to be one, too. */
+const RESTARTS_MAX = 2 ** 31 - 2;
+
+/** An attempt that counts on: the next sandbox or container has a larger one. */
+const countable = ({ metadata }: Pick<ContainerStatus, 'metadata'> | PodSandboxStatus) =>
+  metadata == null ? {} : { metadata: { ...metadata, attempt: Math.min(metadata.attempt ?? 0, RESTARTS_MAX) } };
 
 export const sandboxInstance = (status: PodSandboxStatus): Instance => ({
   kind: 'sandbox',
@@ -115,10 +168,14 @@ export const containerInstance = (status: ContainerStatus): Instance => ({
   status: canonicalContainer(status),
 });
 
-/** The headers of the hook are in the pod as handles; in the status they would be plain. */
-function withoutPreStop(status: ContainerStatus): ContainerStatus {
-  const { [containerAnnotationKeys.preStopHandler]: hook, ...annotations } = status.annotations;
-  return hook === undefined ? status : { ...status, annotations };
+/**
+ * Without the hook, whose headers are in the pod as handles and would be plain in the status; and without a number of
+ * restarts that is none, in whose place the number of the attempt counts.
+ */
+function ownAnnotations({ annotations }: ContainerStatus): ContainerStatus['annotations'] {
+  const { [keys.preStopHandler]: _hook, [keys.restartCount]: restarts, ...others } = annotations;
+  const isNumber = restarts !== undefined && /^\d{1,10}$/.test(restarts) && Number(restarts) <= RESTARTS_MAX;
+  return isNumber ? { ...others, [keys.restartCount]: restarts } : others;
 }
 
 const NO_LABELS: { readonly labels: Readonly<Record<string, string>> } = { labels: {} };
@@ -169,7 +226,7 @@ interface CachedPod {
 }
 
 const newestOf = ({ instances, observedAtMs }: CachedPod): number =>
-  Math.max(observedAtMs, ...[...instances.values()].map((known) => known.observedAtMs));
+  instances.values().reduce((newest, known) => Math.max(newest, known.observedAtMs), observedAtMs);
 
 function digestOfEntry({ instances }: CachedPod): string {
   const of = (wanted: Instance['kind']): InstanceState[] =>
@@ -209,21 +266,21 @@ export class PodCache {
 
   /** Compares a list that began at `startedAtMs` with the published state. */
   relisted(listed: ReadonlyMap<string, ListedPod>, startedAtMs: number): RelistFindings {
-    const inspect: string[] = [];
+    const inspect = new Set<string>();
     const items: WatchPodsItem[] = [];
     for (const [uid, pod] of listed) {
       for (const id of [...pod.sandboxIds, ...pod.containerIds]) this.learn(id, uid, startedAtMs);
       const entry = this.#pods.get(uid);
-      if (this.#stale.has(uid) || !entry || digestOfEntry(entry) !== pod.digest) inspect.push(uid);
+      if (this.#stale.has(uid) || !entry || digestOfEntry(entry) !== pod.digest) inspect.add(uid);
     }
     for (const [uid, entry] of this.#pods) {
       if (listed.has(uid)) continue;
       if (newestOf(entry) < startedAtMs) items.push(...this.#forget(uid));
-      else inspect.push(uid);
+      else inspect.add(uid);
     }
     for (const [id, { seenAtMs }] of this.#podOf) if (seenAtMs < startedAtMs) this.#podOf.delete(id);
-    for (const uid of this.#stale.keys()) if (!listed.has(uid) && !inspect.includes(uid)) this.#stale.delete(uid);
-    return { inspect, items };
+    for (const uid of this.#stale.keys()) if (!listed.has(uid) && !inspect.has(uid)) this.#stale.delete(uid);
+    return { inspect: [...inspect], items };
   }
 
   /** Takes one inspection; the items are the changes in it. */
@@ -288,10 +345,13 @@ export class PodCache {
     return [{ type: 'runtime.podStale', uid, message }];
   }
 
+  /** Ids of which nothing was published go with the next list. */
   #forget(uid: string): readonly WatchPodsItem[] {
+    for (const id of this.#pods.get(uid)?.instances.keys() ?? []) {
+      if (this.podOf(id) === uid) this.#podOf.delete(id);
+    }
     this.#pods.delete(uid);
     this.#stale.delete(uid);
-    for (const [id, pod] of this.#podOf) if (pod.uid === uid) this.#podOf.delete(id);
     return [{ type: 'runtime.podRemoved', uid }];
   }
 }

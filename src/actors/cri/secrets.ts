@@ -19,6 +19,7 @@ import type {
 } from '../../machines/model/api/cri.ts';
 import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
 import { goJson } from '../../machines/model/spec/hash.ts';
+import { cut, OUTPUT_MAX_BYTES, textWithin } from '../probe/attempt.ts';
 import type { RuntimeClient } from './client.ts';
 
 /** A file in the folder of a container's logs, removed with it. */
@@ -129,6 +130,23 @@ export function withoutSecrets(error: unknown, handles: readonly SecretHandle[],
   return new OperationError(message, { name, retriable, ...(code === undefined ? {} : { code }) });
 }
 
+/** Of a text of the runtime, searched for the values of variables: one at the end of what is kept is found whole. */
+const SEARCHED_MAX_BYTES = 64 * 1024;
+/** Bytes of a text times values that it is searched for: at most some 25 ms. */
+const SEARCH_MAX = 16 * 1024 * 1024;
+
+/** The beginning of an output, or of another text of the runtime, without the values. */
+export function shownOutput(bytes: Uint8Array, values: readonly SecretHandle[], vault: Vault): string {
+  const searched = Math.min(SEARCHED_MAX_BYTES, Math.floor(SEARCH_MAX / Math.max(1, values.length)));
+  if (searched < OUTPUT_MAX_BYTES && bytes.length > searched)
+    return `(${bytes.length} bytes of output, too many to be searched for the ${values.length} values of the variables)`;
+  return cut(redacted(textWithin(bytes, searched), values, vault));
+}
+
+/** The same of a message in the status of a container. */
+const shownMessage = (message: string, values: readonly SecretHandle[], vault: Vault): string =>
+  shownOutput(Buffer.from(message.slice(0, SEARCHED_MAX_BYTES)), values, vault);
+
 export const redacted = (message: string, handles: readonly SecretHandle[], vault: Vault): string =>
   handles.reduce((text, handle) => {
     const value = vault.open(handle);
@@ -186,7 +204,7 @@ function redactedEvent(event: ContainerEventResponse, secretsOf: SecretsOf, vaul
   const statuses = event.containers_statuses.flatMap((status) => {
     if (status.message === '') return [status];
     const handles = secretsOf(status.id);
-    return handles === undefined ? [] : [{ ...status, message: redacted(status.message, handles, vault) }];
+    return handles === undefined ? [] : [{ ...status, message: shownMessage(status.message, handles, vault) }];
   });
   return { ...event, containers_statuses: statuses };
 }
@@ -200,7 +218,7 @@ export function redactingClient(client: RuntimeClient, secretsOf: SecretsOf, vau
     if (!status?.message) return response;
     const handles = secretsOf(status.id);
     if (handles === undefined && !(await mayHoldSecrets(status))) return response;
-    const message = handles === undefined ? REDACTED_MESSAGE : redacted(status.message, handles, vault);
+    const message = handles === undefined ? REDACTED_MESSAGE : shownMessage(status.message, handles, vault);
     return { ...response, status: { ...status, message } };
   };
   const stream: RuntimeClient['stream'] = (name, request, onMessage, signal) => {

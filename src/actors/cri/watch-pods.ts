@@ -33,6 +33,10 @@ const GATHER_MS = 10;
 const GATHER_OWN_MS = 50;
 /** An id that no list has shown may be that of a sandbox whose call has not returned: most return within this time. */
 const UNKNOWN_ID_MS = 500;
+/** Between two relists. The relist that these cause shows others, too. */
+const UNKNOWN_IDS_MAX = 1_000;
+/** Pods, several times those of a node. More are left to the relist. */
+const INSPECTIONS_MAX = 2_000;
 
 export interface WatchOptions {
   readonly client: RuntimeClient;
@@ -98,9 +102,7 @@ export class PodWatcher {
     const { client, signal, warn, onSeen } = this.#options;
     const listener = {
       onHint: (hint: Hint) => this.hint(hint),
-      onOpen: () => {
-        this.#listeningSinceMs = this.#options.now();
-      },
+      onOpen: () => void (this.#listeningSinceMs = this.#options.now()),
       onLost: (reason?: string) => {
         this.#listeningSinceMs = null;
         this.#options.own.carriesStatuses = false;
@@ -137,6 +139,7 @@ export class PodWatcher {
       if (outcome !== 'gone') this.#noteUnknown(id);
       return;
     }
+    if (!this.#inspections.has(pod) && this.#inspections.size >= INSPECTIONS_MAX) return this.#noteUnknown(id);
     const inspection = this.#inspectionOf(pod);
     inspection.expectations = expecting(inspection.expectations, id, outcome);
     const isOfOne = (outcome === 'running' || outcome === 'exited') && this.#cache.kindOf(id) !== undefined;
@@ -202,6 +205,7 @@ export class PodWatcher {
   }
 
   #noteUnknown(id: string): void {
+    if (this.#unknownIds.size >= UNKNOWN_IDS_MAX) return;
     this.#unknownIds.add(id);
     const relistIfUnknown = () => {
       if (!this.#unknownIds.has(id)) return;
@@ -248,8 +252,7 @@ export class PodWatcher {
     const unannounced = inspect.filter((uid) => !this.#inspections.has(uid));
     this.#scheduleRelist(startedAtMs, !announced && unannounced.length + items.length > 0);
     const inspected = inspect.map((uid) => {
-      const inspection = this.#inspectionOf(uid);
-      inspection.named = null;
+      const inspection = Object.assign(this.#inspectionOf(uid), { named: null });
       return this.#inspect(uid, inspection, listed.get(uid), startedAtMs);
     });
     if (this.#complete) return;

@@ -65,7 +65,8 @@ describe('container events of CRI', () => {
     expect(hintOfContainerEvent(event({ container_event_type }))).toEqual({ id: 'c', outcome, ...isNew });
   });
 
-  const status = (id: string, state: string) => ({ id, state, labels: labelsOf('a'), annotations: {}, mounts: [] });
+  const texts = { reason: '', message: '', annotations: {}, mounts: [] };
+  const status = (id: string, state: string) => ({ id, state, labels: labelsOf('a'), ...texts });
 
   it.each([
     ['CONTAINER_STARTED_EVENT', 'CONTAINER_RUNNING', true],
