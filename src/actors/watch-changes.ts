@@ -1,5 +1,5 @@
 /** Asks each period, and emits the answer if it changed. */
-import { setTimeout as sleep } from 'node:timers/promises';
+import { pause } from './pause.ts';
 
 export interface Watch<Item> {
   /** `null`: no answer this time; the last one remains valid. */
@@ -17,7 +17,7 @@ export async function watchChanges<Item>({ ask, periodMs, signal, emit }: Watch<
     const text = item === null ? last : JSON.stringify(item);
     if (item !== null && text !== last && !signal.aborted) emit(item);
     last = text;
-    await sleep(periodMs, undefined, { signal }).catch(() => {});
+    await pause(periodMs, signal);
   }
   return null;
 }

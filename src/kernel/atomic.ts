@@ -6,7 +6,8 @@
  * children and its parent hears `xstate.error.actor.<id>` with a plain error.
  */
 import type { ActorScope, AnyEventObject, AnyMachineSnapshot, AnyStateMachine, AnyStateNode } from 'xstate';
-import { toPlainError } from './json.ts';
+import { enforceTime } from './clock.ts';
+import { memberOf, toPlainError } from './json.ts';
 import { stateNodesOf, statesBelow } from './state-nodes.ts';
 
 type Scope = ActorScope<AnyMachineSnapshot, AnyEventObject>;
@@ -51,7 +52,7 @@ function atomically(transition: Transition, snapshot: AnyMachineSnapshot, event:
   const buffered: Scope = {
     ...scope,
     defer: (fn) => void deferred.push(fn),
-    actionExecutor: (action) => void actions.push(action),
+    actionExecutor: (action) => void actions.push(withTime(action)),
   };
   let next: AnyMachineSnapshot;
   try {
@@ -62,6 +63,13 @@ function atomically(transition: Transition, snapshot: AnyMachineSnapshot, event:
   for (const action of actions) scope.actionExecutor(action);
   for (const fn of deferred) scope.defer(fn);
   return next;
+}
+
+/** A delay that is no number fails the step that computed it, and not only the timer. */
+function withTime(action: Executable): Executable {
+  const delay = memberOf(action.params, 'delay');
+  if (typeof delay === 'number') enforceTime(delay, action.type);
+  return action;
 }
 
 function failed(transition: Transition, snapshot: AnyMachineSnapshot, scope: Scope, thrown: unknown) {

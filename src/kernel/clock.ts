@@ -66,6 +66,15 @@ export function hostTime(): TimeSource {
   return { now, arm };
 }
 
+/**
+ * @param what has the delay
+ * @throws RangeError for a delay that is no time: its timer would be due never, and would look for that without pause
+ */
+export function enforceTime(delayMs: number, what: string): void {
+  if (Number.isFinite(delayMs)) return;
+  throw new RangeError(`${what}: a delay of ${delayMs} milliseconds is no time; it is computed from a wrong number`);
+}
+
 /** The timers of one kernel. */
 export class Timers {
   nextId = 1;
@@ -96,6 +105,7 @@ export class Timers {
 
   private schedule(run: () => void, delayMs: number): number {
     if (!this.describing) throw new Error('a timer was set outside the scheduler of the actor system');
+    enforceTime(delayMs, `${this.describing.source}, ${this.describing.event.type}`);
     const id = this.restoring?.id ?? this.nextId++;
     const due = this.restoring?.due ?? this.now + Math.max(0, Math.ceil(delayMs));
     const timer: Timer = { id, due, run, description: this.describing, disarm: undefined };

@@ -173,4 +173,12 @@ export const BAD_INPUTS: readonly Row[] = [
     `${broken}::with %j restarts has those of its attempt`,
     `${broken}::of megabytes is cut`,
   ),
+  row(
+    'B45',
+    'delays that are no number, below zero, or longer than a timer',
+    'test/kernel/kernel.test.ts::of an actor that wants a timer after %s is contained',
+    'test/actors/pause.test.ts::a wait of %d milliseconds lasts until the abort',
+    'test/actors/probe/watch.test.ts::with the longest period asks once',
+    'test/actors/kube/client.test.ts::takes a wait of %d seconds for %d milliseconds',
+  ),
 ];

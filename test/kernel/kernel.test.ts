@@ -161,6 +161,30 @@ describe('a crash', () => {
   });
 
   it.each([
+    ['NaN', Number.NaN, 'later'],
+    ['Infinity', Number.POSITIVE_INFINITY, 'later'],
+    ['NaN', Number.NaN, 'first'],
+  ])('of an actor that wants a timer after %s is contained: %s, %s', (_text, delayMs, initial) => {
+    const child = setup({ delays: { never: () => delayMs } }).createMachine({
+      id: 'child',
+      initial,
+      states: { later: { on: { go: 'first' } }, first: { after: { never: 'later' } } },
+    });
+    const machine = setup({ actors: { child } }).createMachine({
+      id: 'parent',
+      initial: 'idle',
+      on: { 'xstate.error.actor.*': '.told' },
+      states: { idle: { on: { begin: 'working' } }, working: { invoke: { id: 'child', src: 'child' } }, told: {} },
+    });
+    const { kernel, sink } = bootBoss({ machine });
+    kernel.dispatch('parent', { type: 'begin' }, 'test');
+    kernel.dispatch('parent/child', { type: 'go' }, 'test');
+    expect(JSON.stringify(sink.records)).toContain(`a delay of ${delayMs} milliseconds is no time`);
+    expect(kernel.snapshotOf('parent')).toMatchObject({ value: 'told' });
+    expect(kernel.timers.list()).toEqual([]);
+  });
+
+  it.each([
     ['Date.now()', () => Date.now()],
     ['Math.random()', () => Math.random()],
     ['setTimeout()', () => setTimeout(() => {}, 1)],

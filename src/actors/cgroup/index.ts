@@ -18,6 +18,7 @@ import type {
   DesiredCgroup,
 } from '../../machines/model/operations/cgroup.ts';
 import { errnoOf } from '../host/root-folder.ts';
+import { pause } from '../pause.ts';
 import { foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
 import { type SystemdManager, systemdManager } from './systemd.ts';
 import {
@@ -184,7 +185,8 @@ async function repeat<Input extends { readonly periodMs: number }>(
     signal.throwIfAborted();
     if (message !== reported) call.emit({ type: 'cgroups.held', group, message });
     reported = message;
-    await sleep(input.periodMs, undefined, { signal, ref: false });
+    await pause(input.periodMs, signal, { ref: false });
+    signal.throwIfAborted();
   }
 }
 

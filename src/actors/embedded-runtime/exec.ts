@@ -13,6 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { ExecOutput } from '../cri/message-fields.ts';
+import { limitMs } from '../pause.ts';
 import { CriError, invalid, wrongState } from './errors.ts';
 import { sendSignal } from './process/proc.ts';
 import { type Spawned, spawnProcess } from './process/spawn-process.ts';
@@ -31,8 +32,6 @@ const MAX_RUNNING = 256;
 const DRAIN_MS = 1_000;
 /** Milliseconds that a command may run without its client. */
 const ABANDONED_MS = 2_000;
-/** The longest that a timer of Node can wait, in milliseconds. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 let running = 0;
 
@@ -176,7 +175,7 @@ async function exitOf(child: ChildProcess, file: string, seconds: number, signal
       const message = `failed to exec in container: timeout ${seconds}s exceeded: context deadline exceeded`;
       reject(new CriError(status.DEADLINE_EXCEEDED, message));
     };
-    if (seconds > 0) timer = setTimeout(late, Math.min(seconds * 1_000, MAX_TIMER_MS));
+    if (seconds > 0) timer = setTimeout(late, limitMs(seconds * 1_000));
     gone = () => reject(new CriError(status.CANCELLED, 'failed to exec in container: context canceled'));
     if (signal.aborted) gone();
     signal.addEventListener('abort', gone);

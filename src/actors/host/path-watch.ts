@@ -10,6 +10,7 @@
 import { type FSWatcher, watch } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { TIMER_MAX_MS } from '../pause.ts';
 
 interface Armed {
   readonly inode: string;
@@ -80,8 +81,6 @@ async function folderInodeOf(path: string): Promise<string | null> {
 
 /** The delay of one more inspection after the last hint, in case an event was dropped. */
 const QUIET_MS = 1_000;
-/** Node turns a longer delay into 1 ms. */
-const MAX_TIMER_MS = 2_147_483_647;
 
 /**
  * Hints that something may have changed, and the wait between two inspections. It ends with a hint, a second after the
@@ -124,7 +123,7 @@ export class Hints {
   wait(ms: number): Promise<void> {
     if (this.#signal.aborted || this.#hasNew) return Promise.resolve();
     const quietMs = this.#lastAtMs + QUIET_MS - performance.now();
-    const limitMs = Math.min(ms, quietMs > 0 ? quietMs : MAX_TIMER_MS, MAX_TIMER_MS);
+    const limitMs = Math.min(ms, quietMs > 0 ? quietMs : TIMER_MAX_MS, TIMER_MAX_MS);
     return new Promise((done) => {
       const timer = setTimeout(() => this.#wake(), limitMs);
       this.#wake = () => {

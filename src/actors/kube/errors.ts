@@ -111,6 +111,8 @@ interface StatusObject {
 }
 
 const SECOND_MS = 1_000;
+/** The longest silence that a server may ask for: a node that waits for days does nothing for its pods. */
+const SILENCE_MAX_MS = 600_000;
 const REASONS: Readonly<Record<number, string>> = {
   400: 'BadRequest',
   401: 'Unauthorized',
@@ -130,12 +132,12 @@ const REASONS: Readonly<Record<number, string>> = {
 export function refusal(status: number, body: string, retryAfter: string | undefined): OperationError {
   const answer = statusOf(body);
   const reason = answer?.reason || (REASONS[status] ?? `HTTP${status}`);
-  const seconds = answer?.details?.retryAfterSeconds ?? (retryAfter === undefined ? undefined : Number(retryAfter));
+  const seconds = answer?.details?.retryAfterSeconds ?? Number(retryAfter);
   return new OperationError(answer?.message || defaultText(status, reason), {
     name: 'StatusError',
     code: reason,
     retriable: RETRIABLE.has(status),
-    retryAfterMs: seconds === undefined || !Number.isFinite(seconds) ? undefined : seconds * SECOND_MS,
+    retryAfterMs: Number.isFinite(seconds) ? Math.min(Math.max(0, seconds * SECOND_MS), SILENCE_MAX_MS) : undefined,
   });
 }
 

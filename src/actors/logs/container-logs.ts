@@ -10,13 +10,13 @@ import { createWriteStream, existsSync, readlinkSync } from 'node:fs';
 import { lstat, mkdir, open, readdir, readlink, rename, rm, symlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { createGzip } from 'node:zlib';
 import pLimit, { type LimitFunction } from 'p-limit';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { KeptLog, logOperations, PodLogs } from '../../machines/model/operations/logs.ts';
 import { errnoOf, openParent, type Place } from '../host/root-folder.ts';
+import { pause } from '../pause.ts';
 import { openLog } from '../server/logs/log-file.ts';
 
 type LogPorts = Ports<typeof logOperations>;
@@ -91,7 +91,7 @@ async function keep(call: KeepLogsInput, now: () => Date): Promise<null> {
       if (message !== failure) call.emit({ type: 'log.failed', message });
       failure = message;
     }
-    await sleep(input.periodMs, undefined, { signal, ref: false }).catch(() => {});
+    await pause(input.periodMs, signal, { ref: false });
   }
   return null;
 }

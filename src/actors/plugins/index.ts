@@ -1,5 +1,5 @@
 /** Ports for `plugins.*`, `devices.*` and `dra.*`: the plugin registration folder, and the calls to plugins. */
-import { setTimeout as sleep } from 'node:timers/promises';
+
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
@@ -9,6 +9,7 @@ import type { CSINodeInfo, pluginOperations } from '../../machines/model/operati
 import { callDriver } from '../csi/volumes.ts';
 import { devicePorts } from '../devices/devices.ts';
 import { draPorts } from '../dra/index.ts';
+import { pause } from '../pause.ts';
 import { watchChanges } from '../watch-changes.ts';
 import { connected, methodOf, unary } from './connection.ts';
 import { watchPlugins } from './sockets.ts';
@@ -100,7 +101,7 @@ const followNodeInfo: Port<(typeof pluginOperations)['plugins.followNodeInfo']> 
       (error: unknown) => ({ info: null, error: messageOf(error) }),
     );
   // The driver was already asked at its registration.
-  await sleep(periodMs, undefined, { signal }).catch(() => {});
+  await pause(periodMs, signal);
   return await watchChanges({
     ask,
     periodMs,

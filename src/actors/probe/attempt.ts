@@ -2,6 +2,7 @@
 import { createConnection } from 'node:net';
 import { OperationError } from '../../kernel/json.ts';
 import { dialText, hostPort } from '../go-errors.ts';
+import { limitMs } from '../pause.ts';
 
 export interface Attempt {
   /** `errored`: the attempt was not possible, or its answer was unreadable; it does not count towards a verdict. */
@@ -75,7 +76,8 @@ export function probeTcp(host: string, port: number, { timeoutSeconds, signal }:
       socket.destroy();
       resolve(attempt);
     };
-    const timer = setTimeout(() => end(failure(`dial tcp ${address}: i/o timeout`)), timeoutSeconds * 1_000);
+    const late = () => end(failure(`dial tcp ${address}: i/o timeout`));
+    const timer = setTimeout(late, limitMs(timeoutSeconds * 1_000));
     socket.once('connect', () => end(success('')));
     socket.once('error', (error) => end(failure(dialText(address, error))));
   });

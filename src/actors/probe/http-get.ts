@@ -10,6 +10,7 @@ import * as http from 'node:http';
 import * as https from 'node:https';
 import type { Header } from '../../machines/model/operations/probe.ts';
 import { bodyText, exchangeText, hostPort, isPlainAnswer } from '../go-errors.ts';
+import { limitMs } from '../pause.ts';
 import { cut, OUTPUT_MAX_BYTES } from './attempt.ts';
 
 const REDIRECTS_MAX = 10;
@@ -48,7 +49,7 @@ type Step = Answer | { readonly location: string };
 
 export async function httpGet(options: GetOptions): Promise<Answer> {
   const timer = new AbortController();
-  const timeout = options.timeoutMs === null ? undefined : setTimeout(() => timer.abort(), options.timeoutMs);
+  const timeout = options.timeoutMs === null ? undefined : setTimeout(() => timer.abort(), limitMs(options.timeoutMs));
   const signal = AbortSignal.any([options.signal, timer.signal]);
   try {
     return await follow(options, signal, () => timer.signal.aborted);

@@ -5,13 +5,13 @@
  * Invariants: attempts of one probe never overlap, and start a period apart or later; none is emitted after an abort.
  */
 import { randomBytes } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Vault } from '../../kernel/journal/index.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import type { criOperations } from '../../machines/model/operations/cri.ts';
 import type { Header, ProbeHandler, ProbeWatch, probeOperations } from '../../machines/model/operations/probe.ts';
 import { redacted, searchableSecrets, Values, withoutSecrets } from '../cri/secrets.ts';
+import { pause } from '../pause.ts';
 import { openedText } from '../pod-values.ts';
 import {
   type Attempt,
@@ -157,8 +157,3 @@ const httpHook =
     if ('failed' in plain) throw new OperationError(answer.text, { code: 'HOOK_FAILED' });
     return { fellBack: true };
   };
-
-const pause = (ms: number, signal: AbortSignal): Promise<void> =>
-  sleep(Math.max(0, ms), undefined, { signal }).catch((error: unknown) => {
-    if (!signal.aborted) throw error;
-  });

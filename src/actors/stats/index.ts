@@ -1,8 +1,9 @@
 /** Ports for `stats.*`: usage of this machine, for machines that use it for decisions. */
-import { setTimeout as sleep } from 'node:timers/promises';
+
 import type { Port, Ports } from '../../kernel/operation.ts';
 import type { StorageExceeded, StorageLimits, statsOperations } from '../../machines/model/operations/stats.ts';
 import { nanoOf, wholeUnits } from '../../machines/model/values/quantity.ts';
+import { pause } from '../pause.ts';
 import type { PodStorage } from './pod-folders.ts';
 import type { StatsReader } from './reader.ts';
 import { signalPorts } from './signals.ts';
@@ -64,7 +65,7 @@ const watchStorage =
       if (now !== last && !signal.aborted) call.emit({ type: 'storage.changed', exceeded });
       last = now;
       const restMs = Math.max(periodMs, (performance.now() - startedAt) * REST_FACTOR);
-      await sleep(restMs, undefined, { signal }).catch(() => {});
+      await pause(restMs, signal);
     }
     return null;
   };

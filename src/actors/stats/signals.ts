@@ -6,7 +6,6 @@
  * is absent; a failure is reported once.
  */
 import { stat } from 'node:fs/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
@@ -22,6 +21,7 @@ import type {
   StatsPlace,
   statsOperations,
 } from '../../machines/model/operations/stats.ts';
+import { pause } from '../pause.ts';
 import { readUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import type { StatsReader } from './reader.ts';
@@ -148,7 +148,7 @@ const watchSignals =
         if (!failing) call.emit({ type: 'signals.failed', message: messageOf(error) });
         failing = true;
       }
-      await sleep(periodMs, undefined, { signal }).catch(() => {});
+      await pause(periodMs, signal);
     }
     return null;
   };

@@ -2,6 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { refusal } from '../../../src/actors/kube/errors.ts';
 import { isSecretHandle } from '../../../src/kernel/journal/index.ts';
 import type { KubeObject } from '../../../src/machines/model/operations/kube.ts';
 import { type ApiServer, type ApiServerOptions, startApiServer } from '../../fakes/api-server/index.ts';
@@ -172,6 +173,15 @@ describe('limits', () => {
       retriable: true,
       retryAfterMs: 600_000,
     });
+  });
+
+  it.each([
+    [1e300, 600_000],
+    [-1e300, 0],
+  ])('takes a wait of %d seconds for %d milliseconds', (retryAfterSeconds, retryAfterMs) => {
+    const body = JSON.stringify({ kind: 'Status', details: { retryAfterSeconds } });
+    expect(refusal(429, body, undefined)).toMatchObject({ retryAfterMs });
+    expect(refusal(429, '', String(retryAfterSeconds))).toMatchObject({ retryAfterMs });
   });
 
   it('keeps the rate of one client without holding up another', async () => {

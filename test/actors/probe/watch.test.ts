@@ -200,6 +200,23 @@ describe('a watch', () => {
     ]);
   });
 
+  it('with the longest period asks once, and with the longest timeout waits for the answer', async () => {
+    const LONGEST_SECONDS = 2_147_483_647;
+    let requests = 0;
+    const port = await httpServer((_, response) => {
+      requests++;
+      setTimeout(() => response.end(), 50);
+    });
+    const odd = { periodSeconds: LONGEST_SECONDS, timeoutSeconds: LONGEST_SECONDS };
+    const stream = watch(asking(port), odd);
+    await stream.until(({ type }) => type === 'probe.judged');
+    const silent = watch({ kind: 'tcpSocket', host: '192.0.2.1', port: 9 }, odd);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(requests).toBe(1);
+    expect(stream.items).toEqual([{ type: 'probe.judged', verdict: 'success' }]);
+    expect(JSON.stringify(silent.items)).not.toContain('i/o timeout');
+  });
+
   it('never asks twice at the same time', async () => {
     let [open, most] = [0, 0];
     const port = await httpServer((_, response) => {

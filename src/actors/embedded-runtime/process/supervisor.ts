@@ -11,6 +11,7 @@ import { closeSync, existsSync, type FSWatcher, openSync, watch } from 'node:fs'
 import { extname, join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { messageOf } from '../../../kernel/thrown.ts';
+import { limitMs } from '../../pause.ts';
 import { nowNanos } from '../clock.ts';
 import { CriError } from '../errors.ts';
 import { claim, readJson, writeJson } from '../store/files.ts';
@@ -27,8 +28,6 @@ import { identify, isAlive, killMembers } from './proc.ts';
 
 /** Milliseconds between two inspections of every running container, in case a notification is lost. */
 const POLL_MS = 1_000;
-/** The longest that a timer of Node can wait, in milliseconds. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** The shim stands beside this file, as source or as bundled script. */
 const SHIM = join(import.meta.dirname, `shim${extname(import.meta.filename)}`);
@@ -144,7 +143,7 @@ export class Supervisor {
         if (condition()) settle(() => resolve(true));
       };
       const gone = (): void => settle(() => reject(new CriError(status.CANCELLED, 'context canceled')));
-      const timer = setTimeout(() => settle(() => resolve(false)), Math.min(timeoutMs, MAX_TIMER_MS));
+      const timer = setTimeout(() => settle(() => resolve(false)), limitMs(timeoutMs));
       container.listeners.add(check);
       if (signal?.aborted) gone();
       else signal?.addEventListener('abort', gone);

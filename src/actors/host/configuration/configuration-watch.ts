@@ -12,6 +12,7 @@ import { join, resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/index.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
 import type { hostOperations } from '../../../machines/model/operations/host.ts';
+import { limitMs } from '../../pause.ts';
 import { PathWatch } from '../path-watch.ts';
 import { readConfiguration, readDropIns } from './configuration.ts';
 import { masked, maskedDropIns } from './masked-configuration.ts';
@@ -68,7 +69,7 @@ async function follow(call: WatchCall, read: ReadonlyMap<string, string>): Promi
     reported = fingerprint;
     await new Promise<void>((done) => {
       if (hinted || signal.aborted) return done();
-      const timer = setTimeout(done, input.periodMs);
+      const timer = setTimeout(done, limitMs(input.periodMs));
       wake = () => {
         clearTimeout(timer);
         done();

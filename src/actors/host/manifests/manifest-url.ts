@@ -7,12 +7,12 @@
  * are sent only by this port, and only to the origin of the URL: a redirect to another origin is followed without them.
  */
 import { createHash } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Vault } from '../../../kernel/journal/index.ts';
 import type { Json, JsonObject } from '../../../kernel/json.ts';
 import type { InputOf, Port } from '../../../kernel/operation.ts';
 import type { hostOperations, Manifest } from '../../../machines/model/operations/host.ts';
 import { environmentProxy } from '../../environment-proxy.ts';
+import { pause } from '../../pause.ts';
 import { openedText, sealedPod } from '../../pod-values.ts';
 import { basicLogin, withLogin } from '../../url-login.ts';
 import { decodeInThread } from './decode-in-thread.ts';
@@ -48,7 +48,7 @@ export const manifestUrlPort =
         reported = text;
         call.emit({ type: 'manifests.fetched', ...fetched });
       }
-      await sleep(input.periodMs, undefined, { signal }).catch(() => undefined);
+      await pause(input.periodMs, signal);
     }
     return null;
   };

@@ -1,0 +1,23 @@
+/** Waits of a length that pods, plugins or configurations give. */
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** The longest time of a timer of Node (24.8 days), of which a longer one ends at once. */
+export const TIMER_MAX_MS = 2_147_483_647;
+
+/** For a timer that limits something: a longer one is as good as none. */
+export const limitMs = (ms: number): number => Math.min(ms, TIMER_MAX_MS);
+
+/**
+ * Waits, however long it is, or until the abort.
+ *
+ * @throws RangeError for a time that is no number: a loop that waits so would never rest
+ */
+export async function pause(ms: number, signal: AbortSignal, options: { readonly ref?: boolean } = {}): Promise<void> {
+  if (Number.isNaN(ms)) throw new RangeError(`a wait of ${ms} milliseconds`);
+  const dueMs = performance.now() + ms;
+  let leftMs = Math.max(0, ms);
+  do {
+    await sleep(limitMs(leftMs), undefined, { ...options, signal }).catch(() => {});
+    leftMs = dueMs - performance.now();
+  } while (leftMs >= 1 && !signal.aborted);
+}
