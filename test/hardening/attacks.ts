@@ -134,4 +134,9 @@ export const ATTACKS: readonly Row[] = [
     'an answer to a TokenRequest without a token, or without its end',
     'test/actors/kube/issued-tokens.test.ts::is no answer',
   ),
+  row(
+    'A19',
+    'a server of a gRPC probe, or a plugin, that accepts connections and never answers',
+    'test/actors/probe/watch.test.ts::to a server that never answers leaves no connection behind',
+  ),
 ];

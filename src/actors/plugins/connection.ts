@@ -10,6 +10,7 @@ import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import { Contract } from '../contract.ts';
 import { goCodeName, toOperationError } from '../cri/client.ts';
+import { PlainCredentials } from '../plain-credentials.ts';
 
 /** Upstream's timeout. */
 const DIAL_TIMEOUT_MS = 10_000;
@@ -79,8 +80,12 @@ export async function withClient<Answer>(
   options: grpc.ChannelOptions = {},
 ): Promise<Answer> {
   const channel = { ...CHANNEL_OPTIONS, ...options };
-  const client = new grpc.Client(`unix://${socket}`, grpc.credentials.createInsecure(), channel);
-  const close = () => client.close();
+  const credentials = new PlainCredentials();
+  const client = new grpc.Client(`unix://${socket}`, credentials, channel);
+  const close = () => {
+    client.close();
+    credentials.close();
+  };
   signal.addEventListener('abort', close, { once: true });
   try {
     return await use(client);

@@ -6,6 +6,7 @@
 import * as grpc from '@grpc/grpc-js';
 import { Contract } from '../contract.ts';
 import { hostPort } from '../go-errors.ts';
+import { PlainCredentials } from '../plain-credentials.ts';
 import { type Attempt, type AttemptOptions, failure, OUTPUT_MAX_BYTES, success } from './attempt.ts';
 
 const CHANNEL_OPTIONS: grpc.ChannelOptions = {
@@ -49,8 +50,12 @@ export async function probeGrpc(
 ): Promise<Attempt> {
   const address = hostPort(host, port);
   const deadline = Date.now() + timeoutSeconds * 1_000;
-  const client = new (service ?? healthService())(address, grpc.credentials.createInsecure(), CHANNEL_OPTIONS);
-  const close = () => client.close();
+  const credentials = new PlainCredentials();
+  const client = new (service ?? healthService())(address, credentials, CHANNEL_OPTIONS);
+  const close = () => {
+    client.close();
+    credentials.close();
+  };
   signal.addEventListener('abort', close, { once: true });
   try {
     const isConnected = await new Promise<boolean>((resolve) =>

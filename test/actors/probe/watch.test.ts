@@ -1,4 +1,5 @@
 /** TCP, gRPC and exec probes, and how a watch repeats them. */
+import type { Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
@@ -58,6 +59,16 @@ describe('gRPC', () => {
       );
     });
   }
+
+  it('to a server that never answers leaves no connection behind', async () => {
+    const open = new Set<Socket>();
+    const port = await rawServer((socket) => {
+      open.add(socket);
+      socket.resume().once('close', () => open.delete(socket));
+    });
+    expect(await attempt(ask(port), HASTY)).toMatchObject({ verdict: 'failure' });
+    await eventually('the end of each connection', () => open.size === 0);
+  });
 
   it('is content with SERVING, asks for its service, and says who asks', async () => {
     const asked: string[] = [];
