@@ -139,4 +139,9 @@ export const ATTACKS: readonly Row[] = [
     'a server of a gRPC probe, or a plugin, that accepts connections and never answers',
     'test/actors/probe/watch.test.ts::to a server that never answers leaves no connection behind',
   ),
+  row(
+    'A20',
+    'a Secret of several lines, or with quotes, as the name of a command that is not there',
+    'test/actors/cri/secrets.test.ts::takes the value %j out of a text that quotes it',
+  ),
 ];

@@ -19,6 +19,7 @@ import type {
 } from '../../machines/model/api/cri.ts';
 import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
 import { goJson } from '../../machines/model/spec/hash.ts';
+import { quote } from '../../machines/model/values/go-text.ts';
 import { cut, OUTPUT_MAX_BYTES, textWithin } from '../probe/attempt.ts';
 import type { RuntimeClient } from './client.ts';
 
@@ -76,7 +77,7 @@ export class Values {
 }
 
 /** The value as it stands in JSON that Go writes. */
-const inJson = (value: string): string => goJson(value).slice(1, -1);
+const inJson = (value: string): string => unquoted(goJson(value));
 
 /** A copy of the configuration with the values in variables, command, arguments and the request of the preStop hook. */
 export function withSecrets(config: ContainerConfig, handles: readonly SecretHandle[], vault: Vault): ContainerConfig {
@@ -123,11 +124,17 @@ export const searchableSecrets = (written: readonly SecretHandle[], vault: Vault
   written.filter((handle) => vault.open(handle).length >= WRITTEN_MIN_LENGTH);
 
 /** The same error without the values. */
-export function withoutSecrets(error: unknown, handles: readonly SecretHandle[], vault: Vault): unknown {
-  if (!(error instanceof OperationError) || handles.length === 0) return error;
-  const message = redacted(error.message, handles, vault);
+export const withoutSecrets = (error: unknown, handles: readonly SecretHandle[], vault: Vault): unknown =>
+  handles.length === 0 ? error : withMessage(error, (message) => redacted(message, handles, vault));
+
+/** The same error without the texts. */
+export const withoutTexts = (error: unknown, texts: readonly string[]): unknown =>
+  withMessage(error, (message) => texts.reduce((rest, text) => withoutText(rest, text, WITHHELD), message));
+
+function withMessage(error: unknown, change: (message: string) => string): unknown {
+  if (!(error instanceof OperationError)) return error;
   const { name, code, retriable } = error;
-  return new OperationError(message, { name, retriable, ...(code === undefined ? {} : { code }) });
+  return new OperationError(change(error.message), { name, retriable, ...(code === undefined ? {} : { code }) });
 }
 
 /** Of a text of the runtime, searched for the values of variables: one at the end of what is kept is found whole. */
@@ -148,27 +155,28 @@ const shownMessage = (message: string, values: readonly SecretHandle[], vault: V
   shownOutput(Buffer.from(message.slice(0, SEARCHED_MAX_BYTES)), values, vault);
 
 export const redacted = (message: string, handles: readonly SecretHandle[], vault: Vault): string =>
-  handles.reduce((text, handle) => {
-    const value = vault.open(handle);
-    return value.length < REDACTED_MIN_LENGTH ? text : text.replaceAll(value, handle.$secret);
-  }, message);
+  handles.reduce((text, handle) => withoutText(text, vault.open(handle), handle.$secret), message);
+
+/** A text without a value, as it is and as Go and JSON quote it: a runtime quotes what it could not run. */
+function withoutText(text: string, value: string, shown: string): string {
+  if (value.length < REDACTED_MIN_LENGTH || value.length > text.length) return text;
+  const forms = new Set([value, ...[quote(value), JSON.stringify(value), goJson(value)].map(unquoted)]);
+  return [...forms].reduce((rest, form) => rest.replaceAll(form, () => shown), text);
+}
+
+const unquoted = (quoted: string): string => quoted.slice(1, -1);
 
 /** The login behind a handle. */
 export const authOf = (json: string): AuthConfig => JSON.parse(json);
 
-const REDACTED_LOGIN = '<withheld>';
+const WITHHELD = '<withheld>';
 
 /** A registry may quote its input in a rejection: the password, or the basic authentication header. */
 export async function withoutLogin<T>(call: Promise<T>, { username = '', password = '' }: AuthConfig): Promise<T> {
   try {
     return await call;
   } catch (error) {
-    if (!(error instanceof OperationError)) throw error;
-    const basic = Buffer.from(`${username}:${password}`).toString('base64');
-    const secrets = [basic, password].filter((each) => each.length >= REDACTED_MIN_LENGTH);
-    const message = secrets.reduce((text, each) => text.replaceAll(each, REDACTED_LOGIN), error.message);
-    const { name, code, retriable } = error;
-    throw new OperationError(message, { name, retriable, ...(code === undefined ? {} : { code }) });
+    throw withoutTexts(error, [Buffer.from(`${username}:${password}`).toString('base64'), password]);
   }
 }
 

@@ -19,7 +19,7 @@ import type {
   NodeStageRequest,
 } from '../../machines/model/operations/csi.ts';
 import type { Content, Unshared } from '../../machines/model/operations/volume.ts';
-import { withoutSecrets } from '../cri/secrets.ts';
+import { withoutSecrets, withoutTexts } from '../cri/secrets.ts';
 import { openParent } from '../host/root-folder.ts';
 import { called, methodOf } from '../plugins/connection.ts';
 import { isMounted, type Mounter } from '../volume/mounter.ts';
@@ -186,7 +186,8 @@ async function redactingErrors(
   try {
     await ask(Object.fromEntries(values));
   } catch (error) {
-    throw withoutSecrets(error, [...Object.values(secrets).flatMap(handlesOf), ...more], vault);
+    const opened = values.map(([, text]) => text);
+    throw withoutTexts(withoutSecrets(error, [...Object.values(secrets).flatMap(handlesOf), ...more], vault), opened);
   }
 }
 

@@ -4,7 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
-import { markHolder, redactingClient, withoutSecrets, withSecrets } from '../../../src/actors/cri/secrets.ts';
+import {
+  markHolder,
+  redactingClient,
+  withoutSecrets,
+  withoutTexts,
+  withSecrets,
+} from '../../../src/actors/cri/secrets.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
 import { OperationError } from '../../../src/kernel/json.ts';
 
@@ -73,6 +79,20 @@ it('tells an error without the value, and as it was otherwise', () => {
 it('leaves alone what is no error of an operation', () => {
   const error = new TypeError('p$&ss');
   expect(withoutSecrets(error, [password], vault)).toBe(error);
+});
+
+it.each([
+  ['first line\nand second', 'exec: "first line\\nand second": not found'],
+  ['with "quotes" and \\', 'exec: "with \\"quotes\\" and \\\\": not found'],
+  ['less < than', 'json {"a":"less \\u003c than"}'],
+  ['bell\u0007 rings', 'exec: "bell\\a rings"'],
+  ['as it\nis', 'as it\nis'],
+])('takes the value %j out of a text that quotes it', (value, message) => {
+  const secret = vault.seal(value);
+  const error = withoutSecrets(new OperationError(message), [secret], vault) as Error;
+  expect(error.message).toContain(secret.$secret);
+  expect(error.message).not.toMatch(/second|quotes|than|rings|is$/);
+  expect((withoutTexts(new OperationError(message), [value]) as Error).message).toContain('<withheld>');
 });
 
 it('tells an event of the runtime without the values, and without what may quote those of another agent', async () => {
