@@ -144,4 +144,9 @@ export const ATTACKS: readonly Row[] = [
     'a Secret of several lines, or with quotes, as the name of a command that is not there',
     'test/actors/cri/secrets.test.ts::takes the value %j out of a text that quotes it',
   ),
+  row(
+    'A21',
+    'clients that reset their connections right after their requests',
+    'test/actors/server/tls/reset.test.ts::leaves neither connection nor answer behind',
+  ),
 ];

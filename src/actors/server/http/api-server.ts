@@ -212,7 +212,9 @@ export class ApiServer {
     if (methods !== 'any' && !methods.includes(request.method)) return methodNotAllowed(methods);
     if (produces && !takesOneOf(firstHeader(request.raw, 'accept'), produces)) return notAcceptable(produces);
     const gone = new AbortController();
-    reply.raw.once('close', () => gone.abort());
+    // The client may have left while it was authenticated.
+    if (reply.raw.destroyed) gone.abort();
+    else reply.raw.once('close', () => gone.abort());
     const parameters = request.params as ApiRequest['parameters'];
     const { method, raw } = request;
     const upgrade = this.upgrades.get(raw) ?? null;
@@ -288,6 +290,10 @@ function responseTo(request: IncomingMessage, socket: Duplex): ServerResponse {
 
 /** The headers are sent at once: the body may take long. */
 function streamed(body: Readable, reply: FastifyReply): FastifyReply {
+  if (reply.raw.destroyed) {
+    body.destroy();
+    return reply.hijack();
+  }
   reply.send(body);
   reply.raw.flushHeaders();
   return reply;

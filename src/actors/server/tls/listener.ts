@@ -155,6 +155,7 @@ export class Listener {
       const end = endOf(socket);
       this.tlsSockets.set(end, socket);
       socket.once('close', () => this.tlsSockets.delete(end));
+      endSoon(socket);
       if (this.material) this.verifiedBy.set(socket, this.material);
       this.options.accept(socket);
     });
@@ -201,6 +202,20 @@ export class Listener {
     this.connections.closeAll();
     await closed;
   }
+}
+
+/** What was written to a client may take so long to arrive after the client's last word. */
+const LAST_WORDS_MS = 5_000;
+
+/**
+ * Ends a connection soon after the client has ended its side. Node waits for what is still to be written; if the client
+ * has reset the connection in the middle of the handshake's last message, that write never ends, nor does the answer.
+ */
+function endSoon(socket: Socket): void {
+  socket.once('end', () => {
+    const timer = setTimeout(() => socket.destroy(), LAST_WORDS_MS).unref();
+    socket.once('close', () => clearTimeout(timer));
+  });
 }
 
 /** Identifies a connection of a port. */
