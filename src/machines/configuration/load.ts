@@ -222,7 +222,7 @@ type Origin =
 interface Layer {
   readonly origin: Origin;
   readonly value: Json | undefined;
-  /** Whether zero is a value: a flag that sets zero means zero. */
+  /** Whether a zero counts as set: a flag may set zero, but a zero in a file means unset. */
   readonly zeroCounts: boolean;
 }
 
@@ -295,7 +295,7 @@ function fieldValues(field: Field, value: Json, layers: readonly Layer[], path: 
   return [{ path, value, origin: originOf(field, layers, false) }];
 }
 
-/** The first layer that sets the field; `null` removes what lower layers set. */
+/** The origin of the first layer that sets the field; `null` removes the value of lower layers. */
 function originOf(field: Field, layers: readonly Layer[], isKey: boolean): Origin {
   for (const { origin, value, zeroCounts } of layers) {
     if (value === null || value === undefined) return DEFAULT;

@@ -1,9 +1,9 @@
 /**
  * Determines which fields of the configuration can change while the node runs, and which subsystems receive each.
  *
- * A field is listed if its readers are `pods`, which receive it, or subsystems that read it from their input and whose
- * restart only costs another observation of the runtime (as after a crash): no container is touched. Every other field
- * is refused by name. Pure.
+ * A field is listed if its only readers are `pods`, which receives the change in a message, and subsystems that read
+ * the field from their input. Such a subsystem restarts and observes the runtime again, as after a crash; no container
+ * is touched. Every other field is refused by name. Pure.
  */
 
 import type { Json } from '../../kernel/json.ts';
@@ -44,7 +44,7 @@ export const RELOADABLE = {
 const STRUCTURES: readonly string[] = ['authentication', 'authorization', 'logging', 'crashLoopBackOff', 'memorySwap'];
 
 export interface ConfigurationChange {
-  /** The current configuration with those changes that are possible while the node runs. */
+  /** The current configuration with the changes that are possible while the node runs. */
   readonly config: KubeletConfiguration;
   /** Paths of fields that were changed, in alphabetical order. */
   readonly changed: readonly string[];

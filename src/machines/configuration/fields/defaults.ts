@@ -1,9 +1,9 @@
 /**
  * Applies the defaults to the fields that a document leaves unset.
  *
- * There are two sets of defaults: those of a configuration file, and the older ones of the command line, used only
- * without a file. Invariant: the result has every field; applying defaults again only changes fields that depend on one
- * changed by a flag since.
+ * There are two sets of defaults: the defaults of a configuration file, and the older defaults of the command line,
+ * which apply only without a file. Invariant: the result has every field. After flags have changed fields, applying the
+ * defaults again changes only fields that depend on them.
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
@@ -95,7 +95,7 @@ function crashLoopBackOff(sparse: SparseConfiguration, gates: FeatureSettings): 
 
 /**
  * The hard eviction thresholds of a configuration file: its own, the defaults if it sets none, or both if it requests
- * that. Upstream does not default those of the command line or of drop-ins.
+ * the merge. Upstream adds no defaults to thresholds of the command line or of drop-ins.
  */
 export function evictionHardOf(sparse: SparseConfiguration): StringMap {
   const set = sparse['evictionHard'];
@@ -123,7 +123,7 @@ function podPidsLimit(value: Json | undefined): number {
   return typeof value === 'number' && value >= 0 ? value : NO_POD_PIDS_LIMIT;
 }
 
-/** The configuration without a file: the defaults, with the four older ones of the command line. */
+/** The configuration without a file: the defaults, four of them replaced by the older defaults of the command line. */
 export function flagDefaults(gates: FeatureSettings): KubeletConfiguration {
   const defaults = applyDefaults({}, gates);
   const { authentication, authorization } = defaults;

@@ -1,9 +1,9 @@
 /**
  * The feature gates of a kubelet 1.36: stage, default, lock, dependencies.
  *
- * Alpha and beta gates are those of `kubelet --help`. Graduated and deprecated gates are not listed there: they were
- * found by passing each to a kubelet, which warns of those that it knows, and rejects another value of locked ones. It
- * reports dependencies when one gate is off and all others are on.
+ * Alpha and beta gates are those of `kubelet --help`. Graduated and deprecated gates are not listed there. They were
+ * found by passing each name to a kubelet: it warns about a gate that it knows, and rejects a change of a locked gate.
+ * Dependencies were found by turning one gate off while all others were on.
  */
 
 export type FeatureStage = 'alpha' | 'beta' | 'ga' | 'deprecated';

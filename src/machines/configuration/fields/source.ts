@@ -33,7 +33,9 @@ export function readTypeMeta(text: string | null, value: Json): TypeMeta {
   return interpreted;
 }
 
-/** The same for a drop-in: upstream reads these names case-sensitively, and needs only a kind. */
+/**
+ * Reads `apiVersion` and `kind` of a drop-in: upstream reads these names case-sensitively, and requires only a kind.
+ */
 export function readDropInMeta(text: string | null, value: Json): TypeMeta {
   const interpreted = interpret(value);
   if (interpreted.error !== undefined) return interpreted;

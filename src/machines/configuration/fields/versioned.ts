@@ -34,7 +34,7 @@ export function toServed(configuration: KubeletConfiguration): JsonObject {
   return toVersioned({ ...configuration, kubeReserved: kube, systemReserved: system });
 }
 
-/** The configuration without values that may be secret: those of the headers for the manifest URL. */
+/** The configuration with masked values of `staticPodURLHeader`, because they may be secrets. */
 export function toMasked(configuration: KubeletConfiguration): JsonObject {
   const headers = Object.keys(configuration.staticPodURLHeader).map((name) => [name, [MASKED]] as const);
   return toVersioned({ ...configuration, staticPodURLHeader: Object.fromEntries(headers) });
@@ -47,7 +47,7 @@ function writeStruct(type: StructType, value: JsonObject): JsonObject {
 function writeField(field: Field, value: Json | undefined): [string, Json][] {
   if (value === undefined || value === null) return [];
   if (field.pointer !== true && field.always !== true && isLeftOut(field.type, value)) return [];
-  // A nil map of Go is `null` where it must be written.
+  // A field that is always written has `null` for a nil map of Go.
   const isUnset = field.type.kind === 'map' && isZero(field.type, value);
   return [[field.name, isUnset ? null : writeValue(field.type, value)]];
 }

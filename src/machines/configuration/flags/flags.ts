@@ -76,7 +76,7 @@ interface Reading {
   readonly given: Map<string, Json>;
   readonly notes: string[];
   readonly positional: string[];
-  /** Flags given without a value: upstream has lost the place to store one. */
+  /** Flags given with an empty value: upstream no longer has a variable for their next values. */
   readonly lost: Set<string>;
   help: boolean | null;
   version: 'no' | 'yes' | 'raw';
@@ -87,7 +87,7 @@ interface Refusal {
   readonly hint: string | null;
 }
 
-/** Upstream loses the place to store the value of such a flag: the previous value stays. */
+/** With an empty value, upstream drops the variable of a flag of these kinds: the previous value stays. */
 const SETS_NOTHING_WHEN_EMPTY: readonly FlagKind[] = ['ip', 'reservedMemory'];
 
 const BY_NAME = new Map(FLAGS.map((flag) => [flag.name, flag]));
@@ -168,7 +168,7 @@ function readShort(letters: string, rest: string[], reading: Reading, versionTex
   return null;
 }
 
-/** Upstream reads bytes: of a letter beyond ASCII it names the first byte. */
+/** Upstream reads bytes: for a letter beyond ASCII its error names the first byte. */
 const firstByte = (letter: string): string => String.fromCharCode(new TextEncoder().encode(letter)[0] ?? 0);
 
 function quoteCharacter(character: string): string {

@@ -84,7 +84,7 @@ export interface MemoryMachine {
   readonly nodes: readonly number[];
 }
 
-/** Without a `machine` only errors that no machine could resolve. */
+/** Without a `machine`, only errors that hold on every machine. */
 export function memoryManagerError(
   configuration: KubeletConfiguration,
   machine: MemoryMachine | null = null,

@@ -122,7 +122,7 @@ export interface ConfigurationHost {
   readonly cgroupVersion: 1 | 2;
 }
 
-/** Returns its errors, without upstream's prefix for each. */
+/** A rule returns its errors, without the prefix that upstream adds to each. */
 export type Rule = (
   configuration: KubeletConfiguration,
   gates: FeatureSettings,

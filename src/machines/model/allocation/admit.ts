@@ -55,7 +55,7 @@ export interface ResizeRefusal {
 
 export const infeasible = (message: string): ResizeRefusal => ({ reason: 'Infeasible', cause: 'Infeasible', message });
 
-/** `wholeNode`: the most that pods could have, without the eviction reserve. */
+/** `wholeNode`: allocatable without the eviction reserve, the maximum that pods could have. */
 export function resize(
   request: AdmissionRequest,
   node: NodeView,

@@ -28,7 +28,7 @@ interface Request {
   readonly cpus: readonly Cpu[];
   readonly free: Free;
   readonly wanted: number;
-  /** CPUs assigned together: those of a core, or single ones. */
+  /** The number of CPUs that are assigned together: all threads of a core, or one. */
   readonly group: number;
 }
 
@@ -58,7 +58,10 @@ export function distribute(
   return [...taken].toSorted((a, b) => a - b);
 }
 
-/** Of the smallest sets of nodes that can provide equal shares, the one that leaves the machine most balanced. */
+/**
+ * Chooses among the smallest sets of nodes that can provide equal shares: the set that leaves the machine most
+ * balanced.
+ */
 function bestSplit(request: Request, nodes: Nodes): Split | null {
   const { cpus, wanted, group } = request;
   const all = new Set(cpus.map(({ numaNode }) => numaNode)).size;

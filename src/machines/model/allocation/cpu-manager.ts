@@ -108,7 +108,7 @@ export function cpuHints(
     .map((nodes) => ({ nodes, preferred: nodes.length === fewest || isOfFewestSockets(settings, nodes, fewest) }));
 }
 
-/** With `align-by-socket`, whether the nodes are of as few sockets as `fewest` nodes can be. */
+/** With `align-by-socket`: whether the nodes span only as many sockets as `fewest` nodes need. */
 function isOfFewestSockets({ cpus, isSocketAligned }: CpuManagerSettings, nodes: NumaSet, fewest: number): boolean {
   const [all, sockets] = [new Set(cpus.map(({ numaNode }) => numaNode)), new Set(cpus.map(({ socket }) => socket))];
   const nodesPerSocket = Math.floor(all.size / sockets.size);
@@ -143,7 +143,7 @@ function choose(settings: CpuManagerSettings, count: number, { reusable, free, n
   return { ids: [...first, ...second].toSorted((a, b) => a - b) };
 }
 
-/** CPUs of the pool that belong to these nodes or, with `align-by-socket`, to the sockets that these are of. */
+/** CPUs of the pool that belong to these nodes or, with `align-by-socket`, to the sockets of these nodes. */
 export function alignedCpus(settings: CpuManagerSettings, pool: readonly number[], nodes: NumaSet): readonly number[] {
   const { cpus, isSocketAligned = false } = settings;
   const sockets = socketsOf(cpus, nodes);

@@ -59,7 +59,7 @@ export function pack(
   return [...taken].toSorted((a, b) => a - b);
 }
 
-/** NUMA nodes and sockets, whichever are wider first. */
+/** NUMA nodes and sockets, the larger parts first. */
 const wideParts = (cpus: readonly Cpu[]): readonly Part[] =>
   partsIn(cpus, socketOf) >= partsIn(cpus, numaNodeOf) ? [numaNodeOf, socketOf] : [socketOf, numaNodeOf];
 

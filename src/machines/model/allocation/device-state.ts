@@ -10,13 +10,13 @@ import { CORRUPTED, decoded, goField, goList, goMap, goStruct, sortedEntries } f
 /** The devices of one resource that a plugin offers. */
 export interface DeviceResource {
   readonly devices: readonly Device[];
-  /** No plugin lists these devices now, so none can be given; their health is the last that was reported. */
+  /** No plugin lists these devices now: they cannot be allocated, and keep the health that was last reported. */
   readonly isUnlisted?: boolean;
   /** The plugin wants to be asked for its preferred devices. */
   readonly prefers: boolean;
 }
 
-/** By resource: registered ones, and those whose plugin has recently gone. */
+/** By resource: the devices of registered plugins, and of plugins that ended recently. */
 export type Devices = Readonly<Record<string, DeviceResource>>;
 
 const NO_NODE = '-1';
@@ -61,7 +61,7 @@ export const entriesOf = (podUid: string, holdings: DeviceHoldings): readonly De
   );
 
 /**
- * The devices, mounts and variables of a container, for all its resources; of two with the same path the first counts.
+ * The devices, mounts and variables of a container, for all its resources. The first of two with the same path counts.
  */
 export function deviceSetup(resources: Readonly<Record<string, DeviceHolding>>): DeviceResponse {
   const byName = Object.entries(resources).toSorted(([a], [b]) => byBytes(a, b));

@@ -97,7 +97,7 @@ function hintsIn(machine: Machine, progress: MemoryProgress, amounts: readonly A
     .map((nodes) => ({ nodes, preferred: nodes.length === fewest }));
 }
 
-/** Preferred ones first, then the narrowest. */
+/** The best hint: a preferred one if there is any, then the one with the fewest nodes. */
 function best(hints: readonly PlacedHint[]): PlacedHint | null {
   return hints.reduce<PlacedHint | null>((found, hint) => {
     if (found === null || (hint.preferred && !found.preferred)) return hint;

@@ -33,7 +33,10 @@ export type AllocationMessage =
       readonly allocation: Allocation;
       /** The runtime has nothing of the pod: it runs from the beginning, even if it had ended before. */
       readonly isAnew: boolean;
-      /** What another kubelet granted to the pod, where it is not what the pod requests: it is admitted with that. */
+      /**
+       * The resources that another kubelet granted to the pod, if they differ from its requests: it is admitted with
+       * them.
+       */
       readonly handedOver?: { readonly request: AdmissionRequest; readonly allocation: Allocation };
     }
   /** The pod has ended, and its resources are free. A pod that the node ended may run again after a restart. */

@@ -27,7 +27,7 @@ export const podStatePaths = (rootDir: string): readonly [allocated: string, act
   `${rootDir}/${ACTUATED_FILE}`,
 ];
 
-/** The contents of the files. Of a pod that has ended nothing is kept. */
+/** The contents of the files, without pods that have ended. */
 export function podStateTexts({
   grants = {},
   resizes = {},
@@ -58,26 +58,29 @@ const inOrder = ({ limits, requests, ...rest }: ResourceRequirements) => ({
 
 const checksum = (data: string): number => fnv1a32(`(string)${data}`);
 
-/** What the files of another kubelet say of pods that the soft state does not know; the error of an unreadable file. */
+/**
+ * Adds the resources that the files of another kubelet record for pods without a grant in the soft state. Also returns
+ * the error of an unreadable file.
+ */
 export function withPodStates(
   state: SoftState,
   [allocatedText, actuatedText]: readonly (string | null | undefined)[],
 ): { readonly state: SoftState; readonly error: string } {
   const allocated = read(allocatedText);
   if (typeof allocated === 'string') return { state, error: allocated };
-  const fresh = Object.entries(allocated).filter(([uid]) => !Object.hasOwn(state.grants ?? {}, uid));
-  if (fresh.length === 0) return { state, error: '' };
+  const unknownPods = Object.entries(allocated).filter(([uid]) => !Object.hasOwn(state.grants ?? {}, uid));
+  if (unknownPods.length === 0) return { state, error: '' };
   const actuated = read(actuatedText);
   const error = typeof actuated === 'string' ? actuated : '';
   const running = typeof actuated === 'string' ? {} : actuated;
-  const resizes = fresh.flatMap(([uid, allocation]) => {
-    const has = { ...allocation, ...running[uid] };
-    return JSON.stringify(has) === JSON.stringify(allocation) ? [] : [[uid, has] as const];
+  const resizes = unknownPods.flatMap(([uid, allocation]) => {
+    const current = { ...allocation, ...running[uid] };
+    return JSON.stringify(current) === JSON.stringify(allocation) ? [] : [[uid, current] as const];
   });
   return {
     state: {
       ...state,
-      handedOver: { ...state.handedOver, ...Object.fromEntries(fresh) },
+      handedOver: { ...state.handedOver, ...Object.fromEntries(unknownPods) },
       ...(resizes.length === 0 ? {} : { resizes: { ...state.resizes, ...Object.fromEntries(resizes) } }),
     },
     error,

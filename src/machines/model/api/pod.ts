@@ -1,9 +1,9 @@
 /**
- * The Kubernetes API's Pod as the node agent holds it: exactly the JSON that travels, never a class instance.
+ * The Kubernetes API's Pod as the node agent holds it: exactly the JSON of the wire, never a class instance.
  *
  * This folder has the only imports of `@kubernetes/client-node` types in the machines (erased at run time). The
  * generated classes have `Date` where the wire has RFC 3339 text, and all their fields are writable; {@link Wire}
- * corrects both. The CRI's own messages of similar name (`ContainerStatus`) live in `cri.ts`.
+ * corrects both. Messages of CRI with the same names (`ContainerStatus`) are in `cri.ts`.
  *
  * Invariant: a {@link Pod} in a machine is complete: it has a name, a namespace, a uid and a spec.
  */
@@ -60,17 +60,17 @@ export interface Pod extends Omit<Wire<k8s.V1Pod>, 'metadata' | 'spec' | 'status
   readonly status?: PodStatus;
 }
 
-/** Annotations in which the agent notes where a pod came from. */
+/** Annotations in which the agent records the source of a pod. */
 export const CONFIG_SOURCE_ANNOTATION = 'kubernetes.io/config.source';
 export const CONFIG_HASH_ANNOTATION = 'kubernetes.io/config.hash';
 export const CONFIG_MIRROR_ANNOTATION = 'kubernetes.io/config.mirror';
 export const CONFIG_SEEN_ANNOTATION = 'kubernetes.io/config.seen';
 
-/** The name under which two pods are the same pod whatever their uid: `<name>_<namespace>`. */
+/** `<name>_<namespace>`. It identifies a pod whatever its uid. */
 export const podFullName = (pod: { readonly metadata: Pick<PodMeta, 'name' | 'namespace'> }): string =>
   `${pod.metadata.name}_${pod.metadata.namespace}`;
 
-/** A mirror pod is the API server's image of a static pod; it is never run. */
+/** A mirror pod is the copy of a static pod in the API server; it never runs. */
 export const isMirrorPod = (pod: Pod): boolean => pod.metadata.annotations?.[CONFIG_MIRROR_ANNOTATION] !== undefined;
 
 /** A static pod came from a file or a URL, not from the API server. */
@@ -79,20 +79,20 @@ export function isStaticPod(pod: Pod): boolean {
   return source !== undefined && source !== 'api';
 }
 
-/** What of a pod is enough to name it. */
+/** The fields that identify a pod. */
 export interface PodRef {
   readonly uid: string;
   readonly namespace: string;
   readonly name: string;
 }
 
-/** What an event or a status is about. */
+/** The object of an event or a status. */
 export interface ObjectReference {
   readonly kind: 'Pod' | 'Node' | 'PersistentVolumeClaim';
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
-  /** The version that the agent knew, of an object of the API server. */
+  /** The version that the agent knows, if the object is in the API server. */
   readonly resourceVersion?: string;
   readonly fieldPath?: string;
 }

@@ -14,7 +14,7 @@ export type DevicesByDriver = Readonly<Record<string, readonly ClaimDevice[]>>;
 /** The prepared devices of a pod, by name of the ResourceClaim. */
 export type PreparedClaims = Readonly<Record<string, DevicesByDriver>>;
 
-/** By `driver/pool/device`; the health of others is unknown. */
+/** Reports by `driver/pool/device`; the health of a device without a report is unknown. */
 export type ClaimHealth = Readonly<Record<string, DeviceReport>>;
 
 /** The claims of a pod, as its actor knows them. */
@@ -27,7 +27,7 @@ export interface PodClaims {
 export const PREPARATION_FAILED = 'Failed to prepare dynamic resources';
 
 export type ClaimRequest =
-  /** Requests to prepare these before the sandbox. Answered by `claims.prepared` or `claims.failed`. */
+  /** Requests to prepare the claims before the sandbox is created. Answered by `claims.prepared` or `claims.failed`. */
   | {
       readonly type: 'claims.wanted';
       readonly uid: string;
@@ -35,7 +35,7 @@ export type ClaimRequest =
       readonly pod: string;
       readonly wanted: readonly ClaimWanted[];
     }
-  /** Requests what is prepared. Answered by `claims.known`. */
+  /** Requests the prepared claims. Answered by `claims.known`. */
   | { readonly type: 'claims.asked'; readonly uid: string }
   /** Nothing of the pod runs any more. Answered by `claims.unprepared` or `claims.stillPrepared`. */
   | { readonly type: 'claims.released'; readonly uid: string }

@@ -59,7 +59,7 @@ const inContainer = ({ env = [], envFrom = [] }: Container): Named[] => [
 export const withKeys = (objects: ConfigObjects, keys: readonly string[]): ConfigObjects =>
   Object.fromEntries(keys.flatMap((key) => (objects[key] === undefined ? [] : [[key, objects[key]]])));
 
-/** True if the sets differ, or the content of an object. */
+/** True if the sets differ, or an object has different content. */
 export const differ = (before: ConfigObjects, after: ConfigObjects): boolean => versions(before) !== versions(after);
 
 const versions = (objects: ConfigObjects): string =>

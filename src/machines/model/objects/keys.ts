@@ -67,7 +67,7 @@ export function idOf(key: string): ObjectId {
 export type TrustSource = NonNullable<VolumeProjection['clusterTrustBundle']>;
 export type TrustSelector = NonNullable<TrustSource['labelSelector']>;
 
-/** One bundle by its name, or those of a signer with the labels; without a selector, none of them. */
+/** One bundle by its name, or the bundles of a signer that match the selector. Without a selector no bundle matches. */
 export type TrustQuery =
   | { readonly name: string }
   | { readonly signerName: string; readonly labelSelector?: TrustSelector | null | undefined };

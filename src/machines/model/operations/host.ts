@@ -181,7 +181,7 @@ export type IptablesItem =
     };
 
 /**
- * A pod of the API server, with the objects that it uses by key; `null` for one that does not exist. Tokens are
+ * A pod of the API server, with the objects that it uses by key; `null` for an object that does not exist. Tokens are
  * handles, whose values the port stores encrypted with the node's key.
  */
 export interface RememberedPod {
@@ -197,22 +197,22 @@ export interface MachineAddresses {
     readonly address: string;
     readonly family: 'IPv4' | 'IPv6';
   }[];
-  /** All of them. */
+  /** All addresses of the machine. */
   readonly local?: readonly string[];
-  /** Those of the name. */
+  /** The addresses of the looked-up name. */
   readonly found?: readonly string[];
-  /** Of each family, that of the interface of the default route. */
+  /** For each family, the address of the interface with the default route. */
   readonly routed?: readonly string[];
 }
 
 export const hostOperations = {
   'host.permissions': query<Nothing, { uid: number }>(),
   'host.hostname': query<Nothing, { hostname: string }>(),
-  /** The addresses of the machine; `lookUp`: a name whose addresses are wanted, too. */
+  /** The addresses of the machine; `lookUp`: a name whose addresses are looked up as well. */
   'host.addresses': query<{ lookUp?: string }, MachineAddresses>(),
   /** `null` content: the file does not exist. A file larger than `maxBytes` is an error. */
   'host.readFile': query<{ path: string; maxBytes: number }, { content: string | null }>(),
-  /** The files among these that can be opened for reading; their content is not read. */
+  /** Whether each file can be opened for reading; no content is read. */
   'host.readable': query<{ paths: readonly string[] }, { readable: readonly boolean[] }>(),
   /** Reads and decodes one configuration file (YAML 1.1 or JSON); failures are part of the output. */
   'host.readConfiguration': query<{ path: string }, ConfigurationSource>(),
@@ -316,7 +316,10 @@ export const hostOperations = {
   /** Size and free space of the file system that holds `path`. */
   'host.fileSystem': query<{ path: string }, { capacityBytes: string; availableBytes: string }>(),
   'host.symlink': idempotent<{ path: string; target: string }, null>(),
-  /** With `rootDir` also what the kubelet's own files say of pods that the state does not know. */
+  /**
+   * With `rootDir`, the kubelet's own files add the resources of pods that the state does not know; `unread`: their
+   * error.
+   */
   'host.loadSoftState': query<{ path: string; rootDir?: string }, SoftState & { unread?: string }>(),
   /** The pods of the API server that this node remembers. */
   'host.loadPods': query<{ directory: string }, { pods: readonly RememberedPod[] }>(),
@@ -326,7 +329,7 @@ export const hostOperations = {
   'host.readCheckpoints': query<{ paths: readonly string[] }, { contents: readonly (string | null)[] }>(),
   /** Replaces a checkpoint atomically. */
   'host.writeCheckpoint': idempotent<{ path: string; content: string }, null>(),
-  /** With `rootDir` also the kubelet's own files of it. */
+  /** With `rootDir`, the kubelet's own files of pod resources are written as well. */
   'host.saveSoftState': idempotent<{ path: string; rootDir?: string; state: SoftState }, null>(),
   /** Serves /healthz on its own port; emits `healthz.listening` once, `healthz.failed` if it cannot listen. */
   'server.healthz': stream<

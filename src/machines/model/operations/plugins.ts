@@ -45,7 +45,7 @@ export type NodeInfoChanged = {
 export const pluginOperations = {
   /** Sockets below a folder, at any depth that the port reads. Emits at once, and when the set changed. */
   'plugins.watch': stream<{ path: string }, PluginsChanged>(),
-  /** The error of a socket without a listener, or with one that is no plugin, has upstream's text. */
+  /** Fails with upstream's text if nothing listens on the socket, or if the listener is not a plugin. */
   'plugins.getInfo': query<{ socket: string }, PluginInfo>(),
   /** Notifies a plugin of its registration; `error` is empty when it succeeded. */
   'plugins.notifyRegistrationStatus': idempotent<{ socket: string; registered: boolean; error: string }, null>(),

@@ -1,4 +1,4 @@
-/** Messages about the pods of the API server, from the actors that follow it. As in `messages.ts`. */
+/** Messages about the pods of the API server, from the actors that follow it. The invariants of `messages.ts` hold. */
 import type { Pod, PodRef, PodStatus } from '../api/pod.ts';
 
 /** A pod object in the API server; `null` when it is gone. For a mirror pod the uid is that of its static pod. */
@@ -8,7 +8,7 @@ export interface StatusObserved {
   readonly seen: SeenPod | null;
 }
 
-/** The API server has no other pods of this node; by the same uids. */
+/** All pods of this node in the API server, by the same uids. */
 export interface StatusListed {
   readonly type: 'status.listed';
   readonly uids: readonly string[];

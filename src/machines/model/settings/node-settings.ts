@@ -8,7 +8,7 @@ import type { EvictionThreshold } from '../operations/stats.ts';
 import type { ResourceManagers } from './resource-managers.ts';
 
 export interface ShutdownPeriod {
-  /** The lowest priority of the group, which ends below that of the next one. */
+  /** The lowest priority of the group. The group ends below the priority of the next group. */
   readonly priority: number;
   readonly graceSeconds: number;
 }

@@ -49,7 +49,7 @@ export function fieldValue(pod: Pod, path: string, podIPs: readonly string[], no
     case 'status.podIPs':
       return podIPs.join(',');
     default:
-      // The name that this field had before v1; upstream takes it still.
+      // The name of this field before v1, which upstream still accepts.
       if (path === 'spec.host' && hasBehavior(node, 'podsAsKubelet')) return pod.spec.nodeName ?? node.nodeName;
       throw new Error(`unsupported fieldPath: ${path}`);
   }

@@ -17,8 +17,8 @@ import { instancesOf } from './runtime-facts.ts';
 /**
  * The condition of a pod whose containers are all being restarted by a restart rule. Pure.
  *
- * Invariant: once started it continues until the runtime has no instance of them, whatever else ends in the meantime; a
- * pod that is being deleted restarts none.
+ * Invariants: once started, the restart continues until the runtime has no instance of these containers, whatever else
+ * ends in the meantime; a pod that is being deleted restarts no container.
  */
 const ALL_RESTARTING = 'AllContainersRestarting';
 
@@ -40,7 +40,8 @@ function asks(container: Container, runtime: PodRuntimeStatus | null): boolean {
 }
 
 /**
- * Ids of the instances to remove; those of the container whose rule requested it last, because they hold the reason.
+ * Ids of the instances to remove. Instances of the container whose rule requested the restart come last, because they
+ * hold the reason.
  */
 export function instancesToRemove(pod: Pod, runtime: PodRuntimeStatus | null): readonly string[] {
   const { initContainers = [], containers } = pod.spec;
@@ -115,7 +116,10 @@ function restartingCondition(phase: string, isRestarting: boolean): Verdict {
   };
 }
 
-/** Whether a pod has no usable sandbox: none, several, a dead one, one of another network or without an address. */
+/**
+ * Whether a pod needs a new sandbox: the newest is not ready, several are ready, or the ready one has another network
+ * mode or no address.
+ */
 export function needsSandbox(pod: Pod, runtime: PodRuntimeStatus | null): boolean {
   const sandboxes = runtime?.sandboxes ?? [];
   const [newest] = sandboxes;

@@ -54,7 +54,7 @@ export interface ContainerFacts {
   readonly reason: string;
   readonly startedAtMs: number;
   readonly finishedAtMs: number;
-  /** The runtime cancelled its start because its client disconnected: it has never run, through no fault of its own. */
+  /** The runtime cancelled its start because its client disconnected: the container never ran, and did not fail. */
   readonly cutOff: boolean;
   /** The path of its termination message; empty without one. */
   readonly messageFile: string;
@@ -76,14 +76,14 @@ export const emptyRuntime = (uid: string, name: string, namespace: string, obser
   observedAtMs,
 });
 
-/** Without labels and annotations that neither decisions nor the status need. */
+/** The status of a sandbox without labels and annotations that neither decisions nor the pod's status need. */
 export const slimmedSandbox = (status: PodSandboxStatus): PodSandboxStatus => ({
   ...status,
   labels: {},
   annotations: {},
 });
 
-/** Without labels, and mounts other than images and that of the termination message. */
+/** The status of a container without labels, and without mounts except images and the termination message. */
 export const slimmedContainer = (status: ContainerStatus): ContainerStatus => ({
   ...status,
   labels: {},
@@ -257,7 +257,7 @@ export const imagesOf = (uid: string, status: PodRuntimeStatus): ImagesInUse => 
   refs: [...new Set(status.containers.flatMap(imagesOfContainer))].filter((ref) => ref !== '').sort(),
 });
 
-/** Its own image, and those of its image volumes. */
+/** The image of a container, and the images of its volumes. */
 const imagesOfContainer = ({ image_ref, image_id, mounts }: ContainerStatus): string[] => [
   image_ref,
   image_id,

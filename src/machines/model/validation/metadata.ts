@@ -18,7 +18,7 @@ import {
 
 /** Limit of all keys and values of annotations together, in bytes. */
 export const MAX_ANNOTATIONS_BYTES = 262_144;
-/** Errors that show all owners. */
+/** The maximum number of errors that quote all owners. */
 const SHOWN_MAX = 10;
 const MANAGER_MAX_BYTES = 128;
 const SUBRESOURCE_MAX_BYTES = 256;

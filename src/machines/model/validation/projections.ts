@@ -27,7 +27,7 @@ type Certificate = NonNullable<VolumeProjection['podCertificate']>;
 const TOKEN_MIN_SECONDS = 600;
 const TOKEN_MAX_SECONDS = 2 ** 32;
 const CERTIFICATE_MIN_SECONDS = 3_600;
-/** Of signers of others, and of Kubernetes' own. */
+/** The longest lifetimes: for other signers, and for the signers of Kubernetes. */
 const CERTIFICATE_MAX_SECONDS = 7_862_400;
 const KUBERNETES_MAX_SECONDS = 86_400;
 const KEY_TYPES = ['RSA3072', 'RSA4096', 'ECDSAP256', 'ECDSAP384', 'ECDSAP521', 'ED25519'];

@@ -54,7 +54,7 @@ function fc({ targetWWNs: names = [], wwids = [], lun: unit }: Source<'fc'>, pat
   );
 }
 
-/** The forms of names of iSCSI nodes, by their prefix. A name beyond the limit has none of them. */
+/** The forms of names of iSCSI nodes, by their prefix. A longer name is invalid. */
 const ISCSI_NAME_MAX = 2_048;
 const ISCSI_NAMES = {
   iqn: /iqn\.\d{4}-\d{2}\.[a-zA-Z0-9.-]+:[^,;*&$|\s]+$/,

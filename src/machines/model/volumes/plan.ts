@@ -54,7 +54,7 @@ export function volumePlan(input: PayloadInput): VolumePlan {
       const local = published ? null : (localDevice(volume, bound, input) ?? localFolder(volume, bound, input));
       const place = placeOf(volume, bound);
       const own = published ? targetOf(published, input) : (local?.mounted ?? mountedOf(place, input));
-      if (own !== null) mounted[volume.name] = asSeen(own, volume, bound, input.node);
+      if (own !== null) mounted[volume.name] = withClaimSettings(own, volume, bound, input.node);
       const setUp = published ? null : (local?.setUp ?? setUpOf(place, input));
       if (setUp?.kind === 'host' && bound !== null) addSetUp(setUps, { ...setUp, spec: bound.name });
       else if (setUp !== null) addSetUp(setUps, setUp);
@@ -69,8 +69,8 @@ export function volumePlan(input: PayloadInput): VolumePlan {
 }
 
 /**
- * Volumes of one claim are set up once, under the PersistentVolume's name; the group is changed if the pod may write at
- * all.
+ * Adds a set-up. Volumes of one claim are set up once, under the name of the PersistentVolume; the group is changed if
+ * any of them is writable.
  */
 function addSetUp(setUps: VolumeSetUp[], setUp: VolumeSetUp): void {
   const at = 'spec' in setUp ? setUps.findIndex((each) => 'spec' in each && each.spec === setUp.spec) : -1;
@@ -79,7 +79,10 @@ function addSetUp(setUps: VolumeSetUp[], setUp: VolumeSetUp): void {
   else if (first.kind === 'local' && first.ownership === null) setUps[at] = setUp;
 }
 
-/** As above; a driver publishes it read-only if all of the pod's volumes of the claim are read-only. */
+/**
+ * Adds a volume of a CSI driver, once for each claim. The driver publishes it read-only if all of the pod's volumes of
+ * the claim are read-only.
+ */
 function addPublished(csi: CSIVolume[], volume: CSIVolume): void {
   const at = csi.findIndex(({ spec, isEphemeral }) => spec === volume.spec && isEphemeral === volume.isEphemeral);
   const first = csi[at];
@@ -88,19 +91,24 @@ function addPublished(csi: CSIVolume[], volume: CSIVolume): void {
 }
 
 /** The volume with the settings of its claim. Files get the SELinux label unless they are the host's or read-only. */
-function asSeen(own: MountedVolume, volume: Volume, bound: BoundVolume | null, node: NodeSettings): MountedVolume {
+function withClaimSettings(
+  own: MountedVolume,
+  volume: Volume,
+  bound: BoundVolume | null,
+  node: NodeSettings,
+): MountedVolume {
   const seen = {
     ...own,
     ...(bound?.groupId === undefined ? {} : { groupId: bound.groupId }),
     ...(volume.persistentVolumeClaim?.readOnly ? { readOnly: true } : {}),
   };
   if (node.seLinux !== true || own.device !== undefined) return seen;
-  const isHosts = placeOf(volume, bound).hostPath !== undefined;
-  const isShut = (bound !== null || volume.csi !== undefined) && seen.readOnly === true;
-  return isHosts || isShut ? seen : { ...seen, relabel: true };
+  const isHostPath = placeOf(volume, bound).hostPath !== undefined;
+  const isReadOnlyStorage = (bound !== null || volume.csi !== undefined) && seen.readOnly === true;
+  return isHostPath || isReadOnlyStorage ? seen : { ...seen, relabel: true };
 }
 
-/** The volume of a claim is unknown, or not for this pod: nothing is tried. */
+/** The volume of a claim is unknown, or not for this pod: no set-up is attempted. */
 class Unprocessed extends Error {}
 
 /** An error of the volume behind a claim: events name that volume, and the failed step. */

@@ -35,7 +35,7 @@ export interface ProjectionPlace {
 const needsApiServer = (kind: string): string =>
   `a projected source of kind ${kind} needs an API server, which this node does not have`;
 
-/** Mode and owner of a file: one for a single user, or for the pod's group, is not readable by others. */
+/** Mode and owner of a file. A file for a single user, or for the pod's group, is not readable by others. */
 function accessOf(
   { mode = DEFAULT_MODE }: ProjectionPlace,
   { pod }: PayloadInput,

@@ -3,7 +3,7 @@
  *
  * Decides: what is logged about them. The chains are upstream's, and the port creates them.
  * Owns: nothing.
- * Hears: `iptables.initialized`, `iptables.failed`, `iptables.restored` of the keeping, by protocol.
+ * Hears: `iptables.initialized`, `iptables.failed`, `iptables.restored` from `host.keepIptables`, by protocol.
  * Asks: `host.keepIptables`, which checks each minute whether the tables were flushed.
  * Invariants:
  *   I1 a node without iptables starts and runs.

@@ -3,9 +3,10 @@
  *
  * Decides: whether systemd wants notifications (`WATCHDOG_USEC`, `WATCHDOG_PID`), how often, and when to stop.
  * Owns: the time since when pods are not synchronised.
- * Hears: `sync.going` and `sync.halted` of the supervisor; `watchdog.unheard` and `watchdog.heard` of the feeding.
- * Asks: `host.watchdogSettings`, `host.feedWatchdog`, which feeds from the event loop of the turns: a hanging loop does
- *   not feed.
+ * Hears: `sync.going` and `sync.halted` of the supervisor; `watchdog.unheard` and `watchdog.heard` of
+ *   `host.feedWatchdog`.
+ * Asks: `host.watchdogSettings`, `host.feedWatchdog`, which sends notifications from the event loop of the turns, so
+ *   that a hanging loop sends none.
  * Sends: the supervisor `watchdog.ready`, or `watchdog.failed` when the settings cannot be understood.
  * Invariants:
  *   W1 settings for another process are ignored.
