@@ -15,7 +15,15 @@ import { Adapter, type CriOptions, isNotFound } from './adapter.ts';
 import type { RuntimeClient } from './client.ts';
 import { inspectPod } from './inspect.ts';
 import { canonical, POD_UID_LABEL } from './relist.ts';
-import { authOf, markHolder, searchableSecrets, shownOutput, withoutLogin, withSecrets } from './secrets.ts';
+import {
+  authOf,
+  markHolder,
+  searchableSecrets,
+  shownOutput,
+  WITHHELD_OUTPUT,
+  withoutLogin,
+  withSecrets,
+} from './secrets.ts';
 import { PodWatcher } from './watch-pods.ts';
 
 /** A sandbox gets twice the usual time, as in the Go kubelet: its network plug-ins may be slow. */
@@ -187,10 +195,14 @@ function resourcePorts(adapter: Adapter) {
   } satisfies Partial<Ports<typeof criOperations>>;
 }
 
+async function statusOf(adapter: Adapter, call: PortCall<unknown>, containerId: string) {
+  const request = { container_id: containerId };
+  return (await adapter.client.call('ContainerStatus', request, adapter.limits(call))).status;
+}
+
 async function hasStarted(adapter: Adapter, call: PortCall<unknown>, containerId: string): Promise<boolean> {
-  const { status } = await adapter.client.call('ContainerStatus', { container_id: containerId }, adapter.limits(call));
   const started: readonly (ContainerStatus['state'] | undefined)[] = ['CONTAINER_RUNNING', 'CONTAINER_EXITED'];
-  return started.includes(status?.state);
+  return started.includes((await statusOf(adapter, call, containerId))?.state);
 }
 
 type ExecInput = { containerId: string; command: readonly string[]; timeoutSeconds: number };
@@ -209,7 +221,13 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
   const withheld = adapter.secrets.of(containerId) ?? [];
   const run = adapter.client.call('ExecSync', request, limits);
   const { exit_code: exitCode, stdout, stderr } = await adapter.redactingErrors(withheld, run);
-  const shown = (bytes: Uint8Array): string => shownOutput(bytes, withheld, adapter.vault);
+  const isSilent = stdout.length + stderr.length === 0;
+  const areUnknown =
+    !isSilent && (await adapter.secrets.areUnknown(containerId, () => statusOf(adapter, call, containerId)));
+  const shown = (bytes: Uint8Array): string => {
+    if (areUnknown && bytes.length > 0) return WITHHELD_OUTPUT;
+    return shownOutput(bytes, withheld, adapter.vault);
+  };
   return { exitCode, stdout: shown(stdout), stderr: shown(stderr) };
 }
 

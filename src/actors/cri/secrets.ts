@@ -4,7 +4,7 @@
  * Invariants: only the handles named by a call are opened, so text that merely looks like one is left unchanged; errors
  * and statuses of the runtime about a container are reported without these values. A container with values of Secrets
  * is marked by a file beside its log, not in the runtime: a later agent that lacks the values then withholds its
- * messages.
+ * messages and the outputs of its commands.
  */
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -180,8 +180,15 @@ export async function withoutLogin<T>(call: Promise<T>, { username = '', passwor
   }
 }
 
+/** What is shown instead of an output that may have values which an earlier agent gave the container. */
+export const WITHHELD_OUTPUT =
+  '(output withheld: it may have the value of a Secret that an earlier agent gave the container)';
+/** Containers of earlier agents of which it is remembered whether they have values; more are asked for anew. */
+const CHECKED_MAX = 10_000;
+
 /** The secrets of created containers, for as long as statuses may quote them. */
 export class ContainerSecrets {
+  readonly #checked = new Map<string, boolean>();
   readonly #byContainer = new Map<string, { readonly sandbox: string; readonly secrets: readonly SecretHandle[] }>();
 
   remember(container: string, sandbox: string, secrets: readonly SecretHandle[]): void {
@@ -192,8 +199,22 @@ export class ContainerSecrets {
     return this.#byContainer.get(container)?.secrets;
   }
 
+  /** Whether an earlier agent may have given the container values; its status is read once. */
+  async areUnknown(container: string, readStatus: () => Promise<ContainerStatus | undefined>): Promise<boolean> {
+    if (this.#byContainer.has(container)) return false;
+    const checked = this.#checked.get(container);
+    if (checked !== undefined) return checked;
+    const status = await readStatus().catch(() => undefined);
+    if (status === undefined) return true;
+    const areUnknown = await mayHoldSecrets(status);
+    if (this.#checked.size >= CHECKED_MAX) this.#checked.clear();
+    this.#checked.set(container, areUnknown);
+    return areUnknown;
+  }
+
   /** Removing a sandbox removes its containers. */
   forget(id: string): void {
+    this.#checked.delete(id);
     for (const [container, { sandbox }] of this.#byContainer) {
       if (container === id || sandbox === id) this.#byContainer.delete(container);
     }

@@ -1,5 +1,7 @@
 /** What the ports add to the calls: limits, deadlines, lookups. What a runtime does is in test/contract/cri.test.ts. */
-import { availableParallelism } from 'node:os';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import { afterEach, expect, it } from 'vitest';
 import type { CriOptions } from '../../../src/actors/cri/adapter.ts';
@@ -121,9 +123,15 @@ it('a runtime without RuntimeConfig does not tell; one that fails, fails', async
   await expect(ports['cri.runtimeConfig'](call({}))).rejects.toMatchObject({ code: 'INTERNAL' });
 });
 
+/** Of an earlier agent, and without the mark of a container that has values of Secrets. */
+const WITHOUT_SECRETS: Handlers = {
+  ContainerStatus: () => ({ status: { id: 'c', log_path: '/nowhere/app/0.log' } }),
+};
+
 it('exec without a limit waits, and its outputs become text', async () => {
   const base64 = (bytes: readonly number[]) => Buffer.from(bytes).toString('base64');
   const { ports } = await portsOn({
+    ...WITHOUT_SECRETS,
     ExecSync: () => ({ exit_code: -1, stdout: base64([0x68, 0x69]), stderr: base64([0xff]) }),
   });
   const result = await ports['cri.execSync'](call({ containerId: 'c', command: ['x'], timeoutSeconds: 0 }));
@@ -133,6 +141,7 @@ it('exec without a limit waits, and its outputs become text', async () => {
 it('of a command that prints a lot the beginning is told', async () => {
   const base64 = (text: string) => Buffer.from(text).toString('base64');
   const { ports } = await portsOn({
+    ...WITHOUT_SECRETS,
     ExecSync: () => ({ exit_code: 0, stdout: base64(`a${'é'.repeat(1_000_000)}`), stderr: base64('e'.repeat(20_000)) }),
   });
   const result = await ports['cri.execSync'](call({ containerId: 'c', command: ['x'], timeoutSeconds: 0 }));
@@ -185,6 +194,27 @@ it('a command does not tell the secrets of its container, by its output or an er
     throw new Refusal(grpc.status.UNKNOWN, 'cannot run "password"');
   };
   await expect(run()).rejects.toThrow(`cannot run "${password.$secret}"`);
+});
+
+it('the output of a command is withheld in a container that an earlier agent gave Secrets', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'marked-'));
+  writeFileSync(join(folder, '.holds-secrets'), '');
+  let asked = 0;
+  const status = () => ({ status: { id: 'c', log_path: join(folder, '0.log') } });
+  const { ports, fake } = await portsOn({
+    ContainerStatus: () => {
+      asked++;
+      return status();
+    },
+    ExecSync: () => ({ exit_code: 3, stdout: Buffer.from('password').toString('base64') }),
+  });
+  const run = () => ports['cri.execSync'](call({ containerId: 'c', command: ['x'], timeoutSeconds: 0 }));
+  const withheld = { exitCode: 3, stdout: expect.stringContaining('output withheld'), stderr: '' };
+  expect([await run(), await run()]).toEqual([withheld, withheld]);
+  expect(asked).toBe(1);
+  fake.handlers.ExecSync = () => ({ exit_code: 0 });
+  expect(await run()).toEqual({ exitCode: 0, stdout: '', stderr: '' });
+  rmSync(folder, { recursive: true });
 });
 
 it('an output too long to be searched for thousands of values is not shown', async () => {
