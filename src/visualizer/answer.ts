@@ -63,7 +63,7 @@ function waits(waiting: PhaseView, { started, troubles = [], pending = [] }: Pha
   const trouble = troubles.findLast(({ t }) => t >= waiting.entered);
   const call = pending.find(({ t }) => t >= waiting.entered);
   const reasons = trouble ? [troubleText(trouble, now)] : [];
-  const open = call ? [`${called(call)} has not answered for ${duration(now - call.t)}`] : [];
+  const open = call ? [`${called(call)} has not answered${now > call.t ? ` for ${duration(now - call.t)}` : ''}`] : [];
   const why = [...reasons, ...open].join('; ') || `for ${duration(now - waiting.entered)}`;
   return { kind: 'waiting', text: `${head} (${why})`, n: (trouble ?? call)?.n ?? waiting.enteredBy };
 }

@@ -231,8 +231,12 @@ function edgeElements({ source, targets, event, guard, result }: EdgeView): (Nod
   const condition = guard === undefined ? '' : ` if ${guard}`;
   return [
     el('span', { class: 'result' }, SIGNS[result]),
-    el('code', {}, `${shortState(source)} ${to}`),
-    el('span', { class: 'dim' }, ` on ${lastOf(eventText(event))}${condition}`),
+    el(
+      'span',
+      {},
+      el('code', {}, `${shortState(source)} ${to}`),
+      el('span', { class: 'dim' }, ` on ${lastOf(eventText(event))}${condition}`),
+    ),
   ];
 }
 

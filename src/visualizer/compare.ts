@@ -70,16 +70,24 @@ export class ComparePane {
     const change = bTotalMs - aTotalMs;
     const words =
       change === 0 ? 'as long as' : `${duration(Math.abs(change))} ${change > 0 ? 'longer' : 'shorter'} than`;
-    const head = `Start ${b} took ${duration(bTotalMs)}, ${words} start ${a} (${duration(aTotalMs)}).`;
+    const head = `Start ${b} took ${duration(bTotalMs)}, ${words} start ${a} (${duration(aTotalMs)})${this.goalText(comparison)}.`;
     this.body.replaceChildren(
       el('p', { class: 'verdict' }, head),
       ...this.failures(comparison),
       ...this.attributed(comparison),
       ...this.decision(comparison),
       el('h3', {}, 'Phases of both'),
+      el('p', { class: 'legend' }, ...[a, b].map((name, at) => legend(at === 0 ? 'a' : 'b', `start ${name}`))),
       this.phases(comparison),
     );
     refocus(this.body, -1);
+  }
+
+  /** How much later, or sooner, a goal after the start was reached. */
+  private goalText({ time, aTotalMs, bTotalMs }: Comparison): string {
+    const change = time ? time.bMs - time.aMs : 0;
+    if (!time || change === bTotalMs - aTotalMs) return '';
+    return `; ${this.store.named(time.goal)} ${duration(Math.abs(change))} ${change > 0 ? 'later' : 'sooner'}`;
   }
 
   private failures({ aFailure, bFailure, a, b }: Comparison): Node[] {
@@ -163,6 +171,9 @@ export class ComparePane {
     return el('ol', { class: 'compared' }, ...rows);
   }
 }
+
+const legend = (side: 'a' | 'b', text: string): HTMLElement =>
+  el('span', {}, el('span', { class: `swatch ${side}`, 'aria-hidden': 'true' }), text);
 
 function bar(side: 'a' | 'b', ms: number | undefined, longest: number): HTMLElement {
   const element = el('span', { class: `bar ${side}` });

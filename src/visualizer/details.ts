@@ -101,9 +101,10 @@ export class Details {
   private states(view: ActorView): Node[] {
     const rows = innermost(view.active).map((state) => {
       const waits = state.waitsFor === undefined ? [] : [el('span', { class: 'waits' }, `waits for ${state.waitsFor}`)];
-      return el('li', {}, el('code', {}, state.path || '(no states)'), ' ', this.since(state.since), ...waits);
+      const path = el('code', {}, ...breakable(state.path || '(no states)'));
+      return el('li', {}, path, ' ', this.since(state.since), ...waits);
     });
-    return [el('h3', {}, 'State'), el('ul', {}, ...rows)];
+    return [el('h3', {}, 'State'), el('ul', { class: 'states' }, ...rows)];
   }
 
   private waits(view: ActorView, detail: ActorDetail | undefined): Node[] {
@@ -131,6 +132,10 @@ export class Details {
     return [el('h3', {}, 'Waits for'), all.length > 0 ? el('ul', {}, ...all) : el('p', { class: 'dim' }, 'nothing')];
   }
 }
+
+/** A path that may be broken after each step. */
+const breakable = (path: string): (Node | string)[] =>
+  path.split('.').flatMap((step, at) => (at === 0 ? [step] : ['.', el('wbr', {}), step]));
 
 /** Lines of a context that are laid out together, when they are in sight. */
 const BLOCK_LINES = 40;

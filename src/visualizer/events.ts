@@ -32,6 +32,7 @@ export class Events {
   private readonly own = byId('own', HTMLInputElement);
   private readonly follow = byId('follow', HTMLInputElement);
   private readonly note = byId('events-note', HTMLElement);
+  private readonly nothing = byId('nothing', HTMLElement);
   private readonly store: Store;
   /** Records by their position among the matches, for the search {@link loadedFor}. */
   private readonly loaded = new Map<number, ShownRecord>();
@@ -132,6 +133,7 @@ export class Events {
     const part = found.isDone ? '' : `, ${Math.round((found.scanned / Math.max(1, facts.records)) * 100)}% searched`;
     const missed = facts.missed > 0 ? `, ${facts.missed} missing` : '';
     setText(this.note, found.error ?? `${found.found} of ${facts.records} records${part}${missed}`);
+    this.nothing.hidden = found.found > 0 || !found.isDone || found.error !== undefined || facts.records === 0;
     this.note.classList.toggle('error', found.error !== undefined);
     if (this.follow.checked && this.store.record === undefined) this.scrollTo(this.height + ROW_PX - this.roomPx);
     if (this.group.value !== '') void this.showGroups();
@@ -159,8 +161,9 @@ export class Events {
 
   /** Finds the position of the chosen record among the matches. */
   locate(): Promise<void> {
-    const { record, found } = this.store;
-    const key = `${record} ${found.search} ${found.isDone}`;
+    const { record, found, facts } = this.store;
+    // While a journal is read, its records are found as they come.
+    const key = `${record} ${found.search} ${found.isDone} ${facts.n >= (record ?? -1)}`;
     if (key === this.locatedFor) return this.located;
     this.locatedFor = key;
     this.isLocated = record === undefined;

@@ -1,7 +1,7 @@
 /** Whether the kernel and its journal are well: the queue, the time of turns, memory, and who is busy. */
 import { byId, el } from './dom.ts';
 import type { Store } from './store.ts';
-import { decoded, duration } from './words.ts';
+import { decoded } from './words.ts';
 import type { HealthView } from './worker/reports.ts';
 
 export class HealthPane {
@@ -97,9 +97,9 @@ const STATES = { prepared: 'prepared', unprepared: 'not prepared', ending: 'bein
 function turnPicture(turnsMs: readonly number[]): Node[] {
   const sorted = turnsMs.toSorted((a, b) => a - b);
   const at = (share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
-  const [half, most] = [at(0.5).toFixed(2), at(0.99).toFixed(2)];
   const longestMs = sorted.at(-1) ?? 0;
-  const words = `Of the last ${turnsMs.length} turns half took at most ${half} ms, 99% ${most} ms, the longest ${duration(longestMs)}.`;
+  const [half, most, longest] = [at(0.5), at(0.99), longestMs].map((ms) => `${ms.toFixed(2)} ms`);
+  const words = `Of the last ${turnsMs.length} turns half took at most ${half}, 99% at most ${most}, the longest ${longest}.`;
   const columns = turnsMs.map((ms) => {
     const column = el('span', {});
     column.style.height = `${Math.max(2, (ms / Math.max(1, longestMs)) * 100)}%`;

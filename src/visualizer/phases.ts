@@ -162,19 +162,26 @@ export class PhaseBars {
     const waited = phase.waitsFor === undefined ? '' : `${verb} for ${phase.waitsFor}`;
     const waits = failed ? `failed: ${failure.message}` : waited;
     // The head of the column says that it was waited for.
-    const text = waits === waited && phase.left !== undefined ? (phase.waitsFor ?? '') : waits;
+    const waitText = waits === waited && phase.left !== undefined ? (phase.waitsFor ?? '') : waits;
+    const isGoalReached = isReached && isGoal(phase) && !failed;
+    const text = isGoalReached ? `reached after ${duration(from)}` : waitText;
     const name = nameElement(phase);
     name.style.setProperty('--depth', String(phase.depth));
     const time = duration(took);
-    const label = `${phase.name}, began ${duration(from)} after start, ${time}, ${waits}`;
+    const steps = stepRanges(phase.steps ?? '');
+    const label = `${[phase.name, ...(steps === '' ? [] : [steps])].join(', ')}, began ${duration(from)} after start, ${time}, ${waits || text}`;
     const button = el(
       'button',
       { type: 'button', title: label },
-      el('span', { class: 'step' }, stepRanges(phase.steps ?? '')),
+      el('span', { class: 'step' }, steps),
       name,
       el('span', { class: 'lane' }, ...(bar ? [bar] : [])),
-      el('span', { class: 'took' }, time),
-      el('span', { class: failed ? 'waits error' : phase.left === undefined ? 'waits' : 'waits dim' }, text),
+      el('span', { class: 'took' }, isGoalReached && phase.left === undefined ? '' : time),
+      el(
+        'span',
+        { class: failed ? 'waits error' : isReached || phase.left !== undefined ? 'waits dim' : 'waits' },
+        text,
+      ),
     );
     button.addEventListener('click', () => {
       this.store.chooseActor(this.store.root);

@@ -30,12 +30,30 @@ export function podAnswer(pod: PodView, lanes: readonly Lane[], events: readonly
   const ran = running === undefined ? '' : `, ran ${duration(running - seen)} after it was seen`;
   const claims = pod.claims === undefined ? undefined : `: ${claimWaitText(pod.claims, now)}`;
   if (claims !== undefined) return `${phase}${ran}${again}${claims}`;
-  if (phase === 'Running' && ready) return `Running and ready${ran}${again}`;
+  if (phase === 'Running' && ready) return `Running and ready${ran}${spent(pod, lanes)}${again}`;
   if (phase === 'Succeeded' || phase === 'Failed')
     return `${phase}${ran}${again}${warning(events, phase === 'Failed')}`;
   const head =
     phase === 'Running' ? `Running, not ready${ran}${again}` : `${phase} for ${duration(now - seen)}${again}`;
   return `${head}${waits(lanes)}${warning(events, true)}`;
+}
+
+/** Shares below this tell nothing. */
+const SHARE_MIN = 0.1;
+
+/** The longest wait until the pod ran, and its share. */
+function spent({ seen, running }: PodView, lanes: readonly Lane[]): string {
+  if (running === undefined || running <= seen) return '';
+  const waited = lanes.flatMap(({ address, segments }) =>
+    segments.flatMap(({ activity, from, to, text, waitsFor }) => {
+      const ms = Math.min(to, running) - from;
+      const what = `${lastOf(address)} ${waitsFor === undefined ? `was in ${text}` : `waited for ${waitsFor}`}`;
+      return activity === 'waiting' && ms > 0 ? [{ ms, what }] : [];
+    }),
+  );
+  const longest = waited.reduce((one, other) => (other.ms > one.ms ? other : one), { ms: 0, what: '' });
+  const share = longest.ms / (running - seen);
+  return share < SHARE_MIN ? '' : `, ${Math.round(share * 100)}% of it while ${longest.what} (${duration(longest.ms)})`;
 }
 
 /** The waits of the pod's actors now, the innermost last. */

@@ -168,7 +168,7 @@ export class PodsPane {
         'span',
         { class: 'scale dim' },
         el('span', {}, `+${duration(begin - this.store.started)}`),
-        el('span', {}, duration(span)),
+        el('span', {}, `+${duration(begin + span - this.store.started)}`),
       ),
     ];
     return el('div', { class: 'lanes', 'aria-hidden': 'true' }, ...rows, ...scale);

@@ -46,7 +46,7 @@ export class RecordRows {
       number: String(n),
       time: sinceStart(t, this.store.started),
       kind: kindText(record),
-      who: this.store.named(whoOf(shown)),
+      who: this.store.within(this.store.named(whoOf(shown))),
       what: this.store.text(shown),
       cause: cause === undefined ? '' : String(cause),
     };

@@ -117,7 +117,7 @@ export class StartReports {
     const button = el(
       'button',
       { type: 'button', title: `${actor}: ${text}` },
-      el('span', { class: 'dim' }, `+${duration(atMs)}`),
+      el('span', { class: 'at' }, `+${duration(atMs)}`),
       el('span', { class: `took ${word}` }, kind === 'start' ? '' : duration(tookMs)),
       el('span', { class: `word ${word}` }, word),
       el('span', { class: 'what' }, `${this.store.named(actor)}: ${text}`),

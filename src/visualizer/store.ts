@@ -152,6 +152,11 @@ export class Store {
     return this.named(decoded(lastOf(address)));
   }
 
+  /** An address without the root, in which all actors are. */
+  within(address: string): string {
+    return address.startsWith(`${this.root}/`) ? address.slice(this.root.length + 1) : address;
+  }
+
   /** Grows with the names that are known. */
   get naming(): number {
     return this.names.size;

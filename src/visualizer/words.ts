@@ -13,6 +13,10 @@ export function duration(ms: number): string {
   return `${Math.floor(minutes / 60)} h ${pad(minutes % 60)} min`;
 }
 
+/** `12 KB`, `3.4 MB`. */
+export const sizeText = (bytes: number): string =>
+  bytes < 1_048_576 ? `${Math.ceil(bytes / 1_024)} KB` : `${(bytes / 1_048_576).toFixed(1)} MB`;
+
 /** What the node waited for until a link of a critical chain, by the kind of the link; the first link has no wait. */
 export const WAITED_FOR = {
   start: 'start',

@@ -42,7 +42,7 @@ const shows = (pattern: RegExp) => expect.poll(answer, { timeout: PATIENCE_MS })
 
 it.skipIf(skip)('says of a pod that it runs, since when', async () => {
   await page.keyboard.press('o');
-  await shows(/^Running and ready, ran [\d.]+ m?s after it was seen$/);
+  await shows(/^Running and ready, ran [\d.]+ m?s after it was seen(?:, \d+% of it while .+ \([\d.]+ m?s\))?$/);
   expect(await page.locator('#pod-list button').count()).toBe(1);
 });
 

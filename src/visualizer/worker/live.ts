@@ -16,6 +16,7 @@ import type {
   TurnMessage,
 } from '../../actors/server/visualizer/protocol.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
+import { sizeText } from '../words.ts';
 import { Model, type Source } from './model.ts';
 import { range, START_RECORDS_MAX } from './record-pages.ts';
 import type { HealthRow, HealthView } from './reports.ts';
@@ -114,16 +115,15 @@ export class Live implements Source {
 
   async health(): Promise<HealthView> {
     const facts = await ask<HealthFacts>('/api/health');
-    const megabytes = (bytes: number): string => `${(bytes / 1_048_576).toFixed(1)} MB`;
     const { pages } = this.model;
     const rows: HealthRow[] = [
       { name: 'inputs that wait', value: String(facts.queue), isBad: facts.queue > QUEUE_GOOD_MAX },
-      { name: 'memory of the daemon', value: `${megabytes(facts.rssBytes)}, of it ${megabytes(facts.heapBytes)} heap` },
-      { name: 'journal on disk', value: facts.journalBytes === undefined ? '' : megabytes(facts.journalBytes) },
+      { name: 'memory of the daemon', value: `${sizeText(facts.rssBytes)}, of it ${sizeText(facts.heapBytes)} heap` },
+      { name: 'journal on disk', value: facts.journalBytes === undefined ? '' : sizeText(facts.journalBytes) },
       { name: 'actors', value: String(facts.actors) },
       { name: 'timers', value: String(facts.timers) },
       { name: 'requests under way', value: String(facts.requests) },
-      { name: 'records kept by the page', value: `${pages.size}, ${megabytes(pages.packedBytes)} packed` },
+      { name: 'records kept by the page', value: `${pages.size}, ${sizeText(pages.packedBytes)} packed` },
       { name: 'records that are missing', value: String(pages.missed), isBad: pages.missed > 0 },
     ];
     const { turnsMs, drivers } = facts;

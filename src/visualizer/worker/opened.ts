@@ -5,6 +5,7 @@
  * was read before it is shown.
  */
 import type { ActorDetail } from '../../actors/server/visualizer/protocol.ts';
+import { sizeText } from '../words.ts';
 import type { Execution } from './execution.ts';
 import type { Model, Source } from './model.ts';
 import type { HealthRow, HealthView, StartView } from './reports.ts';
@@ -123,7 +124,7 @@ export class Opened implements Source {
       { name: 'turns', value: String(turn + 1) },
       { name: 'segments', value: journal.segments.map((path) => path.slice(path.lastIndexOf('/') + 1)).join(', ') },
       { name: 'written by', value: `Statelet ${journal.header.build.statelet}, XState ${journal.header.build.xstate}` },
-      { name: 'kept by the page', value: `${(pages.packedBytes / 1_048_576).toFixed(1)} MB of records, packed` },
+      { name: 'kept by the page', value: `${sizeText(pages.packedBytes)} of records, packed` },
     ];
     return {
       rows: rows.filter(({ value }) => value !== ''),

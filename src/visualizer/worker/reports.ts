@@ -5,7 +5,7 @@
 
 import type { DriverView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
 import { type Blame, blame } from '../../bin/insight/blame.ts';
-import { type CriticalChain, criticalChain, goalOf } from '../../bin/insight/critical-chain.ts';
+import { type CriticalChain, criticalChain, type Goal, goalOf } from '../../bin/insight/critical-chain.ts';
 import { type Comparison as Compared, compare } from '../../bin/insight/diff.ts';
 import { type StartupTime, startupTime } from '../../bin/insight/startup-time.ts';
 import { Story, type StorySource } from '../../bin/insight/story.ts';
@@ -13,7 +13,7 @@ import { Story, type StorySource } from '../../bin/insight/story.ts';
 export interface StartView {
   readonly time: StartupTime;
   readonly blame: Blame;
-  /** The chain to what ended a start that failed, and to each goal that was reached: healthz, pods. */
+  /** The chain to what ended a start that failed, or to what it waits for, and to each goal: healthz, pods. */
   readonly chains: readonly CriticalChain[];
 }
 
@@ -55,8 +55,18 @@ export function startViewOf(story: Story): StartView {
     return typeof goal === 'string' ? [] : [goal];
   });
   const failure = story.failure ? [{ name: 'the start failed', n: story.failure.n }] : [];
-  const chains = [...failure, ...goals].map((goal) => criticalChain(story, goal));
+  const chains = [...failure, ...waitOf(story), ...goals].map((goal) => criticalChain(story, goal));
   return { time: startupTime(story), blame: blame(story), chains };
+}
+
+/** What a start that is not over waits for: the call without an answer, else the beginning of the wait. */
+function waitOf({ failure, healthz, phases, operations }: Story): Goal[] {
+  const waiting = phases.findLast(({ left, waitsFor }) => left === undefined && waitsFor !== undefined);
+  if (failure || healthz || !waiting) return [];
+  const call = [...operations.values()].find(
+    ({ ended, class: cls, began }) => ended === undefined && cls !== 'stream' && began >= waiting.entered,
+  );
+  return [{ name: `the wait for ${waiting.waitsFor}`, n: call?.n ?? waiting.enteredBy }];
 }
 
 export function comparison(a: StorySource, b: StorySource): Comparison {
