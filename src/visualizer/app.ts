@@ -129,7 +129,7 @@ function keepChoice(): void {
   if (store.pod !== undefined && pods.isOpen) choice.set('pod', store.pod);
   if (events.search.value !== '') choice.set('search', events.search.value);
   if (events.group.value !== '') choice.set('group', events.group.value);
-  history.replaceState(null, '', `#${choice}`);
+  if (location.hash !== `#${choice}`) history.replaceState(null, '', `#${choice}`);
 }
 
 function restoreChoice(): void {

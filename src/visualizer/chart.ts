@@ -95,14 +95,13 @@ export class ChartView {
     const another = actor.address !== this.shownActor;
     const before = another ? active : this.activeIds;
     const drawn = new Set<string>();
+    // What is entered now moves; in the past it would move at each step, and be drawn anew for a second.
+    const isPresent = this.store.moment === undefined;
     for (const state of this.svg?.querySelectorAll<SVGGElement>('.state') ?? []) {
       const ids = idsOf(state);
       for (const id of ids) drawn.add(id);
       state.classList.toggle('active', ids[0] !== undefined && active.has(ids[0]));
-      state.classList.toggle(
-        'entered',
-        ids.some((id) => active.has(id) && !before.has(id)),
-      );
+      state.classList.toggle('entered', isPresent && ids.some((id) => active.has(id) && !before.has(id)));
       if (ids.length > 1) writeCard(state, ids.slice(1), actor.active);
     }
     this.showStep();

@@ -15,7 +15,7 @@ import type { Group, GroupBy } from './worker/requests.ts';
 
 const ROW_PX = 22;
 /** Rows kept beyond the visible ones, so that scrolling shows no gap. */
-const SPARE_ROWS = 20;
+const SPARE_ROWS = 8;
 /** Height of all rows: browsers do not lay out elements of many millions of pixels. Past it, scrolling is scaled. */
 const HEIGHT_MAX_PX = 8_000_000;
 /** Records that are kept here; others are asked for again. */

@@ -35,8 +35,7 @@ export class RecordPane {
       ...this.causes(inspection),
       ...this.consequences(inspection),
       ...this.changes(inspection),
-      el('h3', {}, `Messages in turn ${inspection.shown.turn}`),
-      sequenceElement(this.store, inspection.turn),
+      ...this.messages(inspection),
       el('h3', {}, 'Says'),
       el('pre', { class: 'json' }, JSON.stringify(inspection.shown.record, null, 2)),
     );
@@ -88,6 +87,11 @@ export class RecordPane {
         ...(after === undefined ? [] : [el('ins', {}, this.store.named(after))]),
       ),
     ];
+  }
+
+  private messages({ shown, messages, messagesInTurn: all }: Inspection): Node[] {
+    const part = messages.length < all ? `, ${messages.length} of ${all}` : '';
+    return [el('h3', {}, `Messages in turn ${shown.turn}${part}`), sequenceElement(this.store, messages)];
   }
 
   private step(shown: ShownRecord, cause: ShownRecord | undefined): HTMLElement {

@@ -1,12 +1,19 @@
 /**
  * The actors as a tree: what each is doing, at a glance.
  *
- * One row an actor, kept between updates; the tree has the focus and names the chosen row (`aria-activedescendant`).
+ * One row an actor, kept between updates; of a large tree only the rows in sight are elements. The tree has the focus
+ * and names the chosen row (`aria-activedescendant`).
  */
 import type { ActorView } from '../actors/server/visualizer/protocol.ts';
 import { arrange, byId, closest, el, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { activityOf, innermostText, parentOf, stateText } from './words.ts';
+
+const ROW_PX = 24;
+/** Trees of at most so many rows have all of them as elements. */
+const SMALL_ROWS = 60;
+/** Rows kept beyond the visible ones, so that scrolling shows no gap. */
+const SPARE_ROWS = 8;
 
 interface Row {
   /** What it was written from. */
@@ -32,8 +39,12 @@ export class Tree {
   private sortedBy = '';
   private nextId = 0;
   private selected: HTMLElement | undefined;
-  /** The row that was chosen last, which the reader may have scrolled away since. */
-  private inSight: HTMLElement | undefined;
+  /** The actor that was brought into sight last; the reader may have scrolled it away since. */
+  private revealed = '';
+  private isFiltering = false;
+  /** Height and place of what is in sight; to ask the element for them would have the page laid out. */
+  private roomPx = 0;
+  private topPx = 0;
 
   constructor(store: Store) {
     this.store = store;
@@ -41,6 +52,14 @@ export class Tree {
     this.filter.addEventListener('keydown', (event) => this.leaveFilter(event));
     this.element.addEventListener('keydown', (event) => this.key(event));
     this.element.addEventListener('click', (event) => this.clicked(event));
+    this.element.addEventListener('scroll', () => {
+      this.topPx = this.element.scrollTop;
+      if (this.shown.length > SMALL_ROWS) this.drawRows();
+    });
+    new ResizeObserver(([tree]) => {
+      this.roomPx = tree?.borderBoxSize[0]?.blockSize ?? 0;
+      if (this.shown.length > SMALL_ROWS) this.drawRows();
+    }).observe(this.element);
   }
 
   update(): void {
@@ -49,16 +68,45 @@ export class Tree {
     this.parents.clear();
     for (const address of addresses) this.parents.add(parentOf(address));
     const visible = wanted === '' ? undefined : this.matches(addresses, wanted);
+    this.isFiltering = visible !== undefined;
     this.shown = addresses.filter((address) => (visible ? visible.has(address) : !this.isFolded(address)));
+    this.reveal();
+    this.drawRows();
+  }
+
+  /** Brings the actor that was chosen since into sight. */
+  private reveal(): void {
+    const { actor = '' } = this.store;
+    const at = this.shown.indexOf(actor);
+    if (actor === this.revealed || at === -1 || this.roomPx === 0) return;
+    this.revealed = actor;
+    const [least, most] = [(at + 1) * ROW_PX - this.roomPx, at * ROW_PX];
+    const wanted = Math.max(0, Math.min(most, Math.max(least, this.topPx)));
+    if (wanted === this.topPx) return;
+    // Until the rows are there, the element may not be high enough.
+    this.element.style.paddingBottom = `${this.shown.length * ROW_PX}px`;
+    this.element.scrollTop = wanted;
+    this.topPx = wanted;
+  }
+
+  private drawRows(): void {
+    const { length } = this.shown;
+    const isSmall = length <= SMALL_ROWS;
+    const first = isSmall ? 0 : Math.max(0, Math.min(length, Math.floor(this.topPx / ROW_PX)) - SPARE_ROWS);
+    const last = isSmall ? length : Math.min(length, first + Math.ceil(this.roomPx / ROW_PX) + 2 * SPARE_ROWS);
+    const visible = this.shown.slice(first, last);
+    const inSight = new Set(visible);
     for (const [address, row] of this.rows) {
-      if (this.store.actors.has(address)) continue;
+      if (inSight.has(address)) continue;
       this.rows.delete(address);
       this.spare.push(row);
     }
     arrange(
       this.element,
-      this.shown.map((address) => this.row(address, visible !== undefined)),
+      visible.map((address) => this.row(address)),
     );
+    const { style } = this.element;
+    [style.paddingTop, style.paddingBottom] = [`${first * ROW_PX}px`, `${(length - last) * ROW_PX}px`];
     this.markChosen();
   }
 
@@ -90,11 +138,11 @@ export class Tree {
     return false;
   }
 
-  private row(address: string, filtering: boolean): HTMLElement {
+  private row(address: string): HTMLElement {
     const actor = this.store.actors.get(address) as ActorView;
     const row = this.rows.get(address) ?? this.newRow(address);
     const activity = address === this.store.root && this.store.phases.failure ? 'failed' : activityOf(actor);
-    const open = filtering || !this.folded.has(address);
+    const open = this.isFiltering || !this.folded.has(address);
     const name = this.store.nameOf(address);
     const written = [actor, activity, open, name, this.parents.has(address)];
     if (written.every((part, at) => part === row.written[at])) return row.element;
@@ -135,15 +183,13 @@ export class Tree {
     return { element, expander, dot, name, state, written: [] };
   }
 
-  markChosen(): void {
+  private markChosen(): void {
     const { actor } = this.store;
     const chosen = actor === undefined ? undefined : this.rows.get(actor);
     if (this.selected && chosen?.element !== this.selected) this.selected.setAttribute('aria-selected', 'false');
     chosen?.element.setAttribute('aria-selected', 'true');
     this.selected = chosen?.element;
     setAttributes(this.element, { 'aria-activedescendant': chosen?.element.id });
-    if (chosen && chosen.element !== this.inSight) chosen.element.scrollIntoView({ block: 'nearest' });
-    this.inSight = chosen?.element;
   }
 
   private clicked(event: MouseEvent): void {

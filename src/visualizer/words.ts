@@ -173,7 +173,8 @@ const KINDS: Readonly<Record<KernelRecord['k'], string>> = {
   end: 'end',
 };
 
-export const kindText = (record: KernelRecord): string => (record.k === 'log' ? record.level : KINDS[record.k]);
+export const kindName = (kind: KernelRecord['k']): string => KINDS[kind];
+export const kindText = (record: KernelRecord): string => (record.k === 'log' ? record.level : kindName(record.k));
 
 export type Activity = 'active' | 'waiting' | 'done' | 'failed';
 
@@ -188,6 +189,8 @@ export function activityOf(actor: ActorView): Activity {
 
 /** The uid of a static pod, or of one that an API server named, in the id of an actor. */
 const UID = /(?<=-)(?:[\da-f]{32}|[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12})/g;
+
+export const isUid = (text: string): boolean => `-${text}`.replace(UID, '') === '-';
 
 /** A text with names of actors, in which every uid that has a name is that name. */
 export const namesIn = (text: string, names: ReadonlyMap<string, string>): string =>

@@ -15,7 +15,7 @@ import { Opened } from './opened.ts';
 import { lastIndexWhere } from './past.ts';
 import { podStory } from './pod-story.ts';
 import { expressionsOf } from './query.ts';
-import type { Row } from './record-pages.ts';
+import { type Row, range } from './record-pages.ts';
 import type { Group, Inspection, Moment, Notice, Opening, RequestName, Requests } from './requests.ts';
 import { servedFiles } from './served-files.ts';
 
@@ -36,6 +36,8 @@ const QUESTION_PAUSE_MS = 40;
 const CHECK_MS = 4;
 const ROWS_MAX = 500;
 const HISTORY_MAX = 200;
+/** Arrows around a record in its inspector; a turn in which thirty pods begin has hundreds. */
+const TURN_ARROWS_MAX = 40;
 /** Arrows of a sequence between chosen actors: some screens. */
 const ARROWS_MAX = 200;
 
@@ -244,9 +246,18 @@ export class PageAnswers implements Requests {
       more: Math.max(0, numbers.length - CHAIN_MAX),
       ...(forgotten === undefined ? {} : { forgotten }),
       followed,
-      turn: await pages.turn(shown.turn),
+      ...(await this.#messagesAround(shown.turn, index)),
       ...(changes ? { changes } : {}),
     };
+  }
+
+  async #messagesAround(turn: number, index: number): Promise<Pick<Inspection, 'messages' | 'messagesInTurn'>> {
+    const { pages } = this.#model;
+    const [from, to] = pages.boundsOf(turn);
+    const all = [...range(from, to)].filter((at) => !NO_ARROWS.has(pages.row(at)?.kind ?? ''));
+    const first = Math.max(0, lastIndexWhere(all, (at) => at <= index) + 1 - TURN_ARROWS_MAX / 2);
+    const messages = await pages.at(all.slice(first, first + TURN_ARROWS_MAX));
+    return { messages, messagesInTurn: all.length };
   }
 
   /** Apart from the inspection: they lie far apart, and are rarely looked at. */

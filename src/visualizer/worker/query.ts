@@ -9,8 +9,8 @@
  */
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { messageOf } from '../../kernel/thrown.ts';
-import { kindText, recordText, whoOf } from '../words.ts';
-import type { Row } from './record-pages.ts';
+import { isUid, kindName, kindText, recordText, whoOf } from '../words.ts';
+import { KINDS, type Row } from './record-pages.ts';
 
 /** Characters of a search: the capacity of an address. */
 const QUERY_MAX_CHARS = 500;
@@ -21,6 +21,8 @@ const TERMS_MAX = 20;
 export interface Query {
   /** True for every row that may match; unknown fields exclude nothing. */
   readonly mayMatch: (row: Row) => boolean;
+  /** Whether a record may match whose JSON this is: to read it takes longer. Absent: every one. */
+  readonly mayMatchText?: (json: string) => boolean;
   /** Absent: the row says all. */
   readonly matches?: (shown: ShownRecord) => boolean;
   /** Why the search cannot be made. */
@@ -30,6 +32,8 @@ export interface Query {
 export interface Names {
   /** A text with names in place of uids. */
   readonly named: (text: string) => string;
+  /** The names. */
+  readonly names: ReadonlyMap<string, string>;
   readonly started: number;
 }
 
@@ -37,6 +41,8 @@ interface Term {
   readonly isNegated: boolean;
   readonly mayMatch?: (row: Row) => boolean;
   readonly matches?: (shown: ShownRecord) => boolean;
+  /** The JSON of every record that matches has one of these in it, in small letters. */
+  readonly parts?: readonly string[];
 }
 
 export type Expressions = typeof import('./expressions.ts');
@@ -53,12 +59,14 @@ export function queryOf(text: string, names: Names, expressions?: Expressions): 
   try {
     const terms = words.map((word) => termOf(word, names, expressions));
     const slow = terms.flatMap(({ matches, isNegated }) => (matches ? [{ matches, isNegated }] : []));
+    const parts = terms.flatMap(({ parts: own, isNegated }) => (own === undefined || isNegated ? [] : [own]));
     return {
       mayMatch: (row) =>
         row.kind !== 'end' && terms.every((term) => !term.mayMatch || term.mayMatch(row) !== term.isNegated),
       ...(slow.length > 0 && {
         matches: (shown) => slow.every(({ matches, isNegated }) => matches(shown) !== isNegated),
       }),
+      ...(parts.length > 0 && { mayMatchText: (json) => hasAll(json.toLowerCase(), parts) }),
     };
   } catch (error) {
     return failed(messageOf(error));
@@ -78,8 +86,38 @@ function termOf(word: string, names: Names, expressions: Expressions | undefined
   const isNegated = word.length > 1 && word.startsWith('-');
   const rest = isNegated ? word.slice(1) : word;
   const [, field, value = ''] = /^([A-Za-z_][\w.[\]-]*):(.+)$/s.exec(rest) ?? [];
-  if (field === undefined) return { isNegated, matches: textTerm(testerOf(rest), names) };
+  if (field === undefined) {
+    const parts = partsOfJson(rest.toLowerCase(), names);
+    return { isNegated, matches: textTerm(testerOf(rest), names), ...(parts && { parts }) };
+  }
   return { isNegated, ...fieldTerm(field, value, names, testerOf) };
+}
+
+const hasAll = (text: string, parts: readonly (readonly string[])[]): boolean =>
+  parts.every((any) => any.some((part) => text.includes(part)));
+
+/** Words that the lines of the table have, and the JSON of a record has not. */
+const WORDS_OF_LINES =
+  'start input timer result message request cancel state incarnation of node begins from answered failed is done started after in min cancelled turn digest (no states)';
+/** Uids that are looked for in place of their names. */
+const UIDS_MAX = 20;
+
+/**
+ * What the JSON of a record has where the table's line of it has this word: the word itself, or the uid that a name
+ * stands for. Undefined: that is not known, because the word may be one of the page's own, or is written otherwise there.
+ * Shorter ones may be of a duration.
+ */
+function partsOfJson(word: string, { names }: Names): readonly string[] | undefined {
+  if (!/^[a-z\d_-]{3,}$/.test(word) || WORDS_OF_LINES.includes(word)) return undefined;
+  const named = [...names].filter(([uid, name]) => isUid(uid) && hasPartOf(word, name.toLowerCase()));
+  return named.length > UIDS_MAX ? undefined : [word, ...named.map(([uid]) => uid.toLowerCase())];
+}
+
+/** Whether the word is in a step of an address that ends with the name: `pod-<name>`. */
+function hasPartOf(word: string, name: string): boolean {
+  if (name.includes(word)) return true;
+  const ends = word.split('-').map((_, at, steps) => steps.slice(at + 1).join('-'));
+  return ends.some((end) => end !== '' && (name.startsWith(end) || end.startsWith(name)));
 }
 
 /** Whether a text has the value in it, or matches it as an expression. */
@@ -137,10 +175,12 @@ function fieldTerm(
   }
 }
 
-/** A kind by its name in the table, or in the journal. */
+/** A kind by its name in the table, or in the journal. The level of a line of the log is not in its row. */
 function kindTerm(value: string): Pick<Term, 'mayMatch' | 'matches'> {
   const wanted = value.toLowerCase();
-  return { matches: ({ record }) => record.k === wanted || kindText(record) === wanted };
+  const kind = KINDS.find((each) => each === wanted || kindName(each) === wanted);
+  if (kind !== undefined) return { mayMatch: (row) => row.kind === kind };
+  return { matches: ({ record }) => kindText(record) === wanted };
 }
 
 function numberTest(field: string, value: string, of: (row: Row) => number): (row: Row) => boolean {

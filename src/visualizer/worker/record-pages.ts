@@ -23,7 +23,7 @@ const UNPACKED_MAX = 64;
 /** Actors that are listed by their number of records. */
 const BUSIEST_MAX = 20;
 
-const KINDS: readonly KernelRecord['k'][] = [
+export const KINDS: readonly KernelRecord['k'][] = [
   'header',
   'in',
   'timer',
@@ -49,6 +49,15 @@ export interface Row {
   readonly from: string;
   /** The pod, or another object of the API, that a line is about: `namespace/name`. */
   readonly about: string;
+}
+
+/** The records of a page by their indexes. */
+interface PageContent {
+  /** The first index after it. */
+  readonly to: number;
+  /** A record as it is stored: JSON. */
+  readonly text: (index: number) => string;
+  readonly shown: (index: number) => ShownRecord | undefined;
 }
 
 class Page {
@@ -145,8 +154,8 @@ export class RecordPages {
   private async pack(page: Page): Promise<void> {
     if (!Array.isArray(page.content)) return;
     const text = page.content.map((shown) => JSON.stringify(shown)).join('\n');
-    const stream = new Blob([text]).stream().pipeThrough(new CompressionStream('deflate-raw'));
-    const packed = new Uint8Array(await new Response(stream).arrayBuffer());
+    const bytes = new TextEncoder().encode(text);
+    const packed = new Uint8Array(await through(bytes, new CompressionStream('deflate-raw')).arrayBuffer());
     this.packedBytes += packed.length;
     page.content = packed;
   }
@@ -284,6 +293,25 @@ export class RecordPages {
     return line === undefined ? undefined : JSON.parse(line);
   }
 
+  /**
+   * The records of the page that an index is in, as far as they are there now, each made when it is asked for. A page
+   * that is not unpacked yet is not kept so: whoever reads all of them would push out what others look at.
+   */
+  async contentAt(index: number): Promise<PageContent> {
+    const number = Math.floor(index / PAGE_RECORDS);
+    const page = this.pages[number];
+    const from = number * PAGE_RECORDS;
+    if (!page) return { to: from, text: () => '', shown: () => undefined };
+    const to = from + page.size;
+    const { content } = page;
+    if (Array.isArray(content)) {
+      return { to, text: (at) => JSON.stringify(content[at - from]) ?? '', shown: (at) => content[at - from] };
+    }
+    const lines = await (this.unpacked.get(page) ?? unpack(content));
+    const text = (at: number): string => lines[at - from] ?? '';
+    return { to, text, shown: (at) => JSON.parse(text(at)) };
+  }
+
   /** The records at these indexes, which rise. */
   async at(indexes: Iterable<number>): Promise<ShownRecord[]> {
     const found: ShownRecord[] = [];
@@ -294,11 +322,14 @@ export class RecordPages {
     return found;
   }
 
+  /** The first index of a turn, and the first after it. */
+  boundsOf(turn: number): readonly [from: number, to: number] {
+    return [this.firstWhere((row) => row.turn >= turn), this.firstWhere((row) => row.turn > turn)];
+  }
+
   /** The records of a turn. */
-  async turn(turn: number): Promise<ShownRecord[]> {
-    const from = this.firstWhere((row) => row.turn >= turn);
-    const to = this.firstWhere((row) => row.turn > turn);
-    return this.at(range(from, to));
+  turn(turn: number): Promise<ShownRecord[]> {
+    return this.at(range(...this.boundsOf(turn)));
   }
 
   private linesOf(page: Page, packed: Uint8Array<ArrayBuffer>): Promise<string[]> {
@@ -318,8 +349,16 @@ function subjectOf(record: KernelRecord): string {
 }
 
 async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<string[]> {
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
-  return (await new Response(stream).text()).split('\n');
+  return (await through(packed, new DecompressionStream('deflate-raw')).text()).split('\n');
+}
+
+/** What a stream makes of some bytes. They are written to it as they are: a Blob would take them to another process. */
+function through(bytes: Uint8Array<ArrayBuffer>, { readable, writable }: CompressionStream): Response {
+  const writer = writable.getWriter();
+  // What fails to be written fails to be read.
+  writer.write(bytes).catch(() => {});
+  writer.close().catch(() => {});
+  return new Response(readable);
 }
 
 export function* range(from: number, to: number): Generator<number> {

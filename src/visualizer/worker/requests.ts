@@ -98,7 +98,10 @@ export interface Inspection {
   readonly forgotten?: number;
   /** Numbers of the consequences. */
   readonly followed: readonly number[];
-  readonly turn: readonly ShownRecord[];
+  /** Messages of the turn, before the record and after it. */
+  readonly messages: readonly ShownRecord[];
+  /** How many the turn has. */
+  readonly messagesInTurn: number;
   /** The changes of the turn to the context of the record's actor; absent: the machines do not run here. */
   readonly changes?: readonly ContextChange[];
 }

@@ -9,6 +9,10 @@ import type { RecordPages } from './record-pages.ts';
 
 /** A frame has 16 ms. */
 const SLICE_MS = 10;
+/** Records between two looks at the clock. */
+const CLOCK_EVERY = 32;
+
+type PageContent = Awaited<ReturnType<RecordPages['contentAt']>>;
 
 export class Search {
   /** Indexes of the found records. */
@@ -53,18 +57,28 @@ export class Search {
 
   private async slice(): Promise<void> {
     const end = performance.now() + SLICE_MS;
-    const { mayMatch, matches } = this.query;
     while (this.scanned < this.pages.size && performance.now() < end) {
-      const index = this.scanned;
-      const row = this.pages.row(index);
-      let isFound = row !== undefined && mayMatch(row);
-      if (isFound && matches) {
-        const shown = await this.pages.get(index);
-        isFound = shown !== undefined && matches(shown);
+      const { scanned } = this;
+      const content = this.query.matches ? await this.pages.contentAt(scanned) : undefined;
+      // Meanwhile it may have been started again.
+      if (this.scanned !== scanned || this.ended) return;
+      const last = Math.min(content?.to ?? this.pages.size, this.pages.size);
+      while (this.scanned < last) {
+        if (this.isFound(this.scanned, content)) this.found.push(this.scanned);
+        this.scanned++;
+        if (this.scanned % CLOCK_EVERY === 0 && performance.now() >= end) break;
       }
-      if (isFound && this.scanned === index) this.found.push(index);
-      if (this.scanned === index) this.scanned++;
     }
+  }
+
+  private isFound(index: number, content: PageContent | undefined): boolean {
+    const { mayMatch, mayMatchText, matches } = this.query;
+    const row = this.pages.row(index);
+    if (row === undefined || !mayMatch(row)) return false;
+    if (!content || !matches) return true;
+    if (mayMatchText && !mayMatchText(content.text(index))) return false;
+    const shown = content.shown(index);
+    return shown !== undefined && matches(shown);
   }
 }
 

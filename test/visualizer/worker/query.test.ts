@@ -1,15 +1,20 @@
 /** Searches as people write them, over the records of a start. */
 import { expect, it } from 'vitest';
+import { namesIn, recordText, whoOf } from '../../../src/visualizer/words.ts';
 import * as expressions from '../../../src/visualizer/worker/expressions.ts';
 import { queryOf } from '../../../src/visualizer/worker/query.ts';
 import { RecordPages } from '../../../src/visualizer/worker/record-pages.ts';
 import { Search } from '../../../src/visualizer/worker/search.ts';
 import { executed } from './records.ts';
 
-const { records } = executed();
+const UID = '0123abcd-0123-4567-89ab-0123456789ab';
+const records: ReturnType<typeof executed>['records'] = JSON.parse(
+  JSON.stringify(executed().records).replaceAll('pod-u1', `pod-${UID}`),
+);
 const pages = new RecordPages(100);
 pages.append(records);
-const names = { named: (text: string) => text.replaceAll('pod-u1', 'pod-web'), started: records[0]!.t };
+const known = new Map([[UID, 'web-shop-1']]);
+const names = { named: (text: string) => namesIn(text, known), names: known, started: records[0]!.t };
 
 async function found(text: string) {
   const search = new Search(pages, queryOf(text, names, expressions));
@@ -26,6 +31,29 @@ it('finds words in what the table shows and in payloads, whatever their case', a
   expect(new Set(pulls.map(({ k }) => k))).toEqual(new Set(['effect', 'result']));
   expect((await found('"app:1"')).length).toBeGreaterThan(3);
   expect((await found('pod-web kind:state')).length).toBeGreaterThan(3);
+});
+
+it('finds the same words whether it reads a record or its JSON first', async () => {
+  const lines = records.map((shown) => names.named(`${whoOf(shown)} ${recordText(shown.record)}`));
+  const words = [
+    ...new Set(
+      lines
+        .join(' ')
+        .toLowerCase()
+        .split(/[^a-z\d_-]+/),
+    ),
+  ].filter((_, at) => at % 8 === 0);
+  const parts = ['hop-1', 'pod-web', 'web-', 'd-web-shop', 'states', 'tarte', ...words.map((word) => word.slice(1, 6))];
+  let shortcuts = 0;
+  for (const word of new Set([...words, ...parts])) {
+    const query = queryOf(word, names);
+    if (query.mayMatchText) shortcuts++;
+    const fast = new Search(pages, query);
+    const slow = new Search(pages, { mayMatch: query.mayMatch, ...(query.matches && { matches: query.matches }) });
+    for (const search of [fast, slow]) await search.go(() => {});
+    expect(fast.found, word).toEqual(slow.found);
+  }
+  expect(shortcuts).toBeGreaterThan(20);
 });
 
 it('finds by kind, actor, number, time and any field', async () => {
