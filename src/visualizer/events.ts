@@ -38,8 +38,6 @@ export class Events {
   private readonly loaded = new Map<number, ShownRecord>();
   private loadedFor = -1;
   private readonly drawn: RecordRows;
-  /** The names that the rows have in them. */
-  private drawnBy = '';
   private asked = '';
   private typing: ReturnType<typeof setTimeout> | undefined;
   private chosenAt = -1;
@@ -103,7 +101,7 @@ export class Events {
   ask(): void {
     const { actor, facts } = this.store;
     const own = this.own.checked ? actor : undefined;
-    const asked = JSON.stringify([this.search.value, own, facts.incarnation]);
+    const asked = `${this.search.value}\n${own}\n${facts.incarnation}`;
     if (asked === this.asked || facts.n === -1) return;
     this.asked = asked;
     void this.begin({ text: this.search.value.trim(), ...(own === undefined ? {} : { actor: own }) });
@@ -221,9 +219,7 @@ export class Events {
 
   private drawRows(): void {
     if (this.roomPx === 0) return;
-    const naming = `${this.store.naming} ${this.store.started}`;
-    if (naming !== this.drawnBy) this.drawn.clear();
-    this.drawnBy = naming;
+    this.drawn.begin(`${this.store.naming} ${this.store.started}`);
     const first = Math.max(0, this.firstInSight - SPARE_ROWS);
     const last = Math.min(this.count, first + Math.ceil(this.roomPx / ROW_PX) + 2 * SPARE_ROWS);
     const visible = Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);

@@ -14,13 +14,16 @@ export class RecordRows {
   private readonly rows = new Map<ShownRecord, HTMLElement>();
   /** Rows that the next records take, the first one at the end. */
   private spares: HTMLElement[] = [];
+  private naming = '';
 
   constructor(store: Store) {
     this.store = store;
   }
 
-  clear(): void {
-    this.rows.clear();
+  /** `naming`: what the texts of rows have in them beside their records. */
+  begin(naming: string): void {
+    if (naming !== this.naming) this.rows.clear();
+    this.naming = naming;
   }
 
   /** Only these records are in sight. */

@@ -5,10 +5,13 @@
  * what was asked about the choice. Views read it and are notified once a frame which parts changed.
  */
 import type { ActorDetail, ActorView, PhasesView, PodView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
+import { keepNewest } from '../kernel/keep-newest.ts';
 import type { Link } from './link.ts';
 import { decoded, lastOf, namesIn, recordText } from './words.ts';
 import type { Facts, Found, HistoryEntry, Inspection, Moment, Notice, Opening, StepView } from './worker/requests.ts';
 
+/** Names of pods; those of pods that are long gone are dropped. */
+const NAMES_MAX = 20_000;
 /** Milliseconds between two requests for the chosen actor while it is busy. */
 const DETAIL_PAUSE_MS = 250;
 
@@ -312,6 +315,7 @@ export class Store {
   private addActor(actor: ActorView): void {
     this.present.set(actor.address, actor);
     if (actor.named) this.names.set(actor.named.uid, actor.named.name);
+    keepNewest(this.names, NAMES_MAX);
   }
 
   /** Loads the chosen actor; many choices in a short time are one request. */

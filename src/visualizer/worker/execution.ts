@@ -175,10 +175,13 @@ export class Execution {
     if (from === undefined || to === undefined) return;
     this.#gap = { from, to };
     this.#count = 0;
+    const living = new Set(this.#kernel?.addresses);
     for (const [address, all] of this.#snapshots) {
       const last = all.findLastIndex(({ turn }) => turn <= to);
-      const kept = all.filter(({ turn }, at) => turn <= from || at >= last);
-      this.#snapshots.set(address, kept);
+      const isOver = last === all.length - 1 && !living.has(address);
+      const kept = all.filter(({ turn }, at) => turn <= from || (at >= last && !isOver));
+      if (kept.length > 0) this.#snapshots.set(address, kept);
+      else this.#snapshots.delete(address);
       this.#count += kept.length;
     }
   }

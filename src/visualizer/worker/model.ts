@@ -10,6 +10,7 @@ import type {
   PodView,
   ShownRecord,
 } from '../../actors/server/visualizer/protocol.ts';
+import { keepNewest } from '../../kernel/keep-newest.ts';
 import { namesIn } from '../words.ts';
 import { Past } from './past.ts';
 import { type Expressions, queryOf } from './query.ts';
@@ -18,8 +19,12 @@ import type { Comparison, HealthView, StartView } from './reports.ts';
 import type { ContextChange, Facts, Other, StepView } from './requests.ts';
 import { Search } from './search.ts';
 
-/** Pages after those of the start: 204,800 records, about 10 MB packed. A journal that is opened is kept whole. */
+/** Pages after those of the start: 204,800 records, about 10 MB packed. */
 const LIVE_PAGES_MAX = 800;
+/** Of a journal that is opened: 1,024,000 records, which take some 250 MB with the actors that they are about. */
+const OPENED_PAGES_MAX = 4_000;
+/** Names of pods; those of pods that are long gone are dropped. */
+const NAMES_MAX = 20_000;
 
 /** The questions of a model to the daemon, or to the journal that is run again. */
 export interface Source {
@@ -54,7 +59,7 @@ export class Model {
   #root = '';
 
   constructor(isLive: boolean) {
-    this.pages = new RecordPages(isLive ? LIVE_PAGES_MAX : Number.POSITIVE_INFINITY);
+    this.pages = new RecordPages(isLive ? LIVE_PAGES_MAX : OPENED_PAGES_MAX);
     this.search = new Search(this.pages, queryOf('', this));
   }
 
@@ -79,6 +84,7 @@ export class Model {
       this.past.take(shown);
       const named = shown.begins?.named;
       if (named) this.names.set(named.uid, named.name);
+      keepNewest(this.names, NAMES_MAX);
       if (isOfStart(shown, this.#root)) this.changed.phases = true;
       if (isOfPods(shown, this.#root)) this.changed.pods = true;
     }
@@ -86,7 +92,7 @@ export class Model {
     this.t = end.t;
     if (!dropped) return;
     this.past.forget(dropped.from, dropped.to);
-    this.search.restart();
+    this.search.drop(dropped);
   }
 
   /** Updates actors from a daemon's views. */

@@ -172,14 +172,16 @@ export class Past {
     return { actors, gone: gone.filter((address) => this.now(address)?.status !== 'active') };
   }
 
-  /** Forgets the changes between two dropped records, except the last one. */
+  /** Forgets the changes between two dropped records, except the last one of an actor that lived on. */
   forget(from: number, to: number): void {
     this.lastMoment = undefined;
     for (const [address, changes] of this.changes) {
       const last = lastUpTo(changes, to);
+      const isOver = last === changes.length - 1 && changes[last]?.view.status !== 'active';
+      if (isOver && (changes[0]?.n ?? 0) >= from && !this.ended.has(address)) this.changes.delete(address);
       if (last <= 0) continue;
       const kept = changes.filter(({ n }, at) => n < from || at >= last);
-      if (kept.length < changes.length) this.changes.set(address, kept);
+      if (kept.length < changes.length && this.changes.has(address)) this.changes.set(address, kept);
     }
   }
 }

@@ -97,15 +97,17 @@ const hasAll = (text: string, parts: readonly (readonly string[])[]): boolean =>
   parts.every((any) => any.some((part) => text.includes(part)));
 
 /** Words that the lines of the table have, and the JSON of a record has not. */
-const WORDS_OF_LINES =
-  'start input timer result message request cancel state incarnation of node begins from answered failed is done started after in min cancelled turn digest (no states)';
+const WORDS_OF_LINES = [
+  'start input timer result message request cancel state incarnation of node begins from answered failed',
+  'is done started after in min cancelled turn digest (no states)',
+].join(' ');
 /** Uids that are looked for in place of their names. */
 const UIDS_MAX = 20;
 
 /**
  * What the JSON of a record has where the table's line of it has this word: the word itself, or the uid that a name
- * stands for. Undefined: that is not known, because the word may be one of the page's own, or is written otherwise there.
- * Shorter ones may be of a duration.
+ * stands for. Undefined: that is not known, because the word may be one of the page's own, or be written otherwise.
+ * Shorter words may be of a duration.
  */
 function partsOfJson(word: string, { names }: Names): readonly string[] | undefined {
   if (!/^[a-z\d_-]{3,}$/.test(word) || WORDS_OF_LINES.includes(word)) return undefined;

@@ -10,6 +10,7 @@ import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { keepNewest } from '../../kernel/keep-newest.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import { whoOf } from '../words.ts';
+import { pack, unpack } from './packing.ts';
 import { lastIndexWhere } from './past.ts';
 
 /** Records of a start that are read for reports on it: those of a node with hundreds of pods. */
@@ -18,6 +19,8 @@ export const START_RECORDS_MAX = 50_000;
 export const PAGE_RECORDS = 256;
 /** 20,480 records: the start of a node with more than a hundred pods. */
 const START_PAGES = 80;
+/** Pages that are dropped together, so that a search is told rarely. */
+const DROP_PAGES = 16;
 /** Unpacked pages, in all some 16 MB. */
 const UNPACKED_MAX = 64;
 /** Actors that are listed by their number of records. */
@@ -49,6 +52,16 @@ export interface Row {
   readonly from: string;
   /** The pod, or another object of the API, that a line is about: `namespace/name`. */
   readonly about: string;
+}
+
+/** Records that are not kept any more. */
+export interface Dropped {
+  /** The numbers of the first and last one. */
+  readonly from: number;
+  readonly to: number;
+  /** The index that the first one had, and how many they are. */
+  readonly index: number;
+  readonly count: number;
 }
 
 /** The records of a page by their indexes. */
@@ -90,6 +103,9 @@ export class RecordPages {
   private readonly pagesMax: number;
   private readonly names: string[] = [''];
   private readonly ids = new Map<string, number>([['', 0]]);
+  /** In how many columns of how many records each name is: pods come and go, and their names with them. */
+  private readonly uses: number[] = [1];
+  private readonly freeIds: number[] = [];
   /** Unpacked pages as lines of text, the one that was used last at the end. */
   private readonly unpacked = new Map<Page, Promise<string[]>>();
 
@@ -109,9 +125,9 @@ export class RecordPages {
     return page ? numberIn(page.n, page.size - 1) : -1;
   }
 
-  /** Appends records, skipping known ones. Returns the numbers of records dropped for them, if any. */
-  append(records: readonly ShownRecord[]): { readonly from: number; readonly to: number } | undefined {
-    let dropped: { from: number; to: number } | undefined;
+  /** Appends records, skipping known ones. Returns which records were dropped for them, if any. */
+  append(records: readonly ShownRecord[]): Dropped | undefined {
+    let dropped: Dropped | undefined;
     for (const shown of records) {
       const { last } = this;
       if (shown.n <= last) continue;
@@ -125,7 +141,7 @@ export class RecordPages {
       if (!page.isFull) continue;
       void this.pack(page);
       const drop = this.drop();
-      if (drop) dropped = { from: dropped?.from ?? drop.from, to: drop.to };
+      if (drop) dropped = { ...drop, from: dropped?.from ?? drop.from, count: drop.count + (dropped?.count ?? 0) };
     }
     return dropped;
   }
@@ -145,29 +161,49 @@ export class RecordPages {
   }
 
   private idOf(name: string): number {
-    const known = this.ids.get(name);
-    if (known !== undefined) return known;
-    this.ids.set(name, this.names.length);
-    return this.names.push(name) - 1;
+    const id = this.ids.get(name) ?? this.freeIds.pop() ?? this.names.length;
+    this.ids.set(name, id);
+    this.names[id] = name;
+    this.uses[id] = numberIn(this.uses, id) + 1;
+    return id;
+  }
+
+  /** The names of a page that is dropped; those that no other page has are forgotten. */
+  private forgetNames({ who, from, about, size }: Page): void {
+    for (const column of [who, from, about]) {
+      for (const id of column.subarray(0, size)) {
+        const left = numberIn(this.uses, id) - 1;
+        this.uses[id] = left;
+        if (left > 0) continue;
+        this.ids.delete(this.names[id] ?? '');
+        this.names[id] = '';
+        this.freeIds.push(id);
+      }
+    }
   }
 
   private async pack(page: Page): Promise<void> {
     if (!Array.isArray(page.content)) return;
     const text = page.content.map((shown) => JSON.stringify(shown)).join('\n');
-    const bytes = new TextEncoder().encode(text);
-    const packed = new Uint8Array(await through(bytes, new CompressionStream('deflate-raw')).arrayBuffer());
+    const packed = await pack(text);
     this.packedBytes += packed.length;
     page.content = packed;
   }
 
-  private drop(): { readonly from: number; readonly to: number } | undefined {
-    if (this.pages.length <= START_PAGES + this.pagesMax) return undefined;
-    const [page] = this.pages.splice(START_PAGES, 1);
-    if (!page) return undefined;
-    this.packedBytes -= Array.isArray(page.content) ? 0 : page.content.length;
-    this.unpacked.delete(page);
-    this.missed += page.size;
-    return { from: numberIn(page.n, 0), to: numberIn(page.n, page.size - 1) };
+  private drop(): Dropped | undefined {
+    if (this.pages.length < START_PAGES + this.pagesMax + DROP_PAGES) return undefined;
+    const dropped = this.pages.splice(START_PAGES, DROP_PAGES);
+    const [first, last] = [dropped[0], dropped.at(-1)];
+    if (!first || !last) return undefined;
+    for (const page of dropped) {
+      this.packedBytes -= Array.isArray(page.content) ? 0 : page.content.length;
+      this.unpacked.delete(page);
+      this.forgetNames(page);
+    }
+    const count = dropped.length * PAGE_RECORDS;
+    this.missed += count;
+    const index = START_PAGES * PAGE_RECORDS;
+    return { from: numberIn(first.n, 0), to: numberIn(last.n, last.size - 1), index, count };
   }
 
   /** The facts about the record at an index, without unpacking. */
@@ -295,7 +331,7 @@ export class RecordPages {
 
   /**
    * The records of the page that an index is in, as far as they are there now, each made when it is asked for. A page
-   * that is not unpacked yet is not kept so: whoever reads all of them would push out what others look at.
+   * that is not unpacked yet is not kept so: a search reads all of them, and would push out what is looked at.
    */
   async contentAt(index: number): Promise<PageContent> {
     const number = Math.floor(index / PAGE_RECORDS);
@@ -307,7 +343,7 @@ export class RecordPages {
     if (Array.isArray(content)) {
       return { to, text: (at) => JSON.stringify(content[at - from]) ?? '', shown: (at) => content[at - from] };
     }
-    const lines = await (this.unpacked.get(page) ?? unpack(content));
+    const lines = await (this.unpacked.get(page) ?? linesIn(content));
     const text = (at: number): string => lines[at - from] ?? '';
     return { to, text, shown: (at) => JSON.parse(text(at)) };
   }
@@ -333,7 +369,7 @@ export class RecordPages {
   }
 
   private linesOf(page: Page, packed: Uint8Array<ArrayBuffer>): Promise<string[]> {
-    const known = this.unpacked.get(page) ?? unpack(packed);
+    const known = this.unpacked.get(page) ?? linesIn(packed);
     this.unpacked.delete(page);
     this.unpacked.set(page, known);
     keepNewest(this.unpacked, UNPACKED_MAX);
@@ -348,18 +384,7 @@ function subjectOf(record: KernelRecord): string {
   return [object, pod].find((name) => typeof name === 'string') ?? '';
 }
 
-async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<string[]> {
-  return (await through(packed, new DecompressionStream('deflate-raw')).text()).split('\n');
-}
-
-/** What a stream makes of some bytes. They are written to it as they are: a Blob would take them to another process. */
-function through(bytes: Uint8Array<ArrayBuffer>, { readable, writable }: CompressionStream): Response {
-  const writer = writable.getWriter();
-  // What fails to be written fails to be read.
-  writer.write(bytes).catch(() => {});
-  writer.close().catch(() => {});
-  return new Response(readable);
-}
+const linesIn = async (packed: Uint8Array<ArrayBuffer>): Promise<string[]> => (await unpack(packed)).split('\n');
 
 export function* range(from: number, to: number): Generator<number> {
   for (let at = from; at < to; at++) yield at;

@@ -4,8 +4,9 @@
  * Invariants: indexes rise; a slice of work is at most {@link SLICE_MS} long, so that other questions are answered.
  */
 
+import { lastIndexWhere } from './past.ts';
 import type { Query } from './query.ts';
-import type { RecordPages } from './record-pages.ts';
+import type { Dropped, RecordPages } from './record-pages.ts';
 
 /** A frame has 16 ms. */
 const SLICE_MS = 10;
@@ -16,13 +17,15 @@ type PageContent = Awaited<ReturnType<RecordPages['contentAt']>>;
 
 export class Search {
   /** Indexes of the found records. */
-  found: number[] = [];
+  readonly found: number[] = [];
   /** Records that were searched. */
   scanned = 0;
   readonly query: Query;
   private readonly pages: RecordPages;
   private running = false;
   private ended = false;
+  /** How often records were dropped. */
+  private drops = 0;
 
   constructor(pages: RecordPages, query: Query) {
     this.pages = pages;
@@ -49,19 +52,24 @@ export class Search {
     this.ended = true;
   }
 
-  /** Starts the search again, because pages in the middle were dropped. */
-  restart(): void {
-    this.found = [];
-    this.scanned = 0;
+  /** Records in the middle are gone: those after them have other indexes. */
+  drop({ index, count }: Dropped): void {
+    const moved = (at: number): number => (at < index ? at : Math.max(index, at - count));
+    this.scanned = moved(this.scanned);
+    const first = lastIndexWhere(this.found, (at) => at < index) + 1;
+    const last = lastIndexWhere(this.found, (at) => at < index + count) + 1;
+    this.found.splice(first, last - first);
+    for (let at = first; at < this.found.length; at++) this.found[at] = (this.found[at] ?? 0) - count;
+    this.drops++;
   }
 
   private async slice(): Promise<void> {
     const end = performance.now() + SLICE_MS;
     while (this.scanned < this.pages.size && performance.now() < end) {
-      const { scanned } = this;
-      const content = this.query.matches ? await this.pages.contentAt(scanned) : undefined;
-      // Meanwhile it may have been started again.
-      if (this.scanned !== scanned || this.ended) return;
+      const { drops } = this;
+      const content = this.query.matches ? await this.pages.contentAt(this.scanned) : undefined;
+      // Indexes may have changed meanwhile.
+      if (this.drops !== drops || this.ended) return;
       const last = Math.min(content?.to ?? this.pages.size, this.pages.size);
       while (this.scanned < last) {
         if (this.isFound(this.scanned, content)) this.found.push(this.scanned);

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
+import type { ShownRecord } from '../../../src/actors/server/visualizer/protocol.ts';
 import { readJournal } from '../../../src/kernel/journal/reader.ts';
 import type { JournalRecord } from '../../../src/kernel/records.ts';
 import { replay } from '../../../src/kernel/replay.ts';
@@ -64,6 +65,22 @@ it('forgets what lies between two records, and knows what was so after them', ()
   }
   const entries = (of: Past) => of.all().reduce((sum, { address }) => sum + of.history(address).length, 0);
   expect(entries(thinned)).toBeLessThan(entries(past));
+});
+
+it('forgets an actor whose life lies between two records, when it is not among the last that ended', () => {
+  const many = new Past();
+  const state = (n: number, at: string, status?: 'done'): ShownRecord => {
+    const record = { n, k: 'state' as const, at, value: 'on', ...(status ? { status } : {}) };
+    return { n, t: n, turn: n, record };
+  };
+  for (let n = 0; n < 1_000; n += 2) {
+    many.take(state(n, `a/${n}`));
+    many.take(state(n + 1, `a/${n}`, 'done'));
+  }
+  many.forget(0, 400);
+  expect(many.history('a/100')).toEqual([]);
+  expect(many.history('a/900')).toHaveLength(2);
+  expect(many.all()).toHaveLength(200);
 });
 
 it.each([
