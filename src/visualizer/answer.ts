@@ -12,6 +12,7 @@ import type {
   TroubleView,
 } from '../actors/server/visualizer/protocol.ts';
 import { duration } from './words.ts';
+import type { Facts } from './worker/requests.ts';
 
 export interface Answer {
   readonly kind: 'none' | 'starting' | 'waiting' | 'ready' | 'ended' | 'failed';
@@ -49,6 +50,14 @@ export function answerOf(view: PhasesView, now: number): Answer {
   if (waiting) return waits(waiting, view, now);
   const text = `Starting for ${duration(now - view.started)}: in ${phaseLabel(last)}`;
   return { kind: 'starting', text, n: last.enteredBy };
+}
+
+/** The answer, unless nothing is open, or the agent that gave it is not there any more: then it may be an old one. */
+export function connectedAnswer({ connection, note }: Pick<Facts, 'connection' | 'note'>, answer: Answer): Answer {
+  if (connection === 'failed') return { kind: 'failed', text: `Nothing is open: ${note}` };
+  if (connection !== 'lost') return answer;
+  const was = answer.kind === 'none' ? '' : `; when it was last there: ${lowered(answer.text)}`;
+  return { ...answer, kind: 'waiting', text: `The agent does not answer${was}` };
 }
 
 /** An error may be long: what went wrong is at its end, and all of it is shown. */

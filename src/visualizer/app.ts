@@ -79,7 +79,7 @@ function updateBar(): void {
   connection.dataset['connection'] = facts.connection;
   setText(byId('node', HTMLElement), facts.node);
   setText(byId('counts', HTMLElement), `${store.actors.size} actors, turn ${store.moment?.turn ?? facts.turn}`);
-  setText(byId('note', HTMLElement), facts.note ?? '');
+  setText(byId('note', HTMLElement), facts.connection === 'failed' ? '' : (facts.note ?? ''));
 }
 
 type Any = (...wanted: readonly Part[]) => boolean;
@@ -100,6 +100,7 @@ function updateRecords(any: Any): void {
 }
 
 function updateStart(any: Any): void {
+  if (any('facts')) phases.summarize();
   if (any('phases', 'choice')) phases.update();
   else if (any('moment')) phases.markMoment();
   else if (any('clock')) phases.tick();
@@ -198,7 +199,7 @@ document.addEventListener('change', ({ target }) => {
 showView();
 restoreChoice();
 if (place.opening) {
-  await store.open(place.opening).catch((error: Error) => setText(byId('note', HTMLElement), error.message));
+  await store.open(place.opening).catch((error: Error) => store.fail(error.message));
 } else opening.show();
 
 /** A row of the table that the keyboard uses and `?` prints. */

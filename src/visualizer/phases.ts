@@ -6,7 +6,7 @@
  * open for long would make all others a line: its bar is cut and fades, and its number says how long it is.
  */
 import type { FailureView, PhaseView } from '../actors/server/visualizer/protocol.ts';
-import { answerOf, isGoal, phaseLabel } from './answer.ts';
+import { answerOf, connectedAnswer, isGoal, phaseLabel } from './answer.ts';
 import { byId, el, setText } from './dom.ts';
 import { Ruler } from './ruler.ts';
 import type { StartReports } from './start.ts';
@@ -95,8 +95,10 @@ export class PhaseBars {
     if (this.store.phases.phases.some((phase) => phase.left === undefined)) this.update();
   }
 
-  private summarize(): void {
-    const { kind, text, n } = answerOf(this.store.phases, this.store.latest);
+  /** The first line. */
+  summarize(): void {
+    const { facts, phases, latest } = this.store;
+    const { kind, text, n } = connectedAnswer(facts, answerOf(phases, latest));
     this.summary.className = kind;
     setText(this.summary, text);
     this.summaryRecord.hidden = n === undefined;

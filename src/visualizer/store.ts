@@ -99,6 +99,12 @@ export class Store {
     await this.ask('open', opening);
   }
 
+  /** What the page was to begin with cannot be opened. */
+  fail(why: string): void {
+    this.facts = { ...NOTHING, connection: 'failed', note: why };
+    this.mark('facts', 'phases');
+  }
+
   /** Notifies once per frame of the changed parts. */
   listen(listener: (parts: ReadonlySet<Part>) => void): void {
     this.listeners.push(listener);

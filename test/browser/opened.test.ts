@@ -2,7 +2,7 @@
  * A journal in the browser: served, opened from files and folders, dropped; what is wrong with one; and the three walks
  * of a person with a node that does not start, by keys alone.
  */
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -146,6 +146,18 @@ describe.skipIf(noBrowser)('what is wrong with a journal is said', () => {
   it('when it is not what was written', async () => {
     await give('j-000009-000000000000.ndjson', Buffer.alloc(5_000, 'x'));
     await sees('#open-error', /j-000009-000000000000\.ndjson/)();
+  });
+
+  it('in the first line, when the page was to show it', async () => {
+    const directory = join(folder, 'bad');
+    mkdirSync(directory);
+    writeFileSync(join(directory, 'j-000001-000000000000.ndjson'), 'x'.repeat(4_000));
+    const visualizer = new Visualizer({ port: 0, token: 'token', journal: new JournalFiles(directory) });
+    const url = await visualizer.listen();
+    closing.push(() => visualizer.close());
+    await opened(url.href, url.origin);
+    await shown(/^Nothing is open: j-000001-000000000000\.ndjson: it does not begin with the header of a journal$/);
+    await sees('#connection', /^not open$/)();
   });
 
   it('when compressed bytes are damaged', async () => {

@@ -262,6 +262,7 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await open({}, port);
     await node.visualizer.close();
     await page.getByText('lost, trying again').waitFor();
+    await page.getByText(/^The agent does not answer; when it was last there: /).waitFor();
     const other = { ...header(), incarnation: 'i2', node: 'reborn' };
     const again = await watched({ header: other }, port);
     await page.getByText('reborn', { exact: true }).waitFor();

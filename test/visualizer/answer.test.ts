@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { KernelFeed } from '../../src/actors/server/visualizer/feed.ts';
 import type { Operations } from '../../src/machines/model/operations/index.ts';
-import { type Answer, answerOf } from '../../src/visualizer/answer.ts';
+import { type Answer, answerOf, connectedAnswer } from '../../src/visualizer/answer.ts';
 import {
   ARGV,
   BootNode,
@@ -140,5 +140,19 @@ describe('a node that has started and is not Ready', () => {
     watched.node.world.emit('runtime.watchStatus', RUNTIME_READY);
     watched.node.run(WAITED_MS);
     expect(watched.answer()).toMatchObject({ kind: 'ready', text: expect.stringMatching(/^Ready after /) });
+  });
+});
+
+it('says first that the agent is gone, or that nothing is open', () => {
+  const answer: Answer = { kind: 'ready', text: 'Ready after 52 ms', n: 7 };
+  expect(connectedAnswer({ connection: 'live' }, answer)).toBe(answer);
+  expect(connectedAnswer({ connection: 'lost' }, answer)).toEqual({
+    kind: 'waiting',
+    text: 'The agent does not answer; when it was last there: ready after 52 ms',
+    n: 7,
+  });
+  expect(connectedAnswer({ connection: 'failed', note: 'no header' }, { kind: 'none', text: 'No phase yet' })).toEqual({
+    kind: 'failed',
+    text: 'Nothing is open: no header',
   });
 });

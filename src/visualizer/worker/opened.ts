@@ -19,6 +19,9 @@ const SLICE_MS = 30;
 
 const FROM_RECORDS = 'What is shown after that is from the records; contexts of actors are not in them.';
 
+/** A text with the names of files as their folder has them: those of the worker are its own. */
+export const withoutFolders = (text: string): string => text.replaceAll(/\/(?:shown|other)\//g, '');
+
 export class Opened implements Source {
   readonly #engine: Engine;
   readonly #execution: Execution;
@@ -82,6 +85,11 @@ export class Opened implements Source {
 
   /** Which records are missing at the end, or known from the journal alone, and why. */
   #note(): string | undefined {
+    const note = this.#fault();
+    return note === undefined ? undefined : withoutFolders(note);
+  }
+
+  #fault(): string | undefined {
     const { report, error, journal, recordedFrom } = this.#execution;
     if (error !== undefined) {
       return recordedFrom === undefined

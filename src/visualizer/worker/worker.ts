@@ -1,6 +1,7 @@
 /** The worker of the page: all that takes time is done here, so that the page never waits. */
 
 import { messageOf } from '../../kernel/thrown.ts';
+import { withoutFolders } from './opened.ts';
 import { PageAnswers } from './page-answers.ts';
 import type { FromWorker, ToWorker } from './requests.ts';
 
@@ -15,6 +16,6 @@ self.addEventListener('message', ({ data }: MessageEvent<ToWorker>) => {
   const { id, name, asked } = data;
   answers.answer(name, asked).then(
     (answer) => post({ id, answer }),
-    (error: unknown) => post({ id, error: messageOf(error) }),
+    (error: unknown) => post({ id, error: withoutFolders(messageOf(error)) }),
   );
 });

@@ -100,7 +100,9 @@ export class Visualizer {
       return reply.code(403).send({ error: `this server answers to ${LOOPBACK}:${localPort} only` });
     }
     if (this.shown(request, localPort)) return undefined;
-    return reply.code(401).header('www-authenticate', 'Bearer').send({ error: NO_TOKEN });
+    reply.code(401).header('www-authenticate', 'Bearer');
+    const isRead = (request.headers.accept ?? '').includes('text/html');
+    return isRead ? reply.type('text/html; charset=utf-8').send(NO_TOKEN_PAGE) : reply.send({ error: NO_TOKEN });
   }
 
   /** Whether the client presents the token. */
@@ -184,6 +186,15 @@ export class Visualizer {
 const NO_TOKEN =
   'this page needs a token: open the address that the command printed, with `?token=` and the content of visualizer.token ' +
   'in the root directory of the daemon, or send `Authorization: Bearer <token>`';
+/** The same for a person; the policy allows it no style of its own. */
+const NO_TOKEN_PAGE = `<!doctype html>
+<html lang="en">
+<meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>Statelet: no token</title>
+<h1>This page needs a token</h1>
+<p>Open the address that the command printed, or add <code>?token=</code> and the content of
+<code>visualizer.token</code> in the root directory of the daemon to this one.</p>
+</html>
+`;
 /** Cookies read of one request: a browser sends those of other local programs too, because cookies ignore ports. */
 const COOKIES_MAX = 64;
 const cookieName = (port: number | undefined): string => `statelet-${port}`;

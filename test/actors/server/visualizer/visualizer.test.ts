@@ -280,6 +280,9 @@ describe('the door', () => {
     expect(await status('/api/tree', { cookie: `${cookie}x` })).toBe(401);
     const refused = await globalThis.fetch(new URL('/', origin));
     expect([refused.headers.get('set-cookie'), await refused.text()]).toEqual([null, expect.stringContaining('token')]);
+    const read = await globalThis.fetch(new URL('/', origin), { headers: { accept: 'text/html,*/*' } });
+    expect([read.status, read.headers.get('content-type')]).toEqual([401, 'text/html; charset=utf-8']);
+    expect(await read.text()).toContain('<h1>This page needs a token</h1>');
   });
 
   it('lets the page run nothing but its own files', async () => {
