@@ -21,7 +21,7 @@ import { Search } from './search.ts';
 
 /** Pages after those of the start: 204,800 records, about 10 MB packed. */
 const LIVE_PAGES_MAX = 800;
-/** Of a journal that is opened: 1,024,000 records, which take some 250 MB with the actors that they are about. */
+/** Of a journal that is opened: 1,024,000 records, which take some 430 MB with the actors that they are about. */
 const OPENED_PAGES_MAX = 4_000;
 /** Names of pods; those of pods that are long gone are dropped. */
 const NAMES_MAX = 20_000;
