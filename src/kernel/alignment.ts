@@ -7,7 +7,7 @@
  */
 import type { JournalRecord } from './records.ts';
 
-/** A record of the log with its replayed counterpart, or one of them alone. */
+/** A record of the log with its replayed counterpart, or a record of only one side. */
 export type Pair =
   | { readonly expected: JournalRecord; readonly actual: JournalRecord | null }
   | { readonly expected: null; readonly actual: JournalRecord };

@@ -2,8 +2,8 @@
  * Makes every transition of a machine atomic.
  *
  * XState runs custom actions while a macrostep is still being computed, so a step that throws half-way leaves its first
- * effects behind and its children running. Wrapped, a step that throws has no effect but one: the actor stops with its
- * children and its parent hears `xstate.error.actor.<id>` with a plain error.
+ * effects behind and its children running. A step of a wrapped machine that throws has a single effect: the actor stops
+ * with its children, and its parent receives `xstate.error.actor.<id>` with a plain error.
  */
 import type { ActorScope, AnyEventObject, AnyMachineSnapshot, AnyStateMachine, AnyStateNode } from 'xstate';
 import { enforceTime } from './clock.ts';

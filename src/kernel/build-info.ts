@@ -31,7 +31,7 @@ function definitionHash({ config, implementations }: AnyStateMachine): string {
 /** Properties of XState's own action and guard creators, which are not part of a machine. */
 const XSTATE_PROPERTIES: ReadonlySet<string> = new Set(['resolve', 'execute', 'check']);
 
-/** A function as its source text, with the arguments of the function that created it. */
+/** A replacer for JSON: writes a function as its source text, with the arguments of the function that created it. */
 function written(key: string, value: unknown): unknown {
   if (value instanceof StateMachine) return value.id;
   if (typeof value !== 'function') return value;

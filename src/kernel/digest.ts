@@ -69,8 +69,8 @@ function partsOfList(before: readonly unknown[], after: readonly unknown[]): str
 }
 
 /**
- * A replaced context usually has its members in the same order, and then none was removed. Reading lists of values is
- * faster than reading members by name.
+ * A replaced context usually has the same members in the same order. Such contexts are compared as lists of values,
+ * which is faster than reading members by name.
  */
 function partsOfObject(before: Container, after: Container): string[] {
   const [names, earlier] = [Object.keys(after), Object.keys(before)];

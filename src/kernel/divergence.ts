@@ -2,10 +2,10 @@
  * Explains the first turn in which a log and the replayed actors diverge: what differs, which actor decided it and in
  * which state, and the causes that lead there from the input. Pure.
  *
- * Defines what a replay guarantees always, and what only while machines are unchanged since the recording. Always
- * guaranteed is everything visible to the world: operations and log lines, in order for each subject, and the deadlines
- * of timers. Messages, states and digests are internal to machines: if a participating machine has changed, a different
- * message or state is only a note.
+ * Defines what a replay always guarantees, and what it guarantees only for machines that are unchanged since the
+ * recording. It always guarantees everything that is visible to the world: operations and log lines, in order for each
+ * subject, and the deadlines of timers. Messages, states and digests are internal to machines: if a participating
+ * machine has changed, a different message or state is only a note.
  */
 import { type Address, parentOf } from './address.ts';
 import { align, type Pair } from './alignment.ts';
@@ -43,10 +43,11 @@ export type Divergence = Mismatch & {
   /** The causes of the differing record, from the input on, at most {@link CHAIN_MAX}. */
   readonly chain: readonly JournalRecord[];
   /**
-   * With a digest: what the replayed turn changes in the context of the first actor. The log has only one digest of it.
+   * For a `digest` mismatch: the paths that the replayed turn changes in the context of the first actor. The log has
+   * only the digest of that change.
    */
   readonly changes?: readonly string[];
-  /** With a deadline: the timers of the replay. */
+  /** For a `deadline` mismatch: the timers of the replay. */
   readonly timers?: readonly PendingTimer[];
   /** Later differences in the same turn, at most {@link BEHIND_MAX}. */
   readonly behind: readonly Mismatch[];
@@ -68,7 +69,7 @@ export interface Before {
   isUnchanged: IsUnchanged;
 }
 
-/** More places would not help a reader. */
+/** The limit of reported differences: more would not help a reader. */
 const DIFFERENCES_MAX = 20;
 const BEHIND_MAX = 20;
 const CHAIN_MAX = 50;
@@ -124,7 +125,7 @@ interface Turn {
   readonly before: Before;
 }
 
-/** The first difference among the causes of this one: a changed machine may have decided there. */
+/** The first difference among the causes of this difference: a changed machine may have decided there. */
 function originOf(broken: Mismatch, found: readonly Mismatch[], { expected, actual, before }: Turn): Mismatch {
   const side = broken.expected ? expected : actual;
   const chain = chainTo(broken.expected ?? broken.actual, side, before);
@@ -213,7 +214,7 @@ function decidingActor(record: JournalRecord, side: readonly JournalRecord[], be
   return 'at' in record ? [record.at] : [];
 }
 
-/** The actor that stopped the one at this address: its nearest ancestor that was not stopped itself. */
+/** The actor that stopped the actor at this address: the nearest ancestor that was not stopped itself. */
 function stopperOf(address: Address, side: readonly JournalRecord[]): Address {
   const isStopped = side.some((other) => other.k === 'state' && other.at === address && other.status === 'stopped');
   return isStopped ? stopperOf(parentOf(address), side) : address;
@@ -282,7 +283,7 @@ type IsUnchanged = (address: Address) => boolean;
 /** Subject and content of a record that is visible to the world; `undefined` for an invisible one. */
 type Seen = { readonly subject: string; readonly content: string } | undefined;
 
-/** Keys that identify the subject of an operation or line; the first found is used. */
+/** Keys that identify the subject of an operation or line; the first key that is found is used. */
 const SUBJECTS = ['uid', 'containerId', 'podSandboxId', 'container', 'pod', 'object', 'image', 'path'] as const;
 /** Levels of an input in which a subject is searched. */
 const SUBJECT_DEPTH = 4;
@@ -292,7 +293,7 @@ interface Requests {
   requestOf(id: number): EffectRecord | undefined;
 }
 
-/** Whether both sides of a turn show the world the same for each subject. */
+/** Compares, for each subject, the records of both sides of a turn that are visible to the world. */
 class WorldComparison {
   readonly #differing: ReadonlySet<string>;
   readonly #requests: Requests;

@@ -56,7 +56,7 @@ export class Outbox {
     return request;
   }
 
-  /** Registers a request of an earlier incarnation again after a restore. */
+  /** After a restore, registers a request that an earlier incarnation made. */
   reattach(actor: AnyActorRef, name: string, cls: OperationClass, input: unknown, id: number): void {
     this.request(actor, name, cls, input, id);
     this.outstanding.get(id)!.resume = true;

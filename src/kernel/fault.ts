@@ -15,5 +15,5 @@ export type AgentFault = {
 /** The log line of a turn that threw; its field `err` has the error. */
 export const TURN_FAILED = 'a turn failed';
 
-/** The phase in reports of such faults, where other failures name a phase of the start. */
+/** The phase that reports name for such faults; failures of the start name one of its own phases. */
 export const AGENT_PHASE = 'agent';

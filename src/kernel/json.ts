@@ -36,7 +36,7 @@ export interface JsonEvent {
 export interface PlainError {
   readonly name: string;
   readonly message: string;
-  /** gRPC code name (`NOT_FOUND`), errno name (`ENOENT`) or HTTP status (`409`), where the world gave one. */
+  /** gRPC code name (`NOT_FOUND`), errno name (`ENOENT`) or HTTP status (`409`), if the error has one. */
   readonly code?: string;
   /** True when the same request may succeed later without any change. */
   readonly retriable: boolean;
@@ -74,10 +74,10 @@ export function toPlainError(thrown: unknown): PlainError {
   };
 }
 
-/** Pairs found equal, by identity: values of a log and of machines are never mutated. */
+/** Pairs that were found equal, by identity. Valid because values of a log and of machines are never mutated. */
 const equal = new WeakMap<object, object>();
 
-/** Pairs with at least this many members are remembered. */
+/** Only pairs with at least this many members are cached. */
 const CACHED_MIN_MEMBERS = 4;
 
 /**

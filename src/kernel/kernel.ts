@@ -43,15 +43,15 @@ export interface KernelOptions {
   readonly performer?: Performer;
   readonly time?: TimeSource;
   /**
-   * Receives the records of each turn after they are committed. `tookMs` is the time of the machines for it, without
-   * writing; only observers get it, no record has it.
+   * Receives the records of each turn after they are committed. `tookMs` is the time that the machines took for the
+   * turn, without writing; no record contains it.
    */
   readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel, tookMs: number) => void;
   /** Receives each actor that starts, with the id of its machine. */
   readonly onActor?: (address: Address, machine: string) => void;
   /** Receives each step of each actor; for replays that report which states and transitions a journal covers. */
   readonly onStep?: (step: Step) => void;
-  /** The root ended: with its output, or with the error that stopped it. */
+  /** Called when the root has ended: with its output, or with the error that stopped it. */
   readonly onStopped?: (end: { output: unknown } | { error: PlainError }) => void;
 }
 
@@ -153,7 +153,9 @@ export class Kernel implements ActorHost {
     if (step) this.options.onStep?.(step);
   }
 
-  /** XState copies each event for each inspector; there is only one, which keeps none. */
+  /**
+   * Bypasses XState's list of inspectors, which copies each event: there is only one inspector, and it keeps no event.
+   */
   private inspectDirectly(): void {
     const system = this.root.system as unknown as { _sendInspectionEvent: (event: InspectionEvent) => void };
     system._sendInspectionEvent = (event) => this.inspected(event);

@@ -1,11 +1,11 @@
 /**
  * Matches requests and timers of the replayed actors with those of the log when numbers or addresses differ.
  *
- * Owns: the pairs found so far. Hears: each turn of both; translates inputs for the replayed actors, and their records
- * into the names of the log.
- * Invariants: a request is matched by name and input, else by name alone; of several, the one at the recorded address,
- * then the first. A timer is matched by the turn that set it and its time, then by event and address. Without a match
- * the own name stays.
+ * Owns: the pairs found so far. Hears: each turn of the log and of the replay. Translates inputs for the replayed
+ * actors, and their records into the names of the log.
+ * Invariants: a request is matched by name and input, else by name alone; of several candidates, the one at the
+ * recorded address is used, else the first. A timer is matched by the turn that set it and its time, then by event and
+ * address. A request or timer without a match keeps its own name.
  */
 import { type Address, parentOf } from './address.ts';
 import type { PendingTimer } from './clock.ts';
@@ -132,7 +132,7 @@ const timesOf = (armed: Readonly<Record<string, number>>): string =>
     .toSorted((a, b) => a - b)
     .join();
 
-/** The position of each replayed line in the log: the first line with the same content that is not taken yet. */
+/** The position of each replayed log line in the log: the first line with the same content that is not matched yet. */
 function placesOfLines(
   expected: readonly JournalRecord[],
   actual: readonly KernelRecord[],

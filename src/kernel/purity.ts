@@ -53,5 +53,5 @@ function withGuards<T>(on: boolean, body: () => T): T {
 /** Runs `body` with time and randomness blocked. */
 export const purely = <T>(body: () => T): T => withGuards(true, body);
 
-/** Runs `body` with both available again, inside {@link purely}. */
+/** Runs `body` with time and randomness available again, inside {@link purely}. */
 export const lift = <T>(body: () => T): T => withGuards(false, body);

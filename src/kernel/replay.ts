@@ -1,6 +1,6 @@
 /**
  * Replay: feeds the inputs of a log to fresh actors and requires everything else to be identical, or, for changed
- *   machines, as far as `promise.ts` guarantees it.
+ *   machines, as far as `divergence.ts` guarantees it.
  *
  * Invariants:
  *   R1 no operation is performed and no timer is armed: the world of a replay is the log.
@@ -32,13 +32,13 @@ export interface ReplayReport {
   readonly kernel: Kernel;
 }
 
-/** A difference that is not guaranteed: the world sees the same. */
+/** A difference in what replay does not guarantee; it is invisible to the world. */
 export interface Note extends Pick<Mismatch, 'n' | 'kind' | 'differences'> {
   readonly turn: number;
   readonly record: JournalRecord;
 }
 
-/** More paths of a context would not help a reader. */
+/** The limit of reported paths of a context: more would not help a reader. */
 const CHANGES_MAX = 20;
 /** Each turn of a changed machine may add notes; the first ones show what changed. */
 const NOTES_MAX = 100;
@@ -51,9 +51,9 @@ export class NotReplayable extends Error {
 export interface ReplayOptions {
   readonly machine: AnyStateMachine;
   readonly records: Iterable<JournalRecord>;
-  /** Continue from here: `records` begin with the record after it. */
+  /** The checkpoint to continue from: `records` begin with the record after it. */
   readonly from?: { readonly checkpoint: Checkpoint; readonly header: HeaderRecord };
-  /** Whether differences that are not guaranteed count, too. */
+  /** Whether differences in what replay does not guarantee count as well. */
   readonly strict?: boolean;
   readonly onTurn?: (records: readonly KernelRecord[], kernel: Kernel) => void;
   readonly onStep?: KernelOptions['onStep'];
@@ -154,8 +154,7 @@ export function replay(options: ReplayOptions): ReplayReport {
 }
 
 /**
- * As {@link replay}, but yields after each turn, for callers that do other work in between: whether the turn was the
- * log's.
+ * As {@link replay}, but yields after each turn whether it equals the log's, for callers that do other work in between.
  */
 export function* replaying(options: ReplayOptions): Generator<boolean, ReplayReport> {
   let kernel: Kernel | undefined;
@@ -183,7 +182,9 @@ export function* replaying(options: ReplayOptions): Generator<boolean, ReplayRep
   return { records, turns: kernel.turn, inputs, divergence, notes, noted, kernel };
 }
 
-/** An `end` has timers by number and digests by order; the replayed actors supply the names. */
+/**
+ * Adds the names of actors: an `end` has timers by number and digests by order, and the replayed actors have the names.
+ */
 function named(divergence: Divergence, kernel: Kernel, recorded: RecordedState): Divergence {
   if (divergence.kind === 'deadline') return withTimers(divergence, kernel);
   return divergence.kind === 'digest' ? withChanges(divergence, kernel, recorded) : divergence;
@@ -233,7 +234,7 @@ function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from'
     sink.recorded.adopt(from.checkpoint, options.machine.id);
     return kernel;
   } catch (error) {
-    // XState may fail in many ways to restore a snapshot of other charts.
+    // XState has many errors for a snapshot of other charts.
     throw new NotReplayable(`the checkpoint that it begins with is of other machines: ${messageOf(error)}`);
   }
 }
@@ -265,7 +266,7 @@ function* turnsOf(records: Iterable<JournalRecord>, from: number | undefined): G
   }
 }
 
-/** The used part of XState's persisted snapshot. */
+/** The part of XState's persisted snapshot that is used here. */
 interface PersistedSnapshot {
   readonly value?: unknown;
   readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot }>>;

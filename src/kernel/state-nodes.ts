@@ -1,6 +1,6 @@
 /**
- * The states of a chart and which of them are active, for the kernel and for read models, so that these need not know
- * XState. Machines and ports never use this.
+ * The states of a chart and which of them are active, for the kernel and for read models, so that read models need not
+ * know XState. Machines and ports never use this.
  */
 import { type AnyStateMachine, type AnyStateNode, getStateNodes } from 'xstate';
 

@@ -1,6 +1,7 @@
 /**
  * For read models: the states and transitions that a run covers, and the transitions that an actor could have taken on
- * an event, with the results of their guards. Machines and ports never use this; it keeps XState inside the kernel.
+ * an event, with the results of their guards. This file keeps XState inside the kernel; machines and ports never use
+ * it.
  */
 import type { AnyActorRef, AnyStateMachine, InspectionEvent } from 'xstate';
 import { type AnyMachineSnapshot, type AnyStateNode, type AnyTransitionDefinition, and } from 'xstate';
@@ -18,7 +19,7 @@ export interface Step {
   readonly transitions: readonly AnyTransitionDefinition[];
   /** The event that the actor received. */
   readonly event: { readonly type: string };
-  /** After the step. */
+  /** The snapshot after the step. */
   readonly snapshot: object;
   /** Whether this is the last step of the actor's reaction to the event. */
   readonly isSettled: boolean;
@@ -70,7 +71,9 @@ export const transitionsOf = ({ transitions, always = [] }: AnyStateNode): AnyTr
 /** A transition that an actor could have taken on an event. */
 interface Candidate {
   readonly transition: AnyTransitionDefinition;
-  /** Whether its guard passes in the snapshot; absent if it was not evaluated because an earlier one passed. */
+  /**
+   * Whether its guard passes in the snapshot; absent if an earlier guard passed, so that this one was not evaluated.
+   */
   readonly passes?: boolean;
 }
 

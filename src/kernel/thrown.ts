@@ -10,7 +10,10 @@ export const messageOf = (thrown: unknown): string =>
 export const codeOf = (thrown: unknown): string | undefined =>
   isObject(thrown) && typeof thrown['code'] === 'string' ? thrown['code'] : undefined;
 
-/** The value, which the order of the states guarantees; if it is missing, the error names it as `what`. */
+/**
+ * Returns a value whose presence the order of the states guarantees. If the value is missing, the error names it by
+ * `what`.
+ */
 export function required<Value>(value: Value | null | undefined, what: string): Value {
   if (value === null || value === undefined) throw new Error(`${what}: needed by this step, and not there`);
   return value;

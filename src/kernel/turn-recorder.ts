@@ -33,7 +33,7 @@ export interface ChangedActor {
 
 type Snapshot = Digested & { readonly status: string; readonly value?: unknown };
 
-/** An actor after the last turn, with its recorded status and value. */
+/** The state of an actor after the last turn, with its recorded status and value. */
 interface Shown {
   readonly snapshot: Snapshot;
   readonly state: string;
@@ -45,10 +45,10 @@ const VALUES_MAX = 4_096;
 export class TurnRecorder {
   /** Number of the next record. */
   n = 0;
-  /** While a checkpoint is restored, nothing is recorded. */
+  /** True while a checkpoint is restored: nothing is recorded then. */
   restoring = false;
   readonly actors = new Map<Address, AnyActorRef>();
-  /** Of the last turn, in the order of its digests. */
+  /** The actors that the last turn changed, in the order of its digests. */
   changedActors: readonly ChangedActor[] = [];
   private readonly shown = new Map<AnyActorRef, Shown>();
   private readonly changed = new Map<AnyActorRef, Snapshot>();
@@ -86,7 +86,7 @@ export class TurnRecorder {
     return this.forgetTurn();
   }
 
-  /** After a restore, the present state of actors is already known and no change. */
+  /** Takes the state of the restored actors as already recorded: it is no change of the next turn. */
   settleRestored(): void {
     this.restoring = false;
     this.forgetTurn();
@@ -157,7 +157,7 @@ export class TurnRecorder {
     );
   }
 
-  /** The first message of a turn that a timer started is the timer itself. */
+  /** Whether the message is the timer that started this turn: it is delivered as the first message. */
   private isFiringTimer(source: AnyActorRef, target: AnyActorRef, event: JsonEvent): boolean {
     const last = this.records.at(-1);
     if (last?.k !== 'timer' || last.event !== event.type || last.at !== addressOf(target)) return false;
@@ -219,7 +219,7 @@ function stateOf({ status, error }: Snapshot, value: unknown): Pick<StateRecord,
   return ended === 'error' && error ? { value, status: ended, error: error as PlainError } : { value, status: ended };
 }
 
-/** XState reuses the list of active states until it changes. */
+/** Compares by identity: XState reuses the list of active states until it changes. */
 const isInSameState = (one: Snapshot, other: Snapshot): boolean =>
   one.status === other.status && stateNodesOf(one) !== undefined && stateNodesOf(one) === stateNodesOf(other);
 

@@ -1,7 +1,8 @@
 /**
  * The only access to XState. Machines import only this file and each other, so the library can be replaced in one
- * place, and constructs that machines must not use (promises, callbacks, wall clocks) are not exported. What they use
- * beside XState is here too: log lines, siblings as targets, time, randomness, hashes, and a child's result.
+ * place, and constructs that machines must not use (promises, callbacks, wall clocks) are not exported. The other
+ * functions that machines need are here too: log lines, siblings as targets, time, randomness, hashes, and the result
+ * of a child.
  *
  * XState types the events of `onDone` and `onError` only at the transition. A named action or guard sees the union of
  * all events and reads the result with `errorOf`, `errorIn` and `outputOf`.
@@ -38,8 +39,8 @@ type Line = string | readonly [text: string, fields: Fields];
 type LineOf<Context, Event> = (args: { context: Context; event: Event }) => Line;
 
 /**
- * An action that writes one line for people: a derived record of the journal, printed after the turn is committed.
- * The expression returns the text, or the text and its structured fields.
+ * An action that writes one log line: a derived record of the journal, printed after the turn is committed. The
+ * expression returns the text, or the text and its structured fields.
  */
 export function line<Context extends MachineContext, Event extends EventObject, Params, Any extends EventObject>(
   level: LogLevel,
@@ -51,7 +52,7 @@ export function line<Context extends MachineContext, Event extends EventObject, 
   }, level);
 }
 
-/** The line of a transition `onError`, with the error as its only field. */
+/** The log line of an `onError` transition, with the error as its only field. */
 export const failureLine = <Context extends MachineContext, Event extends EventObject, Params, Any extends EventObject>(
   level: LogLevel,
   text: string,
@@ -86,13 +87,13 @@ export const random = (args: { system: unknown }): number => hostOf(args.system 
 /** SHA-256 of a text, in hexadecimal: a pure function of Node's that machines may call. */
 export const sha256 = (text: string): string => hash('sha256', text, 'hex');
 
-/** The error of an `onError` event. For transitions that only such events take. */
+/** The error of an `onError` event. For transitions that no other event takes. */
 export const errorOf = (event: unknown): PlainError => (event as { error: PlainError }).error;
 
 /** As {@link errorOf}, for transitions that other events take as well. */
 export const errorIn = (event: unknown): PlainError | undefined => (event as { error?: PlainError }).error;
 
-/** The output of an `onDone` event. For transitions that only such events take. */
+/** The output of an `onDone` event. For transitions that no other event takes. */
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows which operation it invoked
 export const outputOf = <Output>(event: unknown): Output => (event as { output: Output }).output;
 

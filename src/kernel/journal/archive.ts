@@ -3,8 +3,8 @@
  * asynchronously to the kernel; after a failure the files stay as they are.
  *
  * Invariants:
- *   - the current segment is never touched, nor is one with a torn tail compressed: it is evidence;
- *   - a segment goes with its checkpoint, the oldest incarnation first, and a blob when no segment refers to it;
+ *   - the current segment is never touched; a segment with a torn tail is never compressed, because it is evidence;
+ *   - a segment is removed with its checkpoint, the oldest incarnation first, and a blob when no segment refers to it;
  *   - a blob that this process refers to is known before the line that does so is written.
  */
 import { createReadStream, createWriteStream, existsSync, readdirSync, rmSync, statSync, unlinkSync } from 'node:fs';
@@ -62,12 +62,12 @@ export class Archive {
     }
   }
 
-  /** Oldest first. */
+  /** The closed segments, oldest first. */
   private closed(): SegmentFile[] {
     return segmentsIn(this.directory).filter((segment) => !this.isOpen(segment));
   }
 
-  /** Segments that begin during this run have a higher number. */
+  /** Segments that begin during this run have a higher number than the open segment at its start. */
   private isOpen({ incarnation, first }: SegmentFile): boolean {
     return incarnation === this.incarnation && first >= this.openFrom;
   }
@@ -137,7 +137,7 @@ export class Archive {
 
 const keyOf = ({ incarnation, first }: SegmentFile): string => `${incarnation}-${first}`;
 
-/** Streams the segment: it may have 64 MB, and the kernel must be able to run turns meanwhile. */
+/** Reads the segment as a stream: a segment may have 64 MB, and the kernel must be able to run turns meanwhile. */
 async function blobNamesOf({ path, compressed }: SegmentFile): Promise<ReadonlySet<string>> {
   const names = new Set<string>();
   const file = createReadStream(path);

@@ -1,5 +1,6 @@
 /**
- * Large values, stored once: in a line `{"$blob":"<sha256 of its JSON>","bytes":n}`, and a file under `blobs/`.
+ * Large values, each stored once in a file under `blobs/`. A line has `{"$blob":"<sha256 of its JSON>","bytes":n}`
+ * instead.
  *
  * Invariants: a blob is literal: nothing inside it is a reference. A value from outside that looks like a reference is
  * stored as a blob itself, so a reader never resolves a reference that the journal did not write.

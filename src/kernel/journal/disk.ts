@@ -3,9 +3,9 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { UNFINISHED } from './layout.ts';
 
 export type Durability =
-  /** The operating system decides when to write: a power failure may cost the last half minute. */
+  /** The operating system decides when to write: a power failure may lose the last half minute. */
   | 'none'
-  /** The disk is synced once a second: a power failure may cost the last second. */
+  /** The disk is synced once a second: a power failure may lose the last second. */
   | 'second';
 
 export interface Disk {

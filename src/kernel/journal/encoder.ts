@@ -28,7 +28,7 @@ import {
   Window,
 } from './references.ts';
 
-/** The shortest text that is kept for references; a reference is hardly shorter. */
+/** The shortest text that is kept for references: a reference to a shorter text would save nothing. */
 const TEXT_MIN_CHARS = 16;
 /** The shortest JSON of an object or list that is worth a reference. */
 const CONTAINER_MIN_CHARS = 24;
@@ -55,7 +55,10 @@ interface Place {
   readonly chars: number;
   /** The contents of an object's members. */
   readonly members: readonly string[];
-  /** Record number and JSON pointer, as written in a line: the shortest, or the newest. */
+  /**
+   * Record number and JSON pointer, as written in a line: those of the occurrence with the shortest pointer, or of the
+   * newest.
+   */
   n: number;
   path: string;
 }
@@ -108,7 +111,7 @@ export class Encoder {
     this.#storeBlob = storeBlob;
   }
 
-  /** Later lines do not refer to anything written until now. */
+  /** Makes later lines refer to nothing that was written before. */
   forget(): void {
     this.#window.clear();
     this.#recent = new Map();
@@ -369,7 +372,7 @@ interface EncodedObject {
 const LITERAL = '=';
 const contentOf = (place: Place): string => `#${place.id}`;
 
-/** Whether later values may refer to it. */
+/** Whether later values may refer to this value. */
 const isPlaced = (value: unknown): boolean =>
   typeof value === 'string' ? value.length >= TEXT_MIN_CHARS : typeof value === 'object' && value !== null;
 

@@ -7,9 +7,9 @@ export type JournalErrorKind =
   | 'damaged'
   /** A part that the journal refers to is missing: records, a segment, a checkpoint, a blob. */
   | 'missing'
-  /** Written by a newer Statelet. */
+  /** A newer version of Statelet wrote the journal. */
   | 'unsupported-version'
-  /** Another process writes this directory. */
+  /** Another process writes into this directory. */
   | 'owned'
   /** The directory, the key or the caller's request cannot be used. */
   | 'unusable';

@@ -74,7 +74,7 @@ export function nextIncarnation(segments: readonly SegmentFile[]): string {
   return incarnationId(String(Math.max(0, ...counts) + 1));
 }
 
-/** The name of the incarnation of this number, which may lack the padding: `3` is `000003`. */
+/** The name of the incarnation with this number: `3` is `000003`. */
 export const incarnationId = (number: string): string => number.padStart(INCARNATION_DIGITS, '0');
 
 export function unfinishedIn(directory: string): string[] {

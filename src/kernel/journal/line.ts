@@ -42,7 +42,7 @@ export function parseLine(line: Buffer): ParsedLine | string {
   return typeof raw === 'string' ? `its checksum is right, but ${raw}` : { bytes: line, json, raw };
 }
 
-/** As {@link parseLine}, for a line of a compressed segment: without checksum, and without number if that is `next`. */
+/** As {@link parseLine}, for a line of a compressed segment, which has no checksum, and no number if that is `next`. */
 export function parseBareLine(line: Buffer, next: number): ParsedLine | string {
   const hasNumber = line.subarray(0, BARE.length).equals(BARE) && !UNNUMBERED.test(line.toString('latin1', 0, 32));
   const json = hasNumber ? Buffer.concat([Buffer.from(`{"n":${next},`), line.subarray(1)]) : line;
@@ -64,7 +64,7 @@ const hex = (sum: number): string =>
   HEX[sum >>> 24]! + HEX[(sum >>> 16) & 255]! + HEX[(sum >>> 8) & 255]! + HEX[sum & 255]!;
 const checksumOf = (json: Buffer | string): string => hex(crc32(json));
 
-/** Compares digit by digit, which is faster than formatting the number. */
+/** Whether the line begins with this checksum. Comparing digit by digit is faster than formatting the number. */
 function isStated(line: Buffer, sum: number): boolean {
   for (let at = PREFIX_BYTES - 2, left = sum; at >= 0; at--, left >>>= 4) {
     if (line[at] !== HEX_DIGITS.charCodeAt(left & 15)) return false;

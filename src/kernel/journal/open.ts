@@ -15,11 +15,11 @@ import { Store } from './store.ts';
 import { tornBytes } from './tail.ts';
 import { type JournalWriter, type PreviousIncarnation, type Report, Writer } from './writer.ts';
 
-/** Replays in seconds, and is small enough to copy. */
+/** A segment of this size replays in seconds, and is small enough to copy. */
 const SEGMENT_MAX_BYTES = 16 * 1024 * 1024;
 /** A checkpoint is at most this old, even on an idle node. */
 const SEGMENT_MAX_AGE_MS = 60 * 60 * 1000;
-/** Days of a busy node, compressed; a common limit for the kubelet's own logs too. */
+/** Holds some days of a busy node, compressed; a usual limit for the kubelet's own logs as well. */
 const RETAINED_MAX_BYTES = 1024 * 1024 * 1024;
 /** Delay before a suspended journal tries the disk again: a full disk is not emptied within seconds. */
 const RETRY_MS = 30_000;
@@ -145,7 +145,7 @@ function previousOf(last: SegmentFile | undefined, report: Report): PreviousInca
   return { incarnation: last.incarnation, tornBytes: torn };
 }
 
-/** The claim on the directory, from the moment it can be locked. */
+/** The lock of the directory; taken later if the directory cannot be locked at the start. */
 class Claim {
   private readonly directory: string;
   private owner: Owner | undefined;

@@ -42,8 +42,8 @@ export function takeOwnership(directory: string): Owner {
 }
 
 /**
- * Whether a process writes this journal now. The lock is tried only if the recorded holder seems to be alive, so as not
- * to get in its way.
+ * Whether a process writes this journal now. The lock is tried only if the recorded holder seems to be alive, so that
+ * the attempt does not block an agent that starts.
  */
 export function isBeingWritten(directory: string): boolean {
   let database: DatabaseSync | undefined;
@@ -59,10 +59,7 @@ export function isBeingWritten(directory: string): boolean {
   }
 }
 
-/**
- * Whether an agent started to write here and none does now: its turns without an end were interrupted. Unknown for a
- * copy.
- */
+/** Whether an agent wrote here and no agent does now: turns without an end were interrupted. Unknown for a copy. */
 export const wasAbandoned = (directory: string): boolean =>
   existsSync(join(directory, 'owner.json')) && !isBeingWritten(directory);
 

@@ -21,7 +21,7 @@ export interface ReadOptions {
   readonly incarnation?: string;
   /**
    * Where to begin: at the oldest remaining segment (default), at the newest checkpoint, or this many segments before
-   * the end, if one there can be read on its own.
+   * the end, if a segment there can be read on its own.
    */
   readonly from?: 'oldest' | 'newest-checkpoint' | number;
 }
@@ -177,6 +177,6 @@ export function isDirectory(path: string): boolean {
   }
 }
 
-/** Explains why nothing, or not the requested incarnation, can be read in a directory. */
+/** The error of a directory that holds no journal, or not the requested incarnation. */
 export const nothingThere = (incarnation: string | undefined): string =>
   incarnation === undefined ? 'it holds no segments of a journal' : `it holds no incarnation ${incarnation}`;

@@ -20,7 +20,7 @@ export const ADDRESS_FIELDS = ['at', 'from', 'to'] as const;
 /** Records whose `cause` is written as a distance, or left out if it is the previous record. */
 export const CAUSED: ReadonlySet<string> = new Set<JournalLine['k']>(['message', 'effect']);
 
-/** Members of an object that others may be expressed as a difference to; copying more costs more than it saves. */
+/** The most members of an object to which others are written as a difference; copying more costs more than it saves. */
 export const BASE_MAX_MEMBERS = 128;
 /** Addresses numbered in one segment; after that, numbering starts over. */
 export const ADDRESSES_MAX = 65_536;
@@ -33,7 +33,7 @@ export const escaped = (name: string): string =>
   name.includes('/') || name.includes('~') ? name.replaceAll('~', '~0').replaceAll('/', '~1') : name;
 export const unescaped = (token: string): string => token.replaceAll('~1', '/').replaceAll('~0', '~');
 
-/** Records that a reference can reach: a few dozen pods that start at once. */
+/** Records that a reference can reach; a few dozen pods that start at once have this many. */
 export const REACH = 4_096;
 /** Limit of the lines that are kept, without checksum and line feed. A typical record has about 200 bytes. */
 const BYTES_MAX = 8 * 1024 * 1024;
@@ -44,7 +44,7 @@ interface Entry<Kept> {
 }
 
 /**
- * The records of a segment that a later one may refer to: the last ones, without a gap.
+ * The records of a segment that a later record may refer to: the last records, without a gap.
  *
  * Writer and reader count in the same way, so a reader keeps exactly the records that a reference can reach.
  */

@@ -21,7 +21,7 @@ import { JournalError } from './errors.ts';
 const KEY_BYTES = 32;
 /** 132 bits: collisions between the secrets of a node are practically impossible. */
 const HANDLE_LENGTH = 22;
-/** 250 pods with 400 secrets or variables each, before and after a rotation. */
+/** Enough for 250 pods with 400 secrets or variables each, before and after a rotation. */
 const VAULT_MAX_SECRETS = 200_000;
 /** AES-256-GCM with a key of its own; nonce and tag precede the ciphertext. */
 const CIPHER = 'aes-256-gcm';

@@ -21,7 +21,7 @@ export class Segment {
   private lines: Hash = createHash('sha256');
   private readonly handle: FileHandle;
   private readonly durability: Durability;
-  /** Set until the disk has answered. */
+  /** The timer of the next sync; set until the disk has answered. */
   private due: NodeJS.Timeout | undefined;
   private isSynced = true;
   private syncing: Promise<void> = Promise.resolve();

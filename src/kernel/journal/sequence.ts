@@ -60,7 +60,7 @@ export class Sequence {
     this.end = end;
   }
 
-  /** A suspension that no later segment ended. */
+  /** The last suspension, if no later segment ended it. */
   get lastGap(): GapRecord | undefined {
     return this.suspended;
   }
@@ -94,7 +94,7 @@ export class Sequence {
     return turn;
   }
 
-  /** The kernel's clock never goes back. */
+  /** Fails if time goes back: the kernel's clock never does. */
   private passTime({ n, t }: InputRecord, place: JournalPlace): void {
     if (t < this.time) throw new JournalError('damaged', { ...place, n }, `time goes back from ${this.time} to ${t}`);
     this.time = t;

@@ -25,7 +25,7 @@ export interface StoreSettings {
   readonly prepare: () => void;
   /** False if the directory's lock is lost, so that another agent may hold it. */
   readonly isOwned: () => boolean;
-  /** The segment that begins with this number refers to a blob. */
+  /** Called when the segment that begins with this number refers to a blob. */
   readonly referred: (first: number, blob: string) => void;
 }
 
@@ -89,7 +89,7 @@ export class Store {
     this.kept = turns.upto;
   }
 
-  /** On a full disk, derived records are left out before anything else is dropped. */
+  /** Appends the turns. On a full disk, derived records are left out before anything else is dropped. */
   private async appendOrOmit(open: Open, { records, upto }: Turns): Promise<void> {
     try {
       await this.append(open, records, upto);
@@ -114,7 +114,7 @@ export class Store {
     }
   }
 
-  /** A segment without a header would hide the later ones. */
+  /** Removes the open segment: a segment without a header would hide the later ones. */
   private async discard(): Promise<void> {
     const { open } = this;
     this.open = undefined;
@@ -142,7 +142,7 @@ export class Store {
     this.kept = beginning.after;
   }
 
-  /** Records in the segment, if it still accepts a line, that nothing follows; and closes it. */
+  /** Closes the segment. If the segment still accepts a line, a `gap` record states that nothing follows. */
   async end(why: string): Promise<void> {
     const { open } = this;
     if (!open) return;
@@ -223,7 +223,9 @@ const exists = (path: string): Promise<boolean> =>
  */
 const OMITTED_KINDS: ReadonlySet<string> = new Set(['message', 'log', 'state']);
 
-/** The records without messages, log lines and states; each run of omitted ones is replaced by one `dropped` record. */
+/**
+ * The records without messages, log lines and states; each sequence of omitted records becomes one `dropped` record.
+ */
 function withoutDerived(records: readonly JournalRecord[], why: string): JournalRecord[] {
   const kept: JournalRecord[] = [];
   for (const record of records) {

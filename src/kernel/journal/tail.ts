@@ -2,7 +2,7 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { linesOf, parseLine } from './line.ts';
 
-/** Most turns fit; otherwise the window grows until it contains the end of a turn. */
+/** The first window: most turns fit; otherwise the window grows until it contains the end of a turn. */
 const WINDOW_BYTES = 256 * 1024;
 const WINDOW_GROWTH = 8;
 

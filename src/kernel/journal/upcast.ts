@@ -1,19 +1,16 @@
-/**
- * Headers of earlier formats as this format has them. All other lines are the same in each format from
- * {@link OLDEST_FORMAT} on.
- */
+/** Converts headers of earlier formats to this format. Other lines did not change since {@link OLDEST_FORMAT}. */
 
 import { isObject } from '../json.ts';
 import { FORMAT_VERSION, type HeaderRecord } from '../records.ts';
 
-/** Earlier formats were never released. */
+/** The oldest format that is read: earlier formats were never released. */
 export const OLDEST_FORMAT = 3;
 
 type Upcaster = (header: HeaderRecord) => HeaderRecord;
 
 /** The conversions from each earlier format to the next one. */
 const UPCASTERS: readonly Upcaster[] = [
-  // 3 to 4: the input of the root machine says how many changed decisions the node takes. Before, there were none.
+  // 3 to 4: the input of the root machine states how many changed decisions the node takes; format 3 had none.
   (header) => ({ ...header, input: { ...(isObject(header.input) ? header.input : {}), behavior: 0 } }),
 ];
 

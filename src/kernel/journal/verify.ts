@@ -32,7 +32,7 @@ export interface JournalReport {
   readonly incarnations: readonly IncarnationReport[];
 }
 
-/** `path` as for `readJournal`; verifies all incarnations, or the named one. Throws only if there is none at all. */
+/** Verifies all incarnations, or the named one; `path` as for `readJournal`. Throws only if there is no incarnation. */
 export function verifyJournal(path: string, incarnation?: string): JournalReport {
   if (!isDirectory(path)) {
     // The user named this file, so it must be a journal; in a directory, a crash may leave an empty segment.
@@ -77,13 +77,13 @@ function verifyListed(incarnation: string, segments: readonly Listed[]): Incarna
   return { incarnation, segments: paths.length, bytes, checkpoints, ...counts, torn, problems };
 }
 
-/** A crash may leave the last segment without a complete header. */
+/** Whether the segment has no complete line: a crash may leave the last segment without a complete header. */
 function hasNoWholeLine(path: string): boolean {
   const [first] = linesOf(openSegment(path).chunks);
   return first === undefined || !first.whole;
 }
 
-/** The file was removed since it was listed, and not compressed. */
+/** Whether the segment was removed, not only compressed, since it was listed. */
 const isGone = (path: string): boolean => !existsSync(path) && !existsSync(`${path}.zst`);
 
 interface Counts {
@@ -102,7 +102,7 @@ function count(counts: Counts, record: JournalRecord): void {
 
 type Expectation = (error: JournalError) => boolean;
 
-/** True if the segment begins with a checkpoint, which is verified in passing. */
+/** Whether the segment begins with a checkpoint. Verifies that checkpoint as well. */
 function hasCheckpoint(path: string, problems: JournalError[], isTornBegin: Expectation): boolean {
   let found = false;
   collecting(problems, isTornBegin, () => {
@@ -113,7 +113,7 @@ function hasCheckpoint(path: string, problems: JournalError[], isTornBegin: Expe
   return found;
 }
 
-/** Collects each problem once. */
+/** Runs the work and collects its problem, each problem once. */
 function collecting(problems: JournalError[], isExpected: Expectation, work: () => void): void {
   try {
     work();

@@ -21,7 +21,7 @@ import type { Store } from './store.ts';
 
 /** A batch of this many records, about 50 KB, is written in the middle of a tick; larger batches are no faster. */
 const BATCH_MAX_RECORDS = 256;
-/** More records than this in memory mean that the disk hangs: a minute of a busy node. */
+/** More records than this in memory (a minute of a busy node) mean that the disk hangs. */
 const BACKLOG_MAX_RECORDS = 65_536;
 
 /** Facts about the previous incarnation. */
@@ -32,7 +32,7 @@ export interface PreviousIncarnation {
 }
 
 export interface JournalWriter extends JournalSink {
-  /** The header must carry it. */
+  /** The incarnation, which the header must contain. */
   readonly incarnation: string;
   readonly directory: string;
   readonly previous: PreviousIncarnation | undefined;
@@ -50,7 +50,7 @@ export interface WriterSettings {
   readonly closeMaxMs: number;
   readonly store: Store;
   readonly archive: Archive;
-  /** True if there is enough free space to resume. */
+  /** Whether there is enough free space to resume. */
   readonly hasRoom: () => Promise<boolean>;
   readonly report: Report;
   /** Called when the journal is closed. */
@@ -68,7 +68,7 @@ class Batch {
     return this.records.at(-1)!.n;
   }
 
-  /** Adds the following turns. */
+  /** Appends the turns of the next batch. */
   add(next: Batch): void {
     this.records.push(...next.records);
     this.waiting.push(...next.waiting);
@@ -97,7 +97,7 @@ export class Writer implements JournalWriter {
   private retrying: NodeJS.Timeout | undefined;
   /** Number of the last record that was appended. */
   private last = -1;
-  /** The segment that new records go to: the number of its first record, and when it began. */
+  /** The segment that receives new records: the number of its first record, and when it began. */
   private first = 0;
   private since = performance.now();
   /** Whether the start of a segment is in progress. */
