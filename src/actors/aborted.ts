@@ -1,4 +1,4 @@
-/** Resolves when the machine cancels the operation: at once if it already has, or after the timeout. */
+/** Resolves when the machine has cancelled the operation, or after the timeout. */
 export function aborted(signal: AbortSignal, withinMs?: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = withinMs === undefined ? undefined : setTimeout(resolve, withinMs);

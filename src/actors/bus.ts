@@ -1,14 +1,14 @@
 /**
  * A connection to a bus of D-Bus.
  *
- * Decides: it sends `Hello` itself. The library's own `Hello` throws an uncatchable error when the bus does not answer
- * in time, as on an overloaded machine, which would end the agent.
+ * This file sends `Hello` itself: if the bus does not answer in time, as on an overloaded machine, the library's own
+ * `Hello` throws an error that cannot be caught and would end the agent.
  * Invariant: every failure of the connection rejects `broken`, and has no other effect.
  */
 import { createClient, type DBusError, type Message, type MessageBus } from 'dbus-native';
 import { memberOf } from '../kernel/json.ts';
 
-/** The timeout of libdbus, GDBus and sd-bus. Answers take milliseconds. */
+/** The timeout of libdbus, GDBus and sd-bus; usual answers take milliseconds. */
 export const CALL_TIMEOUT_MS = 25_000;
 
 const HELLO: Message = {

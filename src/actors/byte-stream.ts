@@ -25,7 +25,7 @@ export class GrowingBytes {
 
   add(piece: Buffer): void {
     if (this.used === 0) {
-      // Usually the only piece.
+      // Usually the first piece is the only one: it is not copied.
       [this.bytes, this.used] = [piece, piece.length];
       return;
     }

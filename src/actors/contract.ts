@@ -4,7 +4,7 @@
  * Messages are plain objects with the field names of the files: 64-bit integers as text, enums by name, all fields
  * present.
  * Invariant: the codec of a type is generated on first use. protobufjs would generate all codecs at once, and
- * `@grpc/proto-loader` descriptors as well: about 50 ms of each start.
+ * `@grpc/proto-loader` also descriptors, which takes about 50 ms of each start.
  */
 import type * as grpc from '@grpc/grpc-js';
 import protobuf from 'protobufjs';

@@ -1,9 +1,9 @@
 /**
  * The proxy for a URL according to the environment, as Go's http.ProxyFromEnvironment.
  *
- * `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in lower case. `NO_PROXY` is a list of domains (including
- * subdomains; only these with a leading dot or `*.`), addresses and networks, each with or without port; `*` matches
- * all. No proxy is used for this machine itself.
+ * `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in lower case. `NO_PROXY` is a list of domains (with their
+ * subdomains; with a leading dot or `*.` only the subdomains), addresses and networks, each with or without port; `*`
+ * matches all. No proxy is used for this machine itself.
  */
 import { BlockList, isIP } from 'node:net';
 

@@ -26,7 +26,7 @@ interface SocketError extends Error {
 /** `1.2.3.4:80`, `[::1]:80`. */
 export const hostPort = (host: string, port: number): string => `${host.includes(':') ? `[${host}]` : host}:${port}`;
 
-/** Why no connection was established. */
+/** The text of an error before a connection was established. */
 export function dialText(address: string, thrown: Error): string {
   const { code = '', hostname = '', message } = firstOf(thrown);
   if (LOOKUP_CODES.has(code)) return `dial tcp: lookup ${hostname}: no such host`;
@@ -34,7 +34,7 @@ export function dialText(address: string, thrown: Error): string {
   return `dial tcp ${address}: ${text === undefined ? message : `connect: ${text}`}`;
 }
 
-/** The error between the request and the end of its response headers. */
+/** The text of an error between the request and the end of the response headers. */
 export function exchangeText(address: string, thrown: Error): string {
   const { code = '', syscall = '', message } = firstOf(thrown);
   if (syscall === 'connect' || LOOKUP_CODES.has(code)) return dialText(address, thrown);
@@ -45,7 +45,7 @@ export function exchangeText(address: string, thrown: Error): string {
   return text === undefined ? message : `read tcp ${address}: read: ${text}`;
 }
 
-/** The error between the headers of a response and its end. */
+/** The text of an error between the headers of a response and its end. */
 export const bodyText = (thrown: SocketError): string =>
   String(thrown.code).startsWith('HPE_') ? 'malformed chunked encoding' : 'unexpected EOF';
 

@@ -6,10 +6,10 @@ import { createServer } from 'node:net';
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../kernel/json.ts';
 
-/** Several times the plugins and monitoring agents of a node. */
+/** The limit of connections: several times the plugins and monitoring agents of a node. */
 const CONNECTIONS_MAX = 128;
 
-/** Returns the end of serving, which also closes the connections. */
+/** Serves on the socket. The returned function ends serving and closes the connections. */
 export async function serveSocket(server: grpc.Server, path: string): Promise<() => void> {
   const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure());
   const listener = createServer((socket) => injector.injectConnection(socket));

@@ -1,8 +1,8 @@
 /**
  * Typed views of the kernel's records: operations by name, messages by type.
  *
- * The kernel knows neither; metrics need both. Invariant: machines write values of their declared types, so the single
- * cast in {@link nodeRecord} is valid.
+ * The kernel knows neither names nor types; metrics need both. Invariant: machines write values of their declared
+ * types, so the single cast in {@link nodeRecord} is valid.
  */
 import type { PlainError } from '../kernel/json.ts';
 import type { Kernel } from '../kernel/kernel.ts';

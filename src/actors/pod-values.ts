@@ -19,7 +19,7 @@ const CONTAINERS = ['containers', 'initContainers', 'ephemeralContainers'] as co
 const WORDS = ['command', 'args'] as const;
 const PROBES = ['livenessProbe', 'readinessProbe', 'startupProbe'] as const;
 const HOOKS = ['postStart', 'preStop'] as const;
-/** kubectl stores the whole object there, including values. */
+/** The annotation in which kubectl stores the whole object, including values. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 const NAMES_VALUES = /"(?:env|httpHeaders|command|args)"/;
 const HANDLE_NAME = /§[A-Za-z0-9_-]{22}/;
@@ -37,7 +37,7 @@ export function sealedPod(pod: Json, vault: Vault): Json {
   });
 }
 
-/** The pod as written. Throws if the vault no longer holds a value. */
+/** The pod as its author wrote it. Throws if the vault no longer holds a value. */
 export function openedPod(pod: Json, vault: Vault): Json {
   const opened = (text: string): string => openedText(text, vault);
   return changed(pod, () => ({ variable: (_name, text) => opened(text), word: opened, header: opened }));

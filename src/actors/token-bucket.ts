@@ -21,7 +21,7 @@ export class TokenBucket {
     if (this.qps <= 0) return;
     this.fill();
     this.tokens -= 1;
-    // A negative balance is a place in the queue: a later request waits longer.
+    // A negative balance counts the waiting requests: a later request waits longer.
     if (this.tokens >= 0) return;
     try {
       await sleep((-this.tokens / this.qps) * SECOND_MS, undefined, { signal });
@@ -31,7 +31,7 @@ export class TokenBucket {
     }
   }
 
-  /** Takes a token now, or none: for callers that reject instead of waiting. */
+  /** Takes a token if one is available now: for callers that reject instead of waiting. */
   takeNow(): boolean {
     this.fill();
     if (this.tokens < 1) return false;

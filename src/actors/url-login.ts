@@ -1,6 +1,6 @@
 /**
- * The user and password of a URL are a credential: masked before the URL is written anywhere, and sent as by Go's
- * client, in a header.
+ * The user and password of a URL are a credential: they are masked before the URL is written anywhere, and sent in a
+ * header, as by Go's client.
  */
 
 const LOGIN = /^([A-Za-z][A-Za-z0-9+.-]{0,30}:\/\/)([^/?#]{1,4096})@/;

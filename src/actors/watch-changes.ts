@@ -9,7 +9,7 @@ export interface Watch<Item> {
   readonly emit: (item: Item) => void;
 }
 
-/** Until `signal` is aborted. */
+/** Asks until `signal` is aborted. */
 export async function watchChanges<Item>({ ask, periodMs, signal, emit }: Watch<Item>): Promise<null> {
   let last = '';
   while (!signal.aborted) {

@@ -14,7 +14,7 @@ import type { CertificateTemplate } from '../../machines/model/operations/certif
 const CURVE = { name: 'ECDSA', namedCurve: 'P-256' };
 const SIGNING = { ...CURVE, hash: 'SHA-256' };
 
-/** Both PEM; the key in the form that upstream writes (SEC 1). */
+/** The request and the key, both as PEM; the key in the form that upstream writes (SEC 1). */
 export async function createRequest(template: CertificateTemplate): Promise<{ request: string; key: string }> {
   const { commonName, organizations, dnsNames, ipAddresses } = template;
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: CURVE.namedCurve });

@@ -99,7 +99,7 @@ const authorityOf = (ca: Pem): Record<string, string> =>
 const PAIR_MODE = 0o600;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
-/** Go's error for an invalid pair. */
+/** Go's error for a pair without a certificate. */
 const NO_CERTIFICATE = 'tls: failed to find any PEM data in certificate input';
 const NO_KEY = 'tls: failed to find any PEM data in key input';
 
@@ -133,7 +133,7 @@ async function storePair(place: CertificatePlace, certificate: string, key: stri
   return facts;
 }
 
-/** Readers of the name find a complete file or none. */
+/** Replaces a file atomically: a reader finds a complete file or no file. */
 async function replace(path: string, write: (hidden: string) => Promise<void>): Promise<void> {
   const hidden = `${path}.updating`;
   await rm(hidden, { force: true });

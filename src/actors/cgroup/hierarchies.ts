@@ -2,8 +2,8 @@
  * Finds this machine's cgroup hierarchies: the mounts of version 1, one per controller, or the single tree of version
  * 2.
  *
- * A hybrid machine (controllers in version 1, an empty version 2 beside them) counts as version 1. Read once and
- * cached: these mounts do not change while a node runs.
+ * A hybrid machine (controllers in version 1, an empty version 2 beside them) counts as version 1. The mounts are read
+ * once and cached: they do not change while a node runs.
  */
 import { readFile } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
@@ -16,7 +16,7 @@ export interface Hierarchies {
 }
 
 const UNIFIED = '/sys/fs/cgroup';
-/** The version 2 tree beside version 1: it has no controllers, but runtimes create groups in it, too. */
+/** The version 2 tree beside version 1: it has no controllers, but runtimes create groups in it as well. */
 const HYBRID_UNIFIED = 'unified';
 /** Options of a version 1 mount that name no controller. */
 const PLAIN_OPTIONS = new Set(['rw', 'ro', 'xattr', 'noprefix', 'clone_children', 'relatime', 'all', 'none']);

@@ -193,7 +193,7 @@ async function repeat<Input extends { readonly periodMs: number }>(
 // ---- processes ------------------------------------------------------------------------------------------------------
 
 const FIRST_PROCESS = 1;
-/** Processes start while others are moved: the number of rounds, as upstream. */
+/** Upstream's number of rounds: processes start while others are moved. */
 const ROUNDS = 11;
 
 /** The cgroup of this process: in version 1 the one that accounts CPU and memory, or systemd's. */

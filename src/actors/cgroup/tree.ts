@@ -21,15 +21,18 @@ import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';
 
 const FOLDER_MODE = 0o755;
 /**
- * Concurrent calls: a quarter of the threads. The kernel serializes them under a lock that runtimes hold as well;
- * otherwise ninety pods that end at once would block every thread for seconds.
+ * Concurrent calls: a quarter of the threads. The kernel serializes such calls by a lock that runtimes hold as well:
+ * without this limit, ninety pods that end at once would block every thread for seconds.
  */
 const CALLS_MAX = shareOfThreads(1 / 4);
 const calls = pLimit(CALLS_MAX);
 const writeTo: (fd: number, text: string) => Promise<unknown> = promisify(writeFd);
 /** CRI-O's monitor has a cgroup beside the container's, with nearly the same name. */
 const MONITOR = 'conmon';
-/** The kernel needs a moment until a killed process has left its cgroup; each wait is twice as long as the last one. */
+/**
+ * Attempts to remove a group: a killed process leaves its cgroup with a delay. Each wait is twice as long as the one
+ * before.
+ */
 const REMOVE_TRIES = 9;
 const REMOVE_FIRST_WAIT_MS = 2;
 /** The controllers that version 2 enables for the groups below. */
@@ -215,9 +218,8 @@ export async function subfolders(folder: string): Promise<string[]> {
 }
 
 /**
- * Removes a group without processes and groups below it, which the kernel checks: one call per hierarchy. False if it
- * has some; nothing was killed.
- * False: it has some, and nothing was killed.
+ * Removes a group that has neither processes nor groups below it, with one call per hierarchy. False if the group has
+ * some: the kernel checks this, and nothing is killed.
  */
 export async function removeEmpty(hierarchies: Hierarchies, path: string): Promise<boolean> {
   const folders = foldersOf(hierarchies, checkedPath(path));

@@ -10,7 +10,7 @@ export interface CgroupFile {
   readonly controller: string;
   readonly name: string;
   readonly value: string;
-  /** The file may be missing: a kernel without this controller has none. */
+  /** The file may be missing, because the kernel lacks the controller. */
   readonly optional: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** What metrics count of a runtime: its calls, relists, inspections and events. */
+/** The activity of a runtime that metrics count: calls, relists, inspections and events. */
 import { steadyNow } from '../../kernel/clock.ts';
 import type { CallName, RuntimeClient, StreamName } from './client.ts';
 

@@ -17,11 +17,11 @@ import { DEFAULT_RELIST_PERIODS, type RelistPeriods } from './relist-timer.ts';
 import { ContainerSecrets, redactingClient, withoutSecrets } from './secrets.ts';
 import type { PodWatcher } from './watch-pods.ts';
 
-/** Milliseconds that a runtime may take to show the effect of a call after its answer; then the pod is inspected. */
+/** How long a runtime may take, after its answer to a call, to show the effect; then the pod is inspected. */
 const SHOW_MS = 2_000;
 /** The default of runtimeRequestTimeout. */
 const REQUEST_TIMEOUT_MS = 120_000;
-/** Calls per core that may be starting something when a sandbox is created. */
+/** Calls per core that may be starting sandboxes or containers when a further sandbox is created. */
 const STARTS_PER_CORE = 3;
 
 export interface CriOptions extends Endpoints {
@@ -30,10 +30,10 @@ export interface CriOptions extends Endpoints {
   readonly relistPeriods?: RelistPeriods;
   /** Milliseconds of the clock that stamps observations. */
   readonly now?: () => number;
-  /** Receives faults that no machine needs to know: an event stream broke and is reopened. */
+  /** Receives faults that no machine handles, such as a broken event stream, which is reopened. */
   readonly warn?: (message: string) => void;
   readonly onSeen?: OnRuntimeActivity;
-  /** Holds the values of Secrets for containers; without a vault there are none. */
+  /** Holds the values of Secrets for containers; absent if containers get none. */
   readonly vault?: Vault;
 }
 
@@ -55,10 +55,10 @@ export function sandboxImageIn(info: Readonly<Record<string, string>>): string {
 }
 
 /**
- * The image of every sandbox. A runtime that does not pin it itself (containerd before 1.7.3) would lose it to image
- * garbage collection, and could start no pod without a registry.
+ * The image of every sandbox. In a runtime that does not pin this image (containerd before 1.7.3), image garbage
+ * collection would remove it, and no pod could start without a registry.
  *
- * Read once per connection: the runtime reads it from its configuration at its start.
+ * The name is requested once per connection: the runtime reads it from its configuration at its start.
  */
 export class SandboxImage {
   readonly #client: RuntimeClient;
@@ -116,7 +116,7 @@ export class Adapter {
     return { timeoutMs, signal: call.signal };
   }
 
-  /** Creates a sandbox or container of a pod; even a failed call may leave one in the runtime. */
+  /** Creates a sandbox or container of a pod. A failed call may have created one as well. */
   async making(kind: keyof Ids, uid: string | undefined, make: () => Promise<string>): Promise<string> {
     if (uid === undefined) return make();
     try {
@@ -130,7 +130,7 @@ export class Adapter {
     }
   }
 
-  /** Takes an inspection that a pod requested itself. */
+  /** Publishes an inspection that the pod's own actor requested. */
   publishOwnInspection(status: PodRuntimeStatus): void {
     for (const watcher of this.watchers) watcher.publishOwnInspection(status);
   }
@@ -155,7 +155,7 @@ export class Adapter {
     for (const watcher of this.watchers) watcher.called(id, outcome);
   }
 
-  /** Stops a sandbox or container. One that the runtime does not know has ended. */
+  /** Stops a sandbox or container. A sandbox or container that the runtime does not know has ended. */
   async stopping<Kind extends keyof Statuses>(
     kind: Kind,
     id: string,
@@ -166,7 +166,7 @@ export class Adapter {
     return { status: isKnown ? null : await this.after(kind, id, 'exited') };
   }
 
-  /** Removes a sandbox or container. One that the runtime does not know is removed. */
+  /** Removes a sandbox or container. A sandbox or container that the runtime does not know is removed. */
   async removing(id: string, remove: () => Promise<unknown>): Promise<null> {
     const uid = [...this.watchers].map((watcher) => watcher.podOf(id)).find((pod) => pod !== undefined) ?? '';
     await this.own.removing(uid, () => this.#nullIfNotFound(id, remove()));

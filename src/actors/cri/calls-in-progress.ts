@@ -1,6 +1,6 @@
 /**
- * The agent's own calls that create, start or remove something, the runtime's events about them, and the queue of those
- * that start something.
+ * The agent's own calls that create, start or remove sandboxes and containers, the runtime's events about these calls,
+ * and the queue of calls that start a sandbox.
  *
  * An event about such a call adds nothing to its answer, except a status (containerd 2), which saves an inspection.
  * Invariants: an event is kept only while a call waits for it; a call waits for its event at most {@link
@@ -8,9 +8,7 @@
  */
 import type { Instance } from './relist.ts';
 
-/**
- * How long the answer to a call waits for the event, which the runtime sent earlier on the other stream; milliseconds.
- */
+/** How long a call waits, after its answer, for the event that the runtime sent earlier on the other stream. */
 const EVENT_WAIT_MS = 5;
 
 export class CallsInProgress {
@@ -101,12 +99,12 @@ async function counted<T>(table: Map<string, number>, uid: string, call: () => P
   }
 }
 
-/** Milliseconds; longer than a start takes on a machine busy with several. */
+/** Longer than a start takes on a machine that is busy with several starts. */
 const BUSY_MS = 500;
 
 /**
- * Limits the calls that start something. The CPU bounds a batch: more at once only make each slower, so new sandboxes
- * wait here in a fair queue.
+ * Limits the calls that start sandboxes and containers. The CPU limits their rate: more calls at once only slow each
+ * other down, so new sandboxes wait here in a fair queue.
  *
  * Invariants: only new sandboxes wait, in the order of their calls; a call that takes longer than {@link BUSY_MS} waits
  * for something other than the CPU (a network plug-in, say) and no longer delays others.

@@ -176,18 +176,18 @@ function serverStream<Request, Message>(
 
 export interface Endpoints {
   readonly endpoint: string;
-  /** Where the image service listens, when it is not the runtime's socket. */
+  /** The socket of the image service, if it is not the runtime's. */
   readonly imageEndpoint?: string;
 }
 
-/** ExecSync, whose reply has the output of a command. */
+/** ExecSync with the output of the command as bytes. */
 const asBytes = <Request, Reply>(method: Method<Request, Reply>): Method<Request, Reply> => ({
   ...method,
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the caller names the call
   responseDeserialize: execOutput as unknown as Method<Request, Reply>['responseDeserialize'],
 });
 
-/** Opens no socket: the first call does. */
+/** Creates a client. The first call opens the socket. */
 export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeClient {
   const open = (at: string) => new grpc.Client(socketTarget(at), grpc.credentials.createInsecure(), CHANNEL_OPTIONS);
   const runtime = open(endpoint);

@@ -12,7 +12,7 @@ export type Outcome = 'running' | 'exited' | 'gone' | 'changed';
 
 /** First delay before an unmet expectation is checked again: CRI follows its events within a few milliseconds. */
 const FIRST_WAIT_MS = 10;
-/** The longest delay, as the relist period of a polling kubelet: on a busy machine CRI lags by seconds. */
+/** The longest delay, the same as the relist period of a polling kubelet: on a busy machine CRI lags by seconds. */
 const LONGEST_WAIT_MS = 1_000;
 /** Checks of one expectation, half a minute in all; then the relist, at most a minute away, takes over. */
 const MAX_CHECKS = 38;

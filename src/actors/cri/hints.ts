@@ -4,9 +4,9 @@
  * A hint names an id and its expected outcome. It may be duplicated, late or lost, and is never trusted alone. The
  * stream is reopened with a jittered back-off until the signal aborts.
  *
- * A CRI event has the statuses of the whole pod. The status of the event's own sandbox or container is trusted if it
- * shows the announced outcome: the runtime reads it after the change, and the end of an instance is never undone. The
- * other statuses are not trusted: they may predate events of their own that arrived earlier.
+ * A CRI event has the statuses of the whole pod. The status of the sandbox or container that the event is about is
+ * trusted if it shows the announced outcome: the runtime reads this status after the change, and an ended instance
+ * never runs again. The other statuses are not trusted: they may be older than events that arrived before.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
@@ -21,7 +21,7 @@ import { containerInstance, type Instance, POD_UID_LABEL, sandboxInstance, statu
 export interface Hint {
   /** The id of the sandbox or container. */
   readonly id: string;
-  /** The pod, where the event names it. */
+  /** The pod, if the event names it. */
   readonly uid?: string;
   readonly outcome: Outcome;
   /** The state of the sandbox or container in the event, if it shows the outcome. */
@@ -100,9 +100,9 @@ export function hintOfEnvelope({ namespace, topic, event }: Envelope): Hint | nu
 
 export interface HintListener {
   onHint(hint: Hint): void;
-  /** The stream broke or was refused; later events are lost. `reason` is absent if that is no fault. */
+  /** Called when the stream broke or was refused: later events are lost. `reason` is absent if that is no fault. */
   onLost(reason?: string): void;
-  /** A stream was requested; only its events show that it works. */
+  /** Called when a stream was requested; only its events show that it works. */
   onOpen(): void;
   readonly onSeen?: OnRuntimeActivity;
 }

@@ -13,7 +13,7 @@ const STATUS_ID = 1;
 
 interface Field {
   readonly number: number;
-  /** Offset of the field's content, behind its tag. */
+  /** Offset of the field's content, after its tag. */
   readonly start: number;
   readonly end: number;
 }

@@ -20,15 +20,18 @@ export class PodIds {
   readonly #listings = new Map<string, symbol>();
   /** Pods whose ids only a list of their own can provide; `true`: a list of all pods ended since. */
   readonly #invalidated = new Map<string, boolean>();
-  /** A list of all pods was read: pods missing in it have nothing. */
+  /** Whether a list of all pods was read: pods missing in that list have no sandboxes and containers. */
   #complete = false;
 
-  /** `undefined`: only a list can provide them. */
+  /** The ids of the pod; `undefined` if only a list can provide them. */
   of(uid: string): Ids | undefined {
     return this.#known.get(uid) ?? (this.#complete && !this.#invalidated.has(uid) ? NO_IDS : undefined);
   }
 
-  /** Lists a pod; the result is certain from then on, unless something happened in the meantime. */
+  /**
+   * Lists a pod; the result is certain from then on, unless a call created something, or the pod was invalidated, in
+   * the meantime.
+   */
   async listing(uid: string, list: () => Promise<Ids>): Promise<Ids> {
     const listing = Symbol(uid);
     this.#listings.set(uid, listing);
@@ -44,7 +47,7 @@ export class PodIds {
     }
   }
 
-  /** An own call created this sandbox or container. */
+  /** Records a sandbox or container that the agent's own call created. */
   made(uid: string, kind: keyof Ids, id: string): void {
     const known = this.of(uid);
     if (!known) return this.invalidate(uid);
@@ -59,14 +62,16 @@ export class PodIds {
     this.#invalidated.set(uid, false);
   }
 
-  /** A list of all pods shows these; an id that was not created here may not be the only one. */
+  /**
+   * Takes the ids of the pod in a list of all pods. If an id was not created here, there may be further unknown ids.
+   */
   shown(uid: string, { sandboxIds, containerIds }: Ids): void {
     const known = this.of(uid);
     const ids = new Set([...(known?.sandboxIds ?? []), ...(known?.containerIds ?? [])]);
     if (!known || ![...sandboxIds, ...containerIds].every((id) => ids.has(id))) this.invalidate(uid);
   }
 
-  /** The runtime no longer knows these ids. */
+  /** Forgets ids that the runtime no longer knows. */
   gone(uid: string, ids: ReadonlySet<string>): void {
     const known = this.#known.get(uid);
     if (!known || ids.size === 0) return;
@@ -74,7 +79,10 @@ export class PodIds {
     this.#known.set(uid, { sandboxIds: left(known.sandboxIds), containerIds: left(known.containerIds) });
   }
 
-  /** A list of all pods has these. Pods that have nothing are forgotten, and so are doubts older than the list. */
+  /**
+   * Takes the uids in a list of all pods. Forgets a pod that is missing in the list if it has no ids, or if it was
+   * invalidated before the list.
+   */
   retain(listed: { has(uid: string): boolean }): void {
     this.#complete = true;
     for (const [uid, { sandboxIds, containerIds }] of this.#known) {

@@ -30,7 +30,7 @@ import { PodWatcher } from './watch-pods.ts';
 const SANDBOX_TIMEOUT_FACTOR = 2;
 const CGROUP_DRIVERS = { SYSTEMD: 'systemd', CGROUPFS: 'cgroupfs' } as const;
 
-/** A number: a value that this version of the contract does not have. */
+/** The driver in a reply. A number is a value that this version of the contract does not have. */
 function knownDriver(driver: keyof typeof CGROUP_DRIVERS | number): 'systemd' | 'cgroupfs' {
   if (typeof driver !== 'number') return CGROUP_DRIVERS[driver];
   throw new OperationError(`runtime returned an unknown cgroup driver ${driver}`);
@@ -40,7 +40,7 @@ export interface CriPorts {
   readonly ports: Ports<typeof criOperations>;
   /** Any call of the contract, for ports whose results no machine needs (statistics, streaming URLs). */
   readonly call: RuntimeClient['call'];
-  /** Closes the connection; whatever is under way fails. */
+  /** Closes the connection; calls in progress fail. */
   readonly close: () => void;
 }
 
@@ -235,9 +235,9 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
 const LEFT_ALONE_MS = 1_000;
 
 /**
- * Delays an abort. An inspection makes a dozen calls, and is often repeated before all are answered. Cancelling each
- * costs more than receiving the answers, and a careful HTTP/2 server closes the connection of a client that resets a
- * thousand streams in half a minute. Hanging calls are still cancelled.
+ * Delays an abort. An inspection makes a dozen calls, and is often repeated before all are answered. Cancelling the
+ * calls costs more than receiving their answers, and an HTTP/2 server may close the connection of a client that resets
+ * a thousand streams in half a minute. Hanging calls are still cancelled.
  */
 function abortedLater(signal: AbortSignal): AbortSignal {
   const later = new AbortController();
@@ -324,7 +324,10 @@ export function criPorts(options: CriOptions): CriPorts {
 
 // ---- images ---------------------------------------------------------------------------------------------------------
 
-/** A name on Linux has at most 32. A longer one of an image would be in each list of images, and in each event. */
+/**
+ * A user name on Linux has at most 32 characters. An image's longer name would be in each list of images, and in each
+ * event.
+ */
 const USERNAME_MAX_CHARS = 1_024;
 
 const imageOf = (image: Image): Image => canonical({ ...image, username: image.username.slice(0, USERNAME_MAX_CHARS) });

@@ -1,8 +1,8 @@
 /**
  * Schedules the next relist: frequent until the event stream has proved reliable, then rare, and sooner on request.
  *
- * A relist that finds nothing new counts for the stream; one that finds more counts against it, and each such miss
- * doubles the required number of clean relists.
+ * A relist that finds only announced changes is clean. Each relist that finds a change without an event doubles the
+ * number of clean relists that are required.
  */
 
 /** Clean relists before the fast phase ends. */
@@ -69,7 +69,7 @@ export class RelistTimer {
     this.#options = options;
   }
 
-  /** Takes the last relist's evidence about the event stream. */
+  /** Chooses the next period by the outcome of the last relist. */
   schedule(outcome: RelistOutcome): void {
     this.#cadence = nextCadence(this.#cadence, outcome);
   }

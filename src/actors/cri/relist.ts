@@ -26,7 +26,7 @@ const CONTAINER_STATES: ReadonlySet<unknown> = new Set(['CONTAINER_CREATED', 'CO
 export interface ListedPod {
   readonly sandboxIds: readonly string[];
   readonly containerIds: readonly string[];
-  /** Equal digests: same ids in the same states. */
+  /** Two lists of a pod with equal digests have the same ids in the same states. */
   readonly digest: string;
 }
 
@@ -99,7 +99,7 @@ export function canonical(value: unknown): unknown {
   );
 }
 
-/** Nanoseconds as text, newest first; ids settle what the clock does not. */
+/** Compares creation times (nanoseconds as text), newest first; equal times are ordered by id. */
 function newestFirst(a: PodSandboxStatus | ContainerStatus, b: PodSandboxStatus | ContainerStatus): number {
   if (a.created_at !== b.created_at) return BigInt(a.created_at) > BigInt(b.created_at) ? -1 : 1;
   return a.id < b.id ? -1 : 1;
@@ -283,7 +283,7 @@ export class PodCache {
     return { inspect: [...inspect], items };
   }
 
-  /** Takes one inspection; the items are the changes in it. */
+  /** Takes one inspection of a pod; returns the changes that it shows. */
   inspected(status: PodRuntimeStatus): readonly WatchPodsItem[] {
     const { uid, sandboxes, containers, observedAtMs } = status;
     const known = this.#pods.get(uid);
@@ -301,12 +301,12 @@ export class PodCache {
     return known && !wasStale && areSame(known.instances, instances) ? [] : [{ type: 'runtime.podChanged', status }];
   }
 
-  /** Whether an id that is known here is a sandbox or a container. */
+  /** Whether the id belongs to a sandbox or a container; `undefined` for an unknown id. */
   kindOf(id: string): Instance['kind'] | undefined {
     return this.#cachedInstance(id)?.kind;
   }
 
-  /** Whether the cache shows its end. */
+  /** Whether the cache shows that the sandbox or container has ended. */
   hasEnded(id: string): boolean {
     const known = this.#cachedInstance(id);
     return known !== undefined && hasEnded(known);
@@ -316,7 +316,7 @@ export class PodCache {
     return this.#pods.get(this.podOf(id) ?? '')?.instances.get(id);
   }
 
-  /** Takes one sandbox or container; the items are the changes for its pod. An unknown pod is inspected. */
+  /** Takes the status of one sandbox or container; returns the changes for its pod. An unknown pod is inspected. */
   observed({ kind, uid, status }: Instance, observedAtMs: number): readonly InstanceChanged[] {
     const entry = this.#pods.get(uid) ?? { instances: new Map<string, CachedInstance>(), observedAtMs: 0 };
     const before = entry.instances.get(status.id);
@@ -338,7 +338,7 @@ export class PodCache {
     return this.#pods.has(uid);
   }
 
-  /** An inspection failed: reported once per reason, until one succeeds. */
+  /** Takes a failed inspection: each reason is reported once, until an inspection succeeds. */
   failed(uid: string, message: string): readonly WatchPodsItem[] {
     if (this.#stale.get(uid) === message) return [];
     this.#stale.set(uid, message);

@@ -32,7 +32,8 @@ const REDACTED_MESSAGE =
   'what the runtime says may quote a Secret that this agent did not give: see the log of the runtime';
 
 /**
- * As in the machine's `expansion.ts`, for the values themselves: how much a word, and the whole command line, may grow.
+ * The limits of growth of a word and of the whole command line, as in the machine's `expansion.ts`, for the opened
+ * values.
  */
 const EXPANDED_MAX_CHARS = 131_072;
 const EXPANDED_TOTAL_MAX_CHARS = 6_291_456;
@@ -76,7 +77,7 @@ export class Values {
   }
 }
 
-/** The value as it stands in JSON that Go writes. */
+/** The value in the form that it has in JSON written by Go. */
 const inJson = (value: string): string => unquoted(goJson(value));
 
 /** A copy of the configuration with the values in variables, command, arguments and the request of the preStop hook. */
@@ -96,7 +97,7 @@ export function withSecrets(config: ContainerConfig, handles: readonly SecretHan
   };
 }
 
-/** Must run before the container is created. */
+/** Marks a container that has values of Secrets. Must run before the container is created. */
 export async function markHolder({ log_directory }: PodSandboxConfig, { log_path }: ContainerConfig): Promise<void> {
   if (!log_directory || !log_path) return;
   const folder = join(log_directory, dirname(log_path));
@@ -212,7 +213,7 @@ export class ContainerSecrets {
     return areUnknown;
   }
 
-  /** Removing a sandbox removes its containers. */
+  /** Forgets a container, or the containers of a sandbox, which are removed with it. */
   forget(id: string): void {
     this.#checked.delete(id);
     for (const [container, { sandbox }] of this.#byContainer) {

@@ -3,11 +3,11 @@
  *
  * Owns relisting, at most one inspection per pod at a time, and the cache that decides what to publish (relist.ts).
  *
- * After a hint only its sandbox or container is read, or nothing if it has a status. The whole pod is inspected when
- * part of it was removed, when it is unknown, and when a relist shows a difference.
+ * After a hint only the named sandbox or container is inspected; a hint with a status needs no inspection. The whole
+ * pod is inspected when a part of the pod was removed, when the pod is unknown, and when a relist shows a difference.
  *
  * Invariants: one writer, so a pod's states are published in the order of observation, without those that the pod's
- * actor knows from its own calls; a pod whose inspection hangs delays others only by its place among the parallel
+ * actor knows from its own calls; a hanging inspection of a pod delays others only by occupying one of the parallel
  * inspections; at most one relist is in flight; the first `runtime.relisted` comes after the state of every pod that
  * the runtime has.
  */
@@ -24,14 +24,11 @@ import type { PodIds } from './pod-ids.ts';
 import { groupByPod, type Instance, type ListedPod, PodCache, statusesOf } from './relist.ts';
 import { type RelistPeriods, RelistTimer } from './relist-timer.ts';
 
-/**
- * A hint waits this long for an inspection by the pod's actor to share; containerd's CRI plugin lags its events as
- * much.
- */
+/** How long a hint waits to share an inspection by the pod's actor; containerd's CRI plugin lags its events as much. */
 const GATHER_MS = 10;
-/** As above, for the end of a call by the pod's own actor, whose inspection follows. */
+/** The same after a call of the pod's actor, which then inspects the pod. */
 const GATHER_OWN_MS = 50;
-/** An id that no list has shown may be that of a sandbox whose call has not returned: most return within this time. */
+/** How long an unknown id may belong to a sandbox whose create call has not returned: most return within this time. */
 const UNKNOWN_ID_MS = 500;
 /** Between two relists. The relist that these cause shows others, too. */
 const UNKNOWN_IDS_MAX = 1_000;
@@ -46,7 +43,7 @@ export interface WatchOptions {
   readonly podIds: PodIds;
   readonly emit: (item: WatchPodsItem) => void;
   readonly signal: AbortSignal;
-  /** While the event stream has not proved itself, and the least time between two relists. */
+  /** The period until the event stream has proved reliable, and the least time between two relists. */
   readonly relistPeriodMs: number;
   readonly inspectDeadlineMs: number;
   readonly inspectParallel: number;
@@ -61,7 +58,7 @@ interface Inspection {
   expectations: Expectations;
   /** The sandboxes and containers that hints named; `null`: the whole pod is to be inspected. */
   named: Set<string> | null;
-  /** Requested again while it ran. */
+  /** Whether another inspection was requested while this one ran. */
   isRequestedAgain: boolean;
   done: Promise<void> | null;
   timer: NodeJS.Timeout | null;
@@ -87,7 +84,7 @@ export class PodWatcher {
   readonly #unknownIds = new Set<string>();
   /** Pods in which an own call created something that was not inspected yet: the pod's actor will inspect it. */
   readonly #making = new Set<string>();
-  /** An id stayed unknown: only a relist shows its pod. */
+  /** Whether an id stayed unknown: only a relist shows its pod. */
   #hasUnknown = false;
   #listeningSinceMs: number | null = null;
 
@@ -150,7 +147,7 @@ export class PodWatcher {
     else this.#schedule(pod, inspection, gatherMs);
   }
 
-  /** Whether the hint adds nothing: the pod knows the outcome, or will learn it from the answer to its own call. */
+  /** Whether the pod's actor knows the outcome of the hint, or will get it with the answer to its own call. */
   #isKnown({ id, uid, outcome, instance, isNew = false }: Hint): boolean {
     const { own } = this.#options;
     if (instance && own.isStarting(id)) own.observed(instance);
@@ -164,14 +161,14 @@ export class PodWatcher {
     return isMade || (outcome === 'running' && own.isStarting(id));
   }
 
-  /** `false`: the pod is unknown. */
+  /** Publishes the status of a sandbox or container; `false` if its pod is unknown. */
   #publishInstance(instance: Instance): boolean {
     if (!this.#cache.hasPublished(instance.uid)) return false;
     this.#publish(this.#cache.observed(instance, this.#options.now()));
     return true;
   }
 
-  /** Takes a status that the pod's actor read itself: other actors need only the end of the pod. */
+  /** Takes a status that the pod's actor requested: other actors need only the end of the pod. */
   publishOwnInspection(status: PodRuntimeStatus): void {
     this.#making.delete(status.uid);
     this.#publish(this.#cache.inspected(status).filter(({ type }) => type !== 'runtime.podChanged'));
@@ -187,17 +184,17 @@ export class PodWatcher {
     return this.#cache.podOf(id);
   }
 
-  /** The pod knows its end. */
+  /** Whether the pod's actor knows that the sandbox or container has ended. */
   hasEnded(id: string): boolean {
     return this.#cache.hasEnded(id);
   }
 
-  /** An own call ended that should have had this outcome. */
+  /** Takes the end of the agent's own call, which should have this outcome. */
   called(id: string, outcome: Outcome): void {
     this.hint({ id, outcome }, GATHER_OWN_MS);
   }
 
-  /** An id that the runtime returned to an own call. */
+  /** Records an id that the runtime returned to the agent's own call. */
   learn(id: string, uid: string): void {
     this.#unknownIds.delete(id);
     this.#making.add(uid);
@@ -261,7 +258,7 @@ export class PodWatcher {
     this.#publish([{ type: 'runtime.relisted', uids: [...listed.keys()] }]);
   }
 
-  /** Schedules the next relist by what this one showed of the event stream. */
+  /** Schedules the next relist by the evidence of this relist about the event stream. */
   #scheduleRelist(startedAtMs: number, foundUnannounced: boolean): void {
     const since = this.#listeningSinceMs;
     this.#timer.schedule({
@@ -325,14 +322,14 @@ export class PodWatcher {
     return this.#limit(() => (named ? this.#inspectInstances(uid, named) : this.#inspectPod(uid, ids, listedAtMs)));
   }
 
-  /** Inspects again while an announced change does not show yet. */
+  /** Inspects again while an announced change is not visible yet. */
   #follow(uid: string, inspection: Inspection, seen: Statuses): void {
     const { open, waitMs } = unmetExpectations(inspection.expectations, seen);
     inspection.expectations = open;
     if (waitMs !== null) this.#schedule(uid, inspection, waitMs);
   }
 
-  /** The earliest of several due times counts. */
+  /** Schedules an inspection; of several due times the earliest counts. */
   #schedule(uid: string, inspection: Inspection, ms: number): void {
     const dueAtMs = performance.now() + ms;
     if (inspection.timer && inspection.dueAtMs <= dueAtMs) return;
@@ -355,7 +352,7 @@ export class PodWatcher {
     );
   }
 
-  /** Inspects the sandboxes and containers that hints named; the whole pod when one of them is gone. */
+  /** Inspects the sandboxes and containers that hints named, or the whole pod if one of these is gone. */
   async #inspectInstances(uid: string, named: ReadonlySet<string>): Promise<Statuses | null> {
     const { client, inspectDeadlineMs: timeoutMs, signal, now } = this.#options;
     const kinds = [...named].map((id) => [id, this.#cache.kindOf(id)] as const);

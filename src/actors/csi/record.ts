@@ -17,7 +17,7 @@ import { isMounted } from '../volume/mounter.ts';
 const RECORD = 'vol_data.json';
 const FOLDER_MODE = 0o750;
 const FILE_MODE = 0o644;
-/** A driver's name, a handle, and the kubelet's other fields. */
+/** The record has a driver's name, a handle, and the kubelet's other fields. */
 const RECORD_MAX_BYTES = 64 * 1024;
 const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
@@ -40,7 +40,7 @@ export async function writeRecord(root: string, directory: string, data: VolumeD
 export const makeTarget = (root: string, path: string): Promise<unknown> =>
   inParent(root, path, (name) => mkdir(name, FOLDER_MODE).catch(ignoring('EEXIST')), FOLDER_MODE);
 
-/** `null` if there is no record, or none with the input for its driver. */
+/** `null` if there is no record, or the record lacks the driver's input. */
 export async function readRecord(root: string, directory: string): Promise<VolumeData | null> {
   return await inParent(root, `${directory}/${RECORD}`, async (path) => {
     const file = await open(path, READ_FLAGS).catch(ignoring('ENOENT'));

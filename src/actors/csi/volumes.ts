@@ -56,7 +56,7 @@ const STAGING_TARGET = 'globalmount';
 const TOKENS = 'csi.storage.k8s.io/serviceAccount.tokens';
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
-/** After these codes it is unknown whether the driver did, or will still do, the request. */
+/** Codes after which it is unknown whether the driver has done, or will still do, what was requested. */
 const UNCERTAIN_CODES: ReadonlySet<string | undefined> = new Set([
   'CANCELLED',
   'DEADLINE_EXCEEDED',
@@ -160,11 +160,11 @@ export async function unpublish(
   return null;
 }
 
-/** A definitely failed step leaves no record; one that may have succeeded leaves one. */
+/** Runs a step. A step that definitely failed leaves no record; a step that may have succeeded keeps its record. */
 const cleaningUp = (root: string, directory: string, target: string, work: () => Promise<void>): Promise<void> =>
   unlessDone(work, () => removeRecord(root, directory, target));
 
-/** Undoes a definitely failed step. */
+/** Undoes a step that definitely failed. */
 export async function unlessDone(work: () => Promise<void>, undo: () => Promise<void>): Promise<void> {
   try {
     await work();
@@ -175,7 +175,7 @@ export async function unlessDone(work: () => Promise<void>, undo: () => Promise<
   }
 }
 
-/** Opens the secrets of a request during `ask`; the driver's quotes of them are removed. */
+/** Opens the secrets of a request during `ask`, and removes them from the driver's errors. */
 async function redactingErrors(
   { secrets }: { readonly secrets: Readonly<Record<string, Content>> },
   more: readonly SecretHandle[],

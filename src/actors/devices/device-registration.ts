@@ -53,7 +53,7 @@ interface OptionsReply {
   readonly get_preferred_allocation_available: boolean;
 }
 
-/** Called at the socket of a plugin that is not followed yet. */
+/** Requests the options of a plugin that is not followed yet, at its socket. */
 export function optionsAt(endpoint: string, signal: AbortSignal): Promise<DevicePluginOptions> {
   return connected(endpoint, signal, async (client) => {
     const method = methodOf<object, OptionsReply>(DEVICE_PLUGIN, 'GetDevicePluginOptions');
@@ -66,7 +66,7 @@ export function optionsAt(endpoint: string, signal: AbortSignal): Promise<Device
 const [REGISTRATIONS_BURST, REGISTRATIONS_PER_SECOND] = [32, 2];
 /** Registrations that wait for the rate limit, or for their plugin's answer; a rejected plugin tries again. */
 const UNDER_WAY_MAX = 64;
-/** A registration contains a few names. */
+/** The size limit of a registration, which contains a few names. */
 const REQUEST_MAX_BYTES = 16 * 1024;
 
 const FOLDER_MODE = 0o750;

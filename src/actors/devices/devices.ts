@@ -27,7 +27,7 @@ import { type AllocateReply, DEVICE_PLUGIN, optionsAt, serveRegistration } from 
 
 type Operations = typeof deviceOperations;
 
-/** Upstream waits forever; here a plugin that does not answer only fails its pod. */
+/** The timeout, after which only the pod fails. Upstream waits without limit. */
 const ALLOCATE_TIMEOUT_MS = 120_000;
 /** Upstream's timeout. */
 const PRE_START_TIMEOUT_MS = 30_000;
@@ -35,12 +35,12 @@ const PRE_START_TIMEOUT_MS = 30_000;
 const LIST_MAX_BYTES = 1_024 * 1_024;
 /** Each listed device costs the turn some microseconds. */
 const DEVICES_MAX = 8_192;
-/** Of all resources together: each report of the node contains them all. */
+/** The limit of devices of all resources together: each report of the node contains all of them. */
 const ALL_DEVICES_MAX = 32_768;
 /** Lists of one plugin accepted at once, as when its devices fail one by one, and then per second. */
 const [LISTS_BURST, LISTS_PER_SECOND] = [20, 2];
 
-/** Upstream's: by then the plugin has registered again, or was removed. */
+/** Upstream's grace period: after it the plugin has registered again, or was removed. */
 const STOP_GRACE_MS = 300_000;
 
 interface Connection extends DevicePlugin {

@@ -18,7 +18,7 @@ import { TokenBucket } from '../token-bucket.ts';
 const REOPEN_MS = 5_000;
 /** A driver without health reports may support them in its next version. */
 const UNIMPLEMENTED_MS = 60_000;
-/** Upstream's validity if a driver names no other. */
+/** Upstream's validity of a report in which the driver states no other. */
 const REPORT_VALID_MS = 30_000;
 /** The maximum validity: a device that is reported once a day is known. */
 const REPORT_VALID_MAX_MS = 86_400_000;
@@ -26,7 +26,7 @@ const SECOND_MS = 1_000;
 const REPORT_MAX_BYTES = 1_024 * 1_024;
 /** Each reported device costs the turn some microseconds. */
 const DEVICES_MAX = 8_192;
-/** Of a message, as in upstream's status. */
+/** Characters of a message, as in upstream's status. */
 const MESSAGE_MAX = 1_024;
 /** Reports accepted at once, as when devices fail one by one, and then per second. */
 const [REPORTS_BURST, REPORTS_PER_SECOND] = [20, 2];
@@ -132,7 +132,7 @@ class HealthCache {
     this.emit();
   }
 
-  /** All health becomes unknown. */
+  /** Marks the health of every device as unknown. */
   close(): void {
     this.devices.clear();
     this.emit();

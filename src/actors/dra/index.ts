@@ -21,7 +21,7 @@ type Method = 'NodePrepareResources' | 'NodeUnprepareResources';
 
 interface Answer {
   readonly error: string;
-  /** Only of a preparation. */
+  /** Only in the answer to a preparation. */
   readonly devices?: readonly {
     readonly request_names: readonly string[];
     readonly pool_name: string;

@@ -2,7 +2,7 @@
  * The life of a container: created, running, exited, removed.
  *
  * Implements each RPC in each state, with containerd's error texts. Invariants: a container starts at most once; it is
- * removed only when nothing of it runs; a stop signal is sent once, however often the caller asks.
+ * removed only when none of its processes runs; a stop signal is sent once, however often the caller asks.
  */
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';

@@ -138,7 +138,7 @@ async function stopAll({ store, containers }: RuntimeParts): Promise<void> {
   await Promise.all([...store.containers.values()].map((one) => containers.stop(one, CLOSE_GRACE_SECONDS)));
 }
 
-/** A second runtime on one root would start containers twice. Returns a function that releases the root. */
+/** Locks the root: a second runtime on it would start containers twice. Returns a function that releases the root. */
 function lockRoot(root: string): () => void {
   const file = join(root, 'runtime.json');
   const holder = readJson(file, isProcessIdentity);

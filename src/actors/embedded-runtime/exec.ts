@@ -107,7 +107,7 @@ async function runWithStreams(spec: ProcessSpec, terminal: Terminal | null, stre
   }
 }
 
-/** A command that lost its client lost its streams as well; it may notice and clean up before it is killed. */
+/** Kills a command that lost its client, after a delay: its streams have ended, so it may notice and clean up. */
 async function killWhenAbandoned(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null || !child.pid) return;
   const exited = once(child, 'exit');
@@ -162,8 +162,8 @@ async function execute(container: Container, command: readonly string[], timeout
 }
 
 /**
- * Rejects if it cannot be executed, at its deadline, and if the caller disconnected. The signals outlive the call: all
- * listeners are removed.
+ * The exit code of a process. Rejects if the process cannot be executed, at its deadline, and if the caller
+ * disconnected. Removes its listeners, because the signals outlive the call.
  */
 async function exitOf(child: ChildProcess, file: string, seconds: number, signal: AbortSignal): Promise<number> {
   let timer: NodeJS.Timeout | undefined;

@@ -95,7 +95,7 @@ function parseError(value: unknown, where: string): Fault['error'] {
   return { code: number, message: String(message) };
 }
 
-/** By name and by number. */
+/** gRPC codes by name and by number. */
 const ERROR_CODES = new Map<unknown, status>(
   Object.values(status)
     .filter((code) => typeof code === 'number' && code !== status.OK)

@@ -70,7 +70,7 @@ function nodeMethods({ root }: RuntimeParts): Methods {
   };
 }
 
-/** Each checks first, as containerd does, and returns the URL of the stream. */
+/** The methods that return the URL of a stream. Each checks the request first, as containerd does. */
 function streamMethods({ store, streams }: RuntimeParts): Methods {
   return {
     Exec: async ({ container_id = '', cmd = [], ...request }: cri.ExecRequest): Promise<cri.ExecResponse> => {

@@ -44,7 +44,7 @@ function ownAddresses(): OwnAddress[] {
   );
 }
 
-/** Other machines could use it: it is no link-local address. */
+/** Whether other machines can use the address: it is no link-local address. */
 const isGlobal = (address: string): boolean => !address.startsWith('169.254.') && !/^fe[89ab]/i.test(address);
 
 async function addressesOf(name: string | undefined): Promise<readonly string[]> {

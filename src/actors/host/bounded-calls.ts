@@ -2,8 +2,8 @@
  * Calls on file systems that are not the node's own and may hang: network mounts, FUSE, mounts made by pods.
  *
  * A hanging call blocks a thread until the kernel returns, and all file operations of the agent share libuv's threads.
- * So these calls use at most half of the threads, each has a timeout, and an abandoned call is not repeated while it
- * still hangs: a hanging file system costs one thread, however many callers it has.
+ * Therefore these calls use at most half of the threads, each has a timeout, and an abandoned call is not repeated
+ * while it still hangs: a hanging file system occupies one thread, however many callers it has.
  */
 import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
@@ -18,15 +18,15 @@ function threads(): number {
 }
 
 /**
- * A share of libuv's threads, which do the file operations and name lookups of this process.
+ * A number of libuv's threads, which do the file operations and name lookups of this process.
  *
- * At least one; work that may block them leaves the others to urgent calls.
+ * It is at least one. Work that may block threads uses only this share and leaves the others to urgent calls.
  */
 export const shareOfThreads = (share: number): number => Math.max(1, Math.floor(threads() * share));
 
 /** Bounded calls in progress at once. */
 export const BOUNDED_CALLS_MAX = shareOfThreads(1 / 2);
-/** A disk that is merely slow has answered by then. */
+/** The timeout of a call; a slow disk that does not hang answers earlier. */
 const BOUNDED_CALL_TIMEOUT_MS = 5_000;
 
 const slots = pLimit(BOUNDED_CALLS_MAX);

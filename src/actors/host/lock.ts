@@ -4,10 +4,10 @@
  *
  * Owns the descriptors of held locks, which stay open until the process ends.
  *
- * Decides: waiting never blocks the event loop: the lock is retried every {@link RETRY_MS}. A file deleted or replaced
- * in the meantime is no longer the lock, so it is reopened. Without FFI, util-linux's `flock` holds the lock in a child
- * whose standard input closes with this process, and the kernel's list of waiters (`/proc/locks`) replaces inotify; it
- * shows processes that wait for the lock, not those that only open the file.
+ * Waiting never blocks the event loop: the lock is retried every {@link RETRY_MS}. A file deleted or replaced in the
+ * meantime is no longer the lock, so it is reopened. Without FFI, util-linux's `flock` holds the lock in a child whose
+ * standard input closes with this process, and the kernel's list of waiters (`/proc/locks`) replaces inotify; it shows
+ * processes that wait for the lock, not those that only open the file.
  */
 import { spawn } from 'node:child_process';
 import { closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs';
@@ -20,7 +20,7 @@ import { reasonOf } from '../go-errors.ts';
 import type { SystemCalls } from './kernel/syscall.ts';
 import { errnoOf } from './root-folder.ts';
 
-/** Between two attempts to lock, and between two checks for a contender: a hand-over may take this long. */
+/** The pause between two attempts to lock, and between two checks for a contender: a hand-over may take this long. */
 const RETRY_MS = 100;
 /** Fits many inotify events: each has 16 bytes and no name. */
 const EVENT_BUFFER_BYTES = 4_096;

@@ -42,8 +42,8 @@ export function machinePorts(root: string, mounter: Mounter | null) {
 }
 
 /**
- * Probed by mounting: distributions backport the option to older kernels. Without permission to mount the answer is no,
- * and there is no tmpfs.
+ * Whether tmpfs has the option `noswap`, probed by mounting, because distributions backport the option to older
+ * kernels. False without permission to mount: then no tmpfs is mounted.
  */
 async function takesNoswap(mounter: Mounter): Promise<boolean> {
   const folder = await mkdtemp(join(tmpdir(), 'tmpfs-noswap-test-'));
@@ -122,7 +122,7 @@ async function hugePageTotals(root: string, sizes: readonly number[]): Promise<R
   return Object.fromEntries(await Promise.all(totals));
 }
 
-/** Folders are named `hugepages-2048kB`. */
+/** The sizes of huge pages, from the names of folders like `hugepages-2048kB`. */
 async function hugePageSizes(root: string): Promise<number[]> {
   const names = await readdir(`${root}/sys/kernel/mm/hugepages`).catch(() => []);
   const sizes = names.flatMap((name) => /^hugepages-(\d+)kB$/.exec(name)?.[1] ?? []);

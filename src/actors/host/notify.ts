@@ -6,8 +6,8 @@
  * `systemd-notify` sends on behalf of this process, because the manager accepts only the service's main process.
  *
  * Invariants: the first watchdog notification is sent at once, and then one in each interval by this process's own
- * loop: a hanging loop sends none. A rejected one is retried after {@link RETRY_MS}; the machine is informed at the
- * first rejection, and when notifications are accepted again.
+ * loop: a hanging loop sends none. A rejected notification is retried after {@link RETRY_MS}; the machine is informed
+ * at the first rejection, and when notifications are accepted again.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
@@ -15,7 +15,7 @@ import type { Port } from '../../kernel/operation.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { runCommand, type SystemCalls } from './kernel/syscall.ts';
 
-/** Between two attempts to send a datagram to a manager whose queue of ten is full. */
+/** The pause between two attempts to send a datagram to a manager whose queue (of ten) is full. */
 const FULL_RETRY_MS = 50;
 /** A manager that reads nothing for this long hangs. */
 const FULL_LIMIT_MS = 30_000;
@@ -78,7 +78,7 @@ export function watchdogPorts(environment: NodeJS.ProcessEnv, notify: Notify) {
   return { 'host.watchdogSettings': settings, 'host.feedWatchdog': feed };
 }
 
-/** Why every attempt failed; `null` if one succeeded. */
+/** Why every attempt failed; `null` if an attempt succeeded. */
 async function tryTo(act: () => Promise<null>, tries: number, signal: AbortSignal): Promise<string | null> {
   let last = '';
   for (let attempt = 0; attempt < tries && !signal.aborted; attempt++) {

@@ -1,8 +1,8 @@
 /**
  * inotify hints about changes at a path: in the folder, or of the name itself.
  *
- * Owns two watches: the folder, and its parent for the one name. A watch belongs to an inode, not to a name, so {@link
- * PathWatch.arm} compares the inode and hangs the watch on what the name means now.
+ * Owns two watches: of the folder, and of its parent for the folder's name. A watch belongs to an inode, not to a name,
+ * so {@link PathWatch.arm} compares the inode and watches the current folder of this name.
  *
  * A watch that cannot be created (the path is missing, the inotify limit is reached) is retried by the next `arm`;
  * until then only the caller's own period finds changes.
@@ -83,8 +83,8 @@ async function folderInodeOf(path: string): Promise<string | null> {
 const QUIET_MS = 1_000;
 
 /**
- * Hints that something may have changed, and the wait between two inspections. It ends with a hint, a second after the
- * last hint (an event may have been dropped), after the caller's period, or with the watch.
+ * Hints that something may have changed, and the wait between two inspections. The wait ends with a hint, a second
+ * after the last hint (an event may have been dropped), after the caller's period, or with the watch.
  */
 export class Hints {
   readonly #signal: AbortSignal;
@@ -109,12 +109,12 @@ export class Hints {
     this.#wake();
   }
 
-  /** There were hints since the last inspection. */
+  /** Whether there were hints since the last inspection. */
   get hasNew(): boolean {
     return this.#hasNew;
   }
 
-  /** An inspection begins, which covers all hints so far. */
+  /** Marks the start of an inspection, which covers all earlier hints. */
   take(): void {
     this.#hasNew = false;
   }

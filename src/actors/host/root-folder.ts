@@ -1,9 +1,9 @@
 /**
- * Path resolution below a root folder: never outside it, whatever a container placed on the path.
+ * Path resolution below a root folder. The result is never outside the root, whatever a container placed on the path.
  *
  * A path is resolved name by name on open folders (`/proc/self/fd/<fd>/<name>`), never through a symbolic link, so
- * neither `..`, nor an existing link, nor one that replaces a folder during the walk can lead out of the root. The walk
- * is synchronous: it is on the node's own disk, never in a volume, and the thread pool would make each step ten times
+ * neither `..` nor a link can lead out of the root, even if the link replaces a folder during the walk. The walk is
+ * synchronous: it is on the node's own disk, never in a volume, and the thread pool would make each step ten times
  * slower.
  */
 import { chmodSync, closeSync, constants, lstatSync, mkdirSync, openSync } from 'node:fs';
@@ -129,7 +129,7 @@ export class RootFolder {
 
 const inFolder = (folder: Folder, name: string): string => `/proc/self/fd/${folder.fd}/${name}`;
 
-/** The root itself may be a link: it is the administrator's. */
+/** Opens the root, which may itself be a link: the administrator chose its path. */
 function openRoot(root: string, mode?: number): Folder | null {
   const found = openIfExists(root, constants.O_DIRECTORY);
   if (found || mode === undefined) return found;

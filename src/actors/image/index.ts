@@ -42,7 +42,7 @@ export interface CredentialOptions {
   readonly warn?: (message: string) => void;
   readonly workingDirectory?: string;
   readonly environment?: NodeJS.ProcessEnv;
-  /** Milliseconds; for the lifetime of cached answers. */
+  /** The clock, in milliseconds, for the lifetime of cached answers. */
   readonly now?: () => number;
   /** Absent on a standalone node. */
   readonly accounts?: ServiceAccounts;

@@ -1,7 +1,7 @@
 /**
  * Finds the logins for a repository, most specific first. Pure.
  *
- * Invariant: the order is upstream's, because each is tried until a registry accepts one.
+ * Invariant: the order is upstream's, because the logins are tried until the registry accepts one.
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
@@ -9,11 +9,14 @@ import { join } from 'node:path';
 import { isObject } from '../../kernel/json.ts';
 import { matches, parseRegistryUrl } from './registry-url.ts';
 
-/** A file with a thousand registries has about 200 KiB. */
+/** The limit of a file: a file with a thousand registries has about 200 KiB. */
 const MAX_CONFIG_BYTES = 1_048_576;
 /** Registries of one configuration, and of all pull secrets of a pull: each is compared with the image. */
 const LOGINS_MAX = 10_000;
-/** Logins for one image: each is tried until the registry accepts one, and is a secret of the journal. */
+/**
+ * The limit of logins for one image: they are tried until the registry accepts one, and each is a secret of the
+ * journal.
+ */
 const MATCHES_MAX = 100;
 
 /**
@@ -40,7 +43,7 @@ export function dockerConfigJson(text: string): Logins {
 /** `.dockercfg`: only logins. */
 export const dockercfg = (text: string): Logins => loginsOf(parsed(text));
 
-/** The parser's own message quotes the text. */
+/** Parses JSON with an error of its own: the parser's message would quote the text. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);

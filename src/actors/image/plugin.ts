@@ -32,9 +32,9 @@ import type { Provider, TokenAttributes } from './provider-config.ts';
 import { matches } from './registry-url.ts';
 import type { ServiceAccounts } from './service-accounts.ts';
 
-/** Upstream's: time for a plugin to retry a failed request. */
+/** Upstream's deadline: it gives a plugin time to retry a failed request. */
 const DEADLINE_MS = 60_000;
-/** A login has at most a few KiB, and a plugin a few registries. */
+/** The limit of an answer: a login has at most a few KiB, and a plugin a few registries. */
 const MAX_ANSWER_BYTES = 1_048_576;
 /** Bytes of a failed plugin's stderr in the log. */
 const MAX_COMPLAINT_BYTES = 1_024;
@@ -289,7 +289,7 @@ function giveUp({ pid, stdin, stdout, stderr }: ChildProcess): void {
 const ending = (code: number | null, signal: string | null): string =>
   code === null ? `signal: ${signal ?? 'unknown'}` : `exit status ${code}`;
 
-/** Bytes up to a limit. */
+/** Collects bytes up to a limit. */
 class Limited {
   readonly #limit: number;
   readonly #chunks: Buffer[] = [];
@@ -299,7 +299,7 @@ class Limited {
     this.#limit = limit;
   }
 
-  /** False if this exceeds the limit. */
+  /** Adds a chunk; false if the limit is exceeded. */
   take(chunk: Buffer): boolean {
     const room = this.#limit - this.#bytes;
     this.#bytes += chunk.length;

@@ -31,7 +31,7 @@ const VERSION = `${GROUP}/v1beta1`;
 const READABLE = [VERSION, `${GROUP}/v1alpha1`];
 const PREFIX = 'sha256-';
 const UNFINISHED = '.tmp';
-/** A record has about 200 bytes for each tenant. */
+/** The limit of a record, which has about 200 bytes for each tenant. */
 const MAX_RECORD_BYTES = 1_048_576;
 
 interface StoredSecret {
@@ -194,7 +194,9 @@ async function recordFiles(folder: string): Promise<string[]> {
   return entries.filter((each) => each.isFile() && isRecord(each.name)).map(({ name }) => join(folder, name));
 }
 
-/** `null`: no such file. Fails for an invalid one: then a credential has to be presented again. */
+/**
+ * Reads a record; `null` if there is no file. Fails for an invalid file: then a credential has to be presented again.
+ */
 async function readRecord(path: string, imageRef: string): Promise<StoredRecord | null> {
   const value = await readJson(path);
   if (value === null) return null;

@@ -30,12 +30,15 @@ export function parseRegistryUrl(text: string): Parsed<RegistryUrl> {
   try {
     return { value: { host: decodeURIComponent(host), path: decodeURIComponent(path) } };
   } catch {
-    // Go takes bytes that are no text; no name of an image has them.
+    // Go accepts escaped bytes that are not text; no name of an image has such bytes.
     return refuse('invalid URL escape');
   }
 }
 
-/** Three characters, or fewer at the end, if a percent sign is not followed by two hexadecimal digits. */
+/**
+ * The first percent sign that is not followed by two hexadecimal digits, with at most two characters after it; `null`
+ * if there is none.
+ */
 function invalidEscape(text: string): string | null {
   const at = /%(?![0-9a-fA-F]{2})/.exec(text)?.index;
   return at === undefined ? null : text.slice(at, at + 3);
@@ -65,7 +68,7 @@ function globMatches(pattern: string, label: string): boolean {
   if (parts === null) return false;
   const characters = Array.from(label);
   let [part, at] = [0, 0];
-  // Backtracking to the last star suffices: what an earlier one takes makes no difference.
+  // Backtracking to the last star suffices: the length that an earlier star matches makes no difference.
   let star: { readonly part: number; at: number } | null = null;
   while (at < characters.length) {
     const wanted = parts[part];

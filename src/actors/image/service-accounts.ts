@@ -33,7 +33,7 @@ interface Token {
 /** As for the tokens of volumes: 80 % of the lifetime, at most a day. */
 const REFRESH_SHARE = 0.8;
 const REFRESH_MAX_MS = 24 * 3_600_000;
-/** One per pod and plugin; a node has a few hundred pods. */
+/** The limit of cached tokens, one per pod and plugin; a node has a few hundred pods. */
 const MAX_TOKENS = 2_000;
 
 export class ServiceAccounts {

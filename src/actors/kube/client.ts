@@ -12,9 +12,9 @@ import type { TokenBucket } from '../token-bucket.ts';
 import { refusal, requestError } from './errors.ts';
 import type { Transport, TransportAnswer, TransportRequest } from './transport.ts';
 
-/** As client-go: after that the server's `Retry-After` becomes an error. */
+/** client-go's limit: after this many retries the server's `Retry-After` becomes an error. */
 const RETRIES_MAX = 10;
-/** A longer delay is left to the machine: a server that wants a node silent for minutes must be visible. */
+/** A longer delay is left to the machine, so that a server that makes a node wait for minutes is visible. */
 const RETRY_AFTER_MAX_MS = 30_000;
 /** Size limit of a response that is not a watch. The largest list page of the largest objects is far smaller. */
 const ANSWER_MAX_BYTES = 256 * 1_048_576;
@@ -36,7 +36,7 @@ type Exchanged =
   | { readonly kind: 'waited'; readonly durationMs: number }
   /** `code` is the status of the response or `<error>`, `bytes` the body's. */
   | { readonly kind: 'sent'; readonly code: string; readonly durationMs: number; readonly bytes: number }
-  /** The body of a response was read; never of a watch. */
+  /** The body of a response was read. Not reported for a watch. */
   | { readonly kind: 'read'; readonly bytes: number };
 /** `host` includes its port, `path` excludes the query. */
 export type ObservedRequest = {

@@ -11,7 +11,7 @@ import { isIP } from 'node:net';
 import { checkServerIdentity } from 'node:tls';
 import type { Kubeconfig, Pem } from './kubeconfig.ts';
 
-/** Often enough for a rotated token. client-go rereads tokens each minute, less 10 s. */
+/** The period of rereading files, short enough for a rotated token. client-go rereads tokens after 50 s. */
 const REREAD_MS = 10_000;
 
 export interface Credentials {
@@ -24,7 +24,9 @@ export interface Credentials {
     readonly rejectUnauthorized?: boolean;
   };
   readonly headers: Readonly<Record<string, string>>;
-  /** Differs if an earlier connection uses other certificates than a new one would. */
+  /**
+   * Identifies the certificates: a new connection is needed if this value differs from that of the present connection.
+   */
   readonly identity: string;
   /** PEM of an exec plugin's certificate; `null` without one. */
   readonly pluginCertificate: string | null;
@@ -38,7 +40,10 @@ interface PluginOptions {
 }
 type PluginUser = (options: PluginOptions) => Promise<void>;
 
-/** TLS cannot request a certificate for an address: it is only compared with the certificate. */
+/**
+ * The server name of TLS. TLS cannot request a certificate for an address: an address is only compared with the
+ * certificate.
+ */
 const nameToCheck = (name: string): Pick<Credentials['tls'], 'servername' | 'checkServerIdentity'> =>
   isIP(name) === 0 ? { servername: name } : { checkServerIdentity: (_host, cert) => checkServerIdentity(name, cert) };
 
@@ -55,7 +60,7 @@ export class CredentialSource {
     this.certificateFile = certificateFile;
   }
 
-  /** The server rejected the credentials, or they are known to have changed. */
+  /** Called when the server rejected the credentials, or when they have changed. */
   expire(): void {
     this.readAtMs = -Infinity;
     this.plugin = undefined;
@@ -68,7 +73,8 @@ export class CredentialSource {
       this.readAtMs = performance.now();
       return this.read;
     } catch (error) {
-      // While files are being replaced one may be missing or newer; the last credentials may still be valid.
+      // While files are being replaced, a file may be missing or newer than the others; the last credentials may still
+      // be valid.
       if (this.read) return this.read;
       throw error;
     }

@@ -14,7 +14,7 @@ import { isObject, type Json, type JsonObject, OperationError } from '../../kern
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
 import { sealedPod } from '../pod-values.ts';
 
-/** API objects have a dozen levels, custom fields a few more. */
+/** The limit of nesting: API objects have a dozen levels, custom fields a few more. */
 const NESTING_MAX = 200;
 
 type Check = (value: Json, at: string) => void;
@@ -141,7 +141,7 @@ export function parseExactly(text: string): Json {
   ) as Json;
 }
 
-/** kubectl stores the whole object there, including values. */
+/** The annotation in which kubectl stores the whole object, including values. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 export const isPod = ({ apiVersion, resource }: KubeTarget): boolean => apiVersion === 'v1' && resource === 'pods';
@@ -161,7 +161,10 @@ function withoutManagedFields(object: JsonObject): JsonObject {
   return { ...object, metadata };
 }
 
-/** A machine renews the token by the times between which it is valid: without them it would never ask for the next. */
+/**
+ * Seals the token of a response. The response must state the token's validity, by which a machine decides when to
+ * request the next token.
+ */
 function withSealedToken(object: JsonObject, vault: Vault): JsonObject {
   const [spec, status] = [object['spec'], object['status']].map((part) => (isObject(part) ? part : {}));
   const { token, expirationTimestamp } = status ?? {};
@@ -187,7 +190,7 @@ function withSealedData(object: JsonObject, vault: Vault): JsonObject {
   return { ...rest, metadata: withoutLastApplied(metadata), data: Object.fromEntries(contents) };
 }
 
-/** Text if the bytes are text: only text can become a variable. */
+/** The content as text if the bytes are text, because only text can become a variable. */
 function sealedContent(encoded: string, vault: Vault) {
   const bytes = Buffer.from(encoded, 'base64');
   const text = bytes.toString('utf8');

@@ -219,13 +219,16 @@ async function expired(resourceVersion: string, beganMs: number, signal: AbortSi
 const UNREADABLE: ReadonlySet<string> = new Set(['MALFORMED', 'TooLarge']);
 
 /**
- * An unreadable change would be the first of every watch from the same version: it is skipped by a new list, as by
- * client-go, which returns the current object or none.
+ * A watch from the same version would begin with the same unreadable change. As in client-go, a new list skips the
+ * change: it has the current object, or lacks it.
  */
 const unreadable = (error: unknown): OperationError =>
   new OperationError(messageOf(error), { name: 'DecodeError', code: 'Expired', retriable: true });
 
-/** An object is created in its collection; its name is then in the body, unless a subresource is addressed. */
+/**
+ * The path of a request. An object is created at the path of its collection, because its name is in the body; a
+ * subresource is created at the path of its object.
+ */
 function pathFor(target: KubeTarget, method: string): string {
   if ((method !== 'POST' && method !== 'LIST') || target.subresource !== undefined) return pathOf(target);
   const { name: _name, ...collection } = target;
@@ -244,7 +247,7 @@ function clientsOf(settings: KubeSettings, transport: Transport, onRequest: OnRe
   };
 }
 
-/** A response with status 200 but incomplete JSON may be retried. */
+/** Parses a response. A response with status 200 but incomplete JSON may be retried. */
 function complete(text: string): Json {
   try {
     return parseExactly(text);

@@ -27,7 +27,7 @@ export interface TransportRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly signal: AbortSignal;
-  /** Until the headers of the response; 0 for no limit. */
+  /** The time limit until the headers of the response arrive; 0 for no limit. */
   readonly headersTimeoutMs: number;
 }
 
@@ -38,9 +38,12 @@ endLostConnections();
 
 /** Events in the life of the connections of one identity. */
 type TransportActivity =
-  /** New ones with the current credentials; `pluginCertificate` is PEM, `null` without one of an exec plugin. */
+  /**
+   * New connections use the current credentials. `pluginCertificate` is the certificate of an exec plugin as PEM, or
+   * `null`.
+   */
   | { readonly kind: 'opened'; readonly pluginCertificate: string | null }
-  /** Replaced by new ones, or closed with the client. */
+  /** Connections were replaced by new ones, or closed with the client. */
   | { readonly kind: 'closed' };
 export type OnTransport = (seen: TransportActivity) => void;
 
@@ -112,11 +115,11 @@ export class Transport {
 }
 
 /**
- * Detects a dead HTTP/2 connection: it is pinged, and ended without an answer in time.
+ * Detects a dead HTTP/2 connection: an idle connection is pinged, and ended if no answer arrives in time.
  *
  * A connection may carry only watches, which can be silent for an hour. The HTTP library sends pings, but ignores
- * missing answers. Only connections with TLS are checked: those of gRPC are local sockets, and its servers close a
- * connection that is pinged too often.
+ * missing answers. Only connections with TLS are checked: connections of gRPC are local sockets, and gRPC servers close
+ * a connection that is pinged too often.
  */
 const SECOND_MS = 1_000;
 /** Go's names and defaults. */

@@ -12,7 +12,10 @@ import { decodedObject, parseExactly } from './decode.ts';
 import { refusal } from './errors.ts';
 import type { TransportAnswer } from './transport.ts';
 
-/** One object with its event; etcd's limit is 1.5 MiB, and JSON may escape it up to sixfold. */
+/**
+ * The limit of a line, which has one object with its event: etcd's limit of an object is 1.5 MiB, and escapes of JSON
+ * lengthen it at most six times.
+ */
 const LINE_MAX_BYTES = 16 * 1_048_576;
 const GONE = 410;
 const NEWLINE = 0x0a;
@@ -41,7 +44,7 @@ export async function readWatch(
   for await (const text of lines(answer)) {
     const line = parsed(text);
     if (line === undefined) {
-      // The next watch from this version would begin with the same line.
+      // If no newer version was read, the next watch would begin with the same line.
       if (resourceVersion === from) throw new OperationError('a change is no JSON', { code: 'MALFORMED' });
       break;
     }

@@ -50,7 +50,10 @@ function klogText(text: string, fields: Readonly<Record<string, unknown>>): stri
   return escaped(JSON.stringify(text) + pairs.map(([key, value]) => ` ${key}=${klogValue(value)}`).join(''));
 }
 
-/** Foreign text, such as the output of a probe, must not control the terminal that shows the log. */
+/**
+ * Matches control characters: text from outside, such as the output of a probe, must not control the terminal that
+ * shows the log.
+ */
 const CONTROLS = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 const escaped = (text: string): string =>
   text.replaceAll(CONTROLS, (character) => `\\u${character.codePointAt(0)!.toString(16).padStart(4, '0')}`);
@@ -132,7 +135,7 @@ export function logRecords({ streams = PROCESS_STREAMS, ...first }: LoggerOption
 
 const ERRORS: readonly string[] = ['error', 'fatal'];
 
-/** Loggers that add their lines to `said`. */
+/** Loggers that append their lines to `pending`. */
 function loggersOf({ verbosity, format, splitStream }: LogForm, pending: Record<keyof Streams, string>) {
   const [out, err] = [(line: string) => void (pending.out += line), (line: string) => void (pending.err += line)];
   const open = (write: (line: string) => void) =>

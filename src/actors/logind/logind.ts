@@ -102,7 +102,7 @@ async function withBus<Result>(address: string, use: (bus: Bus) => Promise<Resul
   }
 }
 
-/** The peer's error, with its name. */
+/** The error of a call, with the peer's name of the error. */
 function refusal(what: string, error: unknown): unknown {
   if (!(error instanceof DBusError)) return error;
   return new OperationError(`${what}: ${error.message}`, { code: busErrorName(error), retriable: true });
@@ -177,7 +177,7 @@ const LOCK = [
   '--who=kubelet',
   '--why=Kubelet needs time to handle node shutdown',
   '--mode=delay',
-  // Echoes its input: an answer shows that it runs, so the lock is held. It ends with its input.
+  // `cat` returns its input: its answer shows that it runs, so the lock is held. It ends when its input ends.
   'cat',
 ];
 

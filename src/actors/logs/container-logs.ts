@@ -152,7 +152,7 @@ async function partsOf(place: Place, name: string): Promise<readonly string[]> {
   return entries.filter((each) => each.isFile() && each.name.startsWith(`${name}.`)).map((each) => each.name);
 }
 
-/** Neither name is trusted to be still a file: a pod may have the folder mounted. */
+/** Compresses a part of a log. Neither name is trusted: a pod may have mounted the folder and replaced the file. */
 async function compress(place: Place, part: string, signal: AbortSignal): Promise<void> {
   const [source, draft] = [sibling(place, part), sibling(place, `${part}${UNFINISHED}`)];
   const whole = await openLog(source);
@@ -220,8 +220,8 @@ async function unlinkInto(links: string, folder: string, onlyDangling: boolean):
 }
 
 /**
- * Read synchronously: a thread for each of some thousand links delayed the pods of a starting node by a tenth of a
- * second.
+ * The target of a link, read synchronously: asynchronous reads of some thousand links delayed the pods of a starting
+ * node by a tenth of a second.
  */
 function targetOf(link: string): string {
   try {

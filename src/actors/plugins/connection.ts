@@ -14,7 +14,7 @@ import { PlainCredentials } from '../plain-credentials.ts';
 
 /** Upstream's timeout. */
 const DIAL_TIMEOUT_MS = 10_000;
-/** Replies contain a few names; a plugin that sends more would fill the journal. */
+/** The limit of a reply, which contains a few names: longer replies would fill the journal. */
 const REPLY_MAX_BYTES = 64 * 1024;
 
 const CHANNEL_OPTIONS: grpc.ChannelOptions = {

@@ -17,17 +17,17 @@ import type { PluginSocket, pluginOperations } from '../../machines/model/operat
 import { Hints, PathWatch } from '../host/path-watch.ts';
 import { TokenBucket } from '../token-bucket.ts';
 
-/** In case a hint was dropped. */
+/** The longest time between two scans, in case a hint was dropped. */
 const PERIOD_MS = 30_000;
-/** From a hint to the scan: the other events of a plugin's start arrive in the meantime. */
+/** The delay from a hint to the scan: the other events of a plugin's start arrive in the meantime. */
 const SOON_MS = 10;
 /** Nesting of folders; a plugin is at most a folder or two deep. */
 const DEPTH_MAX = 8;
-/** Each has an inotify watch, of which a user has a few thousand. */
+/** The limit of folders: each has an inotify watch, of which a user has a few thousand. */
 const FOLDERS_MAX = 128;
-/** Far above the plugins of any node; each is an actor. */
+/** The limit of sockets, far above the plugins of any node; each socket has an actor. */
 const SOCKETS_MAX = 256;
-/** Per folder: further entries are ignored. */
+/** The limit of entries per folder; further entries are ignored. */
 const ENTRIES_MAX = 4_096;
 /** Sets published at once, as when plugins start one by one, and then per second: each costs a turn. */
 const [CHANGES_BURST, CHANGES_PER_SECOND] = [20, 2];
@@ -43,7 +43,7 @@ export const watchPlugins: Port<Operation> = async (call) => {
 interface Scan {
   readonly sockets: PluginSocket[];
   readonly folders: string[];
-  /** One sentence per limit, however much exceeds it: each is a log line. */
+  /** One sentence for each exceeded limit, because each sentence is a log line. */
   readonly errors: Set<string>;
 }
 
@@ -92,7 +92,7 @@ class SocketFollower {
     return isNew;
   }
 
-  /** Rejects if the abort came first. */
+  /** Publishes the set of sockets if it changed. Rejects if the stream is aborted. */
   async #publish({ sockets, errors: noted }: Scan): Promise<void> {
     const errors = [...noted];
     const report = JSON.stringify([sockets, errors]);
@@ -123,7 +123,7 @@ async function descend(folder: string, depth: number, found: Scan): Promise<void
   }
 }
 
-/** Sorted by name. */
+/** The entries of a folder, sorted by name. */
 async function entriesOf(folder: string, { errors }: Scan): Promise<readonly Dirent[]> {
   const entries: Dirent[] = [];
   let seen = 0;

@@ -10,7 +10,9 @@ export interface Attempt {
   readonly output: string;
 }
 
-/** How much of an answer is read and reported, of an error that quotes it, and of each output of a command. */
+/**
+ * The limit of an answer that is read and reported, of an error that quotes an answer, and of each output of a command.
+ */
 export const OUTPUT_MAX_BYTES = 10 * 1024;
 
 export const success = (output: string): Attempt => ({ result: 'success', output: cut(output) });
@@ -26,7 +28,7 @@ export function cut(text: string): string {
 export const textWithin = (bytes: Uint8Array, limit: number): string =>
   new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes.subarray(0, limit), { stream: bytes.length > limit });
 
-/** Makes one attempt within its timeout. Rejects only for faults of this program. */
+/** The options of one attempt. An attempt rejects only for faults of this program. */
 export interface AttemptOptions {
   readonly timeoutSeconds: number;
   readonly signal: AbortSignal;

@@ -11,7 +11,7 @@
 import type { ProbeJudged, ProbeReport, ProbeWatch, Verdict } from '../../machines/model/operations/probe.ts';
 import type { Attempt } from './attempt.ts';
 
-/** As the Go kubelet's event filter, which would drop faster events. */
+/** The limits of the Go kubelet's event filter, which would drop faster events. */
 export const REPORTS_BURST = 25;
 export const REPORT_REFILL_MS = 300_000;
 
@@ -19,7 +19,7 @@ export type Thresholds = Pick<ProbeWatch, 'successThreshold' | 'failureThreshold
 
 export interface Tally {
   readonly verdict: Verdict | null;
-  /** Equal results in a row. */
+  /** The last result, and how often it occurred in a row. */
   readonly last: Verdict | null;
   readonly count: number;
   readonly reportsLeft: number;

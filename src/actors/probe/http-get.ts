@@ -14,14 +14,14 @@ import { limitMs } from '../pause.ts';
 import { cut, OUTPUT_MAX_BYTES } from './attempt.ts';
 
 const REDIRECTS_MAX = 10;
-/** More than servers take. A URL of megabytes takes seconds to parse. */
+/** The limit of a redirect's URL, above the limits of servers: a URL of megabytes takes seconds to parse. */
 const LOCATION_MAX_CHARS = 65_536;
-/** A server sends one or two. Each costs the main thread a callback, for as long as the probe has time. */
+/** The limit of interim answers: a server sends one or two, and each takes time of the main thread. */
 const INTERIM_MAX = 100;
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 /**
- * As lenient as Go's client: bare line feeds, folded headers, a length beside chunks, and headers of this size. A
- * container that answers so is healthy.
+ * Accepts what Go's client accepts: bare line feeds, folded headers, a length beside chunks, and headers of this size.
+ * A container with such answers is healthy.
  */
 const LENIENT = { insecureHTTPParser: true, maxHeaderSize: 10 << 20 } as const;
 const AGENTS = {
@@ -35,7 +35,7 @@ export interface GetOptions {
   readonly userAgent: string;
   /** `null` for no timeout. */
   readonly timeoutMs: number | null;
-  /** Whether a redirect to another host is followed; otherwise it is the answer. */
+  /** Whether a redirect to another host is followed; otherwise the redirect is the answer. */
   readonly followsElsewhere: boolean;
   readonly signal: AbortSignal;
 }
@@ -136,7 +136,7 @@ function limitInterim(request: http.ClientRequest): void {
   });
 }
 
-/** As Go, which counts their bytes. */
+/** Go's error for headers with too many bytes. */
 const TOO_LONG = 'net/http: server response headers exceeded 10485760 bytes; aborted';
 const LATE_HEADERS = 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)';
 const LATE_BODY = 'context deadline exceeded (Client.Timeout or context cancellation while reading body)';

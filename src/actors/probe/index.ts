@@ -2,7 +2,8 @@
  * The operations `probe.*`: periodic probes, and HTTP hooks.
  *
  * Decides: nothing about containers; only the time of the next attempt, and reports through {@link tally}.
- * Invariants: attempts of one probe never overlap, and start a period apart or later; none is emitted after an abort.
+ * Invariants: attempts of one probe never overlap, and start a period apart or later; nothing is emitted after an
+ * abort.
  */
 import { randomBytes } from 'node:crypto';
 import { Vault } from '../../kernel/journal/index.ts';
@@ -29,7 +30,7 @@ import { httpGet } from './http-get.ts';
 
 const PROBE_AGENT = 'kube-probe/1.36';
 const HOOK_AGENT = 'kube-lifecycle/1.36';
-/** An impossible attempt is repeated this often before it counts as errored. */
+/** How often an impossible attempt is repeated before it counts as errored. */
 const ATTEMPTS_MAX = 3;
 const STATUS_OK = 200;
 const STATUS_REDIRECT = 300;

@@ -31,7 +31,7 @@ export interface RuntimeConnection {
   close(options: { stopContainers: boolean }): Promise<void>;
 }
 
-/** Other protocols are errors with upstream's texts. */
+/** The path of an endpoint. Other protocols are errors with upstream's texts. */
 function socketPath(endpoint: string): string {
   const { error, ...parsed } = { path: '', ...parseEndpoint(endpoint) };
   if (error === undefined) return parsed.path;
@@ -97,7 +97,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntim
   };
 }
 
-/** A socket that this user may use; one without permission counts as missing. */
+/** Whether this user may use the socket; a socket without permission counts as missing. */
 function isUsableSocket(path: string): boolean {
   try {
     accessSync(path, constants.R_OK | constants.W_OK);

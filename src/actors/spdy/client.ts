@@ -26,7 +26,7 @@ export interface SpdyStream {
 
 export interface StreamListener {
   data?(chunk: Buffer): void;
-  /** The other side has ended the stream or reset it. */
+  /** Called when the other side has ended or reset the stream. */
   end?(): void;
 }
 

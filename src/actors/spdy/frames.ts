@@ -36,7 +36,7 @@ export type Frame =
   | { readonly kind: 'headers'; readonly stream: number; readonly isLast: boolean }
   | { readonly kind: 'reset'; readonly stream: number }
   | { readonly kind: 'ping'; readonly payload: Buffer }
-  /** Settings, windows, goaways: not needed by a session. */
+  /** Settings, windows and goaways, which a session does not need. */
   | { readonly kind: 'other' };
 
 /**

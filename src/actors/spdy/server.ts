@@ -17,7 +17,7 @@ const STREAMS_MAX = 2_048;
 const HEADERS_MAX_BYTES = 64 * 1024;
 /** Unread replies, resets and ping answers. A reply has about thirty bytes. */
 const UNREAD_REPLIES_MAX_BYTES = 128 * 1024;
-/** A ping is a number. */
+/** The payload of a ping, which is a number. */
 const PING_BYTES = 4;
 /** Bytes buffered for a slow reader before the client is stopped. */
 const READ_AHEAD_BYTES = 256 * 1024;
@@ -94,7 +94,8 @@ export class SpdyServer {
       this.inflate.destroy();
       gone.abort();
     });
-    // A client that ends its side of the connection has disconnected: none half-closes a connection of many streams.
+    // A client that ends its side of the connection has disconnected: no client half-closes a connection of many
+    // streams.
     socket.once('end', () => socket.destroy());
     socket.on('data', (chunk: Buffer) => this.received(chunk));
     if (head.length > 0) this.received(head);
@@ -116,12 +117,12 @@ export class SpdyServer {
     this.write(this.writer.last(id), done);
   }
 
-  /** The stream is read: the client may continue. */
+  /** Called when the stream is read: the client may continue. */
   wanted(stream: SpdyServerStream): void {
     if (this.unread.delete(stream) && this.unread.size === 0) this.socket.resume();
   }
 
-  /** A stream is finished: both sides have ended it, or one has reset it. */
+  /** Called when a stream is finished: both sides have ended it, or one side has reset it. */
   left(stream: SpdyServerStream): void {
     if (!this.streams.delete(stream.id)) return;
     this.wanted(stream);

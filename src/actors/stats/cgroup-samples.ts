@@ -22,7 +22,7 @@ export interface CgroupLabels {
   readonly name: string;
 }
 
-/** The scheduler's limit; `null` without one. */
+/** The scheduler's limits; `null` without a limit. */
 interface CgroupLimits {
   readonly cpuShares: bigint | null;
   readonly cpuQuotaUs: bigint | null;
@@ -35,7 +35,10 @@ export interface CgroupSample {
   readonly startedAtMs: number | null;
   readonly usage: CgroupUsage;
   readonly limits: CgroupLimits;
-  /** `null` of a cgroup that is no container's; a pod's own has empty `container`, `image` and `name`. */
+  /**
+   * The labels of a container's or pod's cgroup; the labels of a pod's cgroup have an empty `container`, `image` and
+   * `name`. `null` for other cgroups.
+   */
   readonly labels: CgroupLabels | null;
   /** For the machine (`/`) and each pod's sandbox; else `null`. */
   readonly interfaces: readonly InterfaceUsage[] | null;
@@ -53,9 +56,9 @@ interface Question {
   readonly now: () => number;
 }
 
-/** Below this many levels nothing is a pod's or a service's. */
+/** The limit of levels: no deeper cgroup belongs to a pod or a service. */
 const MAX_DEPTH = 8;
-/** More than a node with 250 pods has. */
+/** The limit of cgroups: more than a node with 250 pods has. */
 const MAX_CGROUPS = 5_000;
 /** Cgroups read between two turns of the event loop. */
 const READ_AT_ONCE = 16;
@@ -158,12 +161,15 @@ function limitsOf(hierarchy: Hierarchy, cgroup: string): CgroupLimits {
 const sharesOfWeight = (weight: bigint | null): bigint | null =>
   weight === null ? null : 2n + ((weight - 1n) * 262_142n) / 9_999n;
 
-/** Open files of the processes of one cgroup. Format: proc_pid_fd(5). A process that ends meanwhile has none. */
+/**
+ * Open files of the processes of one cgroup. Format: proc_pid_fd(5). A process that ends during the count has no open
+ * files.
+ */
 interface ProcessFiles {
   readonly open: number;
-  /** `null`: too much is open to inspect each. */
+  /** `null` if a process has too many open files to inspect them. */
   readonly sockets: number | null;
-  /** The limit of the first process; `null` when it is gone, -1 without a limit. */
+  /** The limit of the first process; `null` if that process has ended, -1 without a limit. */
   readonly openLimit: number | null;
 }
 
@@ -173,7 +179,9 @@ interface ProcessFiles {
  */
 const INSPECTED_MAX = 2_000;
 
-/** `folder` is the cgroup's own, `root` the prefix of /proc. `null`: it has no process. */
+/**
+ * The open files of a cgroup; `null` if it has no process. `folder` is the cgroup's folder, `root` the prefix of /proc.
+ */
 export function processFiles(folder: string, root: string): ProcessFiles | null {
   const pids = (readText(`${folder}/cgroup.procs`) ?? '').split('\n').filter((pid) => pid !== '' && pid !== '0');
   if (pids.length === 0) return null;

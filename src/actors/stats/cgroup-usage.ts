@@ -35,7 +35,7 @@ export interface MemoryUsage {
   readonly workingSet: bigint;
   readonly rss: bigint;
   readonly cache: bigint;
-  /** File cache that was used lately, and that was not. */
+  /** File cache that was used recently, and file cache that was not. */
   readonly activeFile: bigint;
   readonly inactiveFile: bigint;
   readonly mappedFile: bigint;
@@ -73,7 +73,7 @@ export interface CgroupUsage {
   readonly pids: { readonly current: bigint; readonly limit: bigint | null } | null;
 }
 
-/** Above this a limit of cgroup v1 means none: the kernel writes the largest page-aligned number. */
+/** A larger value of cgroup v1 means no limit: the kernel then reports the largest page-aligned number. */
 const UNLIMITED = 1n << 62n;
 const NANOS_PER_MICRO = 1_000n;
 /** USER_HZ is 100 on every architecture. */
@@ -111,7 +111,10 @@ function readUnified(hierarchy: Hierarchy, cgroup: string, root: string): Cgroup
   };
 }
 
-/** The root has no pressure of its own on most kernels: the machine's is the same. */
+/**
+ * The file with the pressure of a cgroup. On most kernels the root has no such file, and the machine's pressure is the
+ * same.
+ */
 const pressureFile = (folder: string, of: 'cpu' | 'memory' | 'io', cgroup: string, root: string): string =>
   cgroup === '/' ? `${root}/proc/pressure/${of}` : `${folder}/${of}.pressure`;
 
@@ -150,7 +153,7 @@ function unifiedMemory(folder: string): MemoryUsage | null {
   };
 }
 
-/** The root cgroup has no counter of memory in use: it is anonymous memory and file cache. */
+/** The root cgroup has no counter of memory in use: the sum of anonymous memory and file cache replaces it. */
 function unifiedRootMemory(folder: string, root: string): MemoryUsage | null {
   const table = readTable(`${folder}/memory.stat`);
   const machine = readMeminfo(root);
@@ -212,7 +215,7 @@ function readLegacy(hierarchy: Hierarchy, cgroup: string, root: string): CgroupU
   };
 }
 
-/** cgroup v1 does not count pressure; for the whole machine the kernel does. */
+/** The pressure of the whole machine for the root cgroup: cgroup v1 does not count pressure by cgroup. */
 const rootPressure = (cgroup: string, root: string, of: 'cpu' | 'memory' | 'io'): PressureStall | null =>
   cgroup === '/' ? readPressure(`${root}/proc/pressure/${of}`) : null;
 
@@ -296,7 +299,7 @@ function legacyIoTable(path: string): Map<string, Map<string, bigint>> {
 
 /** The shortest window that gives a rate. */
 const MIN_WINDOW_MS = 1_000;
-/** The longest: an average over more is not what `usageNanoCores` means. */
+/** The longest window that gives a rate: `usageNanoCores` is no average over a longer time. */
 const MAX_WINDOW_MS = 300_000;
 const NANOS_PER_MILLI = 1_000_000n;
 const NANOS_PER_SECOND = 1_000_000_000n;
@@ -307,7 +310,7 @@ interface Reading {
   readonly rate: bigint | null;
 }
 
-/** Too long ago, or of the future: the clock was set back. */
+/** Whether the earlier reading is too old, or in the future because the clock was set back. */
 const isStale = (windowMs: number): boolean => windowMs < 0 || windowMs > MAX_WINDOW_MS;
 
 /**
@@ -338,7 +341,7 @@ export class Rates {
     return before?.rate == null || isStale(nowMs - before.atMs);
   }
 
-  /** Forgets everything that no later reading can be compared with. */
+  /** Forgets readings that are too old to be compared with a later reading. */
   prune(nowMs: number): void {
     for (const [key, { atMs }] of this.#last) if (isStale(nowMs - atMs)) this.#last.delete(key);
   }

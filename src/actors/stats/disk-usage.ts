@@ -20,20 +20,20 @@ export interface FileSystemUsage {
 export interface FolderUsage {
   readonly used: bigint;
   readonly inodes: bigint;
-  /** False if a limit ended the measurement: there is more than this. */
+  /** False if a limit ended the measurement: the true usage is larger. */
   readonly complete: boolean;
 }
 
-/** A folder with more entries is not counted completely, which would take too long; its inodes alone are a finding. */
+/** The limit of counted entries: counting more would take too long. */
 const MAX_ENTRIES = 1_000_000;
-/** How long one folder may take. */
+/** The time limit of measuring one folder. */
 const MAX_MS = 20_000;
-/** Files inspected in parallel: the threads that Node reads with. */
+/** Files inspected in parallel, at most one for each thread that Node reads with. */
 const TOGETHER = 8;
-/** `st_blocks` counts these, whatever the file system's block is. */
+/** The unit of `st_blocks`, whatever the block size of the file system. */
 const BLOCK_BYTES = 512n;
 
-/** `null` if the path is removed. */
+/** The usage of the file system at a path; `null` if the path is removed. */
 export async function fileSystemUsage(path: string): Promise<FileSystemUsage | null> {
   try {
     const { blocks, bfree, bavail, bsize, files, ffree } = await statfs(path, { bigint: true });
@@ -49,7 +49,7 @@ const BY_BYTES = { bufferSize: 256, encoding: 'buffer' } as unknown as OpenDirOp
 const SLASH = Buffer.from('/');
 
 interface FolderBounds {
-  /** Real paths below the folder with other mounts. They are not touched: they may hang. */
+  /** Real paths below the folder where other file systems are mounted. These are not touched, because they may hang. */
   readonly elsewhere?: ReadonlySet<string>;
   readonly maxEntries?: number;
   readonly maxMs?: number;
@@ -58,7 +58,7 @@ interface FolderBounds {
   readonly contentsOnly?: boolean;
 }
 
-/** Like `du -sx`. A removed path holds nothing. */
+/** Measures a folder like `du -sx`. A removed path has no usage. */
 export async function folderUsage(path: string, bounds: FolderBounds = {}): Promise<FolderUsage> {
   const measuring = new Measuring(bounds);
   const device = await measuring.begin(path);

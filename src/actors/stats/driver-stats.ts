@@ -1,8 +1,8 @@
 /**
  * Statistics of CSI volumes in use from their drivers: usage, and health if requested.
  *
- * Invariants: a driver is asked for a volume at most once in the configured period; a hanging one delays requests only
- * briefly, and its late answer serves the next request; one without statistics is not asked. Upstream:
+ * Invariants: a driver is asked for a volume at most once in the configured period; a hanging driver delays requests
+ * only briefly, and its late answer is used for the next request; a driver without statistics is not asked. Upstream:
  * pkg/volume/csi/csi_metrics.go, pkg/kubelet/server/stats/volume_stat_calculator.go.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -20,9 +20,9 @@ const CALLS_MAX = 4;
 /** A volume that containers use. */
 export interface StatsVolume {
   readonly uid: string;
-  /** In the pod. */
+  /** The name of the volume in the pod. */
   readonly name: string;
-  /** `null`: the volume is the pod's own. */
+  /** The claim of the volume; `null` for a volume that is defined in the pod itself. */
   readonly claim: { readonly namespace: string; readonly name: string } | null;
   readonly driver: string;
   readonly endpoint: string;
@@ -45,16 +45,16 @@ type Answer = FsStats & Pick<VolumeStats, 'volumeHealthStats'>;
 
 interface Known {
   readonly askedMs: number;
-  /** `null`: nothing, or nothing yet. */
+  /** `null` if the driver has no statistics, or has not answered yet. */
   answer: Answer | null;
   readonly done: Promise<void>;
 }
 
 export class DriverStats {
   readonly #options: Required<DriverStatsOptions>;
-  /** By path. */
+  /** The last answer for each volume, by the volume's path. */
   readonly #known = new Map<string, Known>();
-  /** By endpoint: a hanging driver delays only its own volumes. */
+  /** A limit of calls for each driver, by endpoint: a hanging driver delays only its own volumes. */
   readonly #calls = new Map<string, LimitFunction>();
 
   constructor({ now = Date.now, waitMs = WAIT_MS, ...options }: DriverStatsOptions) {

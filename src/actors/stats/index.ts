@@ -16,7 +16,7 @@ export const statsPorts = (reader: StatsReader): Ports<typeof statsOperations> =
   'stats.watchStorage': watchStorage(reader),
 });
 
-/** After a measurement of one second, the next one starts ten seconds later. */
+/** The pause after a measurement, as a multiple of its duration. */
 const REST_FACTOR = 10;
 
 const bytes = (quantity: string): bigint => wholeUnits(nanoOf(quantity));

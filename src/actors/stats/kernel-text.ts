@@ -74,7 +74,6 @@ export function folders(path: string): string[] {
   }
 }
 
-/** `/proc/meminfo` in bytes. */
 /** `name=value` texts as a map. */
 export const pairsOf = (texts: readonly string[]): ReadonlyMap<string, string> =>
   new Map(

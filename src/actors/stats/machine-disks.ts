@@ -11,7 +11,7 @@ import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import { readText } from './kernel-text.ts';
 import { mountedDisks } from './topology.ts';
 
-/** Since the machine started. */
+/** The activity of a disk since the machine started. */
 export interface DiskActivity {
   readonly reads: bigint;
   readonly readsMerged: bigint;
@@ -21,11 +21,11 @@ export interface DiskActivity {
   readonly writesMerged: bigint;
   readonly sectorsWritten: bigint;
   readonly writeMs: bigint;
-  /** In progress. */
+  /** Requests in progress. */
   readonly current: bigint;
-  /** Time with any request in progress. */
+  /** The time with at least one request in progress. */
   readonly busyMs: bigint;
-  /** The same, weighted by the number of requests in progress. */
+  /** The same time, weighted by the number of requests in progress. */
   readonly weightedMs: bigint;
 }
 
@@ -33,9 +33,9 @@ export interface DiskSample {
   /** `/dev/sda1` */
   readonly device: string;
   readonly atMs: number;
-  /** `null`: it does not answer. */
+  /** `null` if the file system does not answer. */
   readonly usage: FileSystemUsage | null;
-  /** `null`: the kernel does not count it. */
+  /** `null` if the kernel does not count the activity. */
   readonly activity: DiskActivity | null;
 }
 

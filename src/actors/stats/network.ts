@@ -20,7 +20,7 @@ export interface InterfaceUsage {
 }
 
 const IGNORED = /^(lo|veth|docker)/;
-/** Columns after the name: eight of what came in, then eight of what went out. */
+/** Columns after the name: eight for received traffic, then eight for sent traffic. */
 const COLUMNS = 16;
 
 export function parseInterfaces(text: string): InterfaceUsage[] {

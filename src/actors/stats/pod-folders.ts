@@ -16,17 +16,17 @@ import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } 
 const EMPTY_DIR = 'kubernetes.io~empty-dir';
 const EPHEMERAL_PLUGINS = new Set([EMPTY_DIR, 'kubernetes.io~configmap', 'kubernetes.io~git-repo']);
 
-/** Their drivers report how full they are: see `driver-stats.ts`. */
+/** The plug-in of volumes whose usage their drivers report: see `driver-stats.ts`. */
 const OF_DRIVERS = 'kubernetes.io~csi';
 
 interface VolumeUsage {
   readonly name: string;
-  /** As in the path: `kubernetes.io~empty-dir`. */
+  /** The name of the plug-in as in the path: `kubernetes.io~empty-dir`. */
   readonly plugin: string;
   readonly used: bigint;
   readonly inodesUsed: bigint;
   readonly fileSystem: FileSystemUsage;
-  /** Lies on the node's disk and ends with the pod. */
+  /** Whether the volume is on the node's disk and ends with the pod. */
   readonly isEphemeral: boolean;
   /** False: the figures are a lower bound. */
   readonly complete: boolean;
@@ -43,10 +43,10 @@ export interface PodPlace {
 
 const names = (path: string): Promise<string[]> => readdir(path).catch(() => []);
 
-/** How a volume is measured: its files are added up, its project quota or its own file system is asked. */
+/** How a volume is measured: by adding up its files, by its project quota, or by its own file system. */
 type VolumeSource = 'du' | 'fsquota' | 'statfs';
 
-/** Hears how long it took to measure one volume; `source`: by what, a driver by its name. */
+/** Receives how long it took to measure one volume. `source` is the way of measuring, or the name of the driver. */
 export type OnVolume = (source: string, durationMs: number) => void;
 
 export async function podVolumes(
@@ -103,7 +103,10 @@ const measure = async (path: string) => ({ fileSystem: await fileSystemUsage(pat
 const logFolder = ({ podLogsDir, namespace, name, uid }: PodPlace): string =>
   `${podLogsDir}/${namespace}_${name}_${uid}`;
 
-/** Logs by container, and what else is in the pod's log folder. Of a container's folder only the files count. */
+/**
+ * The usage of logs by container, and of other entries in the pod's log folder. In a container's folder only files
+ * count.
+ */
 export async function podLogs(place: PodPlace): Promise<ReadonlyMap<string, FolderUsage>> {
   const folder = logFolder(place);
   const containers = await names(folder);
@@ -116,7 +119,7 @@ export async function podLogs(place: PodPlace): Promise<ReadonlyMap<string, Fold
 export const etcHosts = ({ rootDir, uid }: PodPlace): Promise<FolderUsage> =>
   folderUsage(`${rootDir}/pods/${uid}/etc-hosts`);
 
-/** Everything of one pod on the node's disk. */
+/** The usage of the node's disk by one pod. */
 export interface PodStorage {
   readonly volumes: readonly VolumeUsage[];
   /** By container; files of the pod's log folder itself by their name. */

@@ -2,8 +2,8 @@
  * Usage of the node and its pods, read at each request: the counterpart of cAdvisor.
  *
  * Decides: nothing. Owns: the last CPU counter of each cgroup, for rates.
- * Invariants: no timer and no thread; a missing source only loses its own fields; cgroups first, the runtime's numbers
- * for containers without; a long list of pods never blocks the event loop for long.
+ * Invariants: no timer and no thread; a missing source only loses its own fields; the usage of a container is read from
+ * its cgroup, or from the runtime if it has no cgroup; a long list of pods never blocks the event loop for long.
  */
 
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
@@ -67,7 +67,7 @@ export interface SummaryOptions {
 const FIRST_WINDOW_MS = 100;
 /** Pods read between two turns of the event loop. */
 const PODS_AT_ONCE = 8;
-/** Pods whose folders are walked side by side: the disk is the limit. */
+/** Pods whose folders are walked in parallel: more would not be faster, because the disk limits the rate. */
 const FOLDERS_AT_ONCE = 2;
 
 interface Reading {
@@ -142,13 +142,13 @@ export class StatsReader {
     return machineDisks(this.root, this.now);
   }
 
-  /** Most machines have neither books nor drawers. */
+  /** The numbers of books and drawers; most machines have none. */
   levels(): Readonly<Record<'books' | 'drawers', number>> {
     this.#levels ??= { books: countOf(this.root, 'book'), drawers: countOf(this.root, 'drawer') };
     return this.#levels;
   }
 
-  /** What one pod keeps on the node's disk. Asks the runtime only for writable layers. */
+  /** The usage of the node's disk by one pod. The runtime is asked only for writable layers. */
   async podStorage(place: PodPlace, withLayers: boolean, signal: AbortSignal): Promise<PodStorage> {
     const [volumes, logs, hosts, layers] = await Promise.all([
       podVolumes(place, signal, this.#onVolume),
@@ -170,7 +170,7 @@ export class StatsReader {
     return { node, options, hierarchy, running, cgroups, rootFs, imageFs, containerFs };
   }
 
-  /** Cgroups that were not read lately are read twice, a moment apart. */
+  /** Reads cgroups that have no recent reading once before the real reading, so that they have a rate. */
   async #firstRates({ hierarchy, node, cgroups }: Reading): Promise<void> {
     const containers = [...cgroups.values()].flatMap((pod) => [pod.cgroup, ...pod.containers.values()]);
     const { kubelet, runtime, misc } = node.systemCgroups;
@@ -236,7 +236,7 @@ export class StatsReader {
     return Number(seconds ?? 0) * 1_000;
   }
 
-  /** How many processes there may be, and how many there are; `null` when the machine does not report it. */
+  /** The maximum and the current number of processes; `null` if the machine does not report them. */
   processes(): { time: string; maxpid: bigint; curproc: bigint } | null {
     const maxPid = readNumber(`${this.root}/proc/sys/kernel/pid_max`);
     const maxThreads = readNumber(`${this.root}/proc/sys/kernel/threads-max`);
@@ -357,7 +357,7 @@ export class StatsReader {
   }
 }
 
-/** The fields that are known. */
+/** The fields whose value is not `null`. */
 function withoutNulls<Fields extends Readonly<Record<string, unknown>>>(
   fields: Fields,
 ): { [Key in keyof Fields]?: NonNullable<Fields[Key]> } {

@@ -89,7 +89,7 @@ async function observe(reader: StatsReader, place: StatsPlace, folders: Folders)
   };
 }
 
-/** A file system that makes inodes on demand cannot run out of them. */
+/** The signals of one file system. A file system that creates inodes on demand has no signal of free inodes. */
 function diskSignals(name: 'nodefs' | 'imagefs' | 'containerfs', usage: FileSystemUsage | null): Observations {
   if (usage === null) return {};
   const available: EvictionSignal = `${name}.available`;
@@ -125,7 +125,7 @@ const podUse = (pod: PodStats): PodUse => ({
   volumes: Object.fromEntries((pod.volume ?? []).map((volume) => [volume.name, diskUse(volume)!])),
 });
 
-/** The thresholds that are met, and those whose minimum is not reclaimed yet. */
+/** The thresholds that are met, and the thresholds whose minimum is not reclaimed yet, as text to compare. */
 const standing = (thresholds: readonly EvictionThreshold[], observations: Observations): string =>
   JSON.stringify([metThresholds(thresholds, observations, false), metThresholds(thresholds, observations, true)]);
 

@@ -17,12 +17,12 @@ import type {
   VolumeStats,
 } from './summary-types.ts';
 
-/** What the kubelet takes for the interface that pods use. */
+/** The name by which the kubelet finds the default interface. */
 const DEFAULT_INTERFACE = 'eth0';
 /** cgroup v1 has no pressure: upstream then reports zeros for pods and the node, and nothing for containers. */
 export const NO_STALL: PressureStall = { full: NO_PRESSURE, some: NO_PRESSURE };
 
-/** RFC 3339 with milliseconds, which metrics have; the text of a summary leaves them out. */
+/** A time as RFC 3339 with milliseconds, for metrics; the text of a summary omits the milliseconds. */
 export const timeOf = (ms: number): string => new Date(ms).toISOString();
 
 export interface Usage {
@@ -65,7 +65,7 @@ export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null, u
   };
 }
 
-/** Without a limit a container has nothing available, in the words of containerd: zero. */
+/** The usage of a container. As in containerd, a container without a limit has zero bytes available. */
 export const containerUsage = ({ memory, swap, ...usage }: Usage): Usage => ({
   ...usage,
   memory: memory && { availableBytes: 0n, ...memory },
@@ -75,7 +75,7 @@ export const containerUsage = ({ memory, swap, ...usage }: Usage): Usage => ({
 const positive = (value: bigint): bigint => (value < 0n ? 0n : value);
 const nanoCores = (rate: bigint | null) => (rate === null ? {} : { usageNanoCores: rate });
 
-/** What the runtime itself counts: the only source for containers without a cgroup. */
+/** The usage that the runtime counts: the only source for containers without a cgroup. */
 export function runtimeUsage({ cpu, memory, swap }: Pick<RuntimeStats, 'cpu' | 'memory' | 'swap'>): Usage {
   const atMs = millis(cpu?.timestamp ?? memory?.timestamp ?? '0');
   const time = timeOf(atMs);
@@ -111,7 +111,7 @@ const value = (counted: Counted): bigint | null => (counted == null ? null : Big
 const field = <Name extends string>(name: Name, counted: Counted): { readonly [Key in Name]?: bigint } =>
   counted == null ? {} : ({ [name]: BigInt(counted.value) } as { readonly [Key in Name]?: bigint });
 
-/** A pod without a cgroup is the sum of its containers. */
+/** The usage of a pod without a cgroup: the sum of its containers. */
 export function sumOf(parts: readonly Usage[], atMs: number): Usage {
   const time = timeOf(atMs);
   const total = (of: (usage: Usage) => bigint | undefined): bigint =>
@@ -137,14 +137,14 @@ export function sumOf(parts: readonly Usage[], atMs: number): Usage {
   };
 }
 
-/** A whole file system. */
+/** The statistics of a whole file system. */
 export const fileSystemStats = (usage: FileSystemUsage, atMs: number): FsStats => ({
   ...room(usage, atMs),
   usedBytes: usage.used,
   inodesUsed: usage.inodes - usage.inodesFree,
 });
 
-/** A part of a file system. */
+/** The statistics of a part of a file system. */
 export const partStats = (on: FileSystemUsage, used: bigint, inodesUsed: bigint, atMs: number): FsStats => ({
   ...room(on, atMs),
   usedBytes: used,
@@ -190,11 +190,13 @@ export function networkStats(interfaces: readonly InterfaceUsage[], atMs: number
 /** By volume of the pod, its claim and its path. */
 export type ClaimPlaces = Readonly<Record<string, { readonly claim: string; readonly path: string }>>;
 
-/** `null`: the volume is gone, or does not answer. */
+/** The usage of a volume; `null` if it is removed or does not answer. */
 const claimUsage = (path: string): Promise<FileSystemUsage | null> =>
   boundedCall(path, () => fileSystemUsage(path)).catch(() => null);
 
-/** How full the volumes behind a pod's claims are. They may lie anywhere, and on a file system that does not answer. */
+/**
+ * The usage of the volumes of a pod's claims. A volume may be on any file system, including one that does not answer.
+ */
 export async function claimStats(namespace: string, places: ClaimPlaces, atMs: number): Promise<VolumeStats[]> {
   const measured = Object.entries(places).map(async ([name, { claim, path }]): Promise<VolumeStats[]> => {
     const usage = await claimUsage(path);

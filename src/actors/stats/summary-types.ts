@@ -93,7 +93,7 @@ export interface InterfaceStats {
   readonly txErrors?: bigint;
 }
 
-/** The default interface, and all of them. */
+/** The default interface and, in `interfaces`, all interfaces. */
 export interface NetworkStats extends InterfaceStats {
   readonly time: string;
   readonly interfaces: readonly InterfaceStats[];
@@ -116,23 +116,23 @@ export interface VolumeStats extends FsStats {
   readonly volumeHealthStats?: { readonly abnormal: boolean };
 }
 
-/** As upstream shows it: without pods of which no container runs. */
+/** The summary that upstream serves: without pods that have no running container. */
 export const ofRunningPods = ({ node, pods }: Summary): Summary => ({
   node,
   pods: pods.filter(({ containers }) => containers.length > 0),
 });
 
-// ECMAScript 2025; the library of types does not have it yet.
+// `JSON.rawJSON` is ECMAScript 2025; TypeScript's library does not declare it yet.
 const { rawJSON } = JSON as unknown as { rawJSON(this: void, text: string): object };
 
 /**
  * JSON of statistics: every `bigint` is written as a plain number, however large.
  *
- * `indent`: spaces a level; none makes one line.
+ * `indent`: the spaces of each level; with 0 the text has one line.
  */
 export const statsText = (value: unknown, indent = 0): string => JSON.stringify(value, written, indent);
 
-/** Numbers as they are, times to the second, as Kubernetes writes them. */
+/** A replacer for JSON: writes `bigint` as numbers, and times without fractions, as Kubernetes does. */
 function written(key: string, value: unknown): unknown {
   if (typeof value === 'bigint') return rawJSON(String(value));
   const isTime = (key === 'time' || key === 'startTime') && typeof value === 'string';

@@ -1,7 +1,7 @@
 /**
  * The topology of this machine: processors with cores, sockets and NUMA nodes, and disks.
  *
- * Reads /proc and /sys, below an injected root. A machine that does not describe itself (a container without /sys) is
+ * Reads /proc and /sys, below an injected root. A machine without this description (a container without /sys) counts as
  * one socket with a core for each processor.
  */
 import { readdirSync } from 'node:fs';
@@ -27,7 +27,7 @@ const entries = (path: string): string[] => {
   }
 };
 
-/** Entries `cpu0`, `node3`: their numbers, ascending. */
+/** The numbers of entries like `cpu0` or `node3`, ascending. */
 const numbered = (path: string, prefix: string): number[] =>
   entries(path)
     .flatMap((name) => (name.startsWith(prefix) && /^\d+$/.test(name.slice(prefix.length)) ? [name] : []))
@@ -52,7 +52,7 @@ export function readTopology(root: string): MachineTopology {
   };
 }
 
-/** The CPUs that are online: /proc/cpuinfo lists no others. */
+/** The CPUs that are online: /proc/cpuinfo lists only these. */
 function processors(root: string): number[] {
   const listed = (readText(`${root}/proc/cpuinfo`) ?? '').matchAll(/^processor[\s:]*(\d+)/gm);
   return [...listed].map(([, id]) => Number(id));
@@ -67,7 +67,10 @@ function placeOf(root: string, id: number) {
 
 const NODE_CACHE_LEVEL = 3;
 
-/** A cache that all CPUs of a node share divides them no further. Upstream: cadvisor's UncoreCaches. */
+/**
+ * Adds the shared caches to the CPUs. A cache that all CPUs of a node share is omitted. Upstream: cadvisor's
+ * UncoreCaches.
+ */
 function withCaches(root: string, cpus: MachineTopology['cpus']): MachineTopology['cpus'] {
   const sizes = Map.groupBy(cpus, ({ numaNode }) => numaNode);
   return cpus.map((cpu) => {
@@ -101,7 +104,7 @@ function nodeHugePages(folder: string) {
   });
 }
 
-/** `10 21`: the node itself is 10. */
+/** The distances of a NUMA node from a text like `10 21`; its distance to itself is 10. */
 function nodeDistances(folder: string): { readonly distances?: readonly number[] } {
   const text = readText(`${folder}/distance`)?.trim() ?? '';
   return text === '' ? {} : { distances: text.split(/\s+/).map(Number) };
@@ -117,7 +120,7 @@ function disks(root: string) {
   });
 }
 
-/** Mounted from a block device; each device once, at its first mount. */
+/** The file systems that are mounted from a block device; each device once, at its first mount. */
 export function mountedDisks(root: string): MachineTopology['fileSystems'] {
   const mounts = parseMounts(readText(`${root}/proc/self/mountinfo`) ?? '');
   const byDevice = new Map<string, { device: string; mountPoint: string; type: string }>();

@@ -14,7 +14,7 @@ import type { Spans, TracedPod } from './spans.ts';
 /** Upstream's default of `tracing.endpoint`: a collector on this machine. */
 const DEFAULT_ENDPOINT = 'localhost:4317';
 const PER_MILLION = 1_000_000;
-/** Records that wait while the exporter is being loaded; starting has a few hundred. */
+/** The limit of records that wait while the exporter is being loaded; a start has a few hundred. */
 const WAITING_MAX = 10_000;
 
 type Tracing = NonNullable<NonNullable<KubeletContext['config']>['tracing']>;
@@ -22,7 +22,7 @@ type Tracing = NonNullable<NonNullable<KubeletContext['config']>['tracing']>;
 export interface Tracer {
   /** For the kernel's option `onTurn`. */
   readonly onTurn: (records: readonly KernelRecord[], kernel: Kernel) => void;
-  /** Sends what waits. */
+  /** Sends the spans that wait in the queue. */
   readonly close: () => Promise<void>;
 }
 

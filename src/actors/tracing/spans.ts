@@ -1,9 +1,9 @@
 /**
  * Derives spans from the kernel's records, so that tracing needs nothing from machines.
  *
- * A burst of work on a pod is one trace: `syncPod`, and below it each call of the runtime by its RPC's name and each
- * other operation by its own. Other operations are traces of their own. Owns the open spans. Names are the kubelet's
- * (KEP-2831).
+ * Consecutive work on a pod is one trace: `syncPod`, and below it each call of the runtime by the name of its RPC, and
+ * each other operation by its own name. Other operations are traces of their own. Owns the open spans. Names are the
+ * kubelet's (KEP-2831).
  */
 import { type Context, context, type Span, SpanStatusCode, type Tracer, trace } from '@opentelemetry/api';
 import type { EffectRecord, KernelRecord, ResultRecord } from '../../kernel/records.ts';

@@ -16,7 +16,7 @@ import { errnoOf, openParent } from '../host/root-folder.ts';
 const run = promisify(execFile);
 const syncFolder = promisify(fsync);
 
-/** Below it are the ids of the node's own users. */
+/** The unit of ranges of ids; the first unit has the ids of the node's own users. */
 const UNIT = 65_536;
 /** The user whose subordinate ids the pods get. */
 const KUBELET_USER = 'kubelet';
@@ -93,7 +93,7 @@ async function poolOf({ idsPerPod, maxPods }: Input, options: UserNamespaceOptio
   return pool;
 }
 
-/** `null`: no ids are set aside for the agent. */
+/** The subordinate ids of the agent; `null` if none are assigned. */
 async function subordinateIds(options: UserNamespaceOptions): Promise<Pool | null> {
   const { passwd = '/etc/passwd', getsubids = 'getsubids' } = options;
   const users = await readFile(passwd, 'utf8').catch(() => '');
@@ -113,7 +113,7 @@ async function subIds(program: string, args: readonly string[]): Promise<string>
   return stdout;
 }
 
-/** `0: kubelet 65536 7208960` */
+/** Parses a line like `0: kubelet 65536 7208960`. */
 function parsePool(output: string): Pool {
   const lines = output.split('\n').filter((line) => line.trim() !== '');
   const [, first, length] = /^0: \S+ (\d+) (\d+)$/.exec(lines[0]?.trim() ?? '') ?? [];
@@ -173,7 +173,7 @@ function parseMapping(text: string, uid: string): UserMapping {
   return { hostId: mapping.hostId, length: mapping.length };
 }
 
-/** Whole and on disk before a process runs with these ids. */
+/** Writes the file of a mapping completely to disk before a process runs with these ids. */
 async function writeMapping(root: string, uid: string, { hostId, length }: UserMapping): Promise<void> {
   const place = openParent(root, fileOf(root, uid), 0o750);
   if (!place) throw new OperationError(`create user namespace: pod ${uid} has no folder`);

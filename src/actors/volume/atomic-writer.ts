@@ -29,7 +29,7 @@ import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 export interface PlainFile {
   readonly path: string;
   readonly mode: number;
-  /** The owner; absent: the agent. Only root can give a file away. */
+  /** The owner; absent: the agent. Only root can change the owner of a file. */
   readonly userId?: number;
   readonly bytes: Buffer;
 }
@@ -42,7 +42,7 @@ const FOLDER_MODE = 0o755;
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-/** Ten digits, as mkdtemp of Go gives. */
+/** The limit of the random number in a folder's name: ten digits, as in Go's mkdtemp. */
 const RANDOM_MAX = 2 ** 32;
 
 export async function writeAtomically(
@@ -168,7 +168,7 @@ async function shareFolder(folder: FileHandle, ownership: Ownership | null): Pro
 
 // ---- comparing ------------------------------------------------------------------------------------------------------
 
-/** The folder has exactly these files. */
+/** Whether the folder has exactly these files. */
 async function hasExactly(volume: FileHandle, name: string, files: readonly PlainFile[]): Promise<boolean> {
   const wanted = new Map(files.map((file) => [file.path, file]));
   const folder = await open(fdPath(volume, name), FOLDER);
@@ -220,7 +220,9 @@ async function isSameFile(path: string, wanted: PlainFile | undefined): Promise<
 
 // ---- the names that users see ---------------------------------------------------------------------------------------
 
-/** Makes the links that are missing, each its file's owner's, and removes every other name but the current folder. */
+/**
+ * Creates the missing links, each with the owner of its file, and removes all other names except the current folder.
+ */
 async function linkNames(volume: FileHandle, names: ReadonlyMap<string, PlainFile>): Promise<void> {
   const current = await readlink(fdPath(volume, DATA));
   const found = new Set(await readdir(fdPath(volume)));

@@ -57,7 +57,7 @@ export async function bindDevice(root: string, map: string, device: string, moun
   }
 }
 
-/** A device that is not bound is no error. */
+/** Removes the bind mount of a device. A device that is not bound is no error. */
 export async function unbindDevice(root: string, map: string, mounter: Mounter): Promise<void> {
   const point = await realPath(root, map);
   const isBound = (await mountsBelow(point)).includes(point);
@@ -67,7 +67,7 @@ export async function unbindDevice(root: string, map: string, mounter: Mounter):
   });
 }
 
-/** The folder of the links goes with the last of them. */
+/** Removes a link, and the folder of the links if this was the last. */
 export async function unlinkDevice(root: string, link: string): Promise<void> {
   await inParent(root, link, (path) => unlink(path).catch(ignoring('ENOENT')));
   const folder = link.slice(0, link.lastIndexOf('/'));

@@ -23,7 +23,7 @@ export type LocalVolume = Extract<VolumeSetUp, { kind: 'local' }>;
 const MOUNTS = 'plugins/kubernetes.io/local-volume/mounts';
 const PARENT_MODE = 0o750;
 const INSIDE = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
-/** A large disk takes mkfs or fsck minutes. */
+/** The timeout of mkfs and fsck, which take minutes on a large disk. */
 const TOOL_TIMEOUT_MS = 30 * 60_000;
 /** Exit codes: blkid found nothing; fsck repaired the file system, or could not. */
 const BLKID_NOTHING = 2;
@@ -65,7 +65,7 @@ async function mounted(root: string, { source, spec, filesystem }: LocalVolume, 
   }
 }
 
-/** A device that is not mounted is no error. */
+/** Unmounts a device. A device that is not mounted is no error. */
 export async function unmountLocalDevice(root: string, spec: string, mounter: Mounter): Promise<void> {
   const path = pathOf(root, spec);
   const place = openParent(root, path);
@@ -88,7 +88,7 @@ async function removeIfEmpty(root: string, spec: string): Promise<void> {
   place.folder.close();
 }
 
-/** Finds the file system of a device; makes one where there is none, and has an existing one checked. */
+/** Creates a file system on a blank device, or checks the existing file system. */
 async function prepare(device: string, { type, readOnly }: LocalVolume['filesystem']): Promise<void> {
   const found = await formatOf(device);
   if (found !== '') {
@@ -108,7 +108,7 @@ async function prepare(device: string, { type, readOnly }: LocalVolume['filesyst
   }
 }
 
-/** `''`: nothing is on it; a table of partitions is something. */
+/** The type of the file system on a device; `''` for a blank device. A table of partitions counts as content. */
 async function formatOf(device: string): Promise<string> {
   const { code, output } = await tool('blkid', ['-p', '-s', 'TYPE', '-s', 'PTTYPE', '-o', 'export', device]);
   if (code === BLKID_NOTHING) return '';

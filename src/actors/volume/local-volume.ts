@@ -1,8 +1,8 @@
 /**
  * Folders and disks of this machine that pods claim (`local` PersistentVolumes): bind-mounted into the pod's folder.
  *
- * Decides: the first pod that uses one changes its group; later ones do not. Invariants: its content is never removed;
- * a folder is bound only after its group was changed, so a bound folder is finished.
+ * Decides: the first pod that uses a volume changes the volume's group; later pods do not. Invariants: its content is
+ * never removed; a folder is bound only after its group was changed, so a bound folder is finished.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open, realpath, stat } from 'node:fs/promises';
@@ -22,10 +22,10 @@ const PLUGIN = 'volumes/kubernetes.io~local-volume';
 /** Upstream's prefix of errors before the volume is bound. */
 export const LOCAL_STEP = 'MountVolume.NewMounter initialization';
 
-/** By PersistentVolume, the operation that is under way. */
+/** By PersistentVolume, the newest operation. */
 const underWay = new Map<string, Promise<unknown>>();
 
-/** A disk that one pod leaves is not taken from the next one. */
+/** Serializes the operations of one PersistentVolume, so that a disk is not unmounted while another pod binds it. */
 async function inTurn<Answer>(spec: string, work: () => Promise<Answer>): Promise<Answer> {
   const mine = (underWay.get(spec) ?? Promise.resolve()).then(work, work);
   underWay.set(spec, mine);
@@ -37,8 +37,8 @@ async function inTurn<Answer>(spec: string, work: () => Promise<Answer>): Promis
 }
 
 /**
- * The part of a volume that was not given to the pod's group: all of it, where it keeps another group, or some of its
- * files.
+ * The part of a volume whose group was not changed to the pod's: the whole volume, if it keeps another group, or some
+ * of its files.
  */
 export interface Unshareable {
   readonly kept?: KeptGroup;
@@ -48,7 +48,9 @@ export interface Unshareable {
 export const bindLocal = (root: string, volume: LocalVolume, mounter: Mounter): Promise<Unshareable> =>
   inTurn(volume.spec, () => bindNow(root, volume, mounter));
 
-/** After pods were unbound from these PersistentVolumes: unmounts the disks that no pod has any more. */
+/**
+ * Unmounts the disks of these PersistentVolumes that no pod uses any more. Called after volumes were unbound from pods.
+ */
 export async function unmountUnused(root: string, specs: readonly string[], mounter: Mounter): Promise<void> {
   for (const spec of specs) {
     await inTurn(spec, async () => {
@@ -86,7 +88,7 @@ async function shareWithGroup(root: string, volume: LocalVolume, folder: FileHan
   return unshared === null ? {} : { unshared };
 }
 
-/** `null`: the source is a block device. */
+/** Opens the source folder; `null` if the source is a block device. */
 async function openSource(source: string): Promise<FileHandle | null> {
   try {
     return await open(source, FOLDER);
@@ -102,7 +104,7 @@ async function openSource(source: string): Promise<FileHandle | null> {
 /** The volume's source folder is missing or of another type. */
 export class SourceMissing extends OperationError {}
 
-/** By another pod. */
+/** Whether any pod has the volume mounted. */
 async function isInUse(root: string, { spec }: Pick<LocalVolume, 'spec'>): Promise<boolean> {
   const mounts = await mountsBelow(`${await realpath(root)}/pods`);
   return mounts.some((point) => point.endsWith(`/${PLUGIN}/${spec}`));
@@ -126,7 +128,9 @@ async function bind(root: string, { path, filesystem }: LocalVolume, source: Fil
   }
 }
 
-/** A volume without its options is none. */
+/**
+ * Sets the options of a bind mount. If this fails, the mount is removed: a volume without its options must not be used.
+ */
 async function remount(place: Place, source: FileHandle, options: readonly string[], mounter: Mounter): Promise<void> {
   const target = await open(place.path, INSIDE);
   try {

@@ -24,13 +24,13 @@ const run = promisify(execFile);
 export interface Mounter {
   mount(type: string, target: string, options: readonly string[]): Promise<void>;
   bind(source: string, target: string): Promise<void>;
-  /** Gives a mount options of its own; a bind mount begins with those of its source. */
+  /** Sets the options of a mount; a bind mount begins with the options of its source. */
   remount(source: string, target: string, options: readonly string[]): Promise<void>;
-  /** The file system on a device of this machine. */
+  /** Mounts the file system on a device of this machine. */
   device(source: string, target: string, type: string, options: readonly string[]): Promise<void>;
-  /** With all mounts below `source`. */
+  /** Bind-mounts `source` with all mounts below it. */
   bindTree(source: string, target: string): Promise<void>;
-  /** A mount below `target` from now on appears wherever `target` is bound, too. */
+  /** Makes `target` shared: later mounts below it appear wherever `target` is bound. */
   shareTree(target: string): Promise<void>;
   unmount(target: string): Promise<void>;
 }
@@ -112,7 +112,10 @@ async function isForeign(source: string): Promise<boolean> {
   return mount === null || FOREIGN.test(mount.type);
 }
 
-/** The mount of an open descriptor, from the kernel's table: asks the file system nothing. `null`: it is in none. */
+/**
+ * The mount of an open descriptor, from the kernel's table, without a call to the file system; `null` if the table has
+ * no such mount.
+ */
 export async function mountBehind(descriptor: string): Promise<Mount | null> {
   const information = await readFile(descriptor.replace('/fd/', '/fdinfo/'), 'utf8');
   const id = /^mnt_id:\s*(\d+)$/m.exec(information)?.[1];

@@ -13,11 +13,11 @@ import { OperationError } from '../../kernel/json.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
 import { errnoOf } from '../host/root-folder.ts';
 
-/** Lower numbers are for administrators; as upstream has it. */
+/** The first project number, as upstream: lower numbers are for administrators. */
 export const FIRST_PROJECT = 1_048_577;
-/** Numbers that others use without naming them; as upstream has it. */
+/** Upstream's limit of numbers that are tried: others may use numbers that are in no file. */
 const SEARCHED_MAX = 128;
-/** Thousands of volumes; longer files are not ours to rewrite. */
+/** The limit of the files, enough for thousands of volumes; longer files are not changed. */
 const FILE_MAX_BYTES = 1024 * 1024;
 
 export interface ProjectFiles {
@@ -44,7 +44,7 @@ export class Projects {
     this.system = system;
   }
 
-  /** Gives an empty, open folder a project, where its file system counts by project. */
+  /** Assigns a project to an empty, open folder, if the file system counts by project. */
   give(fd: number, path: string): void {
     const { system } = this;
     if (system === null || system.projectUsage(fd, 0) === null) return;
@@ -63,7 +63,7 @@ export class Projects {
     try {
       this.forget(folder);
     } catch {
-      // The folder has been removed all the same.
+      // An error does not matter: the folder is removed already.
     }
   }
 
@@ -109,7 +109,7 @@ function linesOf(file: string): readonly string[] {
   }
 }
 
-/** Readers see the old file or the new one. */
+/** Replaces a file atomically: readers see the old file or the new file. */
 function replace(file: string, lines: readonly string[]): void {
   const draft = `${file}.statelet`;
   writeFileSync(draft, lines.map((line) => `${line}\n`).join(''), { mode: 0o644 });

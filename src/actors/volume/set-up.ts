@@ -39,7 +39,7 @@ type Files = Extract<VolumeSetUp, { kind: 'files' }>;
 type Place = Pick<Input, 'root' | 'podDirectory'>;
 
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
-/** Folders on the way; any user of a container may use the volume itself. */
+/** The mode of folders above a volume; the volume itself is open to any user of a container. */
 const PARENT_MODE = 0o750;
 const PLUGIN_MODE = 0o755;
 const VOLUME_MODE = 0o777;
@@ -51,8 +51,8 @@ export interface SetUpTools {
   readonly vault: Vault;
   readonly projects: Projects;
   /**
-   * Paths of the host that were handed over, by the pod's folder: once only, because the pod may change their
-   * permissions.
+   * By the pod's folder, the paths of the host that were checked for the pod: only once, because the pod may change
+   * their permissions.
    */
   readonly given: Map<string, Set<string>>;
 }
@@ -125,7 +125,7 @@ async function withVolume<T>(
 }
 
 /**
- * Checked only before the pod begins: a socket whose server restarts later is no fault of the pod that has it mounted.
+ * Checks a path of the host only before the pod starts: a mounted socket may disappear later while its server restarts.
  */
 async function checkHostPathOnce(
   podDirectory: string,
@@ -143,7 +143,8 @@ async function checkHostPathOnce(
 // ---- folders of containers ------------------------------------------------------------------------------------------
 
 /**
- * Done once: afterwards containers may have set other permissions (a database refuses a folder that others may read).
+ * Changes the group of a volume once: afterwards containers may have set other permissions (a database rejects a folder
+ * that others may read).
  */
 async function shareOnce({ root, podDirectory }: Place, volume: Folder, tools: SetUpTools): Promise<Unshareable> {
   const mark = readyMark(podDirectory, volume.path);
@@ -252,8 +253,8 @@ const MARK_MODE = 0o644;
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW;
 
 /**
- * The mark that a volume was handed over to the containers of its pod: an empty file `ready` in the plug-in's folder of
- * the pod, as upstream. `<pod>/volumes/<plugin>/<name>` has `<pod>/plugins/<plugin>/<name>/ready`.
+ * Marks a volume that containers of its pod may use already: an empty file `ready` in the plug-in's folder of the pod,
+ * as upstream. `<pod>/volumes/<plugin>/<name>` has `<pod>/plugins/<plugin>/<name>/ready`.
  *
  * Invariant: a marked volume is completely set up.
  */

@@ -25,13 +25,11 @@ type Input = InputOf<(typeof volumeOperations)['volume.bindSubPaths']>;
 const LINKS_MAX = 40;
 /** Folders below each other: each is held open, and a process has a limit of descriptors. */
 const LEVELS_MAX = 256;
-/** Only names the thing: a FIFO or a device is not opened. */
+/** Opens only the path (O_PATH), so that a FIFO or a device is not opened for reading. */
 const NAME_ONLY = 0o10000000;
 const PARENT_MODE = 0o750;
 const TARGET_FILE_MODE = 0o640;
-/**
- * The mode with the bits that pass a folder's group on, or keep names to their owners: `fsGroup` and tmpfs have these.
- */
+/** The mode with set-group-ID and sticky bit, which folders of `fsGroup` and tmpfs have. */
 const MODE_BITS = 0o7777;
 
 export async function bindSubPaths(
@@ -75,7 +73,7 @@ async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Pr
   }
 }
 
-/** A handle on what the sub-path names; missing folders are made with the volume's own mode where they may be. */
+/** Opens the entry that the sub-path names. Missing folders are created with the volume's mode if `mayMake` is set. */
 export async function openSubPath(volumePath: string, subPath: string, mayMake = true): Promise<FileHandle> {
   const trail: FileHandle[] = [await open(volumePath, NAME_ONLY | constants.O_DIRECTORY)];
   try {
@@ -110,7 +108,7 @@ async function follow(trail: FileHandle[], { volumePath, subPath }: Part, mayMak
   }
 }
 
-/** An absolute link may name something in this very volume, by the path that it has on the host. */
+/** Resolves an absolute link, which may name a path in this volume by the volume's path on the host. */
 async function fromTop(trail: FileHandle[], target: string, { volumePath, subPath }: Part): Promise<string[]> {
   const tops = [volumePath, await realpath(volumePath)].map((top) => `${trimRight(top, '/')}/`);
   const top = tops.find((each) => `${target}/`.startsWith(each));
@@ -189,7 +187,7 @@ async function isSame(path: string, { dev, ino }: { readonly dev: number; readon
   }
 }
 
-/** A folder shows a folder, a file everything else. */
+/** Creates the target of the mount: a folder for a folder, a file for everything else. */
 async function makeTarget(path: string, isFolder: boolean): Promise<void> {
   await removeTree(path);
   if (isFolder) return await mkdir(path, PARENT_MODE);

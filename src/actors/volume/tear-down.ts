@@ -119,7 +119,7 @@ async function unmount(root: string, path: string, mounter: Mounter): Promise<vo
   }
 }
 
-/** Opens the folder above a mount. It may be on another mount that hangs: each step may block. */
+/** Opens the folder above a mount. The folder may be on another mount that hangs: each step may block. */
 async function openAmongMounts(root: string, path: string): Promise<FileHandle> {
   let folder = await open(root, constants.O_DIRECTORY);
   for (const name of namesBelow(root, path).slice(0, -1)) {

@@ -14,7 +14,7 @@ import { errnoOf } from '../host/root-folder.ts';
 const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const SETGID = 0o2000;
 
-/** The path of an open file or folder; of a name in it. Other processes of this machine can use it, too. */
+/** The path of an open file or folder, or of a name in the folder. Other processes of this machine can use the path. */
 export const fdPath = ({ fd }: { readonly fd: number }, name = ''): string =>
   `/proc/${process.pid}/fd/${fd}${name === '' ? '' : `/${name}`}`;
 
@@ -26,10 +26,10 @@ const inside = (folder: FileHandle, name: Buffer): Buffer => Buffer.concat([Buff
  * agent.
  */
 const REMOVED_LEVELS_MAX = 64;
-/** A program has a few dozen levels. Upstream gives up where a path has 4,096 bytes. */
+/** The limit of levels: a program has a few dozen. Upstream fails at a path of 4,096 bytes. */
 const SHARED_LEVELS_MAX = 256;
 
-/** Removes what is at `path`, a name in an open folder; nothing there is fine. */
+/** Removes the tree at `path`, a name in an open folder; a missing tree is no error. */
 export const removeTree = (path: string | Buffer, device?: number): Promise<void> =>
   removeEntry(path, device, async (folder, dev) => await new Removing(folder, dev).run());
 
@@ -97,7 +97,7 @@ function mounted(path: string | Buffer): OperationError {
   return new OperationError(message, { code: 'EBUSY', retriable: true });
 }
 
-/** The rights of a group: everything, or everything but write. */
+/** The group of a tree, and its rights: all, or all except write. */
 export interface Ownership {
   readonly groupId: number;
   readonly readOnly: boolean;
@@ -113,7 +113,7 @@ export function sharedMode(mode: number, isFolder: boolean, readOnly: boolean): 
 
 /** A handle that only names the entry: it can be a FIFO or a device, and is never opened for reading. */
 const NAME_ONLY = 0o10000000 | constants.O_NOFOLLOW;
-/** Files that are read at once: the threads that Node reads with. */
+/** Files processed in parallel, at most one for each thread that Node reads with. */
 const TOGETHER = 8;
 
 /**
@@ -158,7 +158,10 @@ class OwnershipChange {
     return { path: this.path, files: this.#files, forMs: Math.round(performance.now() - this.#sinceMs) };
   }
 
-  /** Folders one after the other: each that is open costs a descriptor. Ends when nothing is under way in `folder`. */
+  /**
+   * Changes the entries of a folder, then one subfolder after the other, because each open folder needs a descriptor.
+   * When it ends, no operation in `folder` is in progress.
+   */
   async below(folder: FileHandle, path: string, levels = 1): Promise<void> {
     if (levels > SHARED_LEVELS_MAX)
       throw new OperationError(
@@ -194,7 +197,10 @@ class OwnershipChange {
     }
   }
 
-  /** The mode is that from before: a change of the group takes the bits away that lend an owner's rights. */
+  /**
+   * Changes group and mode; resolves with whether the entry is a folder. The mode is computed from the mode before,
+   * because a change of the group clears the set-user-ID and set-group-ID bits.
+   */
   async give(handle: FileHandle, path: string): Promise<boolean> {
     const found = await handle.stat();
     const { groupId, readOnly } = this.#ownership;

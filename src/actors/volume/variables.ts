@@ -17,7 +17,10 @@ import { fdPath } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.readVariables']>;
 
-/** A container has no more room for all of its variables than this (the kernel's limit of arguments), bytes. */
+/**
+ * The limit of a file, in bytes: all variables of a container together have no more room (the kernel's limit of
+ * arguments).
+ */
 const FILE_BYTES_MAX = 2 * 1024 * 1024;
 
 export async function readVariables(
@@ -39,7 +42,7 @@ export async function readVariables(
   return { values, failed };
 }
 
-/** The key is not in the file: that much the pod's author may know. */
+/** The key is not in the file. This reason is shown to the pod's author. */
 class KeyMissing extends Error {}
 
 function unprepared(error: unknown): Unprepared {
@@ -80,7 +83,7 @@ async function plainFile(handle: Awaited<ReturnType<typeof openSubPath>>) {
   return stats;
 }
 
-/** Upstream's scanner takes no longer line, bytes. */
+/** The longest line, in bytes, that upstream's scanner accepts. */
 const MAX_LINE_BYTES = 65_536;
 const BLANKS = /^[ \t]+/;
 

@@ -2,8 +2,8 @@
  * Connects the runtime to the streams of a running container: a socket in the container's folder, served by its shim.
  *
  * A message is a byte that names the channel, the length of its data, and the data. Invariants: clients receive output
- * from the moment they attach; one that reads too slowly is disconnected, because a container never waits for a client;
- * input of several clients reaches the container in order of arrival.
+ * from the moment they attach; a client that reads too slowly is disconnected, because a container never waits for a
+ * client; input of several clients reaches the container in order of arrival.
  */
 import { closeSync, constants, openSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
@@ -18,7 +18,7 @@ const SIZE_BYTES = 4;
 const MESSAGE_MAX_BYTES = 8 * 1024 * 1024;
 /** Output buffered for one slow client. */
 const UNSENT_MAX_BYTES = 1024 * 1024;
-/** Clients at once: users who watch one container. */
+/** Clients at once: the users who watch one container. */
 const CLIENTS_MAX = 64;
 /** How long the last output may take to reach the clients after the container has ended. */
 const LINGER_MS = 2_000;
@@ -34,7 +34,7 @@ function message(channel: Channel, data: Buffer): Buffer {
   return Buffer.concat([head, data]);
 }
 
-/** Reports each message of a connection; an invalid one ends it. */
+/** Reports each message of a connection; an invalid message ends the connection. */
 function listen(socket: Socket, onMessage: (channel: Channel, data: Buffer) => void): void {
   let buffered = Buffer.alloc(0);
   socket.on('error', () => socket.destroy());

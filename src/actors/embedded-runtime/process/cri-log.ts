@@ -71,7 +71,7 @@ export class LogFile {
     this.reopen();
   }
 
-  /** After a rotation: continues in a new file of the same name. Keeps the old one if the new one cannot be opened. */
+  /** After a rotation, continues in a new file of the same name; in the old file if the new file cannot be opened. */
   reopen(): void {
     if (this.#path === '') return;
     mkdirSync(dirname(this.#path), { recursive: true, mode: DIRECTORY_MODE });

@@ -82,7 +82,7 @@ export async function killMembers(containerId: string, session: number | undefin
   }
 }
 
-/** A process that now belongs to another user is not ours to kill, and no reason to leave the others running. */
+/** Kills a process, unless it now belongs to another user; the other processes are killed all the same. */
 function killIfAllowed(pid: number): void {
   try {
     sendSignal(pid, 'SIGKILL');
@@ -91,7 +91,7 @@ function killIfAllowed(pid: number): void {
   }
 }
 
-/** A killed process needs a moment to end; one that forks faster is given up after a second. */
+/** Rounds of killing: a killed process needs a moment to end. A container that creates processes faster is given up. */
 const KILL_ROUNDS = 100;
 const KILL_ROUND_MS = 10;
 

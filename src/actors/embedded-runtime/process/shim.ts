@@ -1,8 +1,8 @@
 /**
  * The shim: one small process for each container, so that containers survive the daemon.
  *
- * Owns the container's pipes or its terminal, its log, the attach socket, and its exit status. Started by the runtime
- * as `node shim.ts <container directory>`; they exchange only the files of `records.ts`.
+ * Owns the container's pipes or its terminal, its log, the attach socket, and its exit status. The runtime starts it as
+ * `node shim.ts <container directory>`; shim and runtime exchange only the files of `records.ts`.
  * Invariants: it starts the process only after it won the claim, so no container starts twice; `exit.json` is written
  * last, after the log is complete and no process of the container is left.
  * Signals: SIGUSR2 reopens the log; terminating ones are ignored, because the shim ends with its container.

@@ -29,7 +29,7 @@ import { identify, isAlive, killMembers } from './proc.ts';
 /** Milliseconds between two inspections of every running container, in case a notification is lost. */
 const POLL_MS = 1_000;
 
-/** The shim stands beside this file, as source or as bundled script. */
+/** The shim is beside this file, as source or as bundled script. */
 const SHIM = join(import.meta.dirname, `shim${extname(import.meta.filename)}`);
 /** A shim holds a few log lines; its heap is small for nodes with many containers. */
 const SHIM_FLAGS = ['--max-old-space-size=32', '--max-semi-space-size=1'];
@@ -117,7 +117,10 @@ export class Supervisor {
     }
   }
 
-  /** Abandons a start without a sign of life: a shim that has not claimed yet never will, another one is killed. */
+  /**
+   * Abandons a start that took too long: a shim without a claim can no longer claim the container, and a shim with a
+   * claim is killed.
+   */
   abandonStart(container: Container, why: string): void {
     if (container.exit) return;
     if (claim(container.files.shim, identify(process.pid))) {

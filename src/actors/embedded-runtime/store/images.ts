@@ -1,5 +1,5 @@
 /**
- * The images of a runtime without a registry: all are names of the host's root filesystem.
+ * The images of a runtime without a registry: every image is a name of the host's root filesystem.
  *
  * Owns the list of pulled references (`images.json`). Invariants: the built-in image always exists and cannot be
  * removed; only names below `statelet.local/` can be pulled, and busybox, whose tools are replaced by the host's so
@@ -19,7 +19,7 @@ export const ENTRYPOINT: readonly string[] = ['/bin/sh'];
 const PULLABLE = /^(statelet\.local\/|(docker\.io\/library\/)?busybox(:|$))/;
 /** Stored references; all of them name one filesystem. */
 const MAX_IMAGES = 1000;
-/** Bytes; the longest name that the distribution specification allows. */
+/** The longest name, in bytes, that the distribution specification allows. */
 const MAX_REFERENCE_LENGTH = 255;
 const REFERENCE = /^[a-z0-9]+(?:[._:/-]+[a-zA-Z0-9]+)*(?::[\w][\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$/;
 

@@ -67,7 +67,7 @@ export interface ProcessSpec {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string;
-  /** Absent for the ids of the runtime. */
+  /** Absent: the user and group of the runtime. */
   readonly uid?: number;
   readonly gid?: number;
 }
@@ -93,7 +93,7 @@ export interface ExitRecord {
   readonly finishedAt: string;
 }
 
-/** containerd's reasons: `StartError` (128) never ran; `Unknown` (255) ended unobserved. */
+/** containerd's reasons: `StartError` (128) if the container never ran, `Unknown` (255) if its end was not observed. */
 export type ExitReason = 'Completed' | 'Error' | 'StartError' | 'Unknown';
 
 export const START_ERROR_CODE = 128;

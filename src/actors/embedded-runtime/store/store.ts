@@ -21,7 +21,7 @@ import {
 
 /** For the owner only: records contain environments. */
 const DIRECTORY_MODE = 0o700;
-/** Attempts while the last process of a killed container still writes. */
+/** Attempts to delete a folder: the last process of a killed container may still write into it. */
 const DELETION_RETRIES = 5;
 
 /** A container in the running runtime. */

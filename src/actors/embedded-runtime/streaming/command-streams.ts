@@ -54,7 +54,7 @@ export const COMMAND_PROTOCOL = 'v4.channel.k8s.io';
 
 /** Upstream's limit for an upgraded client to open its streams. */
 const OPENING_LIMIT_MS = 30_000;
-/** A size is a few digits. */
+/** The limit of a message with a size, which has a few digits. */
 const SIZE_MAX_BYTES = 1_024;
 const CHANNELS = ['stdin', 'stdout', 'stderr', 'error', 'resize'] as const;
 

@@ -27,7 +27,7 @@ import {
   webSocketStreams,
 } from './command-streams.ts';
 
-/** Upstream's: how long a URL is valid for its client. */
+/** Upstream's lifetime of a URL. */
 const TICKET_MS = 60_000;
 /** Upstream's limit of unused URLs. */
 const TICKETS_MAX = 1_000;
@@ -168,7 +168,7 @@ function headOf(code: number, headers: Readonly<Record<string, string>>): string
 
 const PORT_PROTOCOL = 'portforward.k8s.io';
 
-/** Upstream's: how long the second stream of a request may take. */
+/** Upstream's limit for the second stream of a request. */
 const PAIRING_LIMIT_MS = 30_000;
 
 interface Pair {
@@ -224,7 +224,7 @@ async function forward(port: number, data: SpdyServerStream, error: SpdyServerSt
   }
 }
 
-/** Over either family, as upstream. Rejects with both errors in one text. */
+/** Connects to a local port over IPv4 or IPv6, as upstream. Rejects with both errors in one text. */
 async function connected(port: number): Promise<Socket> {
   const refusals: string[] = [];
   for (const host of ['127.0.0.1', '::1']) {

@@ -17,7 +17,7 @@ import { PathWatch } from '../path-watch.ts';
 import { readConfiguration, readDropIns } from './configuration.ts';
 import { masked, maskedDropIns } from './masked-configuration.ts';
 
-/** Files of one folder that are inspected; more than reading the folder accepts. */
+/** Files of one folder that are inspected: more than the reader of the folder accepts. */
 const MAX_FILES = 2_000;
 
 type Operations = typeof hostOperations;

@@ -20,7 +20,7 @@ import { earlyRefusal, explain } from './yaml-errors.ts';
 const MAX_CONFIGURATION_BYTES = 1_048_576;
 /** Drop-ins of one directory; each may hold every field, so more cannot be needed. */
 const MAX_DROP_INS = 1_000;
-/** A text that overflows the stack of this parser is deeper still. */
+/** The error for a text that overflows the stack of this parser: its nesting exceeds the limit. */
 const TOO_DEEP = `yaml: exceeded max depth of ${MAX_DEPTH}`;
 /** The first directive before the document. */
 const DIRECTIVE = /^(?:[ \t]*(?:#[^\n]*)?\n)*%([a-zA-Z]+)[ \t]*(\S*)/;

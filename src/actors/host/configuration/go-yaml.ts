@@ -15,7 +15,10 @@ export const MAX_DEPTH = 1_000;
 /** A document with fewer nodes, or fewer from aliases, is no alias bomb. */
 const FREE_NODES = 1_000;
 const FREE_ALIASES = 100;
-/** The share of nodes that may come from aliases; it falls between these two document sizes. */
+/**
+ * The share of nodes that may come from aliases: `of` up to the document size `from`, falling to `least` at the size
+ * `to`.
+ */
 const ALIAS_SHARE = { of: 0.99, from: 400_000, to: 4_000_000, least: 0.1 } as const;
 
 const TAGS = 'tag:yaml.org,2002:';
@@ -211,7 +214,7 @@ function scalarOf({ value, type, tag = '' }: { value: unknown; type?: string; ta
   return found;
 }
 
-/** JSON has no infinity. */
+/** Rejects a value that JSON cannot express, such as infinity. */
 function finite({ tag, value }: Scalar): Json {
   if (tag !== 'float' || typeof value === 'number') return value;
   throw new YamlRefusal(`json: unsupported value: ${JSON.stringify(value).replaceAll('"', '')}`);

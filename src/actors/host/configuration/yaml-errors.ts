@@ -6,7 +6,7 @@ import { type Document, visit, type YAMLParseError } from 'yaml';
 
 interface Place {
   readonly text: string;
-  /** Where the parser found the error. */
+  /** The offset at which the parser found the error. */
   readonly at: number;
   readonly line: number;
 }
@@ -50,7 +50,7 @@ function isKeyPlace({ text, at }: Place): boolean {
   return outer?.search(/[^ ]/) === column;
 }
 
-/** The scanner looks ahead before it reports the missing colon. */
+/** The error for a key without a colon. Go's scanner reads ahead before it reports this error. */
 function missingColon(place: Place): Explanation {
   if (isOpenQuote(place)) return [NO_END, lineOfEnd(place.text)];
   if (rest(place).startsWith('- ')) return [NO_KEY, place.line - 1];
@@ -61,7 +61,7 @@ function missingColon(place: Place): Explanation {
   return [NO_COLON, lineAt(place.text, place.at + scalar + next + nextAt)];
 }
 
-/** A key on several lines, whose colon comes too late. */
+/** The error for a key on several lines, whose colon must be on the first line. */
 function lateColon(place: Place): Explanation {
   if (isOpenQuote(place)) return [NO_END, lineOfEnd(place.text)];
   if (rest(place).startsWith('- ')) return [NO_KEY, place.line - 1];
@@ -76,7 +76,7 @@ function nestedMapping(place: Place): Explanation {
   return [NO_VALUES, colon < 0 ? place.line : lineAt(place.text, place.at + quoted + colon)];
 }
 
-/** Inside brackets or braces the missing character depends on the one before. */
+/** The error inside brackets or braces, where the missing character depends on the character before. */
 const flow =
   (end: string): ErrorExplainer =>
   ({ text, at, line }) => {
@@ -85,7 +85,7 @@ const flow =
     return ['[{,:'.includes(opening) ? NO_CONTENT : `${NO_SEPARATOR}${end}'`, isEnd ? line : line - 1];
   };
 
-/** In a block that is a list, each entry begins with a dash. */
+/** The error for an entry without a dash in a block that is a list. */
 function missingEntry({ text, at, line }: Place): Explanation {
   const column = columnAt(text, at);
   const before = text
@@ -96,7 +96,10 @@ function missingEntry({ text, at, line }: Place): Explanation {
   return [isList ? NO_ENTRY : NO_KEY, line - 1];
 }
 
-/** A tab after plain text would continue that text, except for its indentation. */
+/**
+ * The error for a tab as indentation. After plain text, Go's reader expects a continuation of the text and reports its
+ * indentation; elsewhere a tab begins no token.
+ */
 function tab({ text, at, line }: Place): Explanation {
   const before = text.slice(0, at).trimEnd();
   const isMappingLine = columnAt(text, at) === 0 && /: [^\n"'[{|>&*!#]*[^\n:\]}"'#]$/.test(before);

@@ -77,7 +77,7 @@ class Tables {
     }
   }
 
-  /** Succeeds as well if the chain exists already. */
+  /** Creates a chain; succeeds as well if the chain exists. */
   async chain(table: string, name: string): Promise<void> {
     await this.asks('-N', name, '-t', table);
   }
@@ -121,7 +121,7 @@ async function sync(tables: Tables, protocol: Protocol, call: Call): Promise<boo
   return true;
 }
 
-/** False if one of them cannot be created; the next check tries again. */
+/** Creates the canary chains. False if a chain cannot be created; the next check tries again. */
 async function setCanaries(tables: Tables): Promise<boolean> {
   try {
     for (const table of CANARY_TABLES) await tables.chain(table, CANARY);
@@ -131,7 +131,7 @@ async function setCanaries(tables: Tables): Promise<boolean> {
   }
 }
 
-/** A failure of the program is no evidence of a flush. */
+/** Whether the canary chains exist. A failure of the program is no evidence of a flush. */
 async function areAlive(tables: Tables): Promise<boolean> {
   for (const table of CANARY_TABLES) {
     const isThere = await tables.asks('-S', CANARY, '-t', table).catch(() => true);

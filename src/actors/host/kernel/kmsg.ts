@@ -17,9 +17,9 @@ import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations, OomKill } from '../../../machines/model/operations/host.ts';
 import { errnoOf } from '../root-folder.ts';
 
-/** The kernel returns one record per read; this exceeds the longest. */
+/** The size of a read: the kernel returns one record per read, and no record is longer. */
 const RECORD_BYTES = 16 * 1_024;
-/** The latency of a report. The kernel's log cannot be awaited without blocking a thread. */
+/** The period of reading: waiting for the kernel's log would block a thread. */
 const POLL_MS = 1_000;
 /** Records read between two turns of the event loop. */
 const RECORDS_PER_YIELD = 256;

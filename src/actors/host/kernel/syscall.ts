@@ -43,7 +43,7 @@ const FS_IOC_FSSETXATTR = 0x401c5820;
 const FSXATTR_BYTES = 28;
 const [XFLAGS_AT, PROJECT_AT] = [0, 12];
 const FS_XFLAG_PROJINHERIT = 0x200;
-/** The same number on every architecture; since Linux 5.14. */
+/** The number of the system call `quotactl_fd` on every architecture; since Linux 5.14. */
 const SYS_QUOTACTL_FD = 443;
 /** `QCMD(Q_GETQUOTA, PRJQUOTA)` */
 const GET_PROJECT_QUOTA = (0x800007 << 8) | 2;
@@ -58,7 +58,7 @@ export interface SystemCalls {
   setOpenFilesLimit(limit: number): void;
   /** A descriptor that becomes readable after the file was opened or deleted; reading it never blocks. */
   watchOpens(path: string): { readonly fd: number; close(): void };
-  /** One datagram to a unix socket; a leading `@` names an abstract one. */
+  /** Sends one datagram to a unix socket; a leading `@` names an abstract socket. */
   sendDatagram(address: string, payload: Uint8Array): void;
   /** Mounts a new file system of this type on a folder. */
   mount(type: string, target: string, options: string): void;
@@ -294,7 +294,7 @@ function failure(errno: number, what: string): OperationError {
   return new OperationError(`${what}: ${message}`, { code });
 }
 
-/** These programs do one system call; beyond this time they hang. */
+/** The timeout of these programs, each of which makes one system call. */
 const COMMAND_TIMEOUT_MS = 5_000;
 
 /** Runs a program in place of a system call that FFI cannot make. If it fails, rejects with its output. */

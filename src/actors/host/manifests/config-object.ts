@@ -75,7 +75,7 @@ function entries(value: Json | undefined, field: string, kind: Kind, errors: str
   });
 }
 
-/** Text if the bytes are text: only text can become a variable. */
+/** The content as text if the bytes are text, because only text can become a variable. */
 function contentOf(bytes: Buffer, seal: (value: string) => string | SecretHandle): Content {
   const decoded = bytes.toString('utf8');
   return Buffer.from(decoded).equals(bytes) ? { text: seal(decoded) } : { base64: seal(bytes.toString('base64')) };

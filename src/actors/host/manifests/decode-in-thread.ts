@@ -2,7 +2,7 @@
  * Decodes documents without blocking the main thread: small ones directly, machine-written JSON with `JSON.parse`, all
  * others in a worker thread with a timeout.
  *
- * A mebibyte of YAML takes the parser a second; one of unclosed lists takes eight.
+ * The parser takes one second for a mebibyte of YAML, and eight for a mebibyte of unclosed lists.
  */
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';

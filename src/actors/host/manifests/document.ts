@@ -71,7 +71,7 @@ export const MAX_DOCUMENT_BYTES = 1_572_864;
 /** Alias expansions; more indicate an alias bomb, as a pod needs no more. */
 const MAX_ALIASES = 100;
 const OPENING_BRACE = 0x7b;
-/** More digits than a double holds exactly, in a number or elsewhere. */
+/** Matches more digits than a double holds exactly, in a number or in text. */
 const ROUNDED = /\d{16}/;
 /** Levels of nesting. A Pod needs about 12; the limit keeps recursion far from the end of the stack. */
 const MAX_DEPTH = 100;
@@ -130,7 +130,7 @@ function expand(document: Document): Json {
   }
 }
 
-/** Rejects nesting that would overflow the stack; an alias that contains itself is infinitely deep. */
+/** Rejects nesting that would overflow the stack, such as an alias that contains itself. */
 function requireDepth(value: Json | undefined, depth: number): void {
   if (depth > MAX_DEPTH) throw new DocumentError(`the document is nested deeper than ${MAX_DEPTH} levels`);
   if (typeof value !== 'object' || value === null) return;

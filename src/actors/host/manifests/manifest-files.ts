@@ -34,7 +34,7 @@ import { configObject, configObjectKind } from './config-object.ts';
 import { decodeInThread } from './decode-in-thread.ts';
 import { DocumentError, MAX_DOCUMENT_BYTES } from './document.ts';
 
-/** Files of one folder. Several times the pods a node can run (110 by default), so only a mistake exceeds it. */
+/** The limit of files in one folder: several times the pods that a node can run (110 by default). */
 const MAX_MANIFEST_FILES = 2_000;
 /** Files read at once: enough to hide the latency of a slow disk, few enough to leave threads for others. */
 const READ_PARALLEL = 8;
@@ -60,7 +60,7 @@ export interface FileState {
 }
 
 export interface Scan {
-  /** False: some files are still to be read, and keep their previous state in the meantime. */
+  /** False if some files are still to be read; these keep their previous state in the meantime. */
   readonly isWhole: boolean;
   readonly files: ReadonlyMap<string, FileState>;
   readonly manifests: readonly Manifest[];
@@ -106,7 +106,10 @@ export async function* scanManifests(path: string, reader: Reader, before: Scan[
   yield scanOf(listing, outcomes, true);
 }
 
-/** An intermediate result; objects that a pod names may be among the files still to be read. */
+/**
+ * An intermediate result. A changed file whose pod names objects keeps its previous state, because the objects may be
+ * in unread files.
+ */
 function scanPart(files: readonly string[], read: readonly FileOutcome[], { nodeName }: Reader, before: Scan['files']) {
   const known = new Map(read.map((outcome) => [outcome.file, outcome]));
   return files.flatMap((file) => {
@@ -221,7 +224,10 @@ const UNREAD = { digest: '', inode: '', stamp: '' };
 
 const finished = (file: string, state: FileState): FileOutcome => ({ file, state, unfinishedForMs: FINISHED });
 
-/** Differs after every change of content or name, unless two changes fall into one tick of the clock. */
+/**
+ * The stamp of a file. It differs after every change of content or name, except for two changes within one tick of the
+ * clock.
+ */
 const stampOf = ({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string =>
   [dev, ino, size, mtimeNs, ctimeNs].join(':');
 
@@ -234,7 +240,7 @@ function settlesInMs({ mtimeMs }: BigIntStats): number {
   return ageMs >= 0 && ageMs < SETTLE_MS ? SETTLE_MS - ageMs : FINISHED;
 }
 
-/** A listed name without a file was just removed, unless it is a dangling link. */
+/** The error of a dangling link; `null` for a listed name whose file was just removed. */
 async function danglingLink(file: string): Promise<FileOutcome | null> {
   const entry = await lstat(file);
   return entry.isSymbolicLink() ? skipped(file, `Can't get metadata for "${file}": it is a link to nothing`) : null;

@@ -19,16 +19,16 @@ import { decodeInThread } from './decode-in-thread.ts';
 import { MAX_DOCUMENT_BYTES } from './document.ts';
 import { uidOf } from './manifest-files.ts';
 
-/** As upstream's client: a server that accepts and does not answer blocks only one attempt. */
+/** The timeout of upstream's client: a server that does not answer blocks only one attempt. */
 const REQUEST_TIMEOUT_MS = 10_000;
 
 type Operation = (typeof hostOperations)['host.watchManifestUrl'];
 type Input = InputOf<Operation>;
 
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
-/** As upstream's client. */
+/** The limit of upstream's client. */
 const REDIRECTS_MAX = 10;
-/** As in a folder: each pod costs time of the main thread, even an empty one of three bytes. */
+/** The limit of pods, the same as of files in a folder: each pod takes time of the main thread, even if it is empty. */
 const PODS_MAX = 2_000;
 
 interface Fetched {

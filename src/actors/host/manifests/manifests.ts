@@ -19,8 +19,8 @@ import { Hints, PathWatch } from '../path-watch.ts';
 import { type Scan, scanManifests } from './manifest-files.ts';
 
 /**
- * From an event to the listing: later events of one rename arrive in the meantime, and the pod is delayed less than 5
- * ms.
+ * The delay from an event to the listing: long enough for the later events of one rename, and it delays a pod by less
+ * than 5 ms.
  */
 const SOON_MS = 1;
 
@@ -74,16 +74,16 @@ class ManifestFollower {
   }
 
   /**
-   * Waits unconditionally, at least as long as the last listing or partial publication took: a storm of events takes at
-   * most half of the agent's time.
+   * Waits, whatever events arrive, at least as long as the last listing or partial publication took, so that many
+   * events take at most half of the agent's time.
    */
   #rest(ms: number): Promise<void> {
     return new Promise((done) => void setTimeout(done, ms));
   }
 
   /**
-   * Lists, compares, publishes; of many changed files the first are published while the others are read. Returns the
-   * milliseconds after which an incomplete file must be read again.
+   * Lists, compares and publishes; if many files changed, the first pods are published while further files are read.
+   * Returns the milliseconds after which an incomplete file must be read again.
    */
   async #scan(): Promise<number> {
     try {

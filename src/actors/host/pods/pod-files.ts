@@ -2,7 +2,7 @@
  * `host.preparePod` and `host.removePod`: the folders and managed files of pods.
  *
  * Decides: nothing outside the root is touched (see `root-folder.ts`). Files are written in place, because containers
- * have them mounted. A folder with mounts below it is not removed: the mounted data is not ours.
+ * have them mounted. A folder with mounts below it is not removed: the mounted data does not belong to the agent.
  */
 import {
   closeSync,
@@ -30,7 +30,7 @@ type Operations = typeof hostOperations;
 const PARENT_MODE = 0o750;
 const WRITE_FLAGS = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const READ_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK;
-/** A larger file is not one of the agent's own; it is replaced without comparison. */
+/** The agent writes no larger file: a larger file is replaced without comparison. */
 const MAX_COMPARED_BYTES = 1_048_576;
 /** Bytes read of the node's own hosts file. */
 const NODE_FILE_BYTES_MAX = 10 * 1024 * 1024;

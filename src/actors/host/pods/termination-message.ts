@@ -17,7 +17,10 @@ import type { hostOperations } from '../../../machines/model/operations/host.ts'
 
 const LOG_LINES = 80;
 const LOG_BYTES = 2_048;
-/** Fits {@link LOG_LINES} short lines with timestamps, or the last long ones: runtimes split lines at 16 KiB. */
+/**
+ * How much of a log is read: enough for {@link LOG_LINES} short lines with timestamps, or for the last long lines,
+ * because runtimes split lines at 16 KiB.
+ */
 const LOG_WINDOW_BYTES = 65_536;
 /** Time, stream, tag, text: the line format of CRI logs. */
 const LOG_LINE = /^\S+ (?:stdout|stderr) ([FP])(?::\S*)? (.*)$/s;
@@ -39,7 +42,7 @@ export const terminationMessage: Port<Operation> = async ({ input: { file, logFi
   }
 };
 
-/** A container that wrote no message may also have removed the file. */
+/** Whether the file is missing: a container may have removed it. */
 const isMissing = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT';
 
 const reason = (error: unknown): string => messageOf(error);
@@ -71,7 +74,7 @@ function logTail(window: Buffer): Buffer {
   return Buffer.from(tail.slice(-LOG_BYTES), 'latin1');
 }
 
-/** The bytes of one character, or one byte of none. */
+/** Matches the bytes of one character, or one byte that is part of no character. */
 const CHARACTERS = new RegExp(
   [
     '[\\xc2-\\xdf][\\x80-\\xbf]',

@@ -19,9 +19,9 @@ type Operations = typeof hostOperations;
 
 const OWNER_ONLY = 0o600;
 const FOLDER_MODE = 0o700;
-/** Far more than a node runs. */
+/** The limit of pods: far more than a node runs. */
 const PODS_MAX = 2_000;
-/** A pod of the API server has at most 1.5 MiB, and its ConfigMaps the same again. */
+/** The limit of a file: a pod of the API server has at most 1.5 MiB, and so has each of its ConfigMaps. */
 const BYTES_MAX = 8 * 1_048_576;
 const UID = /^[A-Za-z0-9][A-Za-z0-9-]{0,127}$/;
 

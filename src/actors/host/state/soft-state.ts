@@ -126,7 +126,7 @@ export const saveSoftState: Port<Operations['host.saveSoftState']> = async (call
   return null;
 };
 
-/** Far above the checkpoints of any node's pods. */
+/** The limit of a checkpoint file: far above the checkpoints of any node's pods. */
 const CHECKPOINT_MAX_BYTES = 16 * 1_024 * 1_024;
 const OWNER_ONLY = 0o600;
 const FOLDER_MODE = 0o750;
