@@ -83,7 +83,7 @@ export function isEnabled(changed: FeatureSettings, name: string): boolean {
   return (Object.hasOwn(changed, name) ? changed[name] : gateOf(name)?.enabled) ?? false;
 }
 
-/** Settings of the file, overridden gate by gate by those of the command line. */
+/** Settings of the file; the command line overrides single gates. */
 export function mergeFeatureSettings(file: FeatureSettings, flags: FeatureSettings): FeatureSettings {
   const merged = { ...file, ...flags };
   return Object.fromEntries(Object.entries(merged).toSorted(([left], [right]) => byBytes(left, right)));

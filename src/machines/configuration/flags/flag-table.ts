@@ -27,7 +27,7 @@ function own(
   return { name, kind, property, default: fallback, usage, ...(deprecated === undefined ? {} : { deprecated }) };
 }
 
-function inert(name: string, kind: FlagKind, fallback: Json): FlagSpec {
+function withoutEffect(name: string, kind: FlagKind, fallback: Json): FlagSpec {
   return { name, kind, default: fallback, usage: INERT, deprecated: CADVISOR };
 }
 
@@ -88,23 +88,23 @@ const KUBELET_FLAGS: readonly FlagSpec[] = [
 ];
 
 const CADVISOR_FLAGS: readonly FlagSpec[] = [
-  inert('application-metrics-count-limit', 'standardInt', 100),
-  inert('boot-id-file', 'string', '/proc/sys/kernel/random/boot_id'),
-  inert('container-hints', 'string', '/etc/cadvisor/container_hints.json'),
-  inert('containerd', 'string', '/run/containerd/containerd.sock'),
-  inert('containerd-namespace', 'string', 'k8s.io'),
-  inert('enable-load-reader', 'standardBool', false),
-  inert('event-storage-age-limit', 'string', 'default=0'),
-  inert('event-storage-event-limit', 'string', 'default=0'),
-  inert('log-cadvisor-usage', 'standardBool', false),
-  inert('machine-id-file', 'string', '/etc/machine-id,/var/lib/dbus/machine-id'),
-  inert('storage-driver-buffer-duration', 'standardDuration', '1m0s'),
-  inert('storage-driver-db', 'string', 'cadvisor'),
-  inert('storage-driver-host', 'string', 'localhost:8086'),
-  inert('storage-driver-password', 'string', 'root'),
-  inert('storage-driver-secure', 'standardBool', false),
-  inert('storage-driver-table', 'string', 'stats'),
-  inert('storage-driver-user', 'string', 'root'),
+  withoutEffect('application-metrics-count-limit', 'standardInt', 100),
+  withoutEffect('boot-id-file', 'string', '/proc/sys/kernel/random/boot_id'),
+  withoutEffect('container-hints', 'string', '/etc/cadvisor/container_hints.json'),
+  withoutEffect('containerd', 'string', '/run/containerd/containerd.sock'),
+  withoutEffect('containerd-namespace', 'string', 'k8s.io'),
+  withoutEffect('enable-load-reader', 'standardBool', false),
+  withoutEffect('event-storage-age-limit', 'string', 'default=0'),
+  withoutEffect('event-storage-event-limit', 'string', 'default=0'),
+  withoutEffect('log-cadvisor-usage', 'standardBool', false),
+  withoutEffect('machine-id-file', 'string', '/etc/machine-id,/var/lib/dbus/machine-id'),
+  withoutEffect('storage-driver-buffer-duration', 'standardDuration', '1m0s'),
+  withoutEffect('storage-driver-db', 'string', 'cadvisor'),
+  withoutEffect('storage-driver-host', 'string', 'localhost:8086'),
+  withoutEffect('storage-driver-password', 'string', 'root'),
+  withoutEffect('storage-driver-secure', 'standardBool', false),
+  withoutEffect('storage-driver-table', 'string', 'stats'),
+  withoutEffect('storage-driver-user', 'string', 'root'),
 ];
 
 /** Every flag of the command line. */

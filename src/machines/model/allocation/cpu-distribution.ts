@@ -70,9 +70,9 @@ function bestSplit(request: Request, nodes: Nodes): Split | null {
   const most = Math.min(groups, nodes.length);
   for (let count = Math.ceil(groups / groupsPerNode); count <= most; count += 1) {
     let best: Split | null = null;
-    for (const some of combinations(nodes, count)) {
+    for (const subset of combinations(nodes, count)) {
       if (best?.unevenness === 0) break;
-      const split = splitAmong(request, nodes, some);
+      const split = splitAmong(request, nodes, subset);
       if (split !== null && split.unevenness < (best?.unevenness ?? Number.POSITIVE_INFINITY)) best = split;
     }
     if (best !== null) return best;

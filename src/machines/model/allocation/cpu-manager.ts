@@ -14,7 +14,7 @@ import type { Rejection } from './predicates.ts';
 import * as released from './released-cpu-choice.ts';
 import { type NumaHint, subsetsOf } from './topology-manager.ts';
 
-/** The CPUs of a pod: exclusive ones by container, and those of its other containers. */
+/** The CPUs of a pod: exclusive CPUs by container, and the CPUs of its other containers. */
 export interface PodCpus {
   readonly exclusive: ExclusiveCpus;
   readonly shared: string;
@@ -55,7 +55,7 @@ export interface CpuProgress {
   readonly reusable: readonly number[];
 }
 
-/** The CPUs to choose from: those of the machine, of other pods, and of the pod so far. */
+/** The CPUs to choose from: the CPUs of the machine, of other pods, and of the pod so far. */
 interface CpuInventory {
   readonly settings: CpuManagerSettings;
   readonly grants: readonly Granted[];
@@ -189,7 +189,7 @@ function take(
 
 type CpuChoice = Omit<CpuManagerSettings, 'reserved' | 'isReservationStrict'>;
 
-/** The reserved CPUs: those of the list, or else as many as the reserved CPU time needs. */
+/** The reserved CPUs: the CPUs in the list, or as many as the reserved CPU time needs. */
 export function reservedCpus(choice: CpuChoice, list: string, milli: bigint): readonly number[] {
   const named = parseCpuSet(list);
   if (list !== '' && named.error === undefined) return named.value;

@@ -166,7 +166,7 @@ function numbersIn(all: readonly Cpu[], part: Part): (name: string) => number {
 export const threadsPerCore = (cpus: readonly Cpu[]): number =>
   Math.max(1, Math.floor(cpus.length / partsIn(cpus, coreOf)));
 
-/** Upstream's rejection if too few CPUs remain after those of the wanted nodes. */
+/** Upstream's rejection if too few CPUs remain after the CPUs of the wanted nodes. */
 export function shortage(requested: number, available: number): Rejection {
   const cause = `not enough cpus available to satisfy request: requested=${requested}, available=${available}`;
   return { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${cause}, which is unexpected` };

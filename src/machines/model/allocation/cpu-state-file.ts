@@ -76,8 +76,10 @@ function read(text: string, policy: string): CpuState | string {
   if ('error' in found) return found.error;
   const state = stateOf(found.value);
   if (state === null) return CORRUPTED;
-  const isGood = [0, checksum(state), checksum(state, NUMBERED_TYPE)].includes(Number(found.value['checksum'] ?? 0));
-  if (!isGood) return CORRUPTED;
+  const hasValidChecksum = [0, checksum(state), checksum(state, NUMBERED_TYPE)].includes(
+    Number(found.value['checksum'] ?? 0),
+  );
+  if (!hasValidChecksum) return CORRUPTED;
   if (state.policy !== policy) {
     return `configured policy ${JSON.stringify(policy)} differs from state checkpoint policy ${JSON.stringify(state.policy)}`;
   }

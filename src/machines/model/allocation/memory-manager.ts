@@ -43,7 +43,7 @@ interface Granted {
   readonly memory?: MemoryBlocks;
 }
 
-/** The memory to choose from: that of the machine, the blocks of other pods, and those of the pod so far. */
+/** The memory to choose from: the machine's memory, the blocks of other pods, and the blocks of the pod so far. */
 interface MemoryInventory {
   readonly settings: MemoryManagerSettings;
   readonly grants: readonly Granted[];
@@ -111,7 +111,7 @@ const NOT_PREFERRED = 'failed to find the default preferred hint';
 const NOT_EXTENDED = 'failed to find the extended preferred hint';
 const VIOLATION = 'preferred hint violates NUMA node allocation';
 
-/** The nodes for a container: those of `hint`, or a larger set, or why there are none. */
+/** The nodes for a container: the nodes of `hint`, or a larger set, or the reason why no nodes suffice. */
 function choose(
   machine: Machine,
   progress: MemoryProgress,

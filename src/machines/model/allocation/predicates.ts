@@ -24,7 +24,7 @@ export interface NodeView {
   readonly taints: readonly Taint[];
   readonly sysctls: SysctlSettings;
   readonly appArmor: boolean;
-  /** The runtime keeps a pod's cgroups within those of its specification. */
+  /** The runtime sets exactly the supplemental groups of a pod's specification. */
   readonly strictGroups: boolean;
   /** Conditions under which fewer pods are admitted: `MemoryPressure`, `DiskPressure`, `PIDPressure`. */
   readonly pressures: readonly string[];
@@ -110,8 +110,9 @@ const MEMORY_PRESSURE_TAINT: Taint = { key: 'node.kubernetes.io/memory-pressure'
 function pressureOf(demand: PodDemand, tolerations: readonly Toleration[], pressures: readonly string[]) {
   if (pressures.length === 0 || demand.isCritical) return null;
   const onlyMemory = pressures.length === 1 && pressures[0] === MEMORY_PRESSURE;
-  const isBorne = demand.qos !== 'BestEffort' || tolerations.some((each) => tolerates(each, MEMORY_PRESSURE_TAINT));
-  if (onlyMemory && isBorne) return null;
+  const toleratesPressure =
+    demand.qos !== 'BestEffort' || tolerations.some((each) => tolerates(each, MEMORY_PRESSURE_TAINT));
+  if (onlyMemory && toleratesPressure) return null;
   return { reason: 'Evicted', message: `The node had condition: [${pressures.join(' ')}]. ` };
 }
 

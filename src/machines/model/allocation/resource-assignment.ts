@@ -68,7 +68,7 @@ export function assign(
   for (const request of requests) {
     const hint = ofPod ?? hintFor(node, progress, request);
     if ('rejection' in hint) return hint;
-    const step = give(node, progress, request, hint);
+    const step = assignToContainer(node, progress, request, hint);
     if (!('cpu' in step)) return step;
     progress = step;
   }
@@ -132,7 +132,7 @@ function podRequest(requests: readonly ExclusiveRequest[]): Wanted {
   };
 }
 
-function give(
+function assignToContainer(
   node: Node,
   progress: Progress,
   request: ExclusiveRequest,

@@ -40,7 +40,7 @@ const IPC_NAMES = [
   'kernel.msgmni',
 ];
 
-/** The namespace of a setting, or of all with this prefix; `null` if none is known. */
+/** The namespace of a setting, or of all settings with this prefix; `null` if it is unknown. */
 function namespaceOf(name: string): Namespace | null {
   if (IPC_NAMES.includes(name) || name.startsWith('fs.mqueue.')) return 'IPC';
   return name.startsWith('net.') ? 'Net' : null;

@@ -69,10 +69,10 @@ export function align(
 }
 
 function alignToOne(settings: TopologySettings, lists: readonly (readonly NumaHint[])[]) {
-  const isOfOne = ({ nodes, preferred }: NumaHint): boolean => preferred && (nodes === null || nodes.length === 1);
+  const isSingleNode = ({ nodes, preferred }: NumaHint): boolean => preferred && (nodes === null || nodes.length === 1);
   const { nodes, preferred } = merge(
     settings,
-    lists.map((hints) => hints.filter(isOfOne)),
+    lists.map((hints) => hints.filter(isSingleNode)),
   );
   if (!preferred) return { rejection: MISALIGNED };
   return { nodes: nodes?.length === settings.nodes.length ? null : nodes, preferred };
@@ -129,17 +129,17 @@ const leastNodes = (lists: readonly (readonly NumaHint[])[]): number =>
 /** Without a preferred answer, one with as many nodes as required is best, then one with slightly fewer. */
 function isBetter(settings: TopologySettings, a: Merged, b: Merged, needed: number): boolean {
   if (a.preferred !== b.preferred) return a.preferred;
-  const [mine, other] = [a.nodes.length, b.nodes.length];
-  if (a.preferred || mine === other || other > needed) return isFitter(settings, a.nodes, b.nodes);
-  if (other === needed || mine > needed) return false;
-  return mine > other;
+  const [first, second] = [a.nodes.length, b.nodes.length];
+  if (a.preferred || first === second || second > needed) return isBetterSet(settings, a.nodes, b.nodes);
+  if (second === needed || first > needed) return false;
+  return first > second;
 }
 
-function isFitter({ policy, distances, nodes: all }: TopologySettings, a: NumaSet, b: NumaSet): boolean {
+function isBetterSet({ policy, distances, nodes: all }: TopologySettings, a: NumaSet, b: NumaSet): boolean {
   if (distances === undefined || policy === 'single-numa-node' || a.length !== b.length) return isNarrower(a, b);
-  const mine = averageDistance(distances, all, a);
-  const other = averageDistance(distances, all, b);
-  return mine === other ? isLess(a, b) : mine < other;
+  const first = averageDistance(distances, all, a);
+  const second = averageDistance(distances, all, b);
+  return first === second ? isLess(a, b) : first < second;
 }
 
 function averageDistance(distances: readonly (readonly number[])[], all: NumaSet, nodes: NumaSet): number {

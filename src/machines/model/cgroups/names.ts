@@ -44,7 +44,7 @@ export const podPath = ({ cgroupRoot, cgroupDriver }: Naming, level: QOSLevel | 
     cgroupDriver,
   );
 
-/** The cgroups that may contain those of pods. */
+/** The possible parents of the cgroups of pods. */
 export const podParents = (naming: Naming): readonly string[] => [
   nodeAllocatablePath(naming),
   qosPath(naming, 'burstable'),

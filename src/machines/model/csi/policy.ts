@@ -157,8 +157,8 @@ export function ownershipOf(volume: CSIVolume, spec: CSIDriverSpec | null, capab
   if (fsGroup === null || readOnly || isBlock || mountsForGroup(capabilities)) return null;
   const policy = spec?.fsGroupPolicy ?? 'ReadWriteOnceWithFSType';
   const isForOneNode = isEphemeral || accessModes.some((mode) => ONE_NODE.has(mode));
-  const isMeant = policy === 'File' || (policy === 'ReadWriteOnceWithFSType' && fsType !== '' && isForOneNode);
-  return isMeant ? { groupId: fsGroup, onlyTop } : null;
+  const setsGroup = policy === 'File' || (policy === 'ReadWriteOnceWithFSType' && fsType !== '' && isForOneNode);
+  return setsGroup ? { groupId: fsGroup, onlyTop } : null;
 }
 
 const ONE_NODE: ReadonlySet<string> = new Set(['ReadWriteOnce', 'ReadWriteOncePod']);

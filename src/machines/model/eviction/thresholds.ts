@@ -69,7 +69,7 @@ export function configuredThresholds(settings: Settings): readonly EvictionThres
   return [...thresholds, ...ofPods.map((each) => ({ ...each, signal: 'allocatableMemory.available' as const }))];
 }
 
-/** containerfs has no thresholds of its own: it uses those of the file system with the writable layers. */
+/** containerfs has no thresholds of its own: it uses the thresholds of the file system with the writable layers. */
 export function withContainerFs(
   thresholds: readonly EvictionThreshold[],
   { dedicatedImageFs, splitContainerFs }: DiskLayout,

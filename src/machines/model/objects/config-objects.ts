@@ -66,8 +66,8 @@ const versions = (objects: ConfigObjects): string =>
   JSON.stringify(Object.entries(objects).map(([key, { version }]) => [key, version]));
 
 /**
- * Values of objects that variables may use. Binary values of a ConfigMap are left out; those of a Secret are refused by
- * name.
+ * Values of objects that variables may use. Binary values of a ConfigMap are left out; binary values of a Secret are
+ * rejected by name.
  */
 export function environmentReferences(
   objects: ConfigObjects,

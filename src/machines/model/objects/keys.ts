@@ -2,8 +2,9 @@
  * Keys of the API server's objects that a pod uses. Pure.
  *
  * A key is `<kind>/<namespace>/<name>`. ConfigMaps, Secrets and RuntimeClasses are objects; `Services` stands for the
- * environment variables of a namespace's services, with the name `linked` for all of them and `master` for those of
- * `kubernetes` only. The name of a ClusterTrustBundle is the query of a projected volume (`trust-anchors.ts`).
+ * environment variables of a namespace's services, with the name `linked` for all variables and `master` for the
+ * variables of `kubernetes` only. The name of a ClusterTrustBundle is the query of a projected volume
+ * (`trust-anchors.ts`).
  */
 import { isStaticPod, type Pod, type Volume, type VolumeProjection } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';

@@ -22,7 +22,7 @@ export interface TrustBundle {
   readonly pem: string;
 }
 
-/** Upstream's error of a kubelet without ClusterTrustBundles; the second is that of a node without an API server. */
+/** Upstream's errors of a kubelet without ClusterTrustBundles, and of a node without an API server. */
 export const UNSUPPORTED = 'ClusterTrustBundle projection is not supported in static kubelet mode';
 
 const OPERATORS: ReadonlySet<string> = new Set(['In', 'NotIn', 'Exists', 'DoesNotExist']);
@@ -45,9 +45,9 @@ export function trustAnchors(key: string, bundles: readonly TrustBundle[]): Obje
     const message = `while parsing label selector: "${operator}" is not a valid label selector operator`;
     return { state: 'unknown', message };
   }
-  const meant = bundles.filter((bundle) => isMeant(bundle, query));
-  if (meant.length === 0) return { state: 'missing' };
-  const anchors = new Set(meant.flatMap(({ pem }) => pemBlocks(pem)));
+  const selected = bundles.filter((bundle) => isSelected(bundle, query));
+  if (selected.length === 0) return { state: 'missing' };
+  const anchors = new Set(selected.flatMap(({ pem }) => pemBlocks(pem)));
   const data = { anchors: { text: certificatesPem([...anchors].toSorted((a, b) => (a < b ? -1 : 1))) } };
   const object = {
     kind: 'ClusterTrustBundle',
@@ -59,7 +59,7 @@ export function trustAnchors(key: string, bundles: readonly TrustBundle[]): Obje
   return { state: 'found', object };
 }
 
-function isMeant({ name, signerName, labels }: TrustBundle, query: TrustQuery): boolean {
+function isSelected({ name, signerName, labels }: TrustBundle, query: TrustQuery): boolean {
   if ('name' in query) return name === query.name;
   const { labelSelector } = query;
   if (!labelSelector || signerName !== query.signerName) return false;

@@ -34,7 +34,7 @@ interface CgroupTarget {
 
 export type DesiredCgroup = CgroupTarget & { readonly resources: CgroupResources };
 
-/** Sent at each change between success and failure; `message` is empty on success. `group`: that of the request. */
+/** Sent at each change between success and failure; `message` is empty on success. `group`: as in the request. */
 export type CgroupsHeld = { readonly type: 'cgroups.held'; readonly group: string; readonly message: string };
 
 type Nothing = Record<string, never>;
@@ -58,7 +58,7 @@ export const cgroupOperations = {
     { driver: CgroupDriver; parents: readonly string[] },
     { pods: readonly { uid: string; path: string }[] }
   >(),
-  /** Bytes that the cgroup uses, and by id those of the containers whose cgroups are directly below it. */
+  /** Bytes that the cgroup uses, and the bytes of each container whose cgroup is directly below it, by its id. */
   'cgroup.memoryUsage': query<
     { path: string; containers: readonly string[] },
     { bytes: string; containers: Readonly<Record<string, string>> }

@@ -1,9 +1,9 @@
 /**
  * Operations on CSI drivers, and on the records of their volumes on disk. Implemented by `src/actors/csi`.
  *
- * Requests are those of proto/csi, with handles for the secrets of a driver; only the port opens them. Invariants:
- * everything is written below the pod's folder or below `<root>/plugins`; the record is on disk before the driver is
- * called, and as long as the call may have had an effect. Upstream: pkg/volume/csi.
+ * Requests have the fields of proto/csi, with handles for the secrets of a driver; only the port opens them.
+ * Invariants: everything is written below the pod's folder or below `<root>/plugins`; the record is on disk before the
+ * driver is called, and as long as the call may have had an effect. Upstream: pkg/volume/csi.
  */
 import { idempotent, query, type SecretHandle, stream } from '../../../kernel/xstate.ts';
 import type { Content, Unshared } from './volume.ts';

@@ -63,7 +63,7 @@ export interface PodDemand {
   readonly isCritical: boolean;
 }
 
-/** Resources that a resize may change: by container, with those of the whole pod under the empty name. */
+/** Resources that a resize may change, by container; resources of the whole pod have an empty name. */
 export type Allocation = Readonly<Record<string, ResourceRequirements>>;
 
 /** A pod's grant, for the next incarnation. */

@@ -45,8 +45,8 @@ export const logOperations = {
   /** Removes all logs of an instance, and the link. */
   'logs.remove': idempotent<{ root: string; path: string; link: string }, null>(),
   /**
-   * Removes links below `links` that lead into `folder`: those of one pod, by its name; with `dangling` those of all
-   * pods that lead nowhere.
+   * Removes links below `links` that lead into `folder`: the links of one pod, by its name; with `dangling`, all broken
+   * links.
    */
   'logs.unlink': idempotent<{ links: string; folder: string; dangling: boolean }, null>(),
   /** Pods with logs below `root`. */

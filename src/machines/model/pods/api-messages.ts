@@ -1,7 +1,7 @@
 /** Messages about the pods of the API server, from the actors that follow it. The invariants of `messages.ts` hold. */
 import type { Pod, PodRef, PodStatus } from '../api/pod.ts';
 
-/** A pod object in the API server; `null` when it is gone. For a mirror pod the uid is that of its static pod. */
+/** A pod object in the API server; `null` when it is gone. A mirror pod has the uid of its static pod here. */
 export interface StatusObserved {
   readonly type: 'status.observed';
   readonly pod: PodRef;
@@ -16,7 +16,7 @@ export interface StatusListed {
 
 /** The part of an API server's pod that its status publisher needs. */
 export interface SeenPod {
-  /** The uid of the object; a mirror pod's differs from that of its static pod. */
+  /** The uid of the object; a mirror pod and its static pod have different uids. */
   readonly uid: string;
   readonly isMirror: boolean;
   readonly resourceVersion: string;

@@ -124,7 +124,7 @@ export interface PodKill {
   readonly graceSeconds: number | null;
   /** The pod is no longer wanted: its files and containers are removed as well. */
   readonly remove: boolean;
-  /** Phase, reason and message that are published instead of those of the containers (eviction, deadline). */
+  /** Phase, reason and message that are published instead of values from the containers (eviction, deadline). */
   readonly verdict: PodVerdict | null;
 }
 
@@ -267,7 +267,7 @@ export interface ImageWanted {
   readonly image: string;
   readonly policy: 'Always' | 'IfNotPresent' | 'Never';
   readonly ref: ObjectReference;
-  /** The container that waits for the image of a volume, `null` if none does; `ref` is the pod then. */
+  /** The container that waits for the image of a volume; `null` if no container does, then `ref` is the pod. */
   readonly user?: ObjectReference | null;
   /** The existing pull secrets of its pod, in order. */
   readonly secrets: readonly ConfigObject[];

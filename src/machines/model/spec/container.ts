@@ -116,7 +116,7 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
   };
 }
 
-/** Variables of devices come first: the pod's variables may refer to them, and override those of the same name. */
+/** Variables of devices come first: the pod's variables may refer to them, and override variables of the same name. */
 const variablesOf = (input: ContainerConfigInput): readonly KeyValue[] => [
   ...Object.entries(input.devices?.envs ?? {}).map(([key, value]) => ({ key, value })),
   ...environment(input),
@@ -141,18 +141,18 @@ const deviceMounts = (setup: DeviceResponse | null = null): readonly Mount[] =>
     ...(readOnly ? { readonly: true } : {}),
   }));
 
-/** Devices of plugins, then those of volumes. */
+/** Devices of plugins, then devices of volumes. */
 function deviceFields(
   setup: DeviceResponse | null,
   blocks: readonly Device[],
   claimed: readonly string[],
 ): Pick<ContainerConfig, 'devices' | 'CDI_devices'> {
-  const plugged = (setup?.devices ?? []).map(({ containerPath, hostPath, permissions }) => ({
+  const pluginDevices = (setup?.devices ?? []).map(({ containerPath, hostPath, permissions }) => ({
     container_path: containerPath,
     host_path: hostPath,
     permissions,
   }));
-  const devices = [...plugged, ...blocks];
+  const devices = [...pluginDevices, ...blocks];
   const cdi = [...claimed, ...(setup?.cdiDevices ?? [])];
   return {
     ...(devices.length === 0 ? {} : { devices }),

@@ -40,11 +40,11 @@ export function podDns(pod: Pod, node: DnsSettings): PodDns {
   const base = policy === 'None' ? NOTHING : cluster ? clusterResolver(pod, node) : nodeResolver(node);
   const merged = merge(base, pod);
   const limited = limit(merged);
-  const forming = limited.messages.map((message) => podEvents.dnsConfigForming(message));
+  const formingEvents = limited.messages.map((message) => podEvents.dnsConfigForming(message));
   const isMissing = policy === 'ClusterFirst' && !cluster;
   return {
     config: compact(limited.resolver),
-    events: [...(isMissing ? [podEvents.missingClusterDNS(podLongName(pod))] : []), ...forming],
+    events: [...(isMissing ? [podEvents.missingClusterDNS(podLongName(pod))] : []), ...formingEvents],
     nodeEvents: isMissing ? [nodeWithoutClusterDNS] : [],
   };
 }

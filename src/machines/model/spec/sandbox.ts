@@ -17,14 +17,14 @@ import type { MountedVolumes } from './volumes.ts';
 
 const NO_VOLUMES: MountedVolumes = {};
 
-interface Made {
+interface LastConfig {
   readonly from: readonly unknown[];
   readonly config: PodSandboxConfig;
 }
 /**
  * The last configuration of each pod: a start needs the same one several times, and a journal stores one object once.
  */
-const lastMade = new WeakMap<Pod, Made>();
+const lastConfigs = new WeakMap<Pod, LastConfig>();
 
 /**
  * Throws with upstream's text if a request of the pod is impossible (a host name that is too long, user namespaces).
@@ -38,10 +38,10 @@ export function sandboxConfig(
 ): PodSandboxConfig {
   const mounted = Object.keys(volumes).length === 0 ? NO_VOLUMES : volumes;
   const from = [attempt, node, users, mounted];
-  const last = lastMade.get(pod);
+  const last = lastConfigs.get(pod);
   if (last?.from.every((each, at) => each === from[at])) return last.config;
   const config = makeConfig(pod, attempt, node, users, mounted);
-  lastMade.set(pod, { from, config });
+  lastConfigs.set(pod, { from, config });
   return config;
 }
 

@@ -89,7 +89,7 @@ export function podUsers(users: UserMapping | null): UserNamespace {
 
 const int64 = (value: number): { value: string } => ({ value: String(value) });
 
-/** `fsGroup` first, then groups of volumes, then those of the pod in its order. */
+/** `fsGroup` first, then the groups of volumes, then the pod's supplemental groups in their order. */
 function supplementalGroups(pod: Pod, volumes: MountedVolumes): readonly string[] {
   const { fsGroup, supplementalGroups: groups = [] } = pod.spec.securityContext ?? {};
   const ofVolumes = Object.values(volumes).flatMap(({ groupId }) => (groupId === undefined ? [] : [groupId]));
@@ -201,7 +201,7 @@ function seccompFile({ localhostProfile = '' }: SeccompProfile, { rootDir }: Pic
 /**
  * The AppArmor profile of a container: from its own field, a legacy annotation, or its pod's field.
  *
- * The API server turns annotations into fields, but not those of a static pod. Pure. Upstream: pkg/security/apparmor.
+ * The API server converts annotations to fields, except for a static pod. Pure. Upstream: pkg/security/apparmor.
  */
 type Profile = NonNullable<SecurityContext['appArmorProfile']>;
 

@@ -31,10 +31,10 @@ const restartable = ({ spec: { initContainers = [], containers } }: Pod): readon
 export function isRestartingAll(pod: Pod, runtime: PodRuntimeStatus | null, previous: PodStatus | null): boolean {
   if (pod.metadata.deletionTimestamp !== undefined || !mayRestartAll(pod)) return false;
   const hasBegun = previous?.conditions?.some(({ type, status }) => type === ALL_RESTARTING && status === 'True');
-  return hasBegun === true || restartable(pod).some((container) => asks(container, runtime));
+  return hasBegun === true || restartable(pod).some((container) => requestsRestart(container, runtime));
 }
 
-function asks(container: Container, runtime: PodRuntimeStatus | null): boolean {
+function requestsRestart(container: Container, runtime: PodRuntimeStatus | null): boolean {
   const [newest] = instancesOf(runtime, container.name);
   return newest?.state === 'CONTAINER_EXITED' && restartsAll(container, newest.exit_code);
 }
@@ -46,10 +46,12 @@ function asks(container: Container, runtime: PodRuntimeStatus | null): boolean {
 export function instancesToRemove(pod: Pod, runtime: PodRuntimeStatus | null): readonly string[] {
   const { initContainers = [], containers } = pod.spec;
   const found = [...containers, ...initContainers].map((container) => ({
-    asks: asks(container, runtime),
+    isRequester: requestsRestart(container, runtime),
     ids: instancesOf(runtime, container.name).map(({ id }) => id),
   }));
-  return [...found.filter((each) => !each.asks), ...found.filter((each) => each.asks)].flatMap(({ ids }) => ids);
+  return [...found.filter((each) => !each.isRequester), ...found.filter((each) => each.isRequester)].flatMap(
+    ({ ids }) => ids,
+  );
 }
 
 export interface ConditionFacts {

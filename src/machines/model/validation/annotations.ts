@@ -19,7 +19,7 @@ const MAX_INT32 = 2_147_483_647;
 
 type Annotations = Readonly<Record<string, string>>;
 
-/** The name of an annotation may be that of a member of all objects, such as `constructor`. */
+/** An annotation may have the name of a member of all objects, such as `constructor`. */
 const valueOf = (annotations: Annotations, key: string): string | undefined =>
   Object.hasOwn(annotations, key) ? annotations[key] : undefined;
 

@@ -114,7 +114,7 @@ function validatePodResources({ spec, ...pod }: Pod, path: string): FieldError[]
   );
 }
 
-/** The name of a resource may be that of a member of all objects, such as `constructor`. */
+/** A resource may have the name of a member of all objects, such as `constructor`. */
 const quantityIn = (list: ResourceList, name: string): string | undefined =>
   Object.hasOwn(list, name) ? list[name] : undefined;
 

@@ -201,9 +201,9 @@ const RULES: { readonly [Of in Kind]?: (source: Source<Of>, path: string) => Fie
 
 /** Applies the rule for this kind of volume, if there is one. Upstream gives one kind another path. */
 export const validateVendorSource = (volume: Volume, kind: string, path: string): FieldError[] =>
-  isRuled(kind) ? applyRule(volume, kind, `${path}.${kind === 'gcePersistentDisk' ? 'persistentDisk' : kind}`) : [];
+  hasRule(kind) ? applyRule(volume, kind, `${path}.${kind === 'gcePersistentDisk' ? 'persistentDisk' : kind}`) : [];
 
-const isRuled = (kind: string): kind is Kind => Object.hasOwn(RULES, kind);
+const hasRule = (kind: string): kind is Kind => Object.hasOwn(RULES, kind);
 
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- it ties the rule to its kind of source
 function applyRule<Of extends Kind>(volume: Volume, kind: Of, path: string): FieldError[] {

@@ -162,7 +162,7 @@ const memoryMachine = (machine: MachineInfo) => ({
   nodes: numaNodesOf(machine).map(({ id }) => id),
 });
 
-/** The cgroup roots that upstream logs: that of node allocatable, and the three optional ones. */
+/** The cgroup roots that upstream logs: the root of node allocatable, and the three optional cgroups. */
 export const cgroupRoots = (input: ContainerManagerInput) => ({
   nodeAllocatable: input.cgroupsPerQOS ? nodeAllocatablePath(input) : input.cgroupRoot,
   kubelet: input.kubeletCgroups,

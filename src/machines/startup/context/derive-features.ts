@@ -61,8 +61,8 @@ const IGNORED_FIELDS: readonly (readonly [gate: string, field: IgnoredField])[] 
 ];
 
 /** The longest crash-loop back-off of a node without a configured one: with KubeletCrashLoopBackOffMax off. */
-export const longestBackoffMs = (isOn: Gates, upstreamsMs: number): number =>
-  isOn('ReduceDefaultCrashLoopBackOffDecay') ? REDUCED_MAX_MS : upstreamsMs;
+export const longestBackoffMs = (isOn: Gates, defaultMs: number): number =>
+  isOn('ReduceDefaultCrashLoopBackOffDecay') ? REDUCED_MAX_MS : defaultMs;
 
 /** Features that a node declares (KEP-5328): pods that need another one are not admitted. */
 const DECLARABLE = [

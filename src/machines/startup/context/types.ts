@@ -72,7 +72,7 @@ interface Progress {
   readonly input: KubeletInput;
   /** Whether the runtime's endpoint came from a flag or a file. */
   readonly endpointNamed: boolean;
-  /** Whether the node creates its serving certificate itself: none is configured or requested. */
+  /** The node creates its serving certificate itself, because no certificate is configured or requested. */
   readonly ownsCertificate: boolean;
   /** Some credential provider plugin uses tokens of the pods' service accounts. */
   readonly pullsByServiceAccount: boolean;

@@ -42,8 +42,8 @@ export function resolveNodeIPs(flags: AddressFlags, machine: MachineAddresses): 
   if (wanted.length > 0) return { ok: true, value: machine.local === undefined ? wanted : wanted.map(canonicalIp) };
   const { found = [], routed = [], addresses } = machine;
   const preferred = parsed.value[0] ? family(parsed.value[0]) : 'IPv4';
-  for (const some of [found, routed, addresses.map(({ address }) => address)]) {
-    const own = some.find((address) => family(address) === preferred) ?? some[0];
+  for (const candidates of [found, routed, addresses.map(({ address }) => address)]) {
+    const own = candidates.find((address) => family(address) === preferred) ?? candidates[0];
     if (own !== undefined) return { ok: true, value: [own] };
   }
   return { ok: true, value: [] };
