@@ -78,7 +78,7 @@ export const ENDS: readonly Row[] = [
   },
   {
     what: 'age of static pods',
-    seen: 'counts from when the pod began, not from when the agent did',
+    seen: 'counts from the start of the pod, not of the agent',
     async see(guest) {
       const began = await guest.run(`date -d "$(systemctl show statelet -P ActiveEnterTimestamp)" +%s`);
       for (const { status } of await pods(guest))
@@ -97,7 +97,7 @@ export const ENDS: readonly Row[] = [
   },
   {
     what: '`systemctl poweroff` with `shutdownGracePeriodByPodPriority`',
-    seen: 'pods end group by group, the important ones last, and no group is cut off; after that they run again',
+    seen: 'pods end group by group, the highest priority last, and each group gets its full time; after the boot they run again',
     async see(guest) {
       const inhibitors = 'systemd-inhibit --list --no-legend';
       await guest.until('the shutdown is delayed for the agent', inhibitors, (output) =>
@@ -117,7 +117,7 @@ export const ENDS: readonly Row[] = [
   },
   {
     what: '`dpkg -r`',
-    seen: 'the agent is gone, containers, journal and configuration are there',
+    seen: 'the agent is removed; containers, journal and configuration stay',
     async see(guest) {
       const before = await processes(guest);
       await guest.run('dpkg -r statelet');

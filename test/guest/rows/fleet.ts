@@ -55,7 +55,7 @@ const THREE = ['one', 'two', 'three'];
 export const FLEET: readonly Row[] = [
   {
     what: 'a node of kubeadm with the Go kubelet: `20-statelet.conf`, and back',
-    seen: 'the kubelet runs pods, Statelet takes its place, and the kubelet takes it back; none of their processes is another one',
+    seen: 'the kubelet runs pods, Statelet replaces it, and the kubelet replaces Statelet; all processes of the pods stay the same',
     needs: 'kubelet',
     async see(guest, cluster) {
       const served = (isStatelet: boolean) =>
@@ -96,7 +96,7 @@ export const FLEET: readonly Row[] = [
   },
   {
     what: '`kill -9`, `systemctl restart` and `dpkg -i` with thirty pods',
-    seen: 'another agent serves, none of sixty processes is another one',
+    seen: 'a new agent serves, and all sixty processes stay the same',
     async see(guest, cluster) {
       for (const script of [
         'kill -KILL $(systemctl show statelet -P MainPID)',
@@ -119,7 +119,7 @@ export const FLEET: readonly Row[] = [
   },
   {
     what: 'resize in place: CPU and memory, up and down',
-    seen: 'pod and container have the new `cpu.max` and `memory.max`, in systemd, too; the container is the one it was',
+    seen: 'pod and container have the new `cpu.max` and `memory.max`, also in systemd; the container is not replaced',
     async see(guest, cluster) {
       const resources = (cpu: string, bytes: string) => ({
         limits: { cpu, memory: bytes },

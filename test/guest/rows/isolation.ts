@@ -25,8 +25,8 @@ const seccompOf = (guest: Guest, pod: string) => guest.run(inPod(pod, 'grep ^Sec
 
 export const ISOLATION: readonly Row[] = [
   {
-    what: "containerd's own word on the cgroup driver",
-    seen: 'counts more than `cgroupDriver: cgroupfs`: pods are in slices of systemd',
+    what: 'the cgroup driver that containerd reports',
+    seen: 'overrides `cgroupDriver: cgroupfs`: pods are in slices of systemd',
     see: (guest, cluster) =>
       withPod(['plain', {}], cluster, async (pod) => {
         const unit = sliceOf(pod).split('/').at(-1)!;
@@ -39,7 +39,7 @@ export const ISOLATION: readonly Row[] = [
   },
   {
     what: 'AppArmor',
-    seen: "the runtime's profile by default, the node's by `Localhost`, none by `Unconfined`; one that is not loaded is refused",
+    seen: "the runtime's profile by default, the node's by `Localhost`, none by `Unconfined`; a profile that is not loaded is rejected",
     async see(guest, cluster) {
       const profile = (pod: string) => guest.run(inPod(pod, 'cat /proc/1/attr/current'));
       await withPod(['by-default', {}], cluster, async () =>
@@ -62,7 +62,7 @@ export const ISOLATION: readonly Row[] = [
   },
   {
     what: 'seccomp',
-    seen: "a filter by `RuntimeDefault`, the node's by `Localhost` from `seccomp/`, none by `Unconfined`, as `seccompDefault` says without a word",
+    seen: "a filter by `RuntimeDefault`, the node's by `Localhost` from `seccomp/`, none by `Unconfined`; without a profile, as `seccompDefault` sets",
     async see(guest, cluster) {
       for (const [name, container, mode] of [
         ['says-nothing', {}, 2],
@@ -80,7 +80,7 @@ export const ISOLATION: readonly Row[] = [
   },
   {
     what: '`hostUsers: false`',
-    seen: 'root of the container is a user of its own on the machine; its volumes are mounted by id, so that files are of root in both',
+    seen: 'root of the container is an unprivileged user on the machine; its volumes are id-mapped, so that files belong to root in both',
     see: (guest, cluster) =>
       withPod(
         [
@@ -106,7 +106,7 @@ export const ISOLATION: readonly Row[] = [
   },
   {
     what: '`recursiveReadOnly`',
-    seen: '`Enabled`: what is mounted below cannot be written either, and the status says so; `Disabled`: it can',
+    seen: '`Enabled`: mounts below it are read-only too, and the status shows this; `Disabled`: they are writable',
     async see(guest, cluster) {
       const volumes = [{ name: 'outer', hostPath: { path: '/srv/outer' } }];
       const mounted = (recursiveReadOnly: string) => ({
@@ -126,7 +126,7 @@ export const ISOLATION: readonly Row[] = [
   },
   {
     what: '`POST /checkpoint/<namespace>/<pod>/<container>`',
-    seen: 'the container in an archive below `checkpoints`, made by criu; the container goes on',
+    seen: 'an archive of the container below `checkpoints`, created by criu; the container continues to run',
     see: (guest, cluster) =>
       withPod(['frozen', {}], cluster, async (pod) => {
         const made = await guest.run('curl -sSk -X POST https://127.0.0.1:10250/checkpoint/default/frozen/app');
@@ -137,7 +137,7 @@ export const ISOLATION: readonly Row[] = [
   },
   {
     what: 'project quotas (`LocalStorageCapacityIsolationFSQuotaMonitoring`)',
-    seen: 'a volume of a pod with `hostUsers: false` has a project of its own; what was deleted and is still open counts, and evicts; the number goes with the pod',
+    seen: 'a volume of a pod with `hostUsers: false` has a project of its own; deleted files that are still open count, and can cause eviction; the project number is released with the pod',
     async see(guest, cluster) {
       const keeps =
         'exec 3>/data/file; rm /data/file; sleep 20; dd if=/dev/zero bs=1M count=20 >&3; while :; do sleep 1; done';

@@ -55,30 +55,30 @@ export const PRESSURE: readonly Row[] = [
       );
     },
   },
-  evicting('memory', 'the pod that has more than it asked for; `MemoryPressure` comes and goes', {
+  evicting('memory', 'the pod that exceeds its request is evicted; `MemoryPressure` comes and goes', {
     condition: 'MemoryPressure',
     takes: 'dd if=/dev/zero of=/data/file bs=1M count=1300',
     medium: 'Memory',
     resource: 'memory',
   }),
-  evicting('disk', 'the pod that fills its volume; `DiskPressure` comes and goes', {
+  evicting('disk', 'the pod that fills its volume is evicted; `DiskPressure` comes and goes', {
     condition: 'DiskPressure',
     takes: 'dd if=/dev/zero of=/data/file bs=1M count=430',
     resource: 'ephemeral-storage',
   }),
-  evicting('inodes', 'the pod that makes thousands of files', {
+  evicting('inodes', 'the pod that creates thousands of files is evicted', {
     condition: 'DiskPressure',
     takes: 'cd /data; seq 5200 | xargs touch',
     resource: 'inodes',
   }),
-  evicting('pids', 'the pod that starts hundreds of processes; `PIDPressure` comes and goes', {
+  evicting('pids', 'the pod that starts hundreds of processes is evicted; `PIDPressure` comes and goes', {
     condition: 'PIDPressure',
     takes: 'for i in $(seq 900); do sleep 100000 & done',
     resource: 'pids',
   }),
   {
     what: 'the disk of the images is full',
-    seen: '`DiskPressure` while it is, though `/var/lib/kubelet` has room',
+    seen: '`DiskPressure` as long as it is full, although `/var/lib/kubelet` has room',
     async see(guest, cluster) {
       // Images that nothing uses are removed: those of the rows below are used.
       await cluster.create('modest', shell(SLEEP));
@@ -94,7 +94,7 @@ export const PRESSURE: readonly Row[] = [
   },
   {
     what: 'limits of `ephemeral-storage` and of `emptyDir.sizeLimit`',
-    seen: 'a pod that keeps more is evicted, with the words of the kubelet',
+    seen: "a pod that exceeds its limit is evicted, with the kubelet's texts",
     async see(_guest, cluster) {
       const fills = { ...shell(`dd if=/dev/zero of=/data/file bs=1M count=20; ${SLEEP}`), ...DATA };
       const volume = (emptyDir: object) => ({ volumes: [{ name: 'data', emptyDir }] });
@@ -111,7 +111,7 @@ export const PRESSURE: readonly Row[] = [
     },
   },
   {
-    what: 'a container that may use a twentieth of a CPU and wants one',
+    what: 'a container that is limited to a twentieth of a CPU and needs a whole one',
     seen: 'its pressure (PSI) is above one half in `/stats/summary`',
     async see(guest, cluster) {
       await cluster.create('busy', { ...shell('while :; do :; done'), resources: { limits: { cpu: '50m' } } });
@@ -124,7 +124,7 @@ export const PRESSURE: readonly Row[] = [
   },
   {
     what: 'the journal on a full disk',
-    seen: 'the work goes on: a pod starts; when there is room again, the journal goes on, with a gap that says what is missing',
+    seen: 'the node continues: a pod starts; when there is room again, the journal continues, with a record of the gap',
     async see(guest, cluster) {
       await guest.run(`dd if=/dev/zero of=${JOURNAL}/fill bs=64k 2>/dev/null; df ${JOURNAL}`);
       await cluster.create('unwritten', shell(SLEEP));

@@ -60,7 +60,7 @@ export const RESOURCES: readonly Row[] = [
   },
   {
     what: '`cpuManagerPolicy: static`, `memoryManagerPolicy: Static`',
-    seen: 'a container has its CPUs for itself, and its memory from the NUMA node of these; all others run on the rest',
+    seen: 'a container has exclusive CPUs, and memory from their NUMA node; all other containers run on the remaining CPUs',
     async see(guest, cluster) {
       await cluster.create('shared', SLEEP);
       await cluster.create('alone', alone(1));
@@ -82,7 +82,7 @@ export const RESOURCES: readonly Row[] = [
   },
   {
     what: '`topologyManagerPolicy: single-numa-node`',
-    seen: 'two CPUs are of one node; a pod that needs CPUs of both is refused with `TopologyAffinityError`',
+    seen: 'two CPUs come from one NUMA node; a pod that needs CPUs of both is rejected with `TopologyAffinityError`',
     async see(guest, cluster) {
       await cluster.create('two', alone(2));
       const cpus = await cpusOf(guest, scopeOf(await cluster.runs('two')));
@@ -120,7 +120,7 @@ export const RESOURCES: readonly Row[] = [
   },
   {
     what: '`memorySwap.swapBehavior: LimitedSwap`',
-    seen: 'a container of a `Burstable` pod swaps its share, one of a `Guaranteed` pod nothing; `/stats/summary` has it',
+    seen: 'a container of a `Burstable` pod swaps up to its share, a container of a `Guaranteed` pod nothing; `/stats/summary` shows the usage',
     async see(guest, cluster) {
       const resources = { requests: { memory: '256Mi' }, limits: { memory: '300Mi' } };
       const hungry =
@@ -147,8 +147,8 @@ export const RESOURCES: readonly Row[] = [
     },
   },
   {
-    what: '`systemctl restart` with CPUs and memory given away',
-    seen: 'what a container has it keeps, and no other gets it',
+    what: '`systemctl restart` with exclusive CPUs and memory',
+    seen: 'a container keeps its resources, and no other container gets them',
     async see(guest, cluster) {
       await cluster.create('keeps', alone(1));
       const keeps = await cluster.runs('keeps');
@@ -163,8 +163,8 @@ export const RESOURCES: readonly Row[] = [
     },
   },
   {
-    what: 'a `kubeReservedCgroup` that is not there',
-    seen: 'the agent does not start and says which one it misses',
+    what: 'a missing `kubeReservedCgroup`',
+    seen: 'the agent does not start, and the error names the missing cgroup',
     async see(guest, cluster) {
       const configuration = '/etc/kubernetes/kubelet.yaml';
       await guest.run(`sed -i s,/kube.slice,/gone.slice, ${configuration}; systemctl restart --no-block statelet`);

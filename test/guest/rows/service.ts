@@ -36,7 +36,7 @@ export const SERVICE: readonly Row[] = [
   },
   {
     what: 'journald',
-    seen: 'has the log, in the form of the kubelet',
+    seen: "has the log, in the kubelet's format",
     async see(guest) {
       const log = await guest.run(`journalctl -u ${UNIT} -o cat`);
       expect(log).toMatch(/^I\d{4} \d\d:\d\d:\d\d\.\d{6} .*"Started kubelet"$/m);
@@ -57,7 +57,7 @@ export const SERVICE: readonly Row[] = [
   },
   {
     what: 'a daemon that hangs',
-    seen: 'is ended by the watchdog and started again; no container is',
+    seen: 'is ended by the watchdog and restarted; no container is restarted',
     async see(guest) {
       const restarts = `systemctl show ${UNIT} -P NRestarts`;
       const before = Number(await guest.run(restarts));
