@@ -55,7 +55,8 @@ export class Details {
       known?.actor.status === 'active'
     )
       return `Not known: from record ${facts.recordedFrom} on this build decides otherwise, and no record has it.`;
-    if (known?.actor.status === 'active') return 'Not kept: of so long a journal the page has no contexts of the middle.';
+    if (known?.actor.status === 'active')
+      return 'Not kept: of so long a journal the page has no contexts of the middle.';
     if (known) return 'It has ended; its context is gone.';
     const isPast = moment !== undefined && !facts.runs;
     return isPast ? 'A running node shows its present only. Its journal has the past: press j.' : '';
