@@ -14,7 +14,7 @@ export interface NodePod {
   readonly uid: string;
   readonly namespace: string;
   readonly name: string;
-  /** `null`: only the runtime knows it. */
+  /** The configured pod; `null` if only the runtime knows the pod. */
   readonly pod: Pod | null;
   readonly status: PodStatus | null;
   readonly runtime: PodRuntimeStatus | null;
@@ -42,7 +42,7 @@ export interface PodEnding {
 
 export const isWanted = (known: NodePod): known is WantedPod => known.pod !== null && known.ending?.isOrphan !== true;
 
-/** The wanted pod of this name; the later one while there are two. */
+/** The wanted pod of this name; if there are two, the later pod. */
 export const podNamed = (pods: readonly NodePod[], namespace: string, name: string): WantedPod | undefined =>
   pods.filter(isWanted).findLast((known) => known.name === name && known.namespace === namespace);
 
@@ -52,7 +52,7 @@ export const containerSpec = ({ spec }: Pod, name: string): Container | Ephemera
     (container) => container.name === name,
   );
 
-/** Immediate on the kernel's thread, asynchronous on others. */
+/** A value that is immediate on the kernel's thread and asynchronous on other threads. */
 type Awaitable<Value> = Value | Promise<Value>;
 
 /** By name of a check, why it fails, or `null`. */
@@ -66,7 +66,7 @@ export interface ApiView {
   readonly checks: Checks;
 }
 
-/** `uid` is not compared, as upstream does not. */
+/** The pod of a request, or an error response. As upstream, `uid` is not compared. */
 export async function podOf(
   view: ApiView,
   { parameters }: Pick<ApiRequest, 'parameters'>,

@@ -58,7 +58,7 @@ export interface NodeServerOptions {
   /** As reported by the node: `v1.36.2+statelet.0.2.0`. */
   readonly nodeVersion: string;
   readonly journalDir: string;
-  /** A pod as written, with the values that machines know by handles. */
+  /** The pod as its author wrote it: machines have handles in place of some values. */
   readonly openedPod: (pod: Pod) => Pod;
   readonly setVerbosity: (level: number) => void;
   readonly warn: (sentence: string) => void;
@@ -223,7 +223,7 @@ export function flagValues(argv: readonly string[]): Readonly<Record<string, str
 const at = (value: Json | undefined, path: string): Json | undefined =>
   path.split('.').reduce<Json | undefined>((part, key) => (isObject(part) ? part[key] : undefined), value);
 
-/** In the format of Go's flags: lists in brackets, maps as pairs. */
+/** A value in the format of Go's flags: lists in brackets, maps as pairs. */
 function written(value: Json | undefined): string {
   if (value === undefined || value === null) return '';
   if (Array.isArray(value)) return `[${value.map(written).join(',')}]`;

@@ -1,8 +1,8 @@
 /**
  * The read model of the kernel for the node's API, read at each request.
  *
- * Owns the time of the sync loop's last round. Hears `onTurn`. Requests read between turns, so they see the state at a
- * turn's end; none becomes an input or delays a turn.
+ * Owns the time of the sync loop's last round. Hears `onTurn`. Requests read between turns, so they see the state at
+ * the end of a turn; no request becomes an input or delays a turn.
  */
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
@@ -41,7 +41,7 @@ export interface NodeView {
   /** The contexts of the active actors whose address is the prefix and one more id. */
   // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller knows the machines there
   contexts<Context>(prefix: string): readonly Context[];
-  /** CPUs that containers may have exclusively; empty if the node does not separate them. */
+  /** CPUs that containers may use exclusively; empty if the node assigns no exclusive CPUs. */
   allocatableCpus(): readonly number[];
   /** By name of a check, why it fails, or `null`. */
   readonly checks: Readonly<Record<string, () => string | null>>;
@@ -222,7 +222,7 @@ function claimsOf({ pod, name, volumes }: PodContext): { readonly claims?: Claim
   return claims.length === 0 ? {} : { claims: Object.fromEntries(claims) };
 }
 
-/** Upstream's: shorter sync periods do not make the check stricter. */
+/** Upstream's lower limit of the age: shorter sync periods do not make the check stricter. */
 const AGE_MIN_MS = 5 * 60_000;
 
 interface LoopSnapshot {
@@ -251,7 +251,7 @@ export class SyncLoopCheck {
     if (loop?.status === 'active' && loop.context.runtimeUp) this.enteredMs = this.nowMs();
   }
 
-  /** Why it fails, or `null`. A loop that was never entered is only starting. */
+  /** Why the check fails, or `null`. A loop that has not run yet is starting, which is no failure. */
   problem(syncFrequencyMs: number): string | null {
     if (this.enteredMs === undefined) return null;
     const limitMs = Math.max(AGE_MIN_MS, 2 * syncFrequencyMs);

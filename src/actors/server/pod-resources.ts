@@ -32,7 +32,7 @@ type Version = 'v1' | 'v1alpha1';
 /** Upstream's rate limit of all callers together. */
 const QPS = 100;
 const BURST = 10;
-/** Calls at once of one connection; an agent makes one. Further ones wait in the agent. */
+/** The limit of parallel calls of one connection; an agent makes one at a time. Further calls wait in the agent. */
 const CALLS_MAX = 4;
 const LIMITED = { code: grpc.status.RESOURCE_EXHAUSTED, details: 'rejected by rate limit' };
 const OWNER_ONLY = 0o600;
@@ -129,7 +129,7 @@ function olderMethods({ view, seen }: PodResourcesOptions, limit: TokenBucket): 
   return { List: list };
 }
 
-/** Ended pods hold nothing. */
+/** Whether the pod can hold resources: ended pods hold none. */
 const isActive = ({ status }: NodePod): boolean => status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
 
 function resourcesOf(

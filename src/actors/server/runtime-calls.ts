@@ -3,11 +3,11 @@ import type { RuntimeClient } from '../cri/client.ts';
 import type { CheckpointContainer } from './endpoints/checkpoint.ts';
 import type { ExecSync, StreamUrls } from './streaming/endpoints.ts';
 
-/** Clients do not wait longer; upstream's default of runtimeRequestTimeout. */
+/** The timeout of a checkpoint: upstream's default of runtimeRequestTimeout. Clients do not wait longer. */
 const CHECKPOINT_TIMEOUT_MS = 120_000;
 const MS_PER_SECOND = 1_000;
 
-/** Over the machines' connection. */
+/** The calls, over the connection of the machines. */
 export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync; checkpoint: CheckpointContainer } {
   return {
     // Without a timeout: the command ends with its client.
@@ -24,7 +24,7 @@ export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync;
   };
 }
 
-/** A runtime returns a URL at once or is stuck. */
+/** The timeout of a URL, which a working runtime returns at once. */
 const URL_TIMEOUT_MS = 30_000;
 
 /** URLs of streams, from the runtime's Exec, Attach and PortForward. */

@@ -14,7 +14,7 @@ interface CacheOptions<Value> {
   readonly seen?: CacheObserver;
 }
 
-/** Receives the cache's activity; `by` is 1 at a start and -1 at an end. */
+/** Receives the activity of a cache; `by` is 1 when a wait or request starts, and -1 when it ends. */
 export interface CacheObserver {
   /** A lookup got its answer, or the error of the request. */
   answered(status: 'hit' | 'miss', durationMs: number): void;

@@ -2,7 +2,8 @@
  * Authenticates a client: by client certificate, by bearer token, or as anonymous.
  *
  * Order and outcomes are upstream's: a verified certificate takes precedence over any token; a token counts without
- * such a certificate; a client with a rejected credential is rejected, and only one without any is anonymous.
+ * such a certificate; a client with a rejected credential is rejected, and only a client without credentials is
+ * anonymous.
  */
 
 import { createHash, type X509Certificate } from 'node:crypto';
@@ -47,7 +48,10 @@ export async function authenticate(request: IncomingMessage, options: Authentica
   return { refused: refusals.join(', ') || 'no credentials' };
 }
 
-/** A token may be that of the anonymous user, which authenticates no more than no token. */
+/**
+ * The user with the group of authenticated users. A token of the anonymous user authenticates as little as a missing
+ * token.
+ */
 const authenticated = (user: User): User =>
   user.name === ANONYMOUS.name || user.groups.includes(AUTHENTICATED)
     ? user

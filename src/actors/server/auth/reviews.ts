@@ -2,8 +2,8 @@
  * Authorizes users: the verb of a method, the rights of an endpoint, upstream's text of a denial; and asks the API
  * server by TokenReviews and SubjectAccessReviews, with caching of their answers.
  *
- * Owns: the caches, upstream's in time and size. Invariants: the keys of a cache are hashes, so that no credential
- * stays in memory; a request never waits for an answer longer than {@link REVIEW_TIMEOUT_MS}.
+ * Owns: the caches, with upstream's lifetimes and sizes. Invariants: the keys of a cache are hashes, so that no
+ * credential stays in memory; a request never waits for an answer longer than {@link REVIEW_TIMEOUT_MS}.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { isObject, type Json, toPlainError } from '../../../kernel/json.ts';
@@ -33,7 +33,7 @@ const VERBS: Readonly<Record<string, string>> = {
   DELETE: 'delete',
 };
 
-/** Methods without a Kubernetes verb have the empty one: rights to a named verb never cover it. */
+/** Methods without a Kubernetes verb have an empty verb, which rights to a named verb never include. */
 const verbOf = (method: string): string => VERBS[method] ?? '';
 
 /** `null` allows the request. One of the listed rights is sufficient; the more specific is checked first. */
@@ -60,7 +60,7 @@ export const unauthorized = (): Answer => text(401, 'Unauthorized');
 /** Creates an object in the API server and resolves with the server's answer; ends with the signal. */
 export type Create = (request: KubeTarget & { readonly body: Json }, signal: AbortSignal) => Promise<KubeObject>;
 
-/** Upstream's: a client does not wait longer. */
+/** Upstream's timeout: no client waits longer. */
 const REVIEW_TIMEOUT_MS = 10_000;
 /** The sizes of upstream's caches: a node has few clients. */
 const TOKENS_MAX = 4_096;

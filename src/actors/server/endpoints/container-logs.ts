@@ -56,7 +56,7 @@ async function logs(view: ApiView, request: ApiRequest, splitStreams: boolean): 
   return { status: 200, headers: {}, body: Readable.from(body(view, found.uid, instance, query, request.signal)) };
 }
 
-/** Upstream has begun to answer before it knows the container; what fails later has no type. */
+/** An error without a content type: upstream starts the response before it looks for the container. */
 const stream400 = (why: string): Answer => ({ status: 400, headers: {}, body: Readable.from([Buffer.from(why)]) });
 
 const withoutGate = (stream: string): string =>
@@ -90,7 +90,7 @@ function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'un
   };
 }
 
-/** The parameter has an older name as well, in which `all` means no limit. */
+/** The requested number of lines. The parameter has an older name as well, whose value `all` means no limit. */
 function tailLines(query: ReadonlyMap<string, readonly string[]>): string | undefined {
   const older = query.get('tail')?.[0] || undefined;
   if (older === undefined) return query.get('tailLines')?.[0];
@@ -104,7 +104,7 @@ function integer(value: string | undefined): bigint | null | 'bad' {
   return parsed > INT64_MAX || parsed < -INT64_MAX - 1n ? 'bad' : parsed;
 }
 
-/** Only two values are false. */
+/** Whether a parameter is true: only `false` and `0` are false. */
 const isTrue = (value: string | undefined): boolean => value !== undefined && !/^(false|0)$/i.test(value);
 
 const statusOf = (status: PodStatus | null, name: string): PodContainerStatus | undefined =>

@@ -15,7 +15,7 @@ import type { Insight, ProfileKind } from '../http/inspector.ts';
 const DEFAULT_SECONDS = 30;
 /** Upstream's limit for a response of its server. */
 const WRITE_TIMEOUT_SECONDS = 4 * 60 * 60;
-/** A level has few digits. */
+/** The limit of a verbosity level, which has few digits. */
 const LEVEL_MAX_BYTES = 64;
 
 export interface DebugOptions {
@@ -131,7 +131,7 @@ async function verbosity({ method, raw }: ApiRequest, { setVerbosity }: DebugOpt
   return plain(200, `successfully set klog.logging.verbosity to ${text}`);
 }
 
-/** The body, cut at the limit: its client still gets an answer. */
+/** The body as text, truncated at the limit, so that the client of a longer body still gets an answer. */
 async function readText(raw: IncomingMessage, maxBytes: number): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;

@@ -60,7 +60,7 @@ async function overview(checks: Checks, { query }: ApiRequest): Promise<Answer> 
   return { status: healthy ? 200 : 500, headers, body };
 }
 
-/** Between two attempts to listen, as the Go kubelet. */
+/** The pause between two attempts to listen, as in the Go kubelet. */
 const RETRY_MS = 5_000;
 
 type Call = Parameters<Port<(typeof hostOperations)['server.healthz']>>[0];

@@ -10,7 +10,7 @@ import type { NodeMetrics } from '../metrics/node-metrics.ts';
 import { toProtobuf } from '../metrics/protobuf.ts';
 
 const compressed = promisify(gzip);
-/** Start of this process: scrapers detect a restart by it. */
+/** The start of this process, by which scrapers detect a restart. */
 const STARTED = String(Math.floor((Date.now() - process.uptime() * 1_000) / 1_000));
 const TEXT = 'text/plain; version=0.0.4; charset=utf-8';
 const PROTOBUF = 'application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited';

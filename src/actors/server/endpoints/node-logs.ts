@@ -15,7 +15,7 @@ import { serviceLogs } from '../logs/journal-query.ts';
 import { type OpenedPlace, openBelow } from '../logs/log-file.ts';
 import { nodeLogQuery } from '../logs/node-log-query.ts';
 
-/** Names in one listing; no reader needs more. */
+/** The limit of names in one listing. */
 const LISTING_MAX = 100_000;
 const MS_PER_SECOND = 1_000;
 
@@ -64,7 +64,7 @@ async function file(request: ApiRequest, path: string, options: NodeLogOptions):
   });
 }
 
-/** The response, with the file kept open until its body has been read. */
+/** Creates the response, and keeps the file open until the body has been read. */
 async function closing({ handle }: OpenedPlace, answer: () => Promise<Answer>): Promise<Answer> {
   const result = await answer().catch(async (error: unknown) => {
     await handle.close();
@@ -75,7 +75,7 @@ async function closing({ handle }: OpenedPlace, answer: () => Promise<Answer>): 
   return result;
 }
 
-/** Serves the folder's `index.html`, if it has one. */
+/** Serves the `index.html` of the folder, or a listing. */
 async function folder(request: ApiRequest, { path, info }: OpenedPlace, roots: readonly string[]): Promise<Answer> {
   const index = await openBelow(join(path, 'index.html'), roots);
   if (index !== null) return await closing(index, () => content(request, index));
@@ -110,10 +110,10 @@ function linkTo(name: string): string {
   return first.includes(':') ? `./${escaped}` : escaped;
 }
 
-/** More ranges than a client needs to resume a download. */
+/** The limit of ranges; a client needs few to resume a download. */
 const RANGES_MAX = 64;
 
-/** Whether the header requests one or several byte ranges; an empty range among several is ignored. */
+/** Whether the header requests byte ranges; an empty range among several is ignored. */
 function isByteRanges(header: string): boolean {
   const [unit, ranges, ...more] = header.split('=');
   if (unit !== 'bytes' || ranges === undefined || more.length > 0) return false;
@@ -152,14 +152,14 @@ function unsatisfiable(range: string): Answer {
   return { ...refused, headers: { ...refused.headers, 'content-range': range } };
 }
 
-/** The type by file name, else by content; only text has a charset. */
+/** The content type by the name of the file, else by its content; only text has a charset. */
 async function typeOf(name: string, known: string | null, path: string): Promise<string> {
   if (name.endsWith('.log')) return 'text/x-log; charset=utf-8';
   if (known === null || known === 'application/octet-stream') return await sniffedType(path);
   return known.startsWith('text/') ? `${known}; charset=utf-8` : known;
 }
 
-/** The number of bytes that Go reads. */
+/** How many bytes Go reads to detect a content type. */
 const SNIFFED_BYTES = 512;
 
 const SIGNATURES: readonly (readonly [bytes: string, type: string])[] = [

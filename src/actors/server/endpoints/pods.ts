@@ -8,7 +8,7 @@ import { type ApiView, isWanted, type NodePod } from '../node-pods.ts';
 const listOf = (items: readonly object[]): string =>
   `${JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata: {}, items: items.length === 0 ? null : items })}\n`;
 
-/** Every wanted pod with its status on this node, without pods that its source has removed. */
+/** Every wanted pod with its status on this node, without pods that their source has removed. */
 const wanted = (pods: readonly NodePod[]): object[] =>
   pods
     .filter(isWanted)

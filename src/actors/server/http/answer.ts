@@ -1,6 +1,6 @@
 /**
- * Responses of endpoints, and common forms of them. Upstream's texts are byte for byte. Content negotiation: the
- * interpretations of `Accept` and `Accept-Encoding` by upstream's libraries, each for its own endpoints.
+ * Responses of endpoints, and common forms of them. Texts are equal to upstream's, byte by byte. Content negotiation:
+ * the interpretations of `Accept` and `Accept-Encoding` by upstream's libraries, each for its own endpoints.
  */
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import { Readable } from 'node:stream';
@@ -108,8 +108,8 @@ export function firstHeader({ rawHeaders }: IncomingMessage, name: string): stri
 }
 
 /**
- * The ranges of an `Accept` header, the most wanted first, and the most specific of equal ones. Malformed ranges are
- * skipped.
+ * The ranges of an `Accept` header in the order of quality; ranges of equal quality in the order of specificity.
+ * Malformed ranges are skipped.
  */
 export function mediaRanges(header: string): MediaRange[] {
   return header
@@ -135,7 +135,8 @@ export const covers = (range: MediaRange, type: string, subtype: string): boolea
   (range.type === '*' && range.subtype === '*');
 
 /**
- * The inner router's own parsing: whole names only, whatever their quality. Without a header everything is accepted.
+ * Whether the header accepts one of the types, by the parsing of the inner router: whole names only, whatever their
+ * quality. Without a header everything is accepted.
  */
 export function takesOneOf(header: string, produced: readonly string[]): boolean {
   if (header === '') return true;
@@ -146,7 +147,7 @@ export function takesOneOf(header: string, produced: readonly string[]): boolean
   });
 }
 
-/** Spaces only, as upstream's; a regular expression would retry at each space of a long run. */
+/** Trims spaces only, as upstream. A regular expression would take quadratic time for a long run of spaces. */
 function withoutSpaces(text: string): string {
   let [start, end] = [0, text.length];
   while (start < end && text[start] === ' ') start += 1;

@@ -3,8 +3,8 @@
  *
  * Owns: a fastify instance and the connections to it. A socket, TLS or not, is given to it by {@link ApiServer.accept}.
  * Invariants:
- *   A1 paths that are not served and paths that must be cleaned are answered before authentication, as
- *   upstream does; everything else is answered only to those who may have it.
+ *   A1 paths that are not served and paths that must be cleaned are answered before authentication, as upstream; every
+ *   other request needs authorization.
  *   A2 every request is limited: headers, body, time, connections; a body that no endpoint reads is not read.
  *   A3 a failed endpoint affects only its request, never the server.
  */
@@ -30,12 +30,12 @@ import { closeSoon, inTurn, noteAnswering, whenAnswered } from './in-order.ts';
 import { answerMalformed, isAnswerable, knownMethod, sentMethod } from './malformed.ts';
 import { queryOf, type Target, targetOf } from './target.ts';
 
-/** Upstream's: its HTTP library accepts headers of slightly more than 1 MiB. */
+/** Upstream's limit: its HTTP library accepts headers of slightly more than 1 MiB. */
 export const HEADER_MAX_BYTES = 1024 * 1024 + 4096;
 export interface RequestLimits {
-  /** From the first byte to the last of a request's headers. */
+  /** The time limit from the first to the last byte of a request's headers. */
   readonly headMs: number;
-  /** A whole request with its body: no endpoint reads more than a few bytes. */
+  /** The time limit of a whole request with its body: no endpoint reads more than a few bytes. */
   readonly requestMs: number;
   /** The interval of detecting slow requests. */
   readonly checkEveryMs: number;
@@ -44,7 +44,7 @@ export interface RequestLimits {
 const LIMITS: RequestLimits = { headMs: 30_000, requestMs: 60_000, checkEveryMs: 10_000 };
 /** Upstream's timeout of idle connections. */
 const IDLE_TIMEOUT_MS = 90_000;
-/** Upstream matches any length within the header limit. */
+/** The longest path segment: upstream matches any length within the header limit. */
 const SEGMENT_MAX_CHARS = HEADER_MAX_BYTES;
 /** Paths at which a client may upgrade; an upgrade of other paths is ignored. */
 const STREAMED = /^\/+(exec|attach|portForward)\b/;
@@ -166,7 +166,7 @@ export class ApiServer {
     });
   }
 
-  /** The last request of a connection that the server has detached: answered in its turn. */
+  /** Answers the last request of a connection that the server has detached, after the earlier requests. */
   private detached(
     request: IncomingMessage,
     socket: Duplex,
@@ -255,7 +255,7 @@ export class ApiServer {
     reply.raw.once('close', ended);
   }
 
-  /** A stream is in progress as long as its connection. */
+  /** Leaves the connection to the endpoint: its stream is in progress until the connection closes. */
   private taken({ raw }: FastifyRequest, reply: FastifyReply): FastifyReply {
     const ended = this.ends.get(raw)!;
     if (raw.socket.destroyed) ended();
@@ -288,7 +288,7 @@ function responseTo(request: IncomingMessage, socket: Duplex): ServerResponse {
   return response;
 }
 
-/** The headers are sent at once: the body may take long. */
+/** Sends a body as a stream. The headers are sent at once, because the body may take long. */
 function streamed(body: Readable, reply: FastifyReply): FastifyReply {
   if (reply.raw.destroyed) {
     body.destroy();
@@ -300,7 +300,7 @@ function streamed(body: Readable, reply: FastifyReply): FastifyReply {
 }
 
 /**
- * Without this header a response is chunked; to HTTP/1.0 it ends with the connection, to HEAD it is only the headers.
+ * Without this header a response is chunked. For HTTP/1.0 it ends with the connection; for HEAD it has only headers.
  */
 const LENGTH = ['content-length'];
 /** A successful answer to CONNECT has no framing headers (RFC 9110 9.3.6). */
@@ -321,7 +321,7 @@ function headOnly(body: Readable, reply: FastifyReply): FastifyReply {
   return reply.send();
 }
 
-/** An unread body is not drained: the connection ends with the response. */
+/** Ends the connection after the response if the body of the request was not read. */
 function endAfter(request: IncomingMessage, reply: FastifyReply): void {
   const { socket } = request;
   reply.header('connection', 'close');

@@ -24,13 +24,13 @@ export interface User {
 }
 
 export interface Upgrade {
-  /** The connection, and the bytes after the request. Once. */
+  /** Takes the connection, with the bytes after the request. May be called once. */
   take(): { readonly socket: Duplex; readonly head: Buffer };
 }
 
 export interface ApiRequest {
   readonly method: string;
-  /** Decoded. */
+  /** The decoded path. */
   readonly path: string;
   /** Path parameters by name, decoded. */
   readonly parameters: Readonly<Record<string, string>>;
@@ -51,7 +51,7 @@ export interface Endpoint {
   readonly methods: readonly string[] | 'any';
   /** The content types that the inner router checks; empty: only clients that accept any type. Absent: no check. */
   readonly produces?: readonly string[];
-  /** Rights of which one is sufficient; tried in this order. */
+  /** The rights, each of which is sufficient, in the order of the checks. */
   readonly subresources: readonly Subresource[];
   readonly answer: (request: ApiRequest) => Answer | Promise<Answer>;
 }

@@ -5,7 +5,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 
-/** Pipelined requests in the queue. No client of a node pipelines; each costs memory until its turn. */
+/** The limit of pipelined requests in the queue, each of which uses memory. No usual client of a node pipelines. */
 const AHEAD_MAX = 100;
 
 const latest = new WeakMap<Duplex, ServerResponse>();
@@ -48,7 +48,7 @@ export function inTurn(socket: Duplex, response: ServerResponse, then: () => voi
   noteAnswering(socket, response);
 }
 
-/** How long a rejected client may go on sending, so that it can read the reason. Upstream's. */
+/** How long a rejected client may continue to send, so that it can read the reason; as upstream. */
 const LINGER_MS = 500;
 
 /** Closes a connection after its pending bytes were written, even if the client keeps sending. */

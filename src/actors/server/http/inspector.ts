@@ -1,4 +1,4 @@
-/** Profiles of this thread by V8's inspector. One profile of a kind at a time: a second one would end the first. */
+/** Profiles of this thread by V8's inspector. One profile of a kind at a time: a second profile would end the first. */
 import type { InspectorNotification } from 'node:inspector';
 import { Session } from 'node:inspector/promises';
 import type { Readable } from 'node:stream';
@@ -29,7 +29,7 @@ async function measured<T>(what: string, measure: (session: Session) => Promise<
   }
 }
 
-/** Ends early when the client disconnects. */
+/** Waits this long, or until the client disconnects. */
 const during = (seconds: number, signal: AbortSignal): Promise<unknown> =>
   pause(seconds * 1_000, undefined, { signal }).catch(() => {});
 

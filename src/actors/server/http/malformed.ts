@@ -24,7 +24,7 @@ const head = (status: string) =>
   `HTTP/1.1 ${status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n`;
 
 const BAD_REQUEST = '400 Bad Request';
-/** Bytes allowed in a host name by Go's library. */
+/** Matches host names that Go's library allows. */
 const HOST = /^[A-Za-z0-9!$%&'()*+,\-.:;=[\]_~]*$/;
 /** A fault found only by upstream's last check of headers: a name with spaces. */
 const SPACED_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-][!#$%&'*+.^_`|~0-9A-Za-z -]*:/;

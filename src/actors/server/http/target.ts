@@ -26,11 +26,11 @@ export type Target =
   | { readonly kind: 'redirect'; readonly location: string; readonly path: string }
   | {
       readonly kind: 'resource';
-      /** Decoded, as sent: `/logs/apt/`. */
+      /** The path as sent, decoded: `/logs/apt/`. */
       readonly path: string;
-      /** For the router: each segment encoded once, without a trailing slash if it is ignored. */
+      /** The path for the router: each segment encoded once, without a trailing slash if that slash is ignored. */
       readonly route: string;
-      /** After the `?`, as sent. */
+      /** The text after the `?`, as sent. */
       readonly query: string;
     };
 

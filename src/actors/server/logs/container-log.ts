@@ -5,7 +5,7 @@ import { type Follow, linesOf, openLog, tailOffset } from './log-file.ts';
 type LogStream = 'stdout' | 'stderr';
 
 export interface CriLine {
-  /** As written by the runtime. */
+  /** The time as written by the runtime. */
   readonly time: string;
   readonly stream: LogStream;
   /** The content with its line break, unless the line is partial. */
@@ -41,7 +41,7 @@ export function nanoseconds(text: string): bigint | null {
   return BigInt(milliseconds) * NANOSECONDS + BigInt(fraction.slice(0, 9).padEnd(9, '0'));
 }
 
-/** JavaScript turns February 30 into a day of March; Go rejects it. */
+/** Whether the date exists: JavaScript reads February 30 as a day of March, Go rejects it. */
 function isDay(date: string): boolean {
   return new Date(`${date}T00:00:00Z`).toISOString().startsWith(date);
 }
@@ -64,7 +64,7 @@ export interface LogOptions {
 
 const LINE_BREAK = 0x0a;
 
-/** Ends when the log ends, the limit is reached, or its last reader disconnected. */
+/** The bytes of a log. Ends when the log ends, the limit is reached, or the reader disconnects. */
 export async function* containerLog(path: string, options: LogOptions, follow?: Follow): AsyncGenerator<Buffer> {
   const handle = await openLog(path);
   const from = options.tail === null ? 0 : await tailOffset(handle, options.tail);

@@ -15,7 +15,7 @@ import { nanoseconds } from './container-log.ts';
 import { type OpenedPlace, openBelow } from './log-file.ts';
 import type { NodeLogQuery } from './node-log-query.ts';
 
-/** Upstream's: both attempts of a query together. */
+/** Upstream's timeout of both attempts of a query together. */
 const QUERY_TIMEOUT_MS = 30_000;
 
 export async function serviceLogs(request: ApiRequest, query: NodeLogQuery, directory: string): Promise<Answer> {

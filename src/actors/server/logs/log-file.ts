@@ -12,15 +12,15 @@ import { setTimeout as pause } from 'node:timers/promises';
 const CHUNK_BYTES = 64 * 1024;
 /** Runtimes split lines at 16 KiB; a longer one was not written by a runtime and is returned in pieces. */
 export const LINE_MAX_BYTES = 1024 * 1024;
-/** The delay of a line if file system notifications are lost. */
+/** The period of reading if file system notifications are lost. */
 const POLL_MS = 1_000;
-/** After a rotation the file is missing until the runtime reopens it. */
+/** How often a file is looked up that is missing after a rotation, until the runtime reopens it. */
 const ROTATION_MS = 100;
 const LINE_BREAK = 0x0a;
 
 export interface Follow {
   readonly signal: AbortSignal;
-  /** Output written after this became false is not awaited. */
+  /** Whether the container runs; when it has stopped, no further output is awaited. */
   isRunning(): boolean | Promise<boolean>;
 }
 
@@ -51,7 +51,10 @@ export async function tailOffset(handle: FileHandle, lines: number): Promise<num
   return 0;
 }
 
-/** Lines with their breaks; the last one may have none. Without `follow` it ends at the end of the file. */
+/**
+ * The lines with their line breaks, which the last line may lack. Without `follow` the iteration ends at the end of the
+ * file.
+ */
 export async function* linesOf(
   path: string,
   from: number,
@@ -77,7 +80,7 @@ export async function* linesOf(
         [handle, position, newer] = [newer, 0, null];
         continue;
       }
-      // This file was written until the new one existed: its end is read once more.
+      // The runtime wrote to this file until the new file existed: the end of this file is read once more.
       newer = changes ? await replacement(path, handle) : null;
       if (newer) continue;
       if (!follow || !changes || follow.signal.aborted || !wasRunning) break;
@@ -108,7 +111,7 @@ function split(rest: Buffer, chunk: Buffer): { whole: Buffer[]; rest: Buffer } {
   return { whole: [...whole, text], rest: Buffer.alloc(0) };
 }
 
-/** The file that now has the log's name, if it is another one. */
+/** The file that now has the log's name, if it is a different file. */
 async function replacement(path: string, handle: FileHandle): Promise<FileHandle | null> {
   const [now, then] = await Promise.all([stat(path).catch(() => null), handle.stat()]);
   if (now && now.ino === then.ino && now.dev === then.dev) return null;

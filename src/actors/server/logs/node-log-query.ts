@@ -45,7 +45,7 @@ export async function nodeLogQuery(
 
 const invalid = (field: string, value: string, why: string): string => `${field}: Invalid value: ${value}: ${why}`;
 
-/** A name with a slash is a file; any other a service, which may turn out to have a file. */
+/** Reads the parameters. A name with a slash is a file; any other name is a service, for which a file may exist. */
 function read(parameters: Parameters): { query: NodeLogQuery; problems: string[] } {
   const problems: string[] = [];
   const names = parameters.get('query') ?? [];
@@ -127,7 +127,7 @@ function goTime(text: string): string {
   return `${time}${kept === '' ? '' : `.${kept}`}${zone.replace(/^[+-]00:00$/, 'Z')}`;
 }
 
-/** `(?i)` and named groups have another syntax here. */
+/** Converts `(?i)` and named groups to JavaScript's syntax. */
 const asWrittenHere = (pattern: string): string =>
   pattern
     .replaceAll(/\(\?[imsU]+(?:-[imsU]+)?\)/g, '')
@@ -145,7 +145,7 @@ const REASONS: readonly Reason[] = [
   [/\\ at end of pattern/, () => 'trailing backslash at end of expression: ``'],
 ];
 
-/** No hand-written pattern is longer; the engine takes time to compile each character. */
+/** The limit of a pattern: compiling takes time for each character. */
 const PATTERN_MAX_CHARS = 4_096;
 
 /** Go's error why a pattern is no regular expression; `null` if it is valid. Journald does the matching. */

@@ -47,7 +47,7 @@ export const inOrder = (families: readonly Family[]): Family[] =>
     .toSorted((one, other) => (one.name < other.name ? -1 : Number(one.name > other.name)));
 
 const escapeHelp = (text: string): string => text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
-/** Nearly every label is plain, and a scrape may have a hundred thousand. */
+/** Detects labels that need escaping: few do, and a scrape may have a hundred thousand labels. */
 const IS_SPECIAL = /[\\\n"]/;
 const escapeLabel = (text: string): string => (IS_SPECIAL.test(text) ? escapeHelp(text).replaceAll('"', '\\"') : text);
 
@@ -57,7 +57,7 @@ function labelText(labels: Sample['labels']): string {
   return pairs === '' ? '' : `{${pairs}}`;
 }
 
-/** In the order of Go's encoder: by name, with the bound of a bucket or quantile last. */
+/** The names of labels in the order of Go's encoder: by name, with the bound of a bucket or quantile last. */
 export function namesOf(labels: Sample['labels']): string[] {
   const names = Object.keys(labels);
   let before: string | undefined;
@@ -76,7 +76,7 @@ const byPlace = (one: string, other: string): number => (isAfter(one, other) ? 1
 const EXPONENT_FROM = 1e6;
 const EXPONENT_BELOW = 1e-4;
 
-/** As Go's `%g`. */
+/** A number as written by Go's `%g`. */
 export function numberText(value: number): string {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value > 0 ? '+Inf' : '-Inf';
   const magnitude = Math.abs(value);

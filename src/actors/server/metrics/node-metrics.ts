@@ -47,7 +47,7 @@ export interface Measurements {
   disks(): Promise<readonly DiskSample[]>;
   /** The statistics of volumes reported by CSI drivers. */
   driverVolumes(): Promise<readonly VolumeStats[]>;
-  /** The numbers of books and drawers of its CPUs. */
+  /** The numbers of books and drawers of the machine's CPUs. */
   levels(): Readonly<Record<'books' | 'drawers', number>>;
 }
 
@@ -55,13 +55,13 @@ export interface MetricsOptions {
   readonly view: NodeView;
   readonly recorder: Recorder;
   readonly measurements: Measurements;
-  /** As the node reports it: `v1.36.2+statelet.0.2.0`. */
+  /** The version that the node reports: `v1.36.2+statelet.0.2.0`. */
   readonly version: string;
 }
 
 /** The sampling interval of the event loop's delay: the library's 10 ms would keep an idle node awake. */
 const LOOP_SAMPLE_MS = 5_000;
-/** Gauges named like counters; `nodejs_active_handles` and so on have the same by type. */
+/** Gauges that are named like counters; `nodejs_active_handles` and the like have the same numbers by type. */
 const SUMS = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
 export function nodeMetrics({ view, recorder, measurements, version }: MetricsOptions): NodeMetrics {

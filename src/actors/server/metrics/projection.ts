@@ -20,7 +20,7 @@ export interface RecordContext {
   readonly kernel: Kernel;
   /** The request that a `result` or `cancel` record ends. */
   readonly request: UnderWay | undefined;
-  /** The time of the machines for this turn. */
+  /** How long the machines took for this turn. */
   readonly turnMs: number;
 }
 

@@ -32,7 +32,7 @@ import {
 } from './projection.ts';
 import { StorageMetrics, VolumeLeftovers } from './volumes/storage.ts';
 
-/** From a message to one actor up to a start with hundreds of pods. */
+/** The buckets range from a message to one actor up to a start with hundreds of pods. */
 const TURN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
 const CONTAINER_BUCKETS = [1, 2, 4, 8, 16];
 
@@ -124,7 +124,7 @@ export class Recorder {
     }
   };
 
-  /** An attempt of the probe that this request runs. */
+  /** Counts an attempt of the probe that this request runs. */
   probed(request: number, result: string, durationMs: number): void {
     const address = this.#underWay.get(request)?.address ?? '';
     const { pod = '', container = '', kind = '' } = PROBER_ADDRESS.exec(address)?.groups ?? {};

@@ -40,7 +40,7 @@ const METHODS = ['GET', 'POST'];
 const COMMAND_PROTOCOL = 'v5.channel.k8s.io';
 /** The protocol offered to the runtime's SPDY server for a command: its status then is JSON. */
 const RUNTIME_PROTOCOLS = ['v4.channel.k8s.io'];
-/** Upstream's: a runtime with too many unused URLs has room again when the oldest one expires. */
+/** Upstream's lifetime of a URL: after it, a runtime with too many unused URLs accepts requests again. */
 const URL_LIFETIME_SECONDS = '60';
 /** Largest message of a client; kubectl sends up to 32 KiB. */
 const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
@@ -197,7 +197,7 @@ async function urlOf(
 
 // ---- the request ----------------------------------------------------------------------------------------------------
 
-/** Upstream reads only `Connection`. */
+/** Whether the client requests an upgrade; as upstream, only `Connection` is read. */
 const wantsUpgrade = ({ headers }: IncomingMessage): boolean => /\bupgrade\b/i.test(headers.connection ?? '');
 const isWebSocket = ({ headers }: IncomingMessage): boolean => headers.upgrade?.toLowerCase() === 'websocket';
 
@@ -221,7 +221,7 @@ function handshakeRefusal(kind: Kind, offered: readonly string[], request: ApiRe
   return isWellFormed(raw) ? null : untyped('mismatch challenge/response');
 }
 
-/** As written by upstream's WebSocket library, bypassing the HTTP server: without a content type. */
+/** A response without a content type, because upstream's WebSocket library writes it and bypasses the HTTP server. */
 const untyped = (body: string): Answer => ({
   status: 400,
   headers: { 'content-length': String(body.length) },
@@ -240,14 +240,14 @@ const isWellFormed = ({ headers }: IncomingMessage): boolean =>
 
 // ---- the response ---------------------------------------------------------------------------------------------------
 
-/** The response if the runtime did not upgrade: its own, except for a redirect. */
+/** The response if the runtime did not upgrade: the runtime's response, except for a redirect. */
 function passedOn(kind: Kind, { response }: Opened): Answer {
   const { statusCode = 500, headers } = response;
   if (kind === 'portForward' && statusCode === 200) {
     response.destroy();
     return refusal(500, `invalid upgrade response: status code ${statusCode}`);
   }
-  // An API server would follow it with its own credentials (CVE-2020-8559).
+  // An API server would follow a redirect with its own credentials (CVE-2020-8559).
   if (statusCode >= 300 && statusCode < 400) {
     response.destroy();
     return text(502, 'the backend attempted to redirect this request, which is not permitted');
@@ -259,7 +259,7 @@ function passedOn(kind: Kind, { response }: Opened): Answer {
 const present = (headers: IncomingMessage['headers']) =>
   Object.fromEntries(Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])));
 
-/** Node joins repeated headers; clients read them one by one. */
+/** The accepted protocols, one header each: Node would join repeated headers, but clients read them one by one. */
 function acceptedProtocols({ headersDistinct }: IncomingMessage): Record<string, string[]> {
   const name = 'x-accepted-stream-protocol-versions';
   const values = headersDistinct[name];

@@ -27,7 +27,7 @@ interface Options extends StreamOptions {
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
 /** Bytes buffered for a client that does not read before the runtime is stopped. */
 const CLIENT_BUFFER_BYTES = 256 * 1024;
-/** For a command whose end was not reported: it may have succeeded or not. */
+/** The status of a command whose end was not reported: it may have succeeded or failed. */
 const UNKNOWN_STATUS = 'the runtime closed the connection before it said how the command ended';
 /**
  * Delay before the end of an attached client's input is forwarded. The runtime then stops sending the process's output;

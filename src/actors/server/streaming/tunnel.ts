@@ -55,7 +55,7 @@ export const openSpdy = (url: string, protocols: readonly string[]): Promise<Ope
   });
 
 const FORWARDED_FOR = 'X-Forwarded-For';
-/** Headers for this node, not for the runtime, or that it gets in another form. */
+/** Headers that are not forwarded: they are for this node, or the runtime gets them in another form. */
 const HOP_HEADERS = new Set(['authorization', 'cookie', 'host', 'x-forwarded-for']);
 /** How long one side of a tunnel may leave bytes unread after the other has disconnected. */
 const LINGER_MS = 10_000;
@@ -129,7 +129,7 @@ function follow(from: Duplex, to: Duplex): void {
     flush();
     if (!to.writableEnded) to.end();
   };
-  // Destroying the other side at once would reset it and lose pending bytes.
+  // The other side is ended, not destroyed: a reset would lose pending bytes.
   const gone = (): void => {
     over();
     destroyIdle(to);

@@ -13,9 +13,9 @@ export interface MessageEnd {
   on(event: 'message', listener: (message: unknown) => void): unknown;
 }
 
-/** Open requests of one side: every connection of every port may have one. */
+/** The limit of open requests of one side: every connection of every port may have one. */
 const QUESTIONS_MAX = 8_192;
-/** Enough that a sender does not wait for each item, few enough that 64 KiB each are not many. */
+/** The limit of items in transit: the sender need not wait for each, and items of 64 KiB use little memory. */
 const ITEMS_MAX = 16;
 
 export interface ReceivedCall {
@@ -106,7 +106,7 @@ export class Channel {
     });
   }
 
-  /** The other side is gone: no request is answered any more, in either direction. */
+  /** Called when the other side has ended: no request is answered any more, in either direction. */
   close(why: Error): void {
     this.#closed = why;
     for (const { reject } of this.#outgoing.values()) reject(why);

@@ -15,7 +15,7 @@ import { Channel } from './channel.ts';
 import type { QuestionAnswers, ThreadFacts } from './questions.ts';
 import type { ServiceName } from './serve.ts';
 
-/** A thread that ran this long was not lost by its start: it is restarted at once. */
+/** A thread that ran this long did not fail because of its start: it is restarted at once. */
 const SETTLED_MS = 10_000;
 const FIRST_MS = 50;
 /**
@@ -48,7 +48,7 @@ export class Pace {
   }
 }
 
-/** Between two health checks of the thread. */
+/** The period of health checks of the thread. */
 const CHECK_MS = 1_000;
 /** Unanswered checks after which the thread is ended: on a loaded machine a healthy thread may be late. */
 const CHECKS_MAX = 5;

@@ -12,10 +12,10 @@ const PODS_MAX = 32;
 const FORGET_MS = 60_000;
 
 export interface PodsAnswer {
-  /** Sent back with the next request. */
+  /** The version that the next request names. */
   readonly version: number;
   readonly changed: readonly NodePod[];
-  /** Of all pods of the node, in order. */
+  /** The uids of all pods of the node, in order. */
   readonly uids: readonly string[];
   /** More pods have changed than fit in one answer. */
   readonly isPart: boolean;

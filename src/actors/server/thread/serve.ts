@@ -52,7 +52,7 @@ const SERVICES = {
 
 export type ServiceName = keyof typeof SERVICES;
 
-/** Starts answering at `end`. */
+/** Starts to answer requests at `end`. */
 export function serve(end: MessageEnd, facts: ThreadFacts): void {
   const opens = Object.entries(SERVICES).map(([name, open]) => {
     const opened = (input: never, { signal, emit }: ReceivedCall) =>

@@ -18,9 +18,9 @@ const LIMITS: ConnectionLimits = { port: CONNECTIONS_MAX, client: CLIENT_CONNECT
 /**
  * Limits the connections of a port, so that no client can monopolize it.
  *
- * Invariants: N1 a client has at most its share; N2 all have at most the port's limit; N3 room is made by closing the
- * oldest idle connection, of the client itself or of the one with the most. A new connection is rejected only if there
- * is no idle one: a stream is never cut for another.
+ * Invariants: N1 a client has at most its share; N2 all clients together have at most the port's limit; N3 at a limit
+ * the oldest idle connection is closed, of the client itself or of the client with the most connections. A new
+ * connection is rejected only if there is no idle connection: a stream is never ended for another.
  */
 export class Connections {
   readonly #isBusy: (socket: Socket) => boolean;

@@ -22,7 +22,7 @@ const ALGORITHM = {
   modulusLength: 2_048,
 };
 const LIFETIME_MS = 365 * 24 * 3_600_000;
-/** Clocks of clients may be behind. */
+/** How long before now the certificate becomes valid, because clocks of clients may be slow. */
 const BEFORE_MS = 3_600_000;
 /** A server certificate for this name, followed by its authority's, and its key; all as PEM. Valid for a year. */
 export async function generate(hostname: string): Promise<{ certificate: string; key: string }> {
@@ -69,7 +69,7 @@ export async function generate(hostname: string): Promise<{ certificate: string;
   return { certificate: `${leaf.toString('pem')}\n${root.toString('pem')}\n`, key };
 }
 
-/** Positive and unique. */
+/** A serial number, positive and unique. */
 const serial = (): string => `00${Buffer.from(webcrypto.getRandomValues(new Uint8Array(16))).toString('hex')}`;
 
 const escaped = (name: string): string => name.replace(/[",+<>;\\=]/g, '\\$&');

@@ -75,7 +75,7 @@ export function protocolOf({ minVersion, cipherSuites, curves = [] }: TlsOptions
   };
 }
 
-/** From the connection to the end of the handshake, as upstream: both sides may share a busy machine. */
+/** The time limit from the connection to the end of the handshake, as upstream: both sides may share a busy machine. */
 const HANDSHAKE_TIMEOUT_MS = 32_000;
 const TLS_HANDSHAKE = 0x16;
 const PLAIN_ANSWER = 'HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n';
@@ -85,7 +85,7 @@ export interface ListenerOptions {
   readonly port: number;
   readonly accept: (socket: Socket) => void;
   readonly limits?: ConnectionLimits | undefined;
-  /** `null` for plain. */
+  /** The settings of TLS; `null` for a plain socket. */
   readonly tls: (TlsOptions & { readonly clientCertificates: boolean }) | null;
 }
 

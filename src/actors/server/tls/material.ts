@@ -12,9 +12,9 @@ import { createSecureContext } from 'node:tls';
 import { messageOf } from '../../../kernel/thrown.ts';
 import { PathWatch } from '../../host/path-watch.ts';
 
-/** Upstream's: a change without a hint is found after this time. */
+/** Upstream's period of reading the files, which finds changes without a hint. */
 const PERIOD_MS = 60_000;
-/** A certificate and its key are two files: this long after a hint both are written. */
+/** The delay from a hint to reading: a certificate and its key are two files, and both must be written. */
 const SETTLE_MS = 100;
 
 export interface MaterialFiles {

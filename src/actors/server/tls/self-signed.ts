@@ -2,8 +2,8 @@
  * The self-signed certificate of a node without a configured one: signed by its own authority, created once and kept.
  *
  * Files and contents are upstream's: `kubelet.crt` holds the certificate and its authority, `kubelet.key` the key,
- * readable by its owner only. The authority's key is discarded: it signs nothing else. Half of a pair is not ours, and
- * is not touched.
+ * readable by its owner only. The authority's key is discarded: it signs nothing else. If only one file of the pair
+ * exists, another program wrote it, and it is not changed.
  */
 import { chmod, mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -80,7 +80,7 @@ function reviews(registry: Registry, kind: 'authn' | 'authz') {
   };
 }
 
-/** Upstream's, from ten minutes to four years. */
+/** Upstream's buckets, from ten minutes to four years. */
 const ROTATION_BUCKETS = [
   600, 1_800, 3_600, 14_400, 86_400, 604_800, 2_592_000, 7_776_000, 15_552_000, 31_104_000, 124_416_000,
 ];
@@ -124,7 +124,7 @@ export class TransportMetrics {
     if (seen.pluginCertificate !== null) this.#given(new X509Certificate(seen.pluginCertificate));
   };
 
-  /** Counts a certificate once: each new connection presents the same one again. */
+  /** Counts a certificate once, although each new connection presents it again. */
   #given(certificate: X509Certificate): void {
     const before = this.#certificate;
     if (before?.fingerprint256 === certificate.fingerprint256) return;

@@ -78,11 +78,7 @@ export class DeviceWork extends Instruments implements Projection {
   }
 }
 
-/**
- * Runs of credential provider plugins.
- *
- * Counts them in this registry.
- */
+/** Counts runs of credential provider plugins in this registry. */
 export function credentialPluginRuns(registry: Registry): OnPluginRun {
   const name = 'kubelet_credential_provider_plugin';
   const duration = '[ALPHA] Duration of execution in seconds for credential provider plugin';
@@ -95,7 +91,7 @@ export function credentialPluginRuns(registry: Registry): OnPluginRun {
   };
 }
 
-/** Upstream's: 15 buckets from 0.1 to 40 seconds, in equal ratios. */
+/** Upstream's buckets: 15, from 0.1 to 40 seconds, in equal ratios. */
 const [FIRST_BUCKET, LAST_BUCKET, BUCKETS] = [0.1, 40, 15];
 const CLAIM_BUCKETS = Array.from(
   { length: BUCKETS },
@@ -109,7 +105,7 @@ const DURATIONS =
 
 type Operation = 'Prepare' | 'Unprepare';
 
-/** By message to `draManager`, and by its answer. */
+/** The operation, by the type of the message to `draManager`. */
 const BEGINS: Readonly<Record<string, Operation>> = { 'claims.wanted': 'Prepare', 'claims.released': 'Unprepare' };
 const ENDS: Readonly<Record<string, readonly [operation: Operation, isError: boolean]>> = {
   'claims.prepared': ['Prepare', false],
@@ -140,7 +136,7 @@ export class ClaimWork extends Instruments implements Projection {
     } else if (event.type in BEGINS || event.type in ENDS) this.#follow(event, kernel.now);
   }
 
-  /** A pod without claims has nothing to prepare; upstream measures that as well. */
+  /** Observes an operation for a pod without claims, which upstream measures as well. */
   #without(operation: Operation, uid: string): void {
     if (!this.#claimed.has(uid)) this.#observe(operation, false, 0);
   }

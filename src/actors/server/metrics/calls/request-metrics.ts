@@ -5,9 +5,9 @@ import type { Kind } from '../../streaming/endpoints.ts';
 import { counter, gauge, histogram, Instruments } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 
-/** Upstream's, which omits PATCH. */
+/** Upstream's list of methods, which omits PATCH. */
 const METHODS = new Set(['OPTIONS', 'GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT']);
-/** Upstream's, which spells `portForward` differently and so does not match it. */
+/** Upstream's list of long-running requests, which spells `portForward` differently and therefore does not match it. */
 const LONG_RUNNING = new Set(['exec', 'attach', 'debug']);
 /** The paths with a label of their own; all others count as `other`. */
 const PATHS: ReadonlySet<string> = new Set(
@@ -59,7 +59,7 @@ export class RequestMetrics extends Instruments {
     this.#duration.observe(labels, durationMs / MS_PER_SECOND);
   }
 
-  /** A WebSocket stream starts. */
+  /** Counts the start of a WebSocket stream. */
   readonly streamed = (kind: Kind): void => {
     this.#streams.inc({ subresource: kind.toLowerCase() });
   };
@@ -80,7 +80,7 @@ function pathLabel(path: string): string {
   return PATHS.has(words) ? words : 'other';
 }
 
-/** Upstream's, in seconds: from zero over half an hour to a year. */
+/** Upstream's buckets in seconds: zero, half an hour, and longer times up to a year. */
 const LIFETIME_BUCKETS = [
   0, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400, 172_800, 345_600, 604_800, 2_592_000, 7_776_000, 15_552_000,
   31_104_000,
@@ -116,7 +116,7 @@ class AuthMetrics {
     };
   }
 
-  /** A client presented a certificate with this expiry, which may be in the past. */
+  /** Observes a certificate of a client with this expiry, which may be in the past. */
   shown(notAfterMs: number): void {
     this.#lifetimes.observe((notAfterMs - Date.now()) / MS_PER_SECOND);
   }
@@ -159,7 +159,7 @@ export class PodResourcesMetrics extends Instruments {
     this.#requests[method].inc(VERSION);
   }
 
-  /** The list of v1alpha1, which only the total counts. */
+  /** Counts a request for the list of v1alpha1, which is part of the total only. */
   askedOlder(): void {
     this.#total.inc({ server_api_version: 'v1alpha1' });
   }

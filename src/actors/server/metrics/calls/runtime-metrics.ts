@@ -4,7 +4,7 @@ import type { RuntimeActivity } from '../../../cri/activity.ts';
 import { counter, gauge, histogram, Instruments } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 
-/** Upstream's: from 5 ms, with a factor of 2.5. */
+/** Upstream's buckets: from 5 ms, with a factor of 2.5. */
 const OPERATION_BUCKETS = [
   0.005, 0.0125, 0.03125, 0.078125, 0.1953125, 0.48828125, 1.220703125, 3.0517578125, 7.62939453125, 19.073486328125,
   47.6837158203125, 119.20928955078125, 298.0232238769531, 745.0580596923828,
@@ -13,7 +13,7 @@ const OPERATION_BUCKETS = [
 /** Upstream's names, if they differ from the call's: `RunPodSandbox` is `run_podsandbox`. */
 const NAMES: Readonly<Record<string, string>> = { UpdateContainerResources: 'update_container' };
 
-/** Includes containerd's own events, which upstream does not use: `subscribe`. */
+/** The label of a call. `subscribe`, for containerd's own events, has no counterpart upstream. */
 const operationType = (name: string): string =>
   NAMES[name] ??
   name

@@ -11,7 +11,7 @@ import { counter, histogram, Instruments, sampledGauge } from '../instruments.ts
 import { MS_PER_SECOND, type Projection, type RecordContext } from '../projection.ts';
 
 const MANAGER = /^kubelet\/(?<purpose>clientCertificate|servingCertificate)(?=\/|$)/;
-/** Upstream's, in seconds: a minute, hours, days, to four years. */
+/** Upstream's buckets in seconds: a minute, hours, and days up to four years. */
 const LIFE_BUCKETS = [60, 3_600, 14_400, 86_400, 604_800, 2_592_000, 7_776_000, 15_552_000, 31_104_000, 124_416_000];
 const PREFIX = 'kubelet_certificate_manager_';
 
@@ -90,7 +90,7 @@ function took(managed: Managed, result: NodeResult, nowMs: number): void {
   managed.certificate = result.output;
 }
 
-/** Every failure of a renewal leads to a wait for another attempt. */
+/** Counts a failed renewal, after which the machine always waits for another attempt. */
 function moved(managed: Managed, { value }: StateRecord): void {
   const rotation = memberOf(memberOf(value, 'working'), 'rotation');
   if (rotation === 'backingOff' && managed.rotation !== rotation) managed.failures.inc();

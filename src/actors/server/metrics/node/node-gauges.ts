@@ -10,7 +10,7 @@ import type { NodePod } from '../../node-pods.ts';
 import type { NodeView } from '../../node-view.ts';
 import { type Family, gaugeOf, one } from '../family.ts';
 
-/** The gates that stand for all of a stage. */
+/** The gates that set all gates of a stage. */
 const GROUPS = [
   ['AllAlpha', { stage: 'alpha' }],
   ['AllBeta', { stage: 'beta' }],
@@ -40,7 +40,7 @@ export function nodeGauges(view: NodeView): Family[] {
   ];
 }
 
-/** As upstream, the counter appears with the first eviction. */
+/** The counts of evictions by signal. As upstream, the counter appears with the first eviction. */
 export function evictionCounts(view: NodeView): Family[] {
   const samples = Object.entries(view.evictions()).map(([signal, count]) => one(count, { eviction_signal: signal }));
   if (samples.length === 0) return [];
@@ -48,7 +48,7 @@ export function evictionCounts(view: NodeView): Family[] {
   return [{ name: 'kubelet_evictions', help, type: 'counter', samples }];
 }
 
-/** Exclusive CPUs of containers, and the shared rest if the node separates them. */
+/** Exclusive CPUs of containers, and the shared CPUs if the node assigns exclusive CPUs. */
 export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
   const exclusive = pods.flatMap(({ exclusiveCpus = {} }) => Object.values(exclusiveCpus).flatMap(cpuIds));
   const allocatable = view.allocatableCpus();
@@ -95,7 +95,7 @@ export const mirrorPodsOf = (view: NodeView): number =>
   view.contexts<{ readonly seen: object | null }>('kubelet/mirrorPods/mirror-').filter(({ seen }) => seen !== null)
     .length;
 
-/** As Go names them. */
+/** Go's names of architectures. */
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386' };
 
 /** `version` as reported by the node. Nothing is compiled, so there is no compiler and no build date. */

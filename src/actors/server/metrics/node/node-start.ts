@@ -109,7 +109,8 @@ export class RuntimeSupport extends Instruments implements Projection {
 
 /**
  * When the last graceful shutdown of this node began and ended, by the file in which the shutdown manager keeps it,
- * also that of an earlier agent. Zero without one, if the shutdown is not graceful, and if groups have no metrics.
+ * also of a shutdown by an earlier agent. Zero if there was none, if graceful shutdown is not configured, and without
+ * the gate of shutdowns by pod priority.
  */
 export async function shutdownTimes(view: NodeView): Promise<Family[]> {
   const [manager] = view.contexts<{ readonly settings: ShutdownSettings }>('kubelet/shutdown');
@@ -145,6 +146,6 @@ async function stateIn(file: string): Promise<State> {
   }
 }
 
-/** Go's zero time, in the year 1, is none. */
+/** The time in seconds since the epoch; Go's zero time, in the year 1, counts as no time. */
 const secondsOf = (time: unknown): number =>
   typeof time === 'string' ? Math.max(0, Date.parse(time) || 0) / MS_PER_SECOND : 0;

@@ -15,7 +15,7 @@ import { counter, histogram, Instruments } from '../instruments.ts';
 import { isPodActor, type Projection, type RecordContext } from '../projection.ts';
 
 const ALLOCATION = 'kubelet/allocation';
-/** Upstream's, in milliseconds: from 0.05, with a factor of 2. */
+/** Upstream's buckets in milliseconds: from 0.05, with a factor of 2. */
 const DURATION_BUCKETS = Array.from({ length: 15 }, (_, power) => 0.05 * 2 ** power);
 const CPU_REFUSAL = /not enough cpus available|^SMT Alignment Error/;
 const MEMORY_REFUSAL = /\[memorymanager\]/;
@@ -76,7 +76,7 @@ export class ResourceManagerWork extends Instruments implements Projection {
     if (rejection !== null && refusal.test(rejection.message)) failed.inc();
   }
 
-  /** Every pod passes the topology manager; its policy `none` counts no failures. */
+  /** Counts an admission by the topology manager, which every pod passes; its policy `none` counts no failures. */
   #asked({ topology }: ResourceManagers, rejection: Rejection | null, ms: number): void {
     this.#families.topology.asked.inc();
     this.#families.topology.durations.observe(ms);
@@ -102,7 +102,7 @@ export class ResourceManagerWork extends Instruments implements Projection {
     this.#families.misaligned.inc(labels, cpuManager.wholeCores && isShort ? 1 : 0);
   }
 
-  /** Containers whose exclusive CPUs share a cache. */
+  /** Counts containers whose exclusive CPUs share a cache. */
   #cached(cpus: readonly Cpu[], exclusive: Readonly<Record<string, string>>): void {
     const cacheOf = new Map(cpus.map(({ id, cache, socket }) => [id, cache ?? socket]));
     const isCached = (set: string): boolean => new Set(cpuIds(set).map((id) => cacheOf.get(id))).size === 1;
@@ -120,7 +120,8 @@ const countOf = (requests: readonly ExclusiveRequest[], what: 'cpus' | 'memory')
 
 /**
  * How many containers the managers of CPUs and memory were asked for. Containers pass one after the other: their
- * devices, their CPUs, their memory. The last one that asks for what was refused counts as the refused one.
+ * devices, their CPUs, their memory. The last container that requests the refused resource counts as the refused
+ * container.
  */
 function reachedOf(
   requests: readonly ExclusiveRequest[],

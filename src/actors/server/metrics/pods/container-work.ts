@@ -51,7 +51,10 @@ export class ContainerWork extends Instruments implements Projection {
     else if (record.k === 'state') this.#changed(record, kernel);
   }
 
-  /** A start begins with its image. That of a volume, named after a slash, is no start of its own. */
+  /**
+   * Counts starts and their failures. A start begins with the request for the container's image; a request for the
+   * image of a volume, whose name follows a slash, is no start.
+   */
   #messageReceived({ to, event }: NodeMessageRecord, kernel: Kernel): void {
     const { started, errors } = this.#families.containers;
     if (event.type === 'image.wanted' && !event.container.includes('/')) {
@@ -92,7 +95,7 @@ export class ContainerWork extends Instruments implements Projection {
     }
   }
 
-  /** A sleeping hook is cut short when its container or its grace period ends. */
+  /** Counts a sleeping hook that ends early, because its container or its grace period has ended. */
   #changed({ at, value }: StateRecord, kernel: Kernel): void {
     const { pod, container } = CONTAINER_ADDRESS.exec(at)?.groups ?? {};
     if (container === undefined || at !== `${pod}/container-${container}`) return;

@@ -30,10 +30,10 @@ const POLICIES: Readonly<Record<ImageWanted['policy'], string>> = {
   IfNotPresent: 'ifnotpresent',
   Never: 'never',
 };
-/** Upstream's, in seconds. */
+/** Upstream's buckets in seconds. */
 const PULL_BUCKETS = [1, 5, 10, 20, 30, 60, 180, 300, 600, 900, 1_200, 1_800, 2_700, 3_600];
 const MEBIBYTE = 1_024 ** 2;
-/** Upstream's, from the largest: the label of images larger than these bytes. */
+/** Upstream's labels, from the largest size: each is for images with more than these bytes. */
 const SIZES = [
   [100 * 1_024, 'GT100GB'],
   [60 * 1_024, '60GB-100GB'],
@@ -64,7 +64,10 @@ interface ImageRequest {
 
 const labelOf = (known: boolean | null): string => (known === null ? 'unknown' : String(known));
 
-/** `null` if that was not determined: the image name is invalid, could not be inspected, or must not be pulled. */
+/**
+ * Whether the image needs a pull; `null` if this was not determined, because the image's name is invalid, the image
+ * could not be inspected, or it must not be pulled.
+ */
 function needsPull({ policy, actor, isPresent, isPulled }: ImageRequest, isReady: boolean): boolean | null {
   if (actor === '') return null;
   if (policy === 'Always') return true;
@@ -215,7 +218,7 @@ const families = (registry: Registry) => ({
 });
 
 /**
- * The number of pull records on disk. None if no records are kept.
+ * The numbers of pull records on disk. No family if no records are kept.
  *
  * `rootDir` is `--root-dir`; `null` before it is known.
  */

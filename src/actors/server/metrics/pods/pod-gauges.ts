@@ -122,7 +122,7 @@ const ORIGINS = [
   { config: 'runtime_only', static: 'unknown' },
 ] as const;
 
-/** Every possible combination, even without such a pod. */
+/** The counts of pods for every possible combination of labels, even if the count is 0. */
 function working(pods: readonly NodePod[]): Sample[] {
   const counts = Object.groupBy(pods, (pod) => JSON.stringify(labelsOf(pod)));
   return (['sync', 'terminating', 'terminated'] as const).flatMap((lifecycle) =>
@@ -139,11 +139,7 @@ function labelsOf({ pod, ending }: NodePod) {
   return { config: ending?.isOrphan ? 'orphan' : 'desired', lifecycle, static: isStaticPod(pod) ? 'true' : '' };
 }
 
-/**
- * Sizes on disk, for gauges.
- *
- * Bytes of all files below a folder; files removed in the meantime are ignored.
- */
+/** Bytes of all files below a folder; files removed in the meantime are ignored. */
 export function bytesBelow(directory: string): number {
   try {
     return readdirSync(directory, { recursive: true, withFileTypes: true })

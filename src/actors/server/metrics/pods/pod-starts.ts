@@ -31,7 +31,7 @@ interface Start {
   hasBegun: boolean;
   /** The pod was observed running, or its start is not measured. */
   isOver: boolean;
-  /** Actors of images that it waits for, by container. */
+  /** By container, the actor of the image that the container waits for. */
   readonly images: Map<string, string>;
   firstPullMs: number | null;
   lastPulledMs: number | null;
@@ -108,7 +108,9 @@ export class PodStarts extends Instruments implements Projection {
     return [...this.#starts.values()].filter(({ images }) => [...images.values()].includes(image));
   }
 
-  /** The API server has this status: the start is over when all containers are running in it. */
+  /**
+   * Takes a status that the API server has confirmed: the start is over when all containers of the status are running.
+   */
   #observed(uid: string, status: PodStatus, nowMs: number): void {
     const start = this.#starts.get(uid);
     const containers = status.containerStatuses ?? [];
@@ -142,7 +144,7 @@ export class PodStarts extends Instruments implements Projection {
 const isStateful = ({ spec }: Pod): boolean =>
   (spec.volumes ?? []).some((volume) => STATELESS.every((kind) => volume[kind] === undefined));
 
-/** From the start of the first init container to the end of the last one, without sidecars, which do not end. */
+/** The time from the start of the first init container to the end of the last, without sidecars, which do not end. */
 function initMs({ initContainerStatuses = [] }: PodStatus): number {
   const spans = initContainerStatuses.flatMap(({ state }) =>
     state?.terminated

@@ -81,9 +81,7 @@ export class PodWork extends Instruments implements Projection {
     this.#next.delete(uid);
   }
 
-  /**
-   * At the end of a turn: ends the work of pods whose requests are all answered, and that made no other in that turn.
-   */
+  /** At the end of a turn, ends the work of pods that have no open request. */
   #rest(nowMs: number): void {
     for (const [uid, { requests, sinceMs, work }] of this.#busy) {
       if (requests > 0) continue;
@@ -164,7 +162,10 @@ export class PodAdmission extends Instruments implements Projection {
   }
 }
 
-/** A shortage of any other resource counts as one of extended resources; further reasons are counted together. */
+/**
+ * The label of a rejection. A shortage of any other resource counts as a shortage of extended resources; all further
+ * reasons have one label.
+ */
 function reasonOf(reason: string): string {
   if (REASONS.has(reason)) return reason;
   return reason.startsWith('OutOf') ? 'OutOfExtendedResources' : 'Other';

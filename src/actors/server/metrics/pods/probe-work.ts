@@ -47,7 +47,7 @@ export class ProbeWork implements Projection {
     if (phase === 'Succeeded' || phase === 'Failed') this.#forget(event.pod.uid);
   }
 
-  /** Upstream measures no failed attempt. */
+  /** Counts an attempt. As upstream, the duration of a failed attempt is not observed. */
   attempted({ namespace, name, uid }: PodContext, { container, kind, result, durationMs }: Attempt): void {
     const labels = { container, namespace, pod: name, probe_type: kind.charAt(0).toUpperCase() + kind.slice(1) };
     const counted = this.#counted.get(uid) ?? new Map<string, Labels>();

@@ -9,10 +9,10 @@ import type { NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
 import { counter, histogram, Instruments } from '../instruments.ts';
 import { isPodActor, type Projection, podUidAt, type RecordContext } from '../projection.ts';
 
-/** Upstream's, in milliseconds: from 10, with a factor of 2. */
+/** Upstream's buckets in milliseconds: from 10, with a factor of 2. */
 const DURATION_BUCKETS = Array.from({ length: 18 }, (_, power) => 10 * 2 ** power);
 const ALLOCATION = 'kubelet/allocation';
-/** Operations that apply a resize; the runtime's answer about the resources of a sandbox decides nothing. */
+/** Operations that apply a resize. The operation on a sandbox is not among them, because its result changes nothing. */
 const STEP = /\/(memoryUsage|holdGroup|resizeContainer)$/;
 const REQUIREMENTS = ['requests', 'limits'] as const;
 /** The resources that may change while a pod runs. */
@@ -25,7 +25,7 @@ const DETAILS: readonly (readonly [text: RegExp, detail: string])[] = [
   [/static-pods/, 'static_pod'],
 ];
 
-/** Why a deferred resize may be granted now, by the message that caused it. */
+/** By message, why a deferred resize may be granted now. */
 const TRIGGERS: Readonly<Record<string, string>> = {
   'allocation.wanted': 'pod_resized',
   'allocation.ended': 'pods_removed',
@@ -117,7 +117,7 @@ export class Resizes extends Instruments implements Projection {
   }
 }
 
-/** As upstream: `null` if nothing changes. */
+/** The label of the change, as upstream; `null` if the value does not change. */
 function operationOf(before: string | undefined, after: string | undefined): string | null {
   if (before === undefined || after === undefined) {
     if (before === after) return null;

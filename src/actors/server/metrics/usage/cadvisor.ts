@@ -17,7 +17,7 @@ interface Definition {
   readonly help: string;
   readonly type: FamilyType;
   readonly read: Reader;
-  /** A constant value carries no timestamp. */
+  /** Whether the value is constant: it then has no timestamp. */
   readonly isFixed?: boolean;
 }
 
@@ -189,7 +189,7 @@ interface Machine {
   readonly names: ReadonlyMap<string, string>;
 }
 
-/** `null`: the cgroups could not be read. */
+/** The families; `samples` is `null` if the cgroups could not be read. */
 export function cadvisorFamilies(samples: readonly CgroupSample[] | null, machine: Machine): Family[] {
   const families = Object.entries(DEFINITIONS).map(([name, { help, type, read, isFixed }]) => ({
     name,
@@ -206,7 +206,10 @@ export function cadvisorFamilies(samples: readonly CgroupSample[] | null, machin
   return [...families, ...diskFamilies(samples ?? [], machine), error];
 }
 
-/** For the machine the counters of its disks; for groups the input and output that they caused there. */
+/**
+ * The families of disks: for the machine the counters of its disks, for each cgroup its input and output on these
+ * disks.
+ */
 function diskFamilies(samples: readonly CgroupSample[], { disks, names }: Machine): Family[] {
   const counted = new Set(disks.map(({ device }) => device));
   const ofGroups = (name: string): Sample[] => {
@@ -242,7 +245,7 @@ function samplesOf(sample: CgroupSample, read: Reader, isFixed: boolean): Sample
   }));
 }
 
-/** The machine itself, from the facts established by the start; `null` while unknown. */
+/** The families of the machine, from the facts that the start determined; `null` while these are unknown. */
 export function machineFamilies(
   machine: MachineInfo | null,
   levels: Readonly<Record<'books' | 'drawers', number>>,

@@ -28,7 +28,7 @@ const HELP = {
   container_start_time_seconds: '[STABLE] Start time of the container since unix epoch in seconds',
 } as const;
 
-/** `null`: it could not be measured. */
+/** The families; `summary` is `null` if the usage could not be measured. */
 export function resourceFamilies(summary: Summary | null): Family[] {
   const samples = new Map<keyof typeof HELP, Sample[]>();
   const add = (name: keyof typeof HELP, sample: Sample) => {

@@ -29,7 +29,7 @@ const PLUGINS: readonly (readonly [kind: keyof Volume, plugin: string])[] = [
   ['hostPath', 'kubernetes.io/host-path'],
 ];
 
-/** A claim is bound to a path of the host, or to a volume of a CSI driver. */
+/** Upstream's name of a volume's plug-in. A claim is bound to a path of the host, or to a volume of a CSI driver. */
 const pluginOf = (volume: Volume | undefined, driver?: string): string =>
   driver === undefined
     ? (PLUGINS.find(([kind]) => volume?.[kind] !== undefined)?.[1] ?? 'kubernetes.io/host-path')
@@ -51,7 +51,7 @@ const operationOf = ({ name, input }: UnderWay): string =>
   (input && 'block' in input && input.block ? BLOCK_OPERATIONS[name] : undefined) ?? DRIVER_OPERATIONS[name]!;
 const DRIVER_ACTOR = /^kubelet\/csiVolumes\/[^/]+/;
 
-/** The fields that are read of the context of a driver's volume. */
+/** The fields that are read from the context of a driver's volume. */
 export interface DriverVolume {
   readonly pod?: { readonly uid: string };
   readonly volume: { readonly name: string; readonly driver: string };
@@ -61,7 +61,7 @@ export class StorageMetrics extends Instruments implements Projection {
   readonly recordKinds = ['effect', 'result', 'cancel'] as const;
   /** By pod, since when a volume is not set up. */
   readonly #since = new Map<string, Map<string, number>>();
-  /** By request of a driver's volume, the driver: its actor may have ended with the answer. */
+  /** By request of a driver's volume, the driver, because the actor of the volume may have ended with the answer. */
   readonly #drivers = new Map<number, string>();
   readonly #operations = histogram(
     this.registry,
@@ -137,7 +137,7 @@ export class StorageMetrics extends Instruments implements Projection {
 const specVolumes = (address: string, kernel: RecordContext['kernel']): readonly Volume[] =>
   usedVolumes(podContextAt(address, kernel)?.pod ?? null);
 
-/** Volumes that no container has are not set up, and do not count. */
+/** The volumes that containers use; other volumes are not set up, and do not count. */
 function usedVolumes(pod: Pod | null): readonly Volume[] {
   if (pod === null) return [];
   const { mounts, devices } = usesOf(pod);
@@ -174,7 +174,10 @@ export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly Drive
   };
 }
 
-/** Volumes left by an earlier agent, found once after a start: of removed pods, and those that it had set up. */
+/**
+ * Volumes left by an earlier agent, counted once after a start: volumes of removed pods, and volumes that the earlier
+ * agent had set up for pods that still exist.
+ */
 export class VolumeLeftovers extends Instruments implements Projection {
   readonly recordKinds = ['result'] as const;
   /** Pods that had a folder when this agent listed them, and whose folder is not known to be removed. */

@@ -24,7 +24,7 @@ const FAMILIES: readonly (readonly [name: string, help: string, read: (stats: Vo
   ],
 ];
 
-/** `ofDrivers`: reported by CSI drivers; the others are measured. */
+/** The statistics of volumes. `ofDrivers` are reported by CSI drivers; other volumes are measured. */
 export async function volumeStats(pods: readonly NodePod[], ofDrivers: readonly VolumeStats[]): Promise<Family[]> {
   const atMs = Date.now();
   const measured = await Promise.all(
