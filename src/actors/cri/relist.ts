@@ -169,8 +169,8 @@ export const containerInstance = (status: ContainerStatus): Instance => ({
 });
 
 /**
- * Without the hook, whose headers are in the pod as handles and would be plain in the status; and without a number of
- * restarts that is none, in whose place the number of the attempt counts.
+ * The annotations without the preStop hook, whose headers the pod has as handles but the status as plain text; and
+ * without an invalid number of restarts, which the number of the attempt replaces.
  */
 function ownAnnotations({ annotations }: ContainerStatus): ContainerStatus['annotations'] {
   const { [keys.preStopHandler]: _hook, [keys.restartCount]: restarts, ...others } = annotations;

@@ -138,9 +138,12 @@ function withMessage(error: unknown, change: (message: string) => string): unkno
   return new OperationError(change(error.message), { name, retriable, ...(code === undefined ? {} : { code }) });
 }
 
-/** Of a text of the runtime, searched for the values of variables: one at the end of what is kept is found whole. */
+/**
+ * How much of a text of the runtime is searched for values: more than is kept, so that a value across the end of the
+ * kept part is found as well.
+ */
 const SEARCHED_MAX_BYTES = 64 * 1024;
-/** Bytes of a text times values that it is searched for: at most some 25 ms. */
+/** The limit of bytes of a text times the values that it is searched for: about 25 ms. */
 const SEARCH_MAX = 16 * 1024 * 1024;
 
 /** The beginning of an output, or of another text of the runtime, without the values. */
@@ -151,14 +154,17 @@ export function shownOutput(bytes: Uint8Array, values: readonly SecretHandle[], 
   return cut(redacted(textWithin(bytes, searched), values, vault));
 }
 
-/** The same of a message in the status of a container. */
+/** The message in the status of a container, truncated and without the values. */
 const shownMessage = (message: string, values: readonly SecretHandle[], vault: Vault): string =>
   shownOutput(Buffer.from(message.slice(0, SEARCHED_MAX_BYTES)), values, vault);
 
 export const redacted = (message: string, handles: readonly SecretHandle[], vault: Vault): string =>
   handles.reduce((text, handle) => withoutText(text, vault.open(handle), handle.$secret), message);
 
-/** A text without a value, as it is and as Go and JSON quote it: a runtime quotes what it could not run. */
+/**
+ * Removes a value from a text, as plain text and in the forms in which Go and JSON quote it: a runtime quotes a command
+ * that it could not run.
+ */
 function withoutText(text: string, value: string, shown: string): string {
   if (value.length < REDACTED_MIN_LENGTH || value.length > text.length) return text;
   const forms = new Set([value, ...[quote(value), JSON.stringify(value), goJson(value)].map(unquoted)]);
@@ -181,10 +187,10 @@ export async function withoutLogin<T>(call: Promise<T>, { username = '', passwor
   }
 }
 
-/** What is shown instead of an output that may have values which an earlier agent gave the container. */
+/** The text in place of an output that may have values that an earlier agent gave the container. */
 export const WITHHELD_OUTPUT =
   '(output withheld: it may have the value of a Secret that an earlier agent gave the container)';
-/** Containers of earlier agents of which it is remembered whether they have values; more are asked for anew. */
+/** The limit of containers of earlier agents for which `areUnknown` is cached; above it the cache is cleared. */
 const CHECKED_MAX = 10_000;
 
 /** The secrets of created containers, for as long as statuses may quote them. */
@@ -200,7 +206,7 @@ export class ContainerSecrets {
     return this.#byContainer.get(container)?.secrets;
   }
 
-  /** Whether an earlier agent may have given the container values; its status is read once. */
+  /** Whether an earlier agent may have given the container values. The container's status is read once. */
   async areUnknown(container: string, readStatus: () => Promise<ContainerStatus | undefined>): Promise<boolean> {
     if (this.#byContainer.has(container)) return false;
     const checked = this.#checked.get(container);

@@ -119,7 +119,7 @@ export class Hints {
     this.#hasNew = false;
   }
 
-  /** Waits at most `ms`, and not at all when there are new hints. */
+  /** Waits at most `ms`; returns at once if there are new hints. */
   wait(ms: number): Promise<void> {
     if (this.#signal.aborted || this.#hasNew) return Promise.resolve();
     const quietMs = this.#lastAtMs + QUIET_MS - performance.now();

@@ -92,9 +92,9 @@ function partsOf(pattern: string): readonly (typeof STAR | CharacterTest)[] | nu
     if (character === '*') parts.push(STAR);
     else if (character === '?') parts.push((found) => found !== '/');
     else {
-      const one = character === '[' ? setIn(rest) : literalIn(character, rest);
-      if (one === null) return null;
-      parts.push(one);
+      const part = character === '[' ? setIn(rest) : literalIn(character, rest);
+      if (part === null) return null;
+      parts.push(part);
     }
   }
   return parts;

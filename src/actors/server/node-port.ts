@@ -78,7 +78,7 @@ function gateOf(
   { create, requests }: ServerOptions,
   isTrusted: Listener['isTrusted'],
 ): Gate {
-  const who = {
+  const credentials = {
     anonymous: auth.anonymous,
     clientCertificates: auth.clientCAFile !== '',
     isTrusted,
@@ -90,7 +90,7 @@ function gateOf(
   const ttls = { authorizedMs: auth.authorizedTtlMs, unauthorizedMs: auth.unauthorizedTtlMs };
   const mayHave = auth.authorization === 'Webhook' ? accessReviewer(create, nodeName, ttls) : alwaysAllow;
   return async (request, { subresources }) => {
-    const found = await authenticate(request, who);
+    const found = await authenticate(request, credentials);
     if ('refused' in found) return unauthorized();
     return await authorize(found.user, sentMethod(request), subresources, mayHave);
   };

@@ -50,12 +50,12 @@ function turns() {
   const last = new Map<string, Promise<unknown>>();
   return async <T>(key: string, work: () => Promise<T>): Promise<T> => {
     const before = last.get(key) ?? Promise.resolve();
-    const mine = before.then(work, work);
-    last.set(key, mine);
+    const result = before.then(work, work);
+    last.set(key, result);
     try {
-      return await mine;
+      return await result;
     } finally {
-      if (last.get(key) === mine) last.delete(key);
+      if (last.get(key) === result) last.delete(key);
     }
   };
 }

@@ -27,12 +27,12 @@ const underWay = new Map<string, Promise<unknown>>();
 
 /** Serializes the operations of one PersistentVolume, so that a disk is not unmounted while another pod binds it. */
 async function inTurn<Answer>(spec: string, work: () => Promise<Answer>): Promise<Answer> {
-  const mine = (underWay.get(spec) ?? Promise.resolve()).then(work, work);
-  underWay.set(spec, mine);
+  const result = (underWay.get(spec) ?? Promise.resolve()).then(work, work);
+  underWay.set(spec, result);
   try {
-    return await mine;
+    return await result;
   } finally {
-    if (underWay.get(spec) === mine) underWay.delete(spec);
+    if (underWay.get(spec) === result) underWay.delete(spec);
   }
 }
 

@@ -94,17 +94,17 @@ class AuthMetrics {
   readonly tokens: CacheObserver;
 
   constructor(registry: Registry) {
-    const none = '[ALPHA] ';
+    const noHelp = '[ALPHA] ';
     this.#lifetimes = histogram(
       registry,
       'apiserver_client_certificate_expiration_seconds',
       '[ALPHA] Distribution of the remaining lifetime on the certificate used to authenticate a request.',
       LIFETIME_BUCKETS,
     );
-    const requests = counter(registry, `${CACHE}request_total`, none, ['status']);
-    const durations = histogram(registry, `${CACHE}request_duration_seconds`, none, DEFAULT_BUCKETS, ['status']);
-    const fetches = counter(registry, `${CACHE}fetch_total`, none, ['status']);
-    const active = gauge(registry, `${CACHE}active_fetch_count`, none, ['status']);
+    const requests = counter(registry, `${CACHE}request_total`, noHelp, ['status']);
+    const durations = histogram(registry, `${CACHE}request_duration_seconds`, noHelp, DEFAULT_BUCKETS, ['status']);
+    const fetches = counter(registry, `${CACHE}fetch_total`, noHelp, ['status']);
+    const active = gauge(registry, `${CACHE}active_fetch_count`, noHelp, ['status']);
     this.tokens = {
       answered: (status, durationMs) => {
         requests.inc({ status });
