@@ -10,22 +10,22 @@ export const NOT_HERE: readonly NotHere[] = [
   {
     families: /^go_/,
     names: '`go_*`',
-    reason: 'The runtime of Go. What Node.js says of itself is under `nodejs_*`.',
+    reason: 'They describe the runtime of Go. Metrics of Node.js are `nodejs_*`.',
   },
   {
     families: /^(aggregator_|apiserver_(audit|envelope|storage|validation|webhooks)_)/,
     names: '`aggregator_*`, `apiserver_{audit,envelope,storage,validation,webhooks}_*`',
-    reason: "Libraries of the API server that upstream's program is linked with; no kubelet moves them.",
+    reason: "They belong to libraries of the API server that are linked into upstream's program; a kubelet never changes them.",
   },
   {
     families: /^cardinality_enforcement_/,
     names: '`cardinality_enforcement_*`',
-    reason: "The inside of upstream's metrics library: nothing here is cut down.",
+    reason: "It is internal to upstream's metrics library: here no series is cut off.",
   },
   {
     families: /^workqueue_/,
     names: '`workqueue_*`',
-    reason: 'There are no work queues. What waits is in the journal: `statelet_queue_length`, `statelet_requests_under_way`.',
+    reason: 'There are no work queues. Waiting inputs and requests are in `statelet_queue_length` and `statelet_requests_under_way`.',
   },
   {
     families: /^rest_client_transport_cert_rotation_gc_/,
@@ -40,12 +40,12 @@ export const NOT_HERE: readonly NotHere[] = [
   {
     families: /^container_(cpu_load_d?_?average_10s|tasks_state)$/,
     names: '`container_cpu_load_*`, `container_tasks_state`',
-    reason: "Upstream's kubelet switches its reader of load off: there they are always 0.",
+    reason: "Upstream's kubelet turns its load reader off: there they are always 0.",
   },
   {
     families: /^container_health_state$/,
     names: '`container_health_state`',
-    reason: 'CRI has no word for it. Probes are under `/metrics/probes`.',
+    reason: 'CRI does not report it. Results of probes are at `/metrics/probes`.',
   },
   {
     families: /^machine_nvm_/,

@@ -125,7 +125,9 @@ describe('exec', () => {
   const base64 = (text: string) => Buffer.from(text).toString('base64');
 
   async function runtime(handlers: Handlers, requestTimeoutMs = 60_000) {
-    const fake = await FakeRuntime.start(handlers);
+    // The container has no values of Secrets: there is no mark beside its log.
+    const withoutSecrets = () => ({ status: { id: 'c1', log_path: '/nowhere/app/0.log' } });
+    const fake = await FakeRuntime.start({ ContainerStatus: withoutSecrets, ...handlers });
     const cri = criPorts({ endpoint: fake.endpoint, requestTimeoutMs });
     onTestFinished(async () => {
       cri.close();
