@@ -249,7 +249,8 @@ export class PodWatcher {
     const unannounced = inspect.filter((uid) => !this.#inspections.has(uid));
     this.#scheduleRelist(startedAtMs, !announced && unannounced.length + items.length > 0);
     const inspected = inspect.map((uid) => {
-      const inspection = Object.assign(this.#inspectionOf(uid), { named: null });
+      const inspection = this.#inspectionOf(uid);
+      inspection.named = null;
       return this.#inspect(uid, inspection, listed.get(uid), startedAtMs);
     });
     if (this.#complete) return;
