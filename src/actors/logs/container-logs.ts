@@ -1,41 +1,22 @@
 /**
- * Logs of containers on disk: links to them, rotation, removal.
+ * `logs.*`: the logs of containers on disk.
  *
- * Decides: when a log is too large and which older parts are removed. A log is renamed, so that a reader can finish; it
- * is compressed when the next one is rotated. Invariants: names are resolved below the folder of logs and never through
- * a link (`root-folder.ts`); there are never more than `maxFiles` parts; leftovers of an interrupted rotation are
- * removed by the next one.
+ * Decides: when a log is linked, rotated, or reported as missing; what remains is removed with its container.
  */
-import { createWriteStream, existsSync, readlinkSync } from 'node:fs';
-import { lstat, mkdir, open, readdir, readlink, rename, rm, symlink } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
-import { createGzip } from 'node:zlib';
-import pLimit, { type LimitFunction } from 'p-limit';
+import { lstat, readdir, rename, rm } from 'node:fs/promises';
+import { basename } from 'node:path';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
-import type { KeptLog, logOperations, PodLogs } from '../../machines/model/operations/logs.ts';
-import { errnoOf, openParent, type Place } from '../host/root-folder.ts';
+import type { logOperations, PodLogs } from '../../machines/model/operations/logs.ts';
 import { pause } from '../pause.ts';
-import { openLog } from '../server/logs/log-file.ts';
+import { ensureLink, ignoreMissing, removeLink, removeLinksInto } from './log-links.ts';
+import { limited, partsOf, rotate, sibling, within } from './log-rotation.ts';
 
 type LogPorts = Ports<typeof logOperations>;
 type KeepLogsInput = Parameters<LogPorts['logs.keep']>[0];
 
-const COMPRESSED = '.gz';
-const UNFINISHED = '.tmp';
-/** The prefix of a link's name is truncated here. */
-const LINK_PREFIX_MAX = 240;
 /** The longest interval between two reports of a missing log. */
 const MISSING_MAX_MS = 300_000;
-
-/** Concurrent rotations of all logs of the node. */
-let rotations: { readonly workers: number; readonly run: LimitFunction } | undefined;
-
-function limited(workers: number): LimitFunction {
-  if (rotations?.workers !== workers) rotations = { workers, run: pLimit(workers) };
-  return rotations.run;
-}
 
 export function containerLogPorts(now: () => Date = () => new Date()): LogPorts {
   return {
@@ -52,18 +33,16 @@ export function containerLogPorts(now: () => Date = () => new Date()): LogPorts 
           await rm(sibling(place, name), { force: true });
         }
       });
-      if (link !== '') await unlinkOnly(link);
+      if (link !== '') await removeLink(link);
       return null;
     },
     'logs.unlink': async ({ input: { links, folder, dangling } }) => {
-      await unlinkInto(links, folder, dangling);
+      await removeLinksInto(links, folder, dangling);
       return null;
     },
     'logs.podFolders': async ({ input: { root } }) => ({ pods: await podFolders(root) }),
   };
 }
-
-// ---- keeping --------------------------------------------------------------------------------------------------------
 
 async function keep(call: KeepLogsInput, now: () => Date): Promise<null> {
   const { input, signal } = call;
@@ -74,7 +53,7 @@ async function keep(call: KeepLogsInput, now: () => Date): Promise<null> {
   while (!signal.aborted) {
     try {
       const size = await sizeOf(input.path);
-      if (size !== null && !isLinked) isLinked = await link(input);
+      if (size !== null && !isLinked) isLinked = await ensureLink(input);
       if (size !== null) missingMs = input.periodMs;
       else if (performance.now() >= missingAt) {
         missingAt = performance.now() + missingMs;
@@ -96,23 +75,6 @@ async function keep(call: KeepLogsInput, now: () => Date): Promise<null> {
   return null;
 }
 
-async function link({ path, link }: KeptLog): Promise<true> {
-  const found = await lstat(link).catch(() => null);
-  if (found?.isSymbolicLink() && (await readlink(link)) === path) return true;
-  if (found && !found.isSymbolicLink()) {
-    throw new OperationError(`Failed to create legacy symbolic link ${link}: it exists and is not a symbolic link`);
-  }
-  if (found) await rm(link, { force: true });
-  try {
-    await symlink(path, link);
-  } catch (error) {
-    if (errnoOf(error) !== 'ENOENT') throw error;
-    await mkdir(dirname(link), { recursive: true, mode: 0o755 });
-    await symlink(path, link);
-  }
-  return true;
-}
-
 /** `null` if there is none. Uses `stat` without opening the file, because every period of every container does this. */
 async function sizeOf(path: string): Promise<number | null> {
   const found = await lstat(path).catch(() => null);
@@ -121,120 +83,9 @@ async function sizeOf(path: string): Promise<number | null> {
   throw new OperationError(`the container log ${path} is not a regular file: it is not rotated`);
 }
 
-// ---- rotating -------------------------------------------------------------------------------------------------------
-
-function rotate(log: KeptLog, signal: AbortSignal, now: () => Date): Promise<string | null> {
-  return within(log.root, log.path, async (place) => {
-    const name = basename(log.path);
-    const parts = await clearedParts(place, name);
-    const excess = parts.length - Math.max(log.maxFiles - 2, 0);
-    for (const part of parts.slice(0, Math.max(excess, 0))) await rm(sibling(place, part));
-    for (const part of parts.slice(Math.max(excess, 0))) {
-      if (!part.endsWith(COMPRESSED)) await compress(place, part, signal);
-    }
-    if (signal.aborted) return null;
-    const aside = `${name}.${timestamp(now())}`;
-    await rename(place.path, sibling(place, aside));
-    return aside;
-  });
-}
-
-/** Parts of the log, oldest first; leftovers of an interrupted rotation are removed. */
-async function clearedParts(place: Place, name: string): Promise<readonly string[]> {
-  const parts = await partsOf(place, name);
-  const isStale = (part: string) => part.endsWith(UNFINISHED) || parts.includes(`${part}${COMPRESSED}`);
-  for (const part of parts.filter(isStale)) await rm(sibling(place, part));
-  return parts.filter((part) => !isStale(part)).sort();
-}
-
-async function partsOf(place: Place, name: string): Promise<readonly string[]> {
-  const entries = await readdir(dirname(place.path), { withFileTypes: true });
-  return entries.filter((each) => each.isFile() && each.name.startsWith(`${name}.`)).map((each) => each.name);
-}
-
-/** Compresses a part of a log. Neither name is trusted: a pod may have mounted the folder and replaced the file. */
-async function compress(place: Place, part: string, signal: AbortSignal): Promise<void> {
-  const [source, draft] = [sibling(place, part), sibling(place, `${part}${UNFINISHED}`)];
-  const whole = await openLog(source);
-  try {
-    const { mode } = await whole.stat();
-    await rm(draft, { force: true });
-    const packed = createWriteStream(draft, { mode, flags: 'wx' });
-    await pipeline(whole.createReadStream({ autoClose: false }), createGzip(), packed, { signal });
-  } finally {
-    await whole.close();
-  }
-  const file = await open(draft, 'r');
-  try {
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(draft, sibling(place, `${part}${COMPRESSED}`));
-  await rm(source);
-}
-
-const twoDigits = (value: number): string => String(value).padStart(2, '0');
-
-/** Local time in Go's layout `20060102-150405`, which sorts by age. */
-const timestamp = (at: Date): string =>
-  `${at.getFullYear()}${twoDigits(at.getMonth() + 1)}${twoDigits(at.getDate())}-` +
-  `${twoDigits(at.getHours())}${twoDigits(at.getMinutes())}${twoDigits(at.getSeconds())}`;
-
-// ---- places ---------------------------------------------------------------------------------------------------------
-
-/** Works in the folder of a log; `null` if there is no such folder. */
-async function within<T>(root: string, path: string, work: (place: Place) => Promise<T>): Promise<T | null> {
-  const place = openParent(root, path);
-  if (!place) return null;
-  try {
-    return await work(place);
-  } finally {
-    place.folder.close();
-  }
-}
-
-const sibling = (place: Place, name: string): string => join(dirname(place.path), basename(name));
-
 async function isFile(path: string): Promise<boolean> {
   const found = await lstat(path).catch(() => null);
   return found?.isFile() ?? false;
-}
-
-// ---- removing -------------------------------------------------------------------------------------------------------
-
-async function unlinkOnly(link: string): Promise<void> {
-  const found = await lstat(link).catch(() => null);
-  if (found?.isSymbolicLink()) await rm(link, { force: true });
-}
-
-async function unlinkInto(links: string, folder: string, onlyDangling: boolean): Promise<void> {
-  const names = links === '' ? [] : await readdir(links).catch(ignoreMissing);
-  const prefix = onlyDangling ? '' : linkPrefix(folder);
-  for (const name of names.filter((each) => each.startsWith(prefix))) {
-    const link = join(links, name);
-    if (!targetOf(link).startsWith(`${folder}/`)) continue;
-    if (onlyDangling && existsSync(link)) continue;
-    await unlinkOnly(link);
-  }
-}
-
-/**
- * The target of a link, read synchronously: asynchronous reads of some thousand links delayed the pods of a starting
- * node by a tenth of a second.
- */
-function targetOf(link: string): string {
-  try {
-    return readlinkSync(link);
-  } catch {
-    return '';
-  }
-}
-
-/** The common prefix of the links to the logs of one pod. */
-function linkPrefix(folder: string): string {
-  const [namespace = '', name = ''] = basename(folder).split('_');
-  return `${name}_${namespace}_`.slice(0, LINK_PREFIX_MAX);
 }
 
 /** Folders are named `<namespace>_<name>_<uid>`; none of the three contains an underscore. */
@@ -245,9 +96,4 @@ async function podFolders(root: string): Promise<PodLogs[]> {
     const isOne = entry.isDirectory() && namespace !== '' && name !== '' && uid !== '' && more.length === 0;
     return isOne ? [{ uid, namespace, name }] : [];
   });
-}
-
-function ignoreMissing(error: unknown): [] {
-  if (errnoOf(error) === 'ENOENT') return [];
-  throw error;
 }

@@ -18,7 +18,8 @@ import type { Insight } from './http/inspector.ts';
 import type { RequestMetrics } from './metrics/calls/request-metrics.ts';
 import type { NodeMetrics } from './metrics/node-metrics.ts';
 import type { ApiView } from './node-pods.ts';
-import { type ExecSync, runEndpoints, type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
+import { type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
+import { type ExecSync, runEndpoints } from './streaming/run-command.ts';
 
 /** Sources and calls used by the endpoints. */
 export interface ApiDependencies {

@@ -6,11 +6,12 @@
  */
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
-import { type CgroupUsage, createdAtMs, readUsage } from './cgroup-usage.ts';
+import { createdAtMs, readUsage } from './cgroup-usage.ts';
 import { below, type Hierarchy, podCgroups } from './hierarchy.ts';
 import type { Inventory, RunningPod } from './inventory.ts';
 import { readNumber, readText } from './kernel-text.ts';
 import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './network.ts';
+import { type CgroupUsage } from './usage-types.ts';
 
 /** As the labels of cAdvisor's metrics. */
 export interface CgroupLabels {

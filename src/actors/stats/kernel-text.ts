@@ -92,3 +92,5 @@ export function readMeminfo(root: string): ReadonlyMap<string, bigint> {
   });
   return new Map(fields);
 }
+
+export const notNegative = (value: bigint): bigint => (value < 0n ? 0n : value);

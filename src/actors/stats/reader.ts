@@ -10,7 +10,8 @@ import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
-import { Rates, readUsage } from './cgroup-usage.ts';
+import { readUsage } from './cgroup-usage.ts';
+import { Rates } from './cpu-rates.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups } from './hierarchy.ts';
 import {
@@ -188,8 +189,6 @@ export class StatsReader {
     return usageOf(usage, atMs, rate, unknownPressure);
   }
 
-  // ---- node ---------------------------------------------------------------------------------------------------------
-
   #node(reading: Reading): NodeStats {
     const { node, options, hierarchy, running, rootFs, imageFs, containerFs } = reading;
     const usage = this.#usage(hierarchy, '/', NO_STALL);
@@ -251,8 +250,6 @@ export class StatsReader {
     return readMeminfo(this.root).get('MemTotal') ?? 0n;
   }
 
-  // ---- pods ---------------------------------------------------------------------------------------------------------
-
   #pod(reading: Reading, pod: RunningPod): PodStats {
     const { hierarchy, cgroups, options } = reading;
     const cgroup = cgroups.get(pod.uid);
@@ -308,8 +305,6 @@ export class StatsReader {
     }
     return null;
   }
-
-  // ---- disk of pods -------------------------------------------------------------------------------------------------
 
   async #disk(reading: Reading, stats: PodStats): Promise<PodStats> {
     const { node, options, running, rootFs, containerFs } = reading;

@@ -1,7 +1,6 @@
 /** Converts readings into the parts of the summary, one pure function a part. */
 import type { FilesystemUsage, ContainerStats as RuntimeStats } from '../../machines/model/api/cri.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
-import type { CgroupUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage } from './disk-usage.ts';
 import { millis } from './inventory.ts';
 import { NO_PRESSURE, type PressureStall } from './kernel-text.ts';
@@ -16,6 +15,7 @@ import type {
   SwapStats,
   VolumeStats,
 } from './summary-types.ts';
+import type { CgroupUsage } from './usage-types.ts';
 
 /** The name by which the kubelet finds the default interface. */
 const DEFAULT_INTERFACE = 'eth0';

@@ -97,8 +97,6 @@ async function currentFolder(volume: FileHandle): Promise<string | null> {
   }
 }
 
-// ---- writing --------------------------------------------------------------------------------------------------------
-
 async function writeFolder(
   volume: FileHandle,
   name: string,
@@ -166,8 +164,6 @@ async function shareFolder(folder: FileHandle, ownership: Ownership | null): Pro
   await folder.chmod(ownership === null ? FOLDER_MODE : sharedMode(FOLDER_MODE, true, ownership.readOnly));
 }
 
-// ---- comparing ------------------------------------------------------------------------------------------------------
-
 /** Whether the folder has exactly these files. */
 async function hasExactly(volume: FileHandle, name: string, files: readonly PlainFile[]): Promise<boolean> {
   const wanted = new Map(files.map((file) => [file.path, file]));
@@ -217,8 +213,6 @@ async function isSameFile(path: string, wanted: PlainFile | undefined): Promise<
     throw error;
   }
 }
-
-// ---- the names that users see ---------------------------------------------------------------------------------------
 
 /**
  * Creates the missing links, each with the owner of its file, and removes all other names except the current folder.

@@ -7,7 +7,8 @@ import { checkpointEndpoints } from '../../../src/actors/server/endpoints/checkp
 import { containerLogsEndpoints } from '../../../src/actors/server/endpoints/container-logs.ts';
 import { type NodePod, podNamed } from '../../../src/actors/server/node-pods.ts';
 import type { NodeView } from '../../../src/actors/server/node-view.ts';
-import { runEndpoints, streamingEndpoints } from '../../../src/actors/server/streaming/endpoints.ts';
+import { streamingEndpoints } from '../../../src/actors/server/streaming/endpoints.ts';
+import { runEndpoints } from '../../../src/actors/server/streaming/run-command.ts';
 import { type Front, openFront } from '../../support/endpoint-front.ts';
 import { exchange } from './exchange.ts';
 

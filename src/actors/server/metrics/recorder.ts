@@ -17,8 +17,9 @@ import { NodeStart, RuntimeSupport } from './node/node-start.ts';
 import { ResourceManagerWork } from './node/resource-managers.ts';
 import { ContainerWork } from './pods/container-work.ts';
 import { ImageWork } from './pods/image-work.ts';
+import { Evictions, PodAdmission } from './pods/pod-rejections.ts';
 import { PodStarts } from './pods/pod-starts.ts';
-import { Evictions, PodAdmission, PodWork } from './pods/pod-work.ts';
+import { PodWork } from './pods/pod-work.ts';
 import { ProbeWork } from './pods/probe-work.ts';
 import { Resizes } from './pods/resizes.ts';
 import {

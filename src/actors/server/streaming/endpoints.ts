@@ -1,33 +1,28 @@
 /**
  * `/exec`, `/attach`, `/portForward`: streams between a client and a container, over the runtime's streaming server.
- * `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: runs one command to its end and returns its output.
  *
  * Decides: which requests are rejected; which protocols this node handles itself (`v5.channel.k8s.io`, the SPDY tunnel)
  * and which the runtime (all others).
  * Upstream: pkg/kubelet/server/server.go, proxyStream and the handlers of WebSockets.
  */
-
-import type { IncomingMessage } from 'node:http';
-import { type Duplex, Readable } from 'node:stream';
-import { WebSocketServer } from 'ws';
 import type { OperationError } from '../../../kernel/json.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
-import { type Answer, json, pageNotFound, refusal, text, UPGRADED } from '../http/answer.ts';
-import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
+import { type Answer, pageNotFound, refusal, text, UPGRADED } from '../http/answer.ts';
+import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
-import { RemoteCommand, type StreamOptions } from './remote-command.ts';
+import type { StreamOptions } from './remote-command.ts';
 import {
-  forwardedHeaders,
-  forwardPorts,
-  type Opened,
-  openRuntimeStream,
-  openSpdy,
-  parsePorts,
-  TUNNEL_PROTOCOL,
-  tunnel,
-} from './tunnel.ts';
-
-export type Kind = 'exec' | 'attach' | 'portForward';
+  COMMAND_PROTOCOL,
+  handshakeRefusal,
+  hasStream,
+  type Kind,
+  optionsOf,
+  portsOf,
+  protocolsOf,
+  wantsUpgrade,
+} from './stream-request.ts';
+import { serveCommand, servePorts, serveTunnel } from './stream-response.ts';
+import { TUNNEL_PROTOCOL } from './tunnel.ts';
 
 /** Requests the URL of a stream from the runtime. Each rejects with the runtime's own text. */
 export interface StreamUrls {
@@ -37,13 +32,9 @@ export interface StreamUrls {
 }
 
 const METHODS = ['GET', 'POST'];
-const COMMAND_PROTOCOL = 'v5.channel.k8s.io';
-/** The protocol offered to the runtime's SPDY server for a command: its status then is JSON. */
-const RUNTIME_PROTOCOLS = ['v4.channel.k8s.io'];
+
 /** Upstream's lifetime of a URL: after it, a runtime with too many unused URLs accepts requests again. */
 const URL_LIFETIME_SECONDS = '60';
-/** Largest message of a client; kubectl sends up to 32 KiB. */
-const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
 
 export interface StreamingOptions {
   /** Called for each WebSocket stream that this node serves itself, once the runtime has returned the stream's URL. */
@@ -161,28 +152,6 @@ interface Target extends Instance {
   readonly ports: readonly number[];
 }
 
-const isSet = ({ query }: ApiRequest, name: string): boolean => query.get(name)?.[0] === '1';
-function hasStream(request: ApiRequest): boolean {
-  const { stdin, stdout, stderr } = optionsOf(request);
-  return stdin || stdout || stderr;
-}
-
-function optionsOf(request: ApiRequest): StreamOptions {
-  const tty = isSet(request, 'tty');
-  return {
-    stdin: isSet(request, 'input'),
-    stdout: isSet(request, 'output'),
-    stderr: isSet(request, 'error') && !tty,
-    tty,
-  };
-}
-
-/** The ports in the query, used by WebSockets without a tunnel, or why they are invalid. */
-function portsOf({ raw, query }: ApiRequest): readonly number[] | string {
-  const isReported = isWebSocket(raw) && wantsUpgrade(raw) && !protocolsOf(raw).includes(TUNNEL_PROTOCOL);
-  return isReported ? parsePorts(query.get('port') ?? []) : [];
-}
-
 async function urlOf(
   kind: Kind,
   urls: StreamUrls,
@@ -194,163 +163,3 @@ async function urlOf(
   if (kind === 'attach') return await urls.attach({ ...wanted, tty });
   return await urls.exec({ ...wanted, command: request.query.get('command') ?? [] });
 }
-
-// ---- the request ----------------------------------------------------------------------------------------------------
-
-/** Whether the client requests an upgrade; as upstream, only `Connection` is read. */
-const wantsUpgrade = ({ headers }: IncomingMessage): boolean => /\bupgrade\b/i.test(headers.connection ?? '');
-const isWebSocket = ({ headers }: IncomingMessage): boolean => headers.upgrade?.toLowerCase() === 'websocket';
-
-const protocolsOf = (raw: IncomingMessage): readonly string[] =>
-  isWebSocket(raw) ? (raw.headers['sec-websocket-protocol'] ?? '').split(',').map((protocol) => protocol.trim()) : [];
-
-/** The error of a handshake that this node handles itself, with the texts of upstream's libraries. */
-function handshakeRefusal(kind: Kind, offered: readonly string[], request: ApiRequest): Answer | null {
-  const { raw, method } = request;
-  if (!isWebSocket(raw)) return null;
-  if (kind === 'portForward') {
-    if (!offered.includes(TUNNEL_PROTOCOL) || isWellFormed(raw)) return null;
-    return withVersion(refusal(400, 'Bad Request'));
-  }
-  if (!offered.includes(COMMAND_PROTOCOL)) return null;
-  if (method !== 'GET') return text(405, 'bad method');
-  if (raw.headers['sec-websocket-key'] === undefined) return untyped('mismatch challenge/response');
-  if (raw.headers['sec-websocket-version'] !== '13') {
-    return withVersion(untyped('missing or bad WebSocket Version'));
-  }
-  return isWellFormed(raw) ? null : untyped('mismatch challenge/response');
-}
-
-/** A response without a content type, because upstream's WebSocket library writes it and bypasses the HTTP server. */
-const untyped = (body: string): Answer => ({
-  status: 400,
-  headers: { 'content-length': String(body.length) },
-  body: Readable.from([Buffer.from(body)]),
-});
-
-/** Announces the supported version of the protocol (RFC 6455 4.4). */
-const withVersion = (answer: Answer): Answer => ({
-  ...answer,
-  headers: { ...answer.headers, 'sec-websocket-version': '13' },
-});
-
-/** The handshake of RFC 6455: version 13 and a key of 16 bytes. */
-const isWellFormed = ({ headers }: IncomingMessage): boolean =>
-  headers['sec-websocket-version'] === '13' && /^[+/0-9A-Za-z]{22}==$/.test(headers['sec-websocket-key'] ?? '');
-
-// ---- the response ---------------------------------------------------------------------------------------------------
-
-/** The response if the runtime did not upgrade: the runtime's response, except for a redirect. */
-function passedOn(kind: Kind, { response }: Opened): Answer {
-  const { statusCode = 500, headers } = response;
-  if (kind === 'portForward' && statusCode === 200) {
-    response.destroy();
-    return refusal(500, `invalid upgrade response: status code ${statusCode}`);
-  }
-  // An API server would follow a redirect with its own credentials (CVE-2020-8559).
-  if (statusCode >= 300 && statusCode < 400) {
-    response.destroy();
-    return text(502, 'the backend attempted to redirect this request, which is not permitted');
-  }
-  const { connection: _connection, 'transfer-encoding': _encoding, ...kept } = headers;
-  return { status: statusCode, headers: { ...present(kept), ...acceptedProtocols(response) }, body: response };
-}
-
-const present = (headers: IncomingMessage['headers']) =>
-  Object.fromEntries(Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])));
-
-/** The accepted protocols, one header each: Node would join repeated headers, but clients read them one by one. */
-function acceptedProtocols({ headersDistinct }: IncomingMessage): Record<string, string[]> {
-  const name = 'x-accepted-stream-protocol-versions';
-  const values = headersDistinct[name];
-  return values === undefined ? {} : { [name]: values };
-}
-
-async function serveTunnel(kind: Kind, url: string, request: ApiRequest): Promise<Answer> {
-  if (!request.upgrade) {
-    const { raw } = request;
-    return passedOn(kind, await openRuntimeStream(url, raw.method ?? 'GET', forwardedHeaders(raw, url)));
-  }
-  const answered = await tunnel(url, request.raw, request.upgrade);
-  return answered === null ? UPGRADED : passedOn(kind, { kind: 'answered', response: answered });
-}
-
-async function serveCommand(kind: Kind, url: string, request: ApiRequest): Promise<Answer> {
-  const opened = await openSpdy(url, RUNTIME_PROTOCOLS);
-  if (opened.kind === 'answered') return passedOn(kind, opened);
-  acceptWebSocket(request, COMMAND_PROTOCOL, opened, (client) => {
-    void new RemoteCommand(client, opened, { ...optionsOf(request), attaches: kind === 'attach' });
-  });
-  return UPGRADED;
-}
-
-async function servePorts(url: string, request: ApiRequest): Promise<Answer> {
-  const opened = await openSpdy(url, ['portforward.k8s.io']);
-  if (opened.kind === 'answered') return passedOn('portForward', opened);
-  acceptWebSocket(request, TUNNEL_PROTOCOL, opened, (client) => forwardPorts(client, opened));
-  return UPGRADED;
-}
-
-type Client = Parameters<Parameters<WebSocketServer['handleUpgrade']>[3]>[0];
-
-/** Completes the client's upgrade; destroys the runtime's connection if the client disconnected in the meantime. */
-function acceptWebSocket(
-  request: ApiRequest,
-  protocol: string,
-  runtime: { readonly socket: Duplex },
-  begin: (client: Client) => void,
-): void {
-  let hasBegun = false;
-  const { socket, head }: { socket: Duplex; head: Buffer } = request.upgrade!.take();
-  const server = new WebSocketServer({ noServer: true, maxPayload: MESSAGE_MAX_BYTES, perMessageDeflate: false });
-  // The name of the SPDY tunnel is no token, so the library would reject it.
-  delete request.raw.headers['sec-websocket-protocol'];
-  server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${protocol}`));
-  server.handleUpgrade(request.raw, socket, head, (client) => {
-    hasBegun = true;
-    begin(client);
-  });
-  if (!hasBegun) runtime.socket.destroy();
-}
-
-// ---- /run -----------------------------------------------------------------------------------------------------------
-
-/** Runs a command in a container and waits for its end. Rejects with the runtime's text if it cannot be started. */
-export type ExecSync = (
-  request: { readonly containerId: string; readonly command: readonly string[] },
-  signal: AbortSignal,
-) => Promise<{ readonly exitCode: number; readonly stdout: Buffer; readonly stderr: Buffer }>;
-
-export function runEndpoints(view: ApiView, execSync: ExecSync): Endpoint[] {
-  const common = { methods: ['POST'], subresources: ['proxy'] } as const;
-  const answer = (request: ApiRequest) => run(view, execSync, request);
-  return [
-    { ...common, produces: [], path: '/run/:namespace/:pod/:container', answer },
-    { ...common, produces: [], path: '/run/:namespace/:pod/:uid/:container', answer },
-    { ...common, path: '/run', methods: 'any', answer: pageNotFound },
-    { ...common, path: '/run/*', methods: 'any', answer: pageNotFound },
-  ];
-}
-
-async function run(view: ApiView, execSync: ExecSync, request: ApiRequest): Promise<Answer> {
-  const pod = await podOf(view, request);
-  if (isAnswer(pod)) return pod;
-  const name = request.parameters['container'] ?? '';
-  const container = runningContainer(pod, name);
-  if (!container) return text(500, `container not found (${JSON.stringify(name)})`);
-  const cmd = first(request, 'cmd') ?? '';
-  try {
-    const { exitCode, stdout, stderr } = await execSync(
-      { containerId: container.id, command: cmd.split(' ') },
-      request.signal,
-    );
-    if (exitCode !== 0) return failed(`command '${cmd}' exited with ${exitCode}: `, stderr);
-    const output = Buffer.concat([stdout, stderr]);
-    return output.length === 0 ? { status: 200, headers: {}, body: '' } : json(output);
-  } catch (error) {
-    return text(500, messageOf(error));
-  }
-}
-
-/** The error with the command's own error output, text or not. */
-const failed = (why: string, stderr: Buffer): Answer => text(500, Buffer.concat([Buffer.from(why), stderr]));

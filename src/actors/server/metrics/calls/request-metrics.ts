@@ -1,7 +1,7 @@
 /** Metrics of the requests to the node's servers. Only known parts of a path become labels. */
 import type { Registry } from 'prom-client';
 import type { CacheObserver } from '../../auth/answer-cache.ts';
-import type { Kind } from '../../streaming/endpoints.ts';
+import type { Kind } from '../../streaming/stream-request.ts';
 import { counter, gauge, histogram, Instruments } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
 

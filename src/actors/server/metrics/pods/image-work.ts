@@ -11,7 +11,7 @@ import {
 import type { PullRecord } from '../../../../machines/model/operations/image.ts';
 import type { ImageWanted } from '../../../../machines/model/pods/messages.ts';
 import { repositoryOf } from '../../../../machines/model/spec/index.ts';
-import { recordCounts } from '../../../image/pull-records.ts';
+import { recordCounts } from '../../../image/pull-record-files.ts';
 import {
   contextOf,
   type NodeEffect,

@@ -1,9 +1,9 @@
 /** The metrics of `/metrics/cadvisor`, from one reading of all cgroups. Names and labels are cAdvisor's. */
 import { type MachineInfo, physicalCoresOf, socketsOf } from '../../../../machines/model/operations/host.ts';
 import type { CgroupSample } from '../../../stats/cgroup-samples.ts';
-import type { DeviceIo } from '../../../stats/cgroup-usage.ts';
 import type { DiskSample } from '../../../stats/machine-disks.ts';
 import type { InterfaceUsage } from '../../../stats/network.ts';
+import type { DeviceIo } from '../../../stats/usage-types.ts';
 import type { Family, FamilyType, Sample } from '../family.ts';
 import { DISK_FAMILIES, diskSamples } from './disk-families.ts';
 
