@@ -20,15 +20,11 @@ import type { ClaimReport, ClaimRequest } from '../machines/model/dra/messages.t
 import type { RegistrationItem } from '../machines/model/operations/devices.ts';
 import type { Operations } from '../machines/model/operations/index.ts';
 import type { StatusObserved } from '../machines/model/pods/api-messages.ts';
-import type {
-  ConfigMessage,
-  ImageReport,
-  ImageWanted,
-  PodKill,
-  PodKillWanted,
-  SoftStateMessage,
-  StatusMessage,
-} from '../machines/model/pods/messages.ts';
+import type { ImageReport, ImageWanted } from '../machines/model/pods/image-messages.ts';
+import type { PodKill, PodKillWanted } from '../machines/model/pods/pod-messages.ts';
+import type { SoftStateMessage } from '../machines/model/pods/soft-state-messages.ts';
+import type { ConfigMessage } from '../machines/model/pods/source-messages.ts';
+import type { StatusMessage } from '../machines/model/pods/status-messages.ts';
 
 export type NodeMessage =
   | AllocationMessage

@@ -7,7 +7,6 @@
  * XState types the events of `onDone` and `onError` only at the transition. A named action or guard sees the union of
  * all events and reads the result with `errorOf`, `errorIn` and `outputOf`.
  */
-
 import { hash } from 'node:crypto';
 import { type AnyActorRef, type EventObject, log, type MachineContext } from 'xstate';
 import { parentActor } from './address.ts';
@@ -103,3 +102,8 @@ export const outputOf = <Output>(event: unknown): Output => (event as { output: 
  */
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the type argument is the declaration
 export const typed = <Types>(): Types => ({}) as Types;
+
+/** XState's events of operations and child actors, for machines that invoke something. */
+export type Ended =
+  | { readonly type: `xstate.done.actor.${string}`; readonly output: unknown; readonly actorId: string }
+  | { readonly type: `xstate.error.actor.${string}`; readonly error: unknown; readonly actorId: string };

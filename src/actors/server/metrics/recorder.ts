@@ -8,7 +8,7 @@ import { Registry } from 'prom-client';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
 import { isMirrorPod, type PodStatus } from '../../../machines/model/api/pod.ts';
-import type { ConfigMessage } from '../../../machines/model/pods/messages.ts';
+import type { ConfigMessage } from '../../../machines/model/pods/source-messages.ts';
 import { type NodeEffect, type NodeMessageRecord, type NodeResult, nodeRecord } from '../../node-records.ts';
 import { ClaimWork, DeviceWork } from './calls/plugin-work.ts';
 import { counter, histogram, sampledGauge } from './instruments.ts';

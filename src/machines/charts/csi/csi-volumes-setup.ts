@@ -1,4 +1,6 @@
 /** Types and derivations of `csiVolumes`: its context and events. Pure. The chart is in `csi-volumes.ts`. */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type {
@@ -17,7 +19,6 @@ import type {
 import type { DeviceId } from '../../model/csi/places.ts';
 import { deviceKey, isAttachable, isForOnePod, limitsPeriodMs, uniqueName } from '../../model/csi/policy.ts';
 import { type CSIInventory, csiOperations, type FoundVolume } from '../../model/operations/csi.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { memoize } from '../../model/values/memoize.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { csiDeviceMachine } from './device.ts';

@@ -28,7 +28,8 @@ import type { CSILimits, CSIReport } from '../../model/csi/messages.ts';
 import { deviceKey } from '../../model/csi/policy.ts';
 import type { CSIInventory } from '../../model/operations/csi.ts';
 import type { KubeObject } from '../../model/operations/kube.ts';
-import { eventRecorded, type PodKillWanted } from '../../model/pods/messages.ts';
+import { eventRecorded } from '../../model/pods/event-messages.ts';
+import { type PodKillWanted } from '../../model/pods/pod-messages.ts';
 import { podEvents, podMessages } from '../../model/reasons/reasons.ts';
 import { childIn, reapChild } from '../children.ts';
 import {

@@ -14,6 +14,8 @@
  *   D3 it ends only when the volume is unstaged and its record is removed.
  * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, required, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import type { VolumeAttachment } from '../../model/api/storage.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from '../../model/csi/messages.ts';
@@ -33,7 +35,6 @@ import {
 } from '../../model/csi/policy.ts';
 import { csiOperations } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import {
   afterFailure,
   askCapabilities,

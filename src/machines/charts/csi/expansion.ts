@@ -14,13 +14,13 @@
  *   Z3 a call to the driver is never abandoned; an ending pod is left only between two steps.
  * Upstream: pkg/volume/util/operationexecutor/node_expander.go.
  */
-import { errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
+import { type Ended, errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { PersistentVolumeClaim } from '../../model/api/storage.ts';
 import type { CSIPod, CSIVolume, Driver, Expansion } from '../../model/csi/messages.ts';
 import { type Capabilities, notRegistered, type Secrets } from '../../model/csi/policy.ts';
 import { csiOperations } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
+import { eventRecorded } from '../../model/pods/event-messages.ts';
 import { type EventText, volumeEvents } from '../../model/reasons/reasons.ts';
 import { rfc3339 } from '../../model/values/time.ts';
 import {

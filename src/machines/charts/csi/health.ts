@@ -12,10 +12,10 @@
  * Upstream: pkg/kubelet/server/stats/volume_stat_calculator.go.
  */
 
-import { pick, setup, to, typed } from '../../../kernel/xstate.ts';
+import { type Ended, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../model/api/pod.ts';
 import { csiOperations, type VolumeHealth } from '../../model/operations/csi.ts';
-import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
+import { eventRecorded } from '../../model/pods/event-messages.ts';
 import { volumeEvents } from '../../model/reasons/reasons.ts';
 
 interface HealthInput {

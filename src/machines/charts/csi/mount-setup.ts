@@ -2,6 +2,8 @@
  * Types of `csiMount`: its context, and the service account tokens that its driver requests (`tokenRequests` of its
  * CSIDriver). The chart is in `mount.ts`.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { pick, random, type SecretHandle, setup, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type { CSIFailure, CSIPod, CSIVolume, Expansion, MountOrder } from '../../model/csi/messages.ts';
@@ -9,7 +11,6 @@ import { mountPlace } from '../../model/csi/places.ts';
 import { type Capabilities, modeRefusal, ownershipOf, type Secrets } from '../../model/csi/policy.ts';
 import { csiOperations, type IssuedToken } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { serviceAccountTokenRequest } from '../../model/volumes/credentials.ts';
 import { type SharingInput, sharingMachine } from '../volumes/sharing.ts';
 import { driverGuards, retryDelays } from './driver-calls.ts';

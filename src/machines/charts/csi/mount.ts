@@ -19,7 +19,7 @@ import { deviceIdOf, devicePlace, linkFolder, mapFolder, mountPlace } from '../.
 import { modeRefusal, notRegistered, ownershipOf, publishRequest, TAKEN, volumeData } from '../../model/csi/policy.ts';
 import type { IssuedToken } from '../../model/operations/csi.ts';
 import type { Unshared } from '../../model/operations/volume.ts';
-import { eventRecorded } from '../../model/pods/messages.ts';
+import { eventRecorded } from '../../model/pods/event-messages.ts';
 import { podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
 import { SLOW_SHARING_MS } from '../volumes/sharing.ts';
 import {

@@ -14,6 +14,7 @@
  */
 
 import {
+  type Ended,
   errorOf,
   line,
   now,
@@ -27,7 +28,9 @@ import {
 } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
-import { type Ended, eventRecorded, type GarbagePurge, type ImageUsed } from '../../model/pods/messages.ts';
+import { eventRecorded } from '../../model/pods/event-messages.ts';
+import { type GarbagePurge } from '../../model/pods/garbage-messages.ts';
+import { type ImageUsed } from '../../model/pods/image-messages.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';

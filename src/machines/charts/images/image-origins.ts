@@ -9,10 +9,11 @@
  * Invariants:
  *   I1 an intent whose image the runtime does not have stays: a later agent may still find it.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, outputOf, pick, required, setup, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { parseImage, repositoryOf } from '../../model/spec/index.ts';
 
 export interface ImageOriginsInput {

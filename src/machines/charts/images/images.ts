@@ -11,8 +11,10 @@
  *   G3 a crashed actor of an image is removed, and waiting pods request again.
  *   G4 an image's actor that ends is removed within the same turn, so that no request goes to an ended one.
  */
-import { type AnyActorRef, errorOf, line, now, setup, to, typed } from '../../../kernel/xstate.ts';
-import { type Ended, eventRecorded, type ImageReport, type ImageWanted, podActor } from '../../model/pods/messages.ts';
+import { type AnyActorRef, type Ended, errorOf, line, now, setup, to, typed } from '../../../kernel/xstate.ts';
+import { eventRecorded } from '../../model/pods/event-messages.ts';
+import { type ImageReport, type ImageWanted } from '../../model/pods/image-messages.ts';
+import { podActor } from '../../model/pods/pod-messages.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
 import type { Decider } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';

@@ -14,6 +14,8 @@
  *   F5 a list ends: one of more than {@link PAGES_MAX} pages is a failure, and the published objects stay.
  * Upstream: client-go tools/cache/reflector.go.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import {
   assign,
   type EventObject,
@@ -36,7 +38,6 @@ import {
   kubeOperations,
   type WatchItem,
 } from '../../model/operations/kube.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
 
 export interface ReflectorInput extends KubeSelection {

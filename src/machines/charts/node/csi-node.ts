@@ -12,6 +12,8 @@
  *   C2 an entry of a driver is written before pods may use that driver.
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import {
   assign,
   errorOf,
@@ -28,7 +30,6 @@ import {
 import type { CSINode } from '../../model/api/node.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
 import { CSINODE_UNKNOWN } from './object/facts.ts';
 

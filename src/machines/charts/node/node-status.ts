@@ -21,6 +21,7 @@
 
 import {
   assign,
+  type Ended,
   errorOf,
   type JsonObject,
   line,
@@ -39,7 +40,7 @@ import type { ConditionsChanged } from '../../model/eviction/policy.ts';
 import { namesOf } from '../../model/operations/certificate.ts';
 import { criOperations, type WatchImagesItem } from '../../model/operations/cri.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
+import { eventRecorded } from '../../model/pods/event-messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';

@@ -13,13 +13,14 @@
  *   M2 a plugin that hangs, sends wrong data or crashes its actor keeps no other from registering.
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { type AnyActorRef, errorOf, line, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverChange, CSILimits } from '../../model/csi/messages.ts';
 import type { DraPluginMessage } from '../../model/dra/messages.ts';
 import type { DevicePlugin } from '../../model/operations/devices.ts';
 import type { DraPlugin } from '../../model/operations/dra.ts';
 import { type PluginSocket, type PluginsChanged, pluginOperations } from '../../model/operations/plugins.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { childIn } from '../children.ts';
 import type { CSINodeReport } from './csi-node.ts';

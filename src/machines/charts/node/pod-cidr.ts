@@ -9,11 +9,12 @@
  *   D1 the runtime gets each change once, and again until it accepts it.
  * Seeds: S222. Upstream: updatePodCIDR.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { assign, failureLine, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node } from '../../model/api/node.ts';
 import { criOperations } from '../../model/operations/cri.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 
 /** Pause before a rejected CIDR is sent to the runtime again. */
 const RETRY_MS = 10_000;

@@ -11,6 +11,8 @@
  *   A2 a volume that this agent cannot mount is reported by its kind, never left out.
  *   A3 a volume that only some nodes can reach is not reported before the labels of this node are known.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, isObject, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/predicates.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
@@ -20,7 +22,6 @@ import { idOf, type ObjectId } from '../../model/objects/keys.ts';
 import type { NodeLabels, ObjectObserved, ObjectState } from '../../model/objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';
 import type { BoundVolume } from '../../model/operations/volume.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
 
 /** The interval between reads of a claim in use: a kubelet's period of syncing a pod. */

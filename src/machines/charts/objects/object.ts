@@ -12,12 +12,13 @@
  *   O3 an unreadable object is published as unknown, never as missing; the published content stays.
  *   O4 a refresh is answered by the first read that began after it, even with an unchanged object.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { configObjectFrom } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
 import type { ObjectObserved, ObjectPeriod, ObjectRefresh, ObjectState } from '../../model/objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';

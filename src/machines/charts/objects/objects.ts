@@ -13,6 +13,8 @@
  *      is read again first.
  *   J3 an object that became unreadable stays available to the pods that have it.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { type AnyActorRef, errorOf, line, setup, to, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
@@ -26,7 +28,6 @@ import type {
   ObjectsReleased,
   ObjectsWanted,
 } from '../../model/objects/messages.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { parseDecimal } from '../../model/values/go-text.ts';

@@ -10,13 +10,14 @@
  *   S1 nothing is published before the first complete list: a pod must not miss the address of the API server.
  *   S2 a service without a cluster IP has no variables.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import { idOf } from '../../model/objects/keys.ts';
 import type { ObjectObserved } from '../../model/objects/messages.ts';
 import { type Service, serviceOf, serviceVariables } from '../../model/objects/service-variables.ts';
 import type { KubeObject } from '../../model/operations/kube.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../kube/reflector.ts';
 
 export interface ServicesWanted {

@@ -12,12 +12,13 @@
  *   Y3 a cluster without this API is asked again later; until then pods are told why they wait.
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import type { ObjectObserved, ObjectState } from '../../model/objects/messages.ts';
 import { type TrustBundle, trustAnchors, trustBundleOf, UNSUPPORTED } from '../../model/objects/trust-anchors.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../kube/reflector.ts';
 

@@ -11,9 +11,10 @@
  *   G3 of the dead instances of a container only as many stay as the settings keep, at least one, whatever their age:
  *      the others are removed when one more dies.
  */
-import { errorOf, line, now, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
+import { type Ended, errorOf, line, now, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
-import { type Ended, eventRecorded, type GarbagePurge } from '../../model/pods/messages.ts';
+import { eventRecorded } from '../../model/pods/event-messages.ts';
+import { type GarbagePurge } from '../../model/pods/garbage-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { type DeadContainer, type GarbageChanged, milliseconds } from '../../model/status/runtime-facts.ts';

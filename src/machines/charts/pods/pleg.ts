@@ -15,11 +15,10 @@ import { criOperations, type WatchPodsItem } from '../../model/operations/cri.ts
 import {
   type PlegHealth,
   type PlegHealthWanted,
-  type Receiver,
   type RuntimeMessage,
   type RuntimeWanted,
-  receiverOf,
-} from '../../model/pods/messages.ts';
+} from '../../model/pods/runtime-messages.ts';
+import { type Receiver, receiverOf } from '../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 
 /**

@@ -2,6 +2,8 @@
  * Types and helpers of the pod workers' machine: records, events, sending to pods, and which pod gets which objects of
  * the API server. See `pods.ts`.
  */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { type AnyActorRef, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { AllocationReport, PodsWanted } from '../../model/allocation/messages.ts';
 import type { Pod, PodRef } from '../../model/api/pod.ts';
@@ -10,19 +12,12 @@ import { type ConfigObjects, differ, withKeys } from '../../model/objects/config
 import type { ObjectFound, ObjectsStarted, ObjectsWanted } from '../../model/objects/messages.ts';
 import type { SoftState } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
-import type {
-  ConfigMessage,
-  Ended,
-  GarbageWanted,
-  ImageReport,
-  ObjectsReported,
-  PodKill,
-  PodKillWanted,
-  PodMessage,
-  PodsMessage,
-  RuntimeMessage,
-  StatusWanted,
-} from '../../model/pods/messages.ts';
+import type { GarbageWanted } from '../../model/pods/garbage-messages.ts';
+import type { ImageReport } from '../../model/pods/image-messages.ts';
+import type { PodKill, PodKillWanted, PodMessage, PodsMessage } from '../../model/pods/pod-messages.ts';
+import type { RuntimeMessage } from '../../model/pods/runtime-messages.ts';
+import type { ConfigMessage, ObjectsReported } from '../../model/pods/source-messages.ts';
+import type { StatusWanted } from '../../model/pods/status-messages.ts';
 import type { NodeChanged, NodeSettings } from '../../model/settings/node-settings.ts';
 import { podMachine } from './pod/pod.ts';
 

@@ -25,13 +25,10 @@ import { withKeys } from '../../model/objects/config-objects.ts';
 import { neededKeys } from '../../model/objects/keys.ts';
 import type { ObjectsReleased } from '../../model/objects/messages.ts';
 import type { MirrorMessage } from '../../model/pods/api-messages.ts';
-import {
-  type GarbageWanted,
-  type ImageReport,
-  type PodKill,
-  podActor,
-  type RuntimeMessage,
-} from '../../model/pods/messages.ts';
+import { type GarbageWanted } from '../../model/pods/garbage-messages.ts';
+import { type ImageReport } from '../../model/pods/image-messages.ts';
+import { type PodKill, podActor } from '../../model/pods/pod-messages.ts';
+import { type RuntimeMessage } from '../../model/pods/runtime-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { emptyRuntime } from '../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../model/values/back-off.ts';

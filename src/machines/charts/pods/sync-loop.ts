@@ -17,14 +17,9 @@
  *      created. The sources publish nothing before they are asked to.
  */
 import { line, sendParent, setup, to, typed } from '../../../kernel/xstate.ts';
-import type {
-  PodsMessage,
-  RuntimeHealth,
-  RuntimeRelisted,
-  Source,
-  SourceReady,
-  SourcesMessage,
-} from '../../model/pods/messages.ts';
+import type { PodsMessage } from '../../model/pods/pod-messages.ts';
+import type { RuntimeHealth, RuntimeRelisted } from '../../model/pods/runtime-messages.ts';
+import type { Source, SourceReady, SourcesMessage } from '../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 
 /** The period of housekeeping. The kubelet does it every 2 s; here everything urgent has an event of its own. */

@@ -12,10 +12,10 @@
  * Upstream: pkg/volume/volume_linux.go.
  */
 
-import { now, outputOf, pick, setup, to, typed } from '../../../kernel/xstate.ts';
+import { type Ended, now, outputOf, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../model/api/pod.ts';
 import { type Sharing, volumeOperations } from '../../model/operations/volume.ts';
-import { type Ended, eventRecorded } from '../../model/pods/messages.ts';
+import { eventRecorded } from '../../model/pods/event-messages.ts';
 import { volumeEvents } from '../../model/reasons/reasons.ts';
 
 /** A faster set-up is not reported. */

@@ -1,4 +1,6 @@
 /** Types, guards and actions of the certificate manager. The chart is in `certificate-manager.ts`. */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, random, setup, typed } from '../../../kernel/xstate.ts';
 import {
   type CertificateFacts,
@@ -9,7 +11,6 @@ import {
   certificateOperations,
 } from '../../model/operations/certificate.ts';
 import { type KubeObject, type KubeTarget, kubeOperations, type WatchItem } from '../../model/operations/kube.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { type BackOff, pauseMs } from '../../model/values/back-off.ts';
 import type { Answer } from '../context/types.ts';
 import { csrTarget, missingIn, nodeTemplate, rotationDeadline, verdictOf } from './policy.ts';

@@ -1,4 +1,6 @@
 /** Types, guards and actions of the container manager. The chart is in `container-manager.ts`. */
+
+import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../model/allocation/messages.ts';
 import {
@@ -13,7 +15,6 @@ import type { NodeResources } from '../../model/cgroups/allocatable.ts';
 import { nodeAllocatableGroup, type QOSDemand } from '../../model/cgroups/node-groups.ts';
 import { type CgroupsHeld, cgroupOperations } from '../../model/operations/cgroup.ts';
 import { type CgroupInfo, hostOperations } from '../../model/operations/host.ts';
-import type { Ended } from '../../model/pods/messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import {

@@ -1,6 +1,6 @@
 /** A pod that the node ends (eviction, shutdown): what the world sees of it, and that it stays ended. */
 import { afterEach, expect, it } from 'vitest';
-import type { PodKillWanted } from '../../../../src/machines/model/pods/messages.ts';
+import type { PodKillWanted } from '../../../../src/machines/model/pods/pod-messages.ts';
 import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
 
 const UID = 'u1';

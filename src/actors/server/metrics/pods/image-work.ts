@@ -9,7 +9,7 @@ import {
   type VerificationSettings,
 } from '../../../../machines/charts/images/verification.ts';
 import type { PullRecord } from '../../../../machines/model/operations/image.ts';
-import type { ImageWanted } from '../../../../machines/model/pods/messages.ts';
+import type { ImageWanted } from '../../../../machines/model/pods/image-messages.ts';
 import { repositoryOf } from '../../../../machines/model/spec/index.ts';
 import { recordCounts } from '../../../image/pull-record-files.ts';
 import {

@@ -7,7 +7,7 @@
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import { isMirrorPod, isStaticPod, type Pod, type PodStatus } from '../../../../machines/model/api/pod.ts';
-import type { ConfigMessage } from '../../../../machines/model/pods/messages.ts';
+import type { ConfigMessage } from '../../../../machines/model/pods/source-messages.ts';
 import type { NodeEffect, NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
 import { counter, gauge, histogram, Instruments } from '../instruments.ts';
 import {

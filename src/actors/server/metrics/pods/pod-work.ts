@@ -3,7 +3,7 @@
  * from a change of its status to the API server's confirmation. Streams and waiting retries do not count.
  */
 import { isMirrorPod } from '../../../../machines/model/api/pod.ts';
-import type { ConfigMessage } from '../../../../machines/model/pods/messages.ts';
+import type { ConfigMessage } from '../../../../machines/model/pods/source-messages.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
 import { histogram, Instruments } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, podUidAt, type RecordContext } from '../projection.ts';

@@ -10,6 +10,8 @@
  *   D1 messages of a plugin after its end are ignored.
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/client.go.
  */
+
+import type { Ended } from '../../../../kernel/xstate.ts';
 import { errorOf, line, pick, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import {
   type Device,
@@ -17,7 +19,6 @@ import {
   type DevicesListed,
   deviceOperations,
 } from '../../../model/operations/devices.ts';
-import type { Ended } from '../../../model/pods/messages.ts';
 
 interface DevicePluginInput extends DevicePlugin {
   /** The id of the connection: a resource may have a newer one. */

@@ -11,6 +11,8 @@
  *   E2 the first problem ends it; a pod that may not have its claims is not recorded.
  * Upstream: pkg/kubelet/cm/dra/manager.go (prepareResources).
  */
+
+import type { Ended } from '../../../../kernel/xstate.ts';
 import {
   assign,
   errorOf,
@@ -25,7 +27,6 @@ import { claimVerdict } from '../../../model/dra/claims.ts';
 import type { ClaimVerdict, ClaimWanted, FetchedClaim } from '../../../model/dra/messages.ts';
 import { type DraCall, type DraPrepared, draOperations } from '../../../model/operations/dra.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
-import type { Ended } from '../../../model/pods/messages.ts';
 
 const CLAIMS_API = { client: 'kube', apiVersion: 'resource.k8s.io/v1', resource: 'resourceclaims' } as const;
 

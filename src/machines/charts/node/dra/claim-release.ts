@@ -10,9 +10,10 @@
  *   F1 it always ends, by the drivers' answer or by the time limit of the call.
  * Upstream: pkg/kubelet/cm/dra/manager.go (unprepareResources).
  */
+
+import type { Ended } from '../../../../kernel/xstate.ts';
 import { assign, errorOf, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { type DraCall, draOperations } from '../../../model/operations/dra.ts';
-import type { Ended } from '../../../model/pods/messages.ts';
 
 export interface ClaimReleaseInput {
   readonly uid: string;

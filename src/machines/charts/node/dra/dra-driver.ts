@@ -10,9 +10,10 @@
  *   D1 a driver whose watch ended is not connected, and the health of its devices is unknown.
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
  */
+
+import type { Ended } from '../../../../kernel/xstate.ts';
 import { errorOf, line, pick, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import { type DraItem, type DraPlugin, draOperations } from '../../../model/operations/dra.ts';
-import type { Ended } from '../../../model/pods/messages.ts';
 
 /** Upstream's pause before it watches a driver again. */
 const RETRY_MS = 5_000;

@@ -1,11 +1,11 @@
 /** Types and helpers of `draManager`: events, children, answers. The chart is in `dra-manager.ts`. */
-import { pick, setup, to, typed } from '../../../../kernel/xstate.ts';
+import { type Ended, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../../model/allocation/messages.ts';
 import { CLAIM_STATE_FILE } from '../../../model/dra/claim-state.ts';
 import type { ClaimHealth, ClaimReport, ClaimRequest, DraPluginMessage } from '../../../model/dra/messages.ts';
 import type { DraCall } from '../../../model/operations/dra.ts';
 import { hostOperations } from '../../../model/operations/host.ts';
-import { type Ended, podActor } from '../../../model/pods/messages.ts';
+import { podActor } from '../../../model/pods/pod-messages.ts';
 import { type ClaimCache, type Drivers, healthFor } from './claim-cache.ts';
 import { type ClaimsFetched, claimPreparationMachine } from './claim-preparation.ts';
 import { claimReleaseMachine } from './claim-release.ts';

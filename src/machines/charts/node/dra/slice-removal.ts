@@ -10,9 +10,10 @@
  *   L1 it never gives up: a scheduler would send pods for devices that no driver prepares.
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go (wipeResourceSlices).
  */
+
+import type { Ended } from '../../../../kernel/xstate.ts';
 import { assign, errorOf, line, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
-import type { Ended } from '../../../model/pods/messages.ts';
 import { type BackOff, doubledMs } from '../../../model/values/back-off.ts';
 
 /** Upstream's pauses between attempts. */

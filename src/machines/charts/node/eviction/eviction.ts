@@ -16,7 +16,18 @@
  *   E4 a condition is reported while it lasts and for the transition period after it.
  * Seeds: S150, S195, S239. Upstream: pkg/kubelet/eviction/eviction_manager.go.
  */
-import { errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../../kernel/xstate.ts';
+import {
+  type Ended,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  required,
+  setup,
+  to,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import { statsPlace } from '../../../model/cgroups/names.ts';
 import type { NodePodChanged } from '../../../model/eviction/facts.ts';
 import {
@@ -45,7 +56,9 @@ import {
 } from '../../../model/eviction/ranking.ts';
 import { resourceOf } from '../../../model/eviction/thresholds.ts';
 import { type DiskLayout, type Observations, type PodUse, statsOperations } from '../../../model/operations/stats.ts';
-import { type Ended, eventRecorded, type GarbagePurged, type PodKillWanted } from '../../../model/pods/messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { type GarbagePurged } from '../../../model/pods/garbage-messages.ts';
+import { type PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { nodeRef, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { MONITORING_MS, type StorageReport, storageWatchMachine } from './storage-watch.ts';

@@ -13,6 +13,7 @@
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
 import {
+  type Ended,
   errorIn,
   type ItemOf,
   line,
@@ -27,7 +28,8 @@ import {
 } from '../../../../kernel/xstate.ts';
 import type { NodePod, NodePodChanged } from '../../../model/eviction/facts.ts';
 import { logindOperations } from '../../../model/operations/logind.ts';
-import { type Ended, eventRecorded, type PodKillWanted } from '../../../model/pods/messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { type PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { nodeRef, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings, ShutdownSettings } from '../../../model/settings/node-settings.ts';
 import { graceOf, periodRequestedSeconds, podsOfGroup } from './policy.ts';

@@ -1,6 +1,6 @@
 /** Types and helpers of the allocation manager: context, events, messages. The chart is in `allocation.ts`. */
 
-import { now, setup, to, typed } from '../../../../kernel/xstate.ts';
+import { type Ended, now, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationMessage, AllocationReport, PodsWanted } from '../../../model/allocation/messages.ts';
@@ -12,7 +12,8 @@ import type { Node } from '../../../model/api/node.ts';
 import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
 import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
 import type { SoftState } from '../../../model/operations/host.ts';
-import { type Ended, eventRecorded, type PodKillWanted, podActor } from '../../../model/pods/messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { type PodKillWanted, podActor } from '../../../model/pods/pod-messages.ts';
 import { type EventText, podEvents, podMessages } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';

@@ -46,7 +46,7 @@ import {
 } from '../../../model/allocation/resource-grants.ts';
 import { NO_DEMAND } from '../../../model/cgroups/node-groups.ts';
 import type { Grant, Holding } from '../../../model/operations/grants.ts';
-import type { PodKillWanted } from '../../../model/pods/messages.ts';
+import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import { childIn } from '../../children.ts';
 import {

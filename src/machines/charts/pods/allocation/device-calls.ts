@@ -10,9 +10,10 @@
  *   C1 the first plugin that refuses ends the calls; no call is repeated.
  * Upstream: devicemanager/manager.go (allocateContainerResources, callGetPreferredAllocationIfAvailable).
  */
+
+import type { Ended } from '../../../../kernel/xstate.ts';
 import { errorOf, outputOf, pick, required, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import { type DeviceQuestion, type DeviceResponse, deviceOperations } from '../../../model/operations/devices.ts';
-import type { Ended } from '../../../model/pods/messages.ts';
 
 /** Devices of one resource for one container. */
 export interface DeviceCall {

@@ -15,20 +15,16 @@
  *   K3 an object of the API server that is no valid pod is reported once and ignored.
  *   K4 a remembered pod is published only before the first list, and does not make the source ready.
  */
-import { errorOf, line, now, outputOf, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
+import { type Ended, errorOf, line, now, outputOf, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';
 import type { ObjectFound, ObjectState } from '../../../model/objects/messages.ts';
 import { hostOperations, type RememberedPod } from '../../../model/operations/host.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { ConfigObject } from '../../../model/operations/volume.ts';
 import type { MirrorListed, MirrorSeen, StatusListed, StatusObserved } from '../../../model/pods/api-messages.ts';
-import {
-  type ConfigWanted,
-  type Ended,
-  eventRecorded,
-  type SourceReady,
-  type StatusWanted,
-} from '../../../model/pods/messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { type ConfigWanted, type SourceReady } from '../../../model/pods/source-messages.ts';
+import { type StatusWanted } from '../../../model/pods/status-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';

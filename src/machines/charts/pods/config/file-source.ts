@@ -13,18 +13,17 @@
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from it alone, and a static pod may name none.
  */
-import { errorOf, type ItemOf, line, now, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
+import { type Ended, errorOf, type ItemOf, line, now, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import { objectKey } from '../../../model/objects/config-objects.ts';
 import { hostOperations, type ManifestError } from '../../../model/operations/host.ts';
 import type { ConfigObject } from '../../../model/operations/volume.ts';
 import {
   type ConfigWanted,
-  type Ended,
   type ObjectsReported,
   type Receiver,
   receiverOf,
   type SourceReady,
-} from '../../../model/pods/messages.ts';
+} from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { forgotten, type PublishedPods, publishStaticPods, sendMirrorsReady, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';

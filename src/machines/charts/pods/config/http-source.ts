@@ -12,9 +12,9 @@
  *   H2 an error is reported once, and its end once.
  *   H3 the values of headers are handles here.
  */
-import { errorOf, type ItemOf, line, now, pick, setup, typed } from '../../../../kernel/xstate.ts';
+import { type Ended, errorOf, type ItemOf, line, now, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { hostOperations } from '../../../model/operations/host.ts';
-import { type ConfigWanted, type Ended, type Receiver, receiverOf } from '../../../model/pods/messages.ts';
+import { type ConfigWanted, type Receiver, receiverOf } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { forgotten, type PublishedPods, publishStaticPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';

@@ -18,7 +18,7 @@ import {
 } from '../../../model/api/pod.ts';
 import { versionOf } from '../../../model/objects/config-objects.ts';
 import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
-import type { ConfigMessage, Source, SourceReady } from '../../../model/pods/messages.ts';
+import type { ConfigMessage, Source, SourceReady } from '../../../model/pods/source-messages.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { IgnoredField, NodeSettings } from '../../../model/settings/node-settings.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';

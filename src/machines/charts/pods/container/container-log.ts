@@ -9,10 +9,11 @@
  *   I1 when the runtime does not reopen a rotated log, the file gets its name back, so that readers by name lose
  *      nothing that the container writes.
  */
+
+import type { Ended } from '../../../../kernel/xstate.ts';
 import { errorIn, type ItemOf, line, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { operations } from '../../../model/operations/index.ts';
 import type { KeptLog } from '../../../model/operations/logs.ts';
-import type { Ended } from '../../../model/pods/messages.ts';
 
 export interface ContainerLogInput {
   readonly containerId: string;

@@ -10,9 +10,9 @@ import type {
   ContainerView,
   ContainerWanted,
   Hook,
-  ImageFacts,
-  RememberedContainer,
-} from '../../../model/pods/messages.ts';
+} from '../../../model/pods/container-messages.ts';
+import type { ImageFacts } from '../../../model/pods/image-messages.ts';
+import type { RememberedContainer } from '../../../model/pods/soft-state-messages.ts';
 import {
   containerFieldPath,
   hookMessages,

@@ -1,6 +1,7 @@
 /** Types, guards and actions of a container's machine. The chart is in `container.ts`. */
 
 import {
+  type Ended,
   errorIn,
   errorOf,
   now,
@@ -16,15 +17,10 @@ import {
 } from '../../../../kernel/xstate.ts';
 import type { ContainerConfig, PodSandboxConfig } from '../../../model/api/cri.ts';
 import { operations } from '../../../model/operations/index.ts';
-import {
-  type ContainerReport,
-  type ContainerWanted,
-  type Ended,
-  eventRecorded,
-  type Hook,
-  type ImageReport,
-  type SoftStateMessage,
-} from '../../../model/pods/messages.ts';
+import { type ContainerReport, type ContainerWanted, type Hook } from '../../../model/pods/container-messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { type ImageReport } from '../../../model/pods/image-messages.ts';
+import { type SoftStateMessage } from '../../../model/pods/soft-state-messages.ts';
 import { containerEvents, type EventText, killMessages, startErrorText } from '../../../model/reasons/reasons.ts';
 import { type ContainerFacts, factsOfInstance } from '../../../model/status/runtime-facts.ts';
 import { urlOf } from '../prober/prober-policy.ts';

@@ -2,7 +2,7 @@
  * Correlates events before they are written: similar ones are combined, equal ones are counted, and no source floods
  * the others. Pure; limits as in upstream's correlator.
  */
-import type { EventRecorded } from '../../../model/pods/messages.ts';
+import type { EventRecorded } from '../../../model/pods/event-messages.ts';
 import { fnv1a32 } from '../../../model/spec/hash.ts';
 
 /** All lists together hold as many entries as upstream's caches of the event correlator. */

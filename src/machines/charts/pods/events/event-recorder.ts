@@ -11,8 +11,10 @@
  *   R2 equal events are one with a count; similar ones within ten minutes become `(combined from similar events)`.
  *   R3 an API server that does not answer delays no actor; beyond {@link WRITERS_MAX} events are log lines only.
  */
+
+import type { Ended } from '../../../../kernel/xstate.ts';
 import { type AnyActorRef, line, now, setup, typed } from '../../../../kernel/xstate.ts';
-import type { Ended, EventRecorded } from '../../../model/pods/messages.ts';
+import type { EventRecorded } from '../../../model/pods/event-messages.ts';
 import { rfc3339 } from '../../../model/values/time.ts';
 import { type Correlation, correlate, nameOf, nothingRecorded } from './event-correlator.ts';
 import { type EventSeries, eventWriterMachine } from './event-writer.ts';

@@ -12,10 +12,10 @@
  */
 
 import type { Json } from '../../../../kernel/json.ts';
+import type { Ended } from '../../../../kernel/xstate.ts';
 import { errorOf, line, type PlainError, pick, random, setup, typed } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
-import type { Ended } from '../../../model/pods/messages.ts';
 
 /** As upstream's recorder. */
 const TRIES_MAX = 12;

@@ -14,6 +14,8 @@
  *   I4 a delete names the uid that was seen.
  *   I5 none is created before the API server's mirror pods were listed: it may exist already.
  */
+
+import type { Ended } from '../../../../kernel/xstate.ts';
 import {
   errorIn,
   errorOf,
@@ -29,7 +31,6 @@ import {
 import { CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, type Pod } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
 import type { MirrorMessage, MirrorState } from '../../../model/pods/api-messages.ts';
-import type { Ended } from '../../../model/pods/messages.ts';
 import { type BackOff, pauseMs, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
 
 /** A node that is not registered yet will be soon, and static pods should appear with it. */

@@ -3,7 +3,7 @@ import { errorIn, errorOf, line, now, outputOf, type PlainError, random, to } fr
 import { withAllocation } from '../../../model/allocation/request.ts';
 import { claimRefusal } from '../../../model/dra/claims.ts';
 import type { UserMapping } from '../../../model/operations/users.ts';
-import { eventRecorded } from '../../../model/pods/messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import {
   type EventText,
   killMessages,

@@ -16,7 +16,7 @@ import type { PodShares } from '../../../model/allocation/resource-grants.ts';
 import { isStaticPod, type Pod } from '../../../model/api/pod.ts';
 import { podGroup, podGroupName } from '../../../model/cgroups/pod-cgroup.ts';
 import type { Allocation } from '../../../model/operations/grants.ts';
-import { eventRecorded } from '../../../model/pods/messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';

@@ -8,7 +8,7 @@
 import { line, now, to } from '../../../../kernel/xstate.ts';
 import { claimsWanted } from '../../../model/dra/claims.ts';
 import { type ClaimReport, type ClaimRequest, PREPARATION_FAILED } from '../../../model/dra/messages.ts';
-import { eventRecorded } from '../../../model/pods/messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { configure, failed, noteKill } from './pod-actions.ts';
 import { refOf } from './pod-policy.ts';

@@ -26,12 +26,10 @@ import type {
   ContainerView,
   ContainerWanted,
   Hook,
-  ImageFacts,
-  PodKill,
-  ProbedInstance,
-  RememberedContainer,
-  RememberedPull,
-} from '../../../model/pods/messages.ts';
+} from '../../../model/pods/container-messages.ts';
+import type { ImageFacts } from '../../../model/pods/image-messages.ts';
+import type { PodKill } from '../../../model/pods/pod-messages.ts';
+import type { ProbedInstance, RememberedContainer, RememberedPull } from '../../../model/pods/soft-state-messages.ts';
 import { hookMessages } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { containerHash, isSidecar, type MountedVolumes, pullPolicy } from '../../../model/spec/index.ts';

@@ -7,7 +7,8 @@
  */
 import { now, random, required, to } from '../../../../kernel/xstate.ts';
 import type { Container } from '../../../model/api/pod.ts';
-import { type ProberReport, type SoftStateMessage } from '../../../model/pods/messages.ts';
+import { type ProberReport } from '../../../model/pods/container-messages.ts';
+import { type SoftStateMessage } from '../../../model/pods/soft-state-messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { childIn, reapChild } from '../../children.ts';

@@ -9,7 +9,7 @@
 import { errorOf, now, type OutputOf, outputOf, required, to } from '../../../../kernel/xstate.ts';
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
 import type { Operations } from '../../../model/operations/index.ts';
-import { eventRecorded } from '../../../model/pods/messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { killMessages, podEvents } from '../../../model/reasons/reasons.ts';
 import { sandboxOverhead } from '../../../model/spec/resources.ts';
 import { factsOf, isAlive, sandboxesOf } from '../../../model/status/runtime-facts.ts';

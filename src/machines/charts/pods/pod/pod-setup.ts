@@ -1,6 +1,6 @@
 /** Types, guards and actions of a pod's machine. The chart is in `pod.ts`. */
 import type { AnyActorRef, OutputOf } from '../../../../kernel/xstate.ts';
-import { now, outputOf, pick, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
+import { type Ended, now, outputOf, pick, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
@@ -9,18 +9,12 @@ import type { NodePodChanged } from '../../../model/eviction/facts.ts';
 import type { ObjectFound } from '../../../model/objects/messages.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import { type Operations, operations } from '../../../model/operations/index.ts';
-import {
-  type ContainerReport,
-  type ContainerView,
-  type Ended,
-  type GarbageWanted,
-  type ImageReport,
-  type PodMessage,
-  type ProberReport,
-  type RuntimeMessage,
-  type StatusMessage,
-  type StatusWanted,
-} from '../../../model/pods/messages.ts';
+import { type ContainerReport, type ContainerView, type ProberReport } from '../../../model/pods/container-messages.ts';
+import { type GarbageWanted } from '../../../model/pods/garbage-messages.ts';
+import { type ImageReport } from '../../../model/pods/image-messages.ts';
+import { type PodMessage } from '../../../model/pods/pod-messages.ts';
+import { type RuntimeMessage } from '../../../model/pods/runtime-messages.ts';
+import { type StatusMessage, type StatusWanted } from '../../../model/pods/status-messages.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeChanged } from '../../../model/settings/node-settings.ts';
 import {

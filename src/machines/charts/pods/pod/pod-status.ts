@@ -5,7 +5,7 @@ import { withAllocation } from '../../../model/allocation/request.ts';
 import { isStaticPod, type PodStatus } from '../../../model/api/pod.ts';
 import { claimHealthOf } from '../../../model/dra/claims.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
-import type { ContainerView } from '../../../model/pods/messages.ts';
+import type { ContainerView } from '../../../model/pods/container-messages.ts';
 import { waitingReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isTerminalPhase, type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/index.ts';

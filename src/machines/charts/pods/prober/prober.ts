@@ -12,7 +12,7 @@
  *   B2 after a failed liveness, or any verdict of startup, the probe does not run any more.
  */
 
-import { errorOf, line, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
+import { type Ended, errorOf, line, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import {
   type ProbeJudged,
@@ -20,7 +20,8 @@ import {
   type ProbeWatch,
   probeOperations,
 } from '../../../model/operations/probe.ts';
-import { type Ended, eventRecorded, type ProberReport } from '../../../model/pods/messages.ts';
+import { type ProberReport } from '../../../model/pods/container-messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { containerEvents, type ProbeName } from '../../../model/reasons/reasons.ts';
 import type { Asked, ProbeKind } from './prober-policy.ts';
 

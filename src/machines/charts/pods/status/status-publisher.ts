@@ -15,11 +15,13 @@
  *   U6 a write that the API server rejected or deferred waits for the back-off; one without an answer is repeated with
  *      the next change of the pod.
  */
+
+import type { Ended } from '../../../../kernel/xstate.ts';
 import { errorOf, now, outputOf, type PlainError, pick, random, setup, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
 import type { SeenPod } from '../../../model/pods/api-messages.ts';
-import type { Ended, StatusMessage } from '../../../model/pods/messages.ts';
+import type { StatusMessage } from '../../../model/pods/status-messages.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import type { PodStage } from '../../../model/status/pod-status.ts';
 import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';

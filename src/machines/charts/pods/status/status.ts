@@ -12,9 +12,12 @@
  *   T2 a publisher exists from the first message about its pod, from the node or the API server, until neither has the
  *      pod.
  */
+
+import type { Ended } from '../../../../kernel/xstate.ts';
 import { type AnyActorRef, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
-import type { Ended, PodsMessage, StatusMessage } from '../../../model/pods/messages.ts';
+import type { PodsMessage } from '../../../model/pods/pod-messages.ts';
+import type { StatusMessage } from '../../../model/pods/status-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { statusPublisherMachine } from './status-publisher.ts';
 

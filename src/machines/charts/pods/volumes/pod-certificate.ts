@@ -17,6 +17,7 @@
 
 import {
   assign,
+  type Ended,
   errorIn,
   isObject,
   now,
@@ -35,7 +36,7 @@ import type { ObjectFound, ObjectState } from '../../../model/objects/messages.t
 import { certificatesPem, pemBlocks } from '../../../model/objects/pem.ts';
 import { certificateOperations } from '../../../model/operations/certificate.ts';
 import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
-import { type Ended, eventRecorded } from '../../../model/pods/messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
 import { type CertificateSource, NOT_ISSUED } from '../../../model/volumes/credentials.ts';

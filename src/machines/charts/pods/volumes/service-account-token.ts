@@ -12,6 +12,7 @@
  *   N2 without a valid token the pod is sent the reason.
  */
 
+import type { Ended } from '../../../../kernel/xstate.ts';
 import {
   errorOf,
   now,
@@ -26,7 +27,6 @@ import {
 import type { PodRef } from '../../../model/api/pod.ts';
 import type { ObjectFound } from '../../../model/objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
-import type { Ended } from '../../../model/pods/messages.ts';
 import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
 import { serviceAccountTokenRequest, type TokenSource } from '../../../model/volumes/credentials.ts';
 

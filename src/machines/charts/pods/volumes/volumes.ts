@@ -14,7 +14,18 @@
  *   V3 a change of the plan ends a back-off: a missing object may exist now.
  */
 
-import { errorOf, line, now, outputOf, pick, sendParent, setup, to, typed } from '../../../../kernel/xstate.ts';
+import {
+  type Ended,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  sendParent,
+  setup,
+  to,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { CSIOverdue, CSIReport, CSIWanted } from '../../../model/csi/messages.ts';
 import {
@@ -23,7 +34,7 @@ import {
   type VolumesSetUp,
   volumeOperations,
 } from '../../../model/operations/volume.ts';
-import { type Ended, eventRecorded } from '../../../model/pods/messages.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { podEvents, volumeEvents } from '../../../model/reasons/reasons.ts';
 import type { MountedVolumes } from '../../../model/spec/volumes.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
