@@ -338,6 +338,11 @@ describe('headers and leftovers', () => {
     expect(found).toEqual([]);
   });
 
+  it('no file of src needs rulers between its parts: each has one subject', () => {
+    const ruler = /^\s*(\/\/|\/?\*)\s*([-=_*#~─━])\2{2}/m;
+    expect(inRoom('src').filter((path) => ruler.test(source(path)))).toEqual([]);
+  });
+
   it('nothing is left to do in the code', () => {
     const marker = new RegExp(['TO', 'DO|FIX', 'ME|XX', 'X'].join(''));
     expect(checked.filter((path) => marker.test(source(path)))).toEqual([]);

@@ -68,6 +68,8 @@ export class Kernel implements ActorHost {
   private inTurn = false;
   private scheduled = false;
   private stopped = false;
+  /** How the root has ended, until the end of its last turn. */
+  private end: { output: unknown } | { error: PlainError } | undefined;
   private restoring: Map<Address, number> | undefined;
   private root!: AnyActorRef;
 
@@ -95,8 +97,6 @@ export class Kernel implements ActorHost {
   random(): number {
     return this.rng.next();
   }
-
-  // ---- starting -----------------------------------------------------------------------------------------------------
 
   /** Starts the root actor as turn 0. `at` is the time of the header (default: the time source). */
   boot(at = this.options.time?.now() ?? 0): this {
@@ -181,11 +181,8 @@ export class Kernel implements ActorHost {
     if (this.stopped) return;
     this.stopped = true;
     this.queue = [];
-    this.queueEnd = end;
+    this.end = end;
   }
-  private queueEnd: { output: unknown } | { error: PlainError } | undefined;
-
-  // ---- inputs -------------------------------------------------------------------------------------------------------
 
   /** Queues an event from outside. False if the queue is full; the root is informed once there is room. */
   dispatch(to: Address, event: JsonEvent, via: string): boolean {
@@ -250,8 +247,6 @@ export class Kernel implements ActorHost {
     }
   }
 
-  // ---- a turn -------------------------------------------------------------------------------------------------------
-
   private takeTurn(t: number, body: () => void): void {
     this.timers.now = Math.max(this.timers.now, t);
     this.inTurn = true;
@@ -267,7 +262,7 @@ export class Kernel implements ActorHost {
     }
     this.turn++;
     this.commit(records, performance.now() - beganMs);
-    if (this.queueEnd) this.finish(this.queueEnd);
+    if (this.end) this.finish(this.end);
   }
 
   /** The records of a turn that threw; its requests are not performed. */
@@ -310,13 +305,11 @@ export class Kernel implements ActorHost {
   }
 
   private finish(end: { output: unknown } | { error: PlainError }): void {
-    this.queueEnd = undefined;
+    this.end = undefined;
     this.timers.disarmAll();
     this.outbox.cancelAll();
     this.options.onStopped?.(end);
   }
-
-  // ---- ActorHost ----------------------------------------------------------------------------------------------------
 
   effectStarted(self: AnyActorRef, name: string, cls: OperationClass, input: unknown): void {
     if (this.restoring) {
@@ -337,8 +330,6 @@ export class Kernel implements ActorHost {
     const id = this.outbox.cancelled(self);
     if (id !== undefined) this.recorder.record({ k: 'cancel', id });
   }
-
-  // ---- inspection ---------------------------------------------------------------------------------------------------
 
   /** The whole state at the end of a turn; restoring it and repeating the later inputs gives the same records. */
   checkpoint(): Checkpoint {

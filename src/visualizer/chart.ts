@@ -160,8 +160,6 @@ export class ChartView {
     this.sheet.scrollBy({ left, top });
   }
 
-  // ---- zoom ---------------------------------------------------------------------------------------------------------
-
   zoomBy(factor: number): void {
     this.zoom = Math.min(ZOOM_MAX, Math.max(ZOOM_MIN, this.scale() * factor));
     this.applyZoom();

@@ -343,8 +343,6 @@ export class Events {
     if (shown) this.choose(shown.n);
   }
 
-  // ---- groups -------------------------------------------------------------------------------------------------------
-
   private async showGroups(): Promise<void> {
     const by = this.group.value as GroupBy | 'sequence' | '';
     this.groups.hidden = by === '';

@@ -121,8 +121,6 @@ export class Store {
     for (const listener of this.listeners) listener(parts);
   }
 
-  // ---- what is so ---------------------------------------------------------------------------------------------------
-
   get root(): string {
     return this.facts.root;
   }
@@ -180,8 +178,6 @@ export class Store {
   text({ record, was, request }: ShownRecord): string {
     return this.named(recordText(record, { before: was?.value, operation: request?.name }));
   }
-
-  // ---- choosing -----------------------------------------------------------------------------------------------------
 
   show(view: View): void {
     if (view === this.view) return;
@@ -283,8 +279,6 @@ export class Store {
     const n = choices === this.choices ? await ask() : undefined;
     if (choices === this.choices) this.goTo(n);
   }
-
-  // ---- the worker ---------------------------------------------------------------------------------------------------
 
   /** Takes a report of the worker. */
   take({ facts, isNew, actors, gone, phases, pods, found }: Notice): void {

@@ -7,7 +7,7 @@
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import type { Context as MountContext } from '../../machines/charts/csi/mount-setup.ts';
-import type { PodContext } from '../../machines/charts/pods/pod/pod-policy.ts';
+import type { PodContext } from '../../machines/charts/pods/pod/pod-context.ts';
 import type { KubeletConfiguration } from '../../machines/configuration/index.ts';
 import { allocatableCpus } from '../../machines/model/allocation/cpu-manager.ts';
 import type { Pod } from '../../machines/model/api/pod.ts';

@@ -11,7 +11,7 @@ import { below, type Hierarchy, podCgroups } from './hierarchy.ts';
 import type { Inventory, RunningPod } from './inventory.ts';
 import { readNumber, readText } from './kernel-text.ts';
 import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './network.ts';
-import { type CgroupUsage } from './usage-types.ts';
+import type { CgroupUsage } from './usage-types.ts';
 
 /** As the labels of cAdvisor's metrics. */
 export interface CgroupLabels {

@@ -5,7 +5,7 @@
  */
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
-import type { PodContext } from '../../machines/charts/pods/pod/pod-policy.ts';
+import type { PodContext } from '../../machines/charts/pods/pod/pod-context.ts';
 import type { KubeletContext } from '../../machines/startup/context/types.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { contextOf } from '../node-records.ts';

@@ -5,14 +5,8 @@ import { JournalError } from '../../kernel/journal/index.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse, startIsGone } from '../insight/command.ts';
 import type { Finding } from '../insight/expectations.ts';
-import {
-  type Expectations,
-  ExpectationsError,
-  type ExpectedLog,
-  expectationsIn,
-  findingsOf,
-  type Verdict,
-} from '../insight/expectations.ts';
+import { type ExpectedLog, findingsOf, type Verdict } from '../insight/expectations.ts';
+import { type Expectations, ExpectationsError, expectationsIn } from '../insight/expectations-file.ts';
 import { Story } from '../insight/story.ts';
 import { printable, printableJson } from '../printable.ts';
 import { inAttribute, inText } from '../replay/junit.ts';

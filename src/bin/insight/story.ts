@@ -139,8 +139,6 @@ export class Story implements CauseSource {
     return this.phaseVisits.list();
   }
 
-  // ---- reading ------------------------------------------------------------------------------------------------------
-
   private adopt({ after, state }: StoredCheckpoint): void {
     this.ended = state.t;
     const seed = (address: string, snapshot: PersistedSnapshot): void => {
@@ -265,8 +263,6 @@ export class Story implements CauseSource {
     if (isReady(status)) known.ready ??= at;
     this.pods.set(pod.uid, known);
   }
-
-  // ---- CauseSource --------------------------------------------------------------------------------------------------
 
   armedBy(address: string, event: string): number | undefined {
     const states = [...(this.actors.get(address)?.since ?? [])].filter(([path]) => event.endsWith(`.${path}`));

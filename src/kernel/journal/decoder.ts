@@ -129,8 +129,6 @@ export class Decoder {
     return above + rest;
   }
 
-  // ---- values -------------------------------------------------------------------------------------------------------
-
   /** Stores a value in its container before its parts are read. */
   #put(into: Container, name: string, value: unknown, level: number): void {
     if (level > NESTING_MAX) throw new BadReference(TOO_DEEP);
@@ -223,8 +221,6 @@ export class Decoder {
     this.#pointers.set(pointer, names);
     return names;
   }
-
-  // ---- limits -------------------------------------------------------------------------------------------------------
 
   #share(value: unknown, level: number): void {
     if (typeof value === 'string') return this.#expand(value.length);

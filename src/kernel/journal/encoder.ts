@@ -311,8 +311,6 @@ export class Encoder {
     return JSON.stringify({ [BLOB]: sha256, bytes: Buffer.byteLength(json) });
   }
 
-  // ---- what the segment has -----------------------------------------------------------------------------------------
-
   #find(content: string): Place | undefined {
     const recent = this.#recent.get(content);
     const place = recent ?? this.#older.get(content);

@@ -6,7 +6,7 @@
 import { hash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { type Checkpoint } from '../checkpoint.ts';
+import type { Checkpoint } from '../checkpoint.ts';
 import { type CheckpointRecord, FORMAT_VERSION, type HeaderRecord, type JournalRecord } from '../records.ts';
 import { codeOf, messageOf } from '../thrown.ts';
 import { JournalError } from './errors.ts';

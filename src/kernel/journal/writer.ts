@@ -178,8 +178,6 @@ export class Writer implements JournalWriter {
     }
   }
 
-  // ---- gathering ----------------------------------------------------------------------------------------------------
-
   private checkOrder(record: KernelRecord): void {
     const place = { file: this.directory, n: record.n };
     const expected = this.last + 1;
@@ -211,8 +209,6 @@ export class Writer implements JournalWriter {
     if (store.bytes - this.stayedAt >= segmentMaxBytes || performance.now() - this.since >= segmentMaxAgeMs)
       this.wantsCheckpoint = true;
   }
-
-  // ---- the store's work ---------------------------------------------------------------------------------------------
 
   private add(work: Work): void {
     this.queue.push(work);
@@ -261,8 +257,6 @@ export class Writer implements JournalWriter {
     const failed = (error: unknown) => report('warn', `old segments are left as they are: ${messageOf(error)}`);
     void archive.tidy(first, compressing).catch(failed);
   }
-
-  // ---- suspension ---------------------------------------------------------------------------------------------------
 
   /** Stops writing: from now on records are only counted. The node keeps working; its journal has a gap. */
   suspend(why: string): void {

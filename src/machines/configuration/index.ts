@@ -13,7 +13,8 @@ export { applyDefaults, flagDefaults } from './fields/defaults.ts';
 export { decideFeatures, type FeatureSettings, isEnabled } from './fields/feature-gates.ts';
 export { MASKED, toMasked, toServed, toVersioned } from './fields/versioned.ts';
 export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine } from './flags/flags.ts';
-export { loadConfiguration, mergeDropIns, type OriginatedValue, printOrigin, valuesWithOrigin } from './load.ts';
+export { loadConfiguration, mergeDropIns } from './load.ts';
+export { type OriginatedValue, printOrigin, valuesWithOrigin } from './origins.ts';
 export {
   type ConfigurationFiles,
   commandFailed,

@@ -3,14 +3,14 @@
  * the wait for the pods. Steps: S131, S112.
  */
 import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
-import type { Failure } from './context/types.ts';
-import { kubeletSetup, messageOf } from './setup.ts';
 import {
   CONTAINER_MANAGER_PHASE,
   containerLogs,
   dataDirectories,
   startContainerManagerAgain,
-} from './start-kubelet.ts';
+} from './common-phases.ts';
+import type { Failure } from './context/types.ts';
+import { kubeletSetup, messageOf } from './setup.ts';
 
 const failureOf = (phase: string, text: string): Failure => ({
   phase: `runOnce.${phase}`,

@@ -108,8 +108,6 @@ export class RuntimeModel {
     this.onChange(sandbox.config.metadata?.uid ?? '');
   }
 
-  // ---- sandboxes ----------------------------------------------------------------------------------------------------
-
   runSandbox(config: PodSandboxConfig): string {
     const key = JSON.stringify(config.metadata);
     const other = [...this.sandboxes.values()].find((sandbox) => JSON.stringify(sandbox.config.metadata) === key);
@@ -148,15 +146,6 @@ export class RuntimeModel {
   containersOf(sandbox: Sandbox): Container[] {
     return [...this.containers.values()].filter((container) => container.sandbox === sandbox);
   }
-
-  resizeContainer(id: string, linux: LinuxContainerResources): void {
-    const container = this.containers.get(id);
-    if (!container) throw new RuntimeError('NOT_FOUND', `container ${id} not found`);
-    container.resources = { ...container.resources, ...linux };
-    this.changed(container.sandbox);
-  }
-
-  // ---- containers ---------------------------------------------------------------------------------------------------
 
   createContainer(sandboxId: string, config: ContainerConfig): string {
     const sandbox = this.sandboxes.get(sandboxId);
@@ -273,13 +262,18 @@ export class RuntimeModel {
     this.changed(container.sandbox);
   }
 
+  resizeContainer(id: string, linux: LinuxContainerResources): void {
+    const container = this.containers.get(id);
+    if (!container) throw new RuntimeError('NOT_FOUND', `container ${id} not found`);
+    container.resources = { ...container.resources, ...linux };
+    this.changed(container.sandbox);
+  }
+
   running(name: string): Container | undefined {
     return [...this.containers.values()].find(
       (each) => each.config.metadata?.name === name && each.state === 'CONTAINER_RUNNING',
     );
   }
-
-  // ---- inspections --------------------------------------------------------------------------------------------------
 
   /** The status as the real port returns it. */
   statusOfSandbox(sandbox: Sandbox): PodSandboxStatus {

@@ -81,8 +81,6 @@ export class PageAnswers implements Requests {
     while (isBusy() && performance.now() < endMs) await new Promise((resolve) => setTimeout(resolve, CHECK_MS));
   }
 
-  // ---- opening ------------------------------------------------------------------------------------------------------
-
   async open(opening: Opening): Promise<null> {
     if (opening.from === 'daemon') await this.#live();
     else {
@@ -122,8 +120,6 @@ export class PageAnswers implements Requests {
     this.#isNew = true;
     this.#changed();
   }
-
-  // ---- notices ------------------------------------------------------------------------------------------------------
 
   #changed(pauseMs?: number): void {
     if (this.#due !== undefined && pauseMs === undefined) return;
@@ -171,8 +167,6 @@ export class PageAnswers implements Requests {
     const error = query.error === undefined ? {} : { error: query.error };
     return { search: searchId, found: found.length, scanned, isDone, ...error };
   }
-
-  // ---- records ------------------------------------------------------------------------------------------------------
 
   /** The page learns of the first rows at once, of further ones with all that changes. */
   async search({ text, actor }: Asked<'search'>): Promise<number> {
@@ -286,8 +280,6 @@ export class PageAnswers implements Requests {
     return this.#model.pages.pauses(bins);
   }
 
-  // ---- actors -------------------------------------------------------------------------------------------------------
-
   async moment({ n, since }: Asked<'moment'>): Promise<Moment | null> {
     const { past } = this.#model;
     const end = this.#model.endOf(n);
@@ -377,8 +369,6 @@ export class PageAnswers implements Requests {
     const from = Math.max(0, Math.min(last - ARROWS_MAX / 2, indexes.length - ARROWS_MAX));
     return pages.at(indexes.slice(from, from + ARROWS_MAX));
   }
-
-  // ---- reports ------------------------------------------------------------------------------------------------------
 
   start = async () => (await this.#source?.start()) ?? null;
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { alignTabs } from '../../../src/bin/local/describe-pod.ts';
+import { alignTabs } from '../../../src/bin/local/align-tabs.ts';
 import { age } from '../../../src/bin/local/pod-table.ts';
 
 it('aligns the cells of neighbouring lines, and no others', () => {

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import type { Pod } from '../../../src/machines/model/api/pod.ts';
-import { type Recorded, type Recording } from '../../machines/model/spec/recordings.ts';
+import type { Recorded, Recording } from '../../machines/model/spec/recordings.ts';
 import { fileOf, manifestOf, refOf } from './cases.ts';
 import type { GoldenNode } from './golden-node.ts';
 

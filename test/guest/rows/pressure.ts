@@ -2,7 +2,7 @@
 import { expect } from 'vitest';
 import type { GuestCluster } from '../support/cluster.ts';
 import type { Guest } from '../support/guest.ts';
-import { type Row } from './row.ts';
+import type { Row } from './row.ts';
 
 export const JOURNAL = '/var/lib/statelet-journal';
 const SLEEP = 'while :; do sleep 5; done';

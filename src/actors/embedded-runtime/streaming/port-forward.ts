@@ -20,8 +20,8 @@ interface Pair {
 }
 
 /**
- * Serves a client connection, with many connections to ports, until the client ends it. A request of the client consists
- * of two streams with the same `requestid`, for data and for errors.
+ * Serves a client connection, with many connections to ports, until the client ends it. A request of the client is two
+ * streams with the same `requestid`, for data and for errors.
  */
 export function forwardPorts(socket: Duplex, head: Buffer, sandboxId: string): void {
   const pairs = new Map<string, Pair>();

@@ -1,6 +1,6 @@
 /** Shared by the parts of the recorder: access to the kernel's records, and addresses of pods and containers. */
 import type { Kernel } from '../../../kernel/kernel.ts';
-import type { PodContext } from '../../../machines/charts/pods/pod/pod-policy.ts';
+import type { PodContext } from '../../../machines/charts/pods/pod/pod-context.ts';
 import { contextOf, type NodeEffect, type NodeRecord } from '../../node-records.ts';
 
 export const MS_PER_SECOND = 1_000;

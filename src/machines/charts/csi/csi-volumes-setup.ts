@@ -1,7 +1,5 @@
 /** Types and derivations of `csiVolumes`: its context and events. Pure. The chart is in `csi-volumes.ts`. */
-
-import type { Ended } from '../../../kernel/xstate.ts';
-import { pick, setup, typed } from '../../../kernel/xstate.ts';
+import { type Ended, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/storage.ts';
 import type {
   CSIDriverChange,
@@ -229,3 +227,13 @@ export function volumesInUse(context: Context): readonly string[] {
   const attachable = all.filter(({ driver }) => isAttachable(driverOf(context, driver)));
   return [...new Set(attachable.map((volume) => uniqueName(deviceKey(volume))))].toSorted();
 }
+
+/** The context after the volumes on disk were listed; nothing starts before. */
+export type Listed = Context & { readonly found: NonNullable<Context['found']> };
+
+export const isWithoutActor = (entry: { readonly id: string } | undefined): boolean =>
+  entry === undefined || entry.id === '';
+
+/** The previous list if no entry changed, so that memoized derivations stay valid. */
+export const sameIfEqual = <Entry>(before: readonly Entry[], after: readonly Entry[]): readonly Entry[] =>
+  after.every((entry, at) => entry === before[at]) ? before : after;

@@ -29,7 +29,7 @@ import { deviceKey } from '../../model/csi/policy.ts';
 import type { CSIInventory } from '../../model/operations/csi.ts';
 import type { KubeObject } from '../../model/operations/kube.ts';
 import { eventRecorded } from '../../model/pods/event-messages.ts';
-import { type PodKillWanted } from '../../model/pods/pod-messages.ts';
+import type { PodKillWanted } from '../../model/pods/pod-messages.ts';
 import { podEvents, podMessages } from '../../model/reasons/reasons.ts';
 import { childIn, reapChild } from '../children.ts';
 import {

@@ -13,7 +13,7 @@
  */
 import { type AnyActorRef, type Ended, errorOf, line, now, setup, to, typed } from '../../../kernel/xstate.ts';
 import { eventRecorded } from '../../model/pods/event-messages.ts';
-import { type ImageReport, type ImageWanted } from '../../model/pods/image-messages.ts';
+import type { ImageReport, ImageWanted } from '../../model/pods/image-messages.ts';
 import { podActor } from '../../model/pods/pod-messages.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
 import type { Decider } from '../../model/settings/behaviors.ts';

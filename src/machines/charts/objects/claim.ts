@@ -14,7 +14,7 @@
 
 import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, isObject, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
-import { matchesTerm } from '../../model/allocation/predicates.ts';
+import { matchesTerm } from '../../model/allocation/node-match.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/storage.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';

@@ -14,7 +14,7 @@ import {
   kubeletConfigurationType,
 } from '../../model/configuration/fields.ts';
 import { roundedToMilli } from '../../model/values/quantity.ts';
-import { type SparseConfiguration } from './decode.ts';
+import type { SparseConfiguration } from './decode.ts';
 import { type FeatureSettings, isEnabled } from './feature-gates.ts';
 
 /** Hard eviction thresholds of Linux if the configuration names none. */

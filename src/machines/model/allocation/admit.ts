@@ -6,9 +6,11 @@
  */
 
 import type { PodDemand } from '../operations/grants.ts';
-import { checkPredicates, type NodeView, outOf, type Rejection } from './predicates.ts';
+import type { NodeView, Rejection } from './node-view.ts';
+import { checkPredicates } from './predicates.ts';
 import { type Candidate, choose } from './preemption.ts';
 import type { AdmissionRequest } from './request.ts';
+import { outOf } from './shortages.ts';
 
 export type Admission =
   | { readonly rejection: Rejection; readonly victims?: undefined; readonly shortOf?: undefined }

@@ -10,7 +10,7 @@ import { cpuIds, formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { MILLI } from '../values/quantity.ts';
 import { distribute } from './cpu-distribution.ts';
 import { alignmentError, coreOf, pack, shortage, threadsPerCore } from './cpu-packing.ts';
-import type { Rejection } from './predicates.ts';
+import type { Rejection } from './node-view.ts';
 import * as released from './released-cpu-choice.ts';
 import { type NumaHint, subsetsOf } from './topology-manager.ts';
 

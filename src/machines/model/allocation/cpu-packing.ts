@@ -7,7 +7,7 @@
  * Upstream: cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked).
  */
 import type { Cpu } from '../settings/resource-managers.ts';
-import type { Rejection } from './predicates.ts';
+import type { Rejection } from './node-view.ts';
 import { firstDifference } from './topology-manager.ts';
 
 /** The part of the machine that a CPU belongs to. */

@@ -3,46 +3,13 @@
  *
  * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit).
  */
-
 import type { Toleration } from '../api/pod.ts';
-import type { HostPort, PodDemand } from '../operations/grants.ts';
-import { type AdmissionRequest, ANY_ADDRESS, type NodeRequirement, type NodeTerm } from './request.ts';
-import { forbiddenSysctl, type SysctlSettings } from './sysctls.ts';
-
-export interface Taint {
-  readonly key: string;
-  readonly value?: string;
-  readonly effect: string;
-}
-
-/** The facts about this node that admission needs. */
-export interface NodeView {
-  readonly nodeName: string;
-  /** Allocatable amounts in the units of a demand; `pods` is one of them. */
-  readonly allocatable: Readonly<Record<string, string>>;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly taints: readonly Taint[];
-  readonly sysctls: SysctlSettings;
-  readonly appArmor: boolean;
-  /** The runtime sets exactly the supplemental groups of a pod's specification. */
-  readonly strictGroups: boolean;
-  /** Conditions under which fewer pods are admitted: `MemoryPressure`, `DiskPressure`, `PIDPressure`. */
-  readonly pressures: readonly string[];
-  readonly isShuttingDown: boolean;
-}
-
-export interface Rejection {
-  readonly reason: string;
-  readonly message: string;
-}
-
-/** A resource with too little left. */
-export interface Shortage {
-  readonly resource: string;
-  readonly requested: bigint;
-  readonly used: bigint;
-  readonly capacity: bigint;
-}
+import type { PodDemand } from '../operations/grants.ts';
+import { mismatchOf, tolerates } from './node-match.ts';
+import type { NodeView, Rejection, Shortage, Taint } from './node-view.ts';
+import type { AdmissionRequest } from './request.ts';
+import { shortagesOf } from './shortages.ts';
+import { forbiddenSysctl } from './sysctls.ts';
 
 /** All reasons against a pod, in order of precedence. */
 export interface Verdict {
@@ -120,119 +87,4 @@ function afterPredicates({ rules }: AdmissionRequest, node: NodeView): Rejection
   if (rules.wantsAppArmor && !node.appArmor) return NO_APP_ARMOR;
   if (rules.lacking !== undefined) return FEATURE_DISABLED[rules.lacking];
   return node.isShuttingDown ? SHUTTING_DOWN : null;
-}
-
-// ---- resources ------------------------------------------------------------------------------------------------------
-
-const FIRST = ['cpu', 'memory', 'ephemeral-storage'];
-const STANDARD = new Set([...FIRST, 'pods']);
-
-/** Resources that this node does not know are not checked: other components account for them. */
-function shortagesOf({ requests }: PodDemand, { allocatable }: NodeView, others: readonly PodDemand[]): Shortage[] {
-  const own = Object.keys(requests).filter((name) => STANDARD.has(name) || allocatable[name] !== undefined);
-  const rest = own.filter((name) => !STANDARD.has(name)).toSorted();
-  const amounts = [...FIRST.filter((name) => own.includes(name)), ...rest].flatMap((name) => {
-    const requested = BigInt(requests[name] ?? '0');
-    const used = others.reduce((sum, each) => sum + BigInt(each.requests[name] ?? '0'), 0n);
-    const capacity = BigInt(allocatable[name] ?? '0');
-    return requested > 0n && requested > capacity - used ? [{ resource: name, requested, used, capacity }] : [];
-  });
-  const pods = BigInt(allocatable['pods'] ?? '0');
-  const used = BigInt(others.length);
-  return used + 1n > pods ? [{ resource: 'pods', requested: 1n, used, capacity: pods }, ...amounts] : amounts;
-}
-
-export const outOf = ({ resource, requested, used, capacity }: Shortage): Rejection => ({
-  reason: `OutOf${resource}`,
-  message: `Node didn't have enough resource: ${resource}, requested: ${requested}, used: ${used}, capacity: ${capacity}`,
-});
-
-// ---- the rest -------------------------------------------------------------------------------------------------------
-
-const failed = (name: string, text: string): Rejection => ({
-  reason: name,
-  message: `Predicate ${name} failed: ${text}`,
-});
-
-function mismatchOf(
-  { rules, demand }: AdmissionRequest,
-  node: NodeView,
-  others: readonly PodDemand[],
-): Rejection | null {
-  if (!matchesNode(rules.nodeSelector, rules.nodeAffinity, node)) {
-    return failed('NodeAffinity', "node(s) didn't match Pod's node affinity/selector");
-  }
-  if (rules.nodeName !== '' && rules.nodeName !== node.nodeName) {
-    return failed('NodeName', "node(s) didn't match the requested node name");
-  }
-  const taken = others.flatMap(({ ports }) => ports);
-  if (demand.ports.some((port) => taken.some((other) => collide(port, other)))) {
-    return failed('NodePorts', "node(s) didn't have free ports for the requested pod ports");
-  }
-  const untolerated = node.taints
-    .filter(({ effect }) => effect === 'NoExecute')
-    .some((taint) => !rules.tolerations.some((toleration) => tolerates(toleration, taint)));
-  return untolerated && !rules.isStatic
-    ? failed('TaintToleration', "node(s) had taints that the pod didn't tolerate")
-    : null;
-}
-
-const collide = (a: HostPort, b: HostPort): boolean =>
-  a.port === b.port && a.protocol === b.protocol && (a.ip === b.ip || a.ip === ANY_ADDRESS || b.ip === ANY_ADDRESS);
-
-/** An absent operator is `Equal`, an absent key matches every key, an absent effect every effect. */
-function tolerates({ key = '', operator = 'Equal', value = '', effect = '' }: Toleration, taint: Taint): boolean {
-  if (effect !== '' && effect !== taint.effect) return false;
-  if (key !== '' && key !== taint.key) return false;
-  return operator === 'Exists' || (operator === 'Equal' && value === (taint.value ?? ''));
-}
-
-function matchesNode(
-  selector: Readonly<Record<string, string>>,
-  affinity: readonly NodeTerm[] | null,
-  { labels, nodeName }: NodeView,
-): boolean {
-  if (!Object.entries(selector).every(([key, value]) => labels[key] === value)) return false;
-  return affinity === null || affinity.some((term) => matchesTerm(term, labels, nodeName));
-}
-
-/** A term without requirements matches no node. */
-export function matchesTerm(
-  { matchExpressions = [], matchFields = [] }: NodeTerm,
-  labels: Readonly<Record<string, string>>,
-  nodeName: string,
-): boolean {
-  if (matchExpressions.length === 0 && matchFields.length === 0) return false;
-  const fields = { 'metadata.name': nodeName };
-  return (
-    matchExpressions.every((requirement) => matches(requirement, labels)) &&
-    matchFields.every((requirement) => matches(requirement, fields))
-  );
-}
-
-export function matches(
-  { key, operator, values = [] }: NodeRequirement,
-  labels: Readonly<Record<string, string>>,
-): boolean {
-  const value = labels[key];
-  switch (operator) {
-    case 'In':
-      return value !== undefined && values.includes(value);
-    case 'NotIn':
-      return value === undefined || !values.includes(value);
-    case 'Exists':
-      return value !== undefined;
-    case 'DoesNotExist':
-      return value === undefined;
-    default:
-      return compares(operator, value, values[0]);
-  }
-}
-
-const INTEGER = /^[+-]?\d+$/;
-
-function compares(operator: string, value: string | undefined, bound: string | undefined): boolean {
-  if (value === undefined || bound === undefined || !INTEGER.test(value) || !INTEGER.test(bound)) return false;
-  if (operator === 'Gt') return BigInt(value) > BigInt(bound);
-  return operator === 'Lt' && BigInt(value) < BigInt(bound);
 }

@@ -5,7 +5,7 @@
 
 import type { QOSClass } from '../api/pod.ts';
 import type { PodDemand } from '../operations/grants.ts';
-import type { Shortage } from './predicates.ts';
+import type { Shortage } from './node-view.ts';
 
 export interface Candidate {
   readonly uid: string;

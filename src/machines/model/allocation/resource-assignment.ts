@@ -15,7 +15,7 @@ import {
 } from './device-manager.ts';
 import type { Devices } from './device-state.ts';
 import { allocateMemory, type MemoryProgress, memoryHints } from './memory-manager.ts';
-import type { Rejection } from './predicates.ts';
+import type { Rejection } from './node-view.ts';
 import type { ExclusiveRequest } from './request.ts';
 import { align, type NumaHint, type ProviderHints } from './topology-manager.ts';
 

@@ -7,7 +7,7 @@
  */
 import type { NumaSet } from '../operations/grants.ts';
 import type { TopologySettings } from '../settings/resource-managers.ts';
-import type { Rejection } from './predicates.ts';
+import type { Rejection } from './node-view.ts';
 
 /** Where resources could come from. `nodes: null`: from anywhere. */
 export interface NumaHint {

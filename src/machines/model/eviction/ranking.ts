@@ -1,21 +1,9 @@
 /**
- * Ranks pods for eviction when a resource of the node is short, and builds the message of an eviction.
- *
- * Pure. Upstream: pkg/kubelet/eviction/helpers.go; texts are upstream's, byte for byte.
+ * Ranks pods for eviction when a resource of the node is short. Pure. Upstream: pkg/kubelet/eviction/helpers.go.
  */
-import type {
-  DiskLayout,
-  DiskUse,
-  EvictionSignal,
-  EvictionThreshold,
-  Observations,
-  PodUse,
-  StorageExceeded,
-  StorageLimits,
-} from '../operations/stats.ts';
-import { formatBinary, fromWhole, nanoOf } from '../values/quantity.ts';
+import type { DiskLayout, DiskUse, EvictionSignal, EvictionThreshold, PodUse } from '../operations/stats.ts';
 import type { NodePod } from './facts.ts';
-import { amountText, isHard, resourceOf, type StarvedResource, thresholdText } from './thresholds.ts';
+import { isHard, resourceOf, type StarvedResource } from './thresholds.ts';
 
 /** A pod that may be evicted, and its usage; `null` when nothing could be measured. */
 export interface Candidate {
@@ -43,7 +31,7 @@ function measuredFor(signal: EvictionSignal, { dedicatedImageFs, splitContainerF
 }
 
 type Amount = 'bytes' | 'inodes';
-const amountOf = (use: DiskUse | null | undefined, what: Amount): bigint => BigInt(use?.[what] ?? '0');
+export const amountOf = (use: DiskUse | null | undefined, what: Amount): bigint => BigInt(use?.[what] ?? '0');
 
 function diskUse({ pod, use }: Candidate, parts: Measured, what: Amount): bigint {
   const containers = (use?.containers ?? []).map(
@@ -118,117 +106,8 @@ export function reclaimable(
   return { containers: !isNodeFs, images: !isNodeFs };
 }
 
-// ---- grace ----------------------------------------------------------------------------------------------------------
-
 /** The grace period of a pod that must end at once, in seconds. */
 export const IMMEDIATE_GRACE_SECONDS = 1;
 
 export const evictionGrace = (threshold: EvictionThreshold, maxPodGraceSeconds: number): number =>
   isHard(threshold) ? IMMEDIATE_GRACE_SECONDS : maxPodGraceSeconds;
-
-// ---- texts ----------------------------------------------------------------------------------------------------------
-
-export interface EvictionMessage {
-  readonly message: string;
-  /** Annotations of the event. */
-  readonly annotations: Readonly<Record<string, string>>;
-}
-
-export const thresholdEvent = (resource: StarvedResource) => ({
-  type: 'Warning' as const,
-  reason: 'EvictionThresholdMet',
-  message: `Attempting to reclaim ${resource}`,
-});
-
-interface Why {
-  readonly resource: StarvedResource;
-  readonly due: readonly EvictionThreshold[];
-  readonly observations: Observations;
-}
-
-export function evictionMessage({ pod, use }: Candidate, why: Why): EvictionMessage {
-  const { resource } = why;
-  const containers = use === null ? [] : exceedingContainers(pod, use, resource);
-  const parts = [
-    `The node was low on resource: ${resource}. `,
-    thresholdSentence(why),
-    ...(use === null ? [] : podSentence(pod, use, resource)),
-    ...containers.map(
-      ({ name, used, asked }) =>
-        `Container ${name} was using ${used}, request is ${asked}, has larger consumption of ${resource}. `,
-    ),
-  ];
-  if (use === null) return { message: parts.join(''), annotations: {} };
-  const annotations = {
-    ...podAnnotations(pod, use, resource),
-    offending_containers: containers.map(({ name }) => name).join(','),
-    offending_containers_usage: containers.map(({ used }) => used).join(','),
-    starved_resource: resource,
-  };
-  return { message: parts.join(''), annotations };
-}
-
-function thresholdSentence({ resource, due, observations }: Why): string {
-  for (const threshold of due) {
-    const observed = observations[threshold.signal];
-    if (resourceOf(threshold.signal) !== resource || observed === undefined) continue;
-    const available = amountText(threshold.signal, BigInt(observed.available));
-    return `Threshold quantity: ${thresholdText(threshold, observed)}, available: ${available}. `;
-  }
-  return '';
-}
-
-const bytesText = (bytes: bigint): string => formatBinary(fromWhole(bytes));
-
-function podMemory({ podMemoryRequest }: NodePod, use: PodUse, resource: StarvedResource): string | null {
-  if (resource !== 'memory' || podMemoryRequest === null || use.workingSetBytes === null) return null;
-  return bytesText(BigInt(use.workingSetBytes));
-}
-
-function podSentence(pod: NodePod, use: PodUse, resource: StarvedResource): string[] {
-  const used = podMemory(pod, use, resource);
-  if (used === null) return [];
-  return [
-    `Pod ${pod.name} was using ${used}, request is ${pod.podMemoryRequest}, has larger consumption of ${resource}. `,
-  ];
-}
-
-function podAnnotations(pod: NodePod, use: PodUse, resource: StarvedResource): Record<string, string> {
-  const used = podMemory(pod, use, resource);
-  return used === null ? {} : { offending_pod: pod.name, offending_pod_usage: used };
-}
-
-interface Exceeding {
-  readonly name: string;
-  readonly used: string;
-  readonly asked: string;
-}
-
-function exceedingContainers(pod: NodePod, use: PodUse, resource: StarvedResource): Exceeding[] {
-  return use.containers.flatMap(({ name, workingSetBytes, rootfs, logs }) => {
-    const requests = pod.containerRequests[name];
-    if (requests === undefined) return [];
-    const asked = requests[resource] ?? '0';
-    const used = containerUse(resource, workingSetBytes, rootfs, logs);
-    if (used === null || fromWhole(used) <= nanoOf(asked)) return [];
-    return [{ name, used: bytesText(used), asked }];
-  });
-}
-
-function containerUse(
-  resource: StarvedResource,
-  workingSetBytes: string | null,
-  rootfs: DiskUse | null,
-  logs: DiskUse | null,
-): bigint | null {
-  if (resource === 'memory') return workingSetBytes === null ? null : BigInt(workingSetBytes);
-  if (resource !== 'ephemeral-storage' || rootfs === null || logs === null) return null;
-  return amountOf(rootfs, 'bytes') + amountOf(logs, 'bytes');
-}
-
-/** The messages for a pod that exceeds its local storage. Texts are upstream's, byte for byte. */
-export function storageMessage({ kind, name }: StorageExceeded, limits: StorageLimits): string {
-  if (kind === 'emptyDir') return `Usage of EmptyDir volume "${name}" exceeds the limit "${limits.emptyDirs[name]}". `;
-  if (kind === 'pod') return `Pod ephemeral local storage usage exceeds the total limit of containers ${limits.pod}. `;
-  return `Container ${name} exceeded its local ephemeral storage limit "${limits.containers[name]}". `;
-}

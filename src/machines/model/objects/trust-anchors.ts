@@ -7,7 +7,7 @@
  */
 
 import { isObject } from '../../../kernel/xstate.ts';
-import { matches } from '../allocation/predicates.ts';
+import { matches } from '../allocation/node-match.ts';
 import type { KubeObject } from '../operations/kube.ts';
 import { versionOf } from './config-objects.ts';
 import { idOf, type TrustQuery, type TrustSelector, type TrustSource, trustQueryOf } from './keys.ts';

@@ -1,4 +1,4 @@
-/** Messages about the pods of the API server, from the actors that follow it. The invariants of `pod-messages.ts` hold. */
+/** Messages about the pods of the API server, from the actors that follow it. */
 import type { Pod, PodRef, PodStatus } from '../api/pod.ts';
 
 /** A pod object in the API server; `null` when it is gone. A mirror pod has the uid of its static pod here. */

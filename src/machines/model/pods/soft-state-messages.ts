@@ -1,6 +1,6 @@
 /** What pods send to `softState` and `rememberedPods`, so that the next agent knows it. */
 import type { PodsKnown } from '../allocation/messages.ts';
-import type { Rejection } from '../allocation/predicates.ts';
+import type { Rejection } from '../allocation/node-view.ts';
 import type { Grant } from '../operations/grants.ts';
 import type { RememberedPod, SoftState } from '../operations/host.ts';
 

@@ -2,7 +2,7 @@
 import { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { StateRecord } from '../../../../kernel/records.ts';
-import { type Hook } from '../../../../machines/model/pods/container-messages.ts';
+import type { Hook } from '../../../../machines/model/pods/container-messages.ts';
 import { podActor } from '../../../../machines/model/pods/pod-messages.ts';
 import {
   contextOf,

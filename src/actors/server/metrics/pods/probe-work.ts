@@ -1,6 +1,6 @@
 /** Results and durations of probes, in a registry of their own for `/metrics/probes`. */
 import { Registry } from 'prom-client';
-import type { PodContext } from '../../../../machines/charts/pods/pod/pod-policy.ts';
+import type { PodContext } from '../../../../machines/charts/pods/pod/pod-context.ts';
 import type { NodeRecord } from '../../../node-records.ts';
 import { counter, histogram } from '../instruments.ts';
 import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection } from '../projection.ts';

@@ -1,10 +1,9 @@
-/** Types and helpers of the allocation manager: context, events, messages. The chart is in `allocation.ts`. */
-
-import { type Ended, now, setup, to, typed } from '../../../../kernel/xstate.ts';
+/** Types, guards and helpers of the allocation manager. The chart is in `allocation.ts`. */
+import { type Ended, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
-import type { AllocationMessage, AllocationReport, PodsWanted } from '../../../model/allocation/messages.ts';
-import { checkPredicates, type NodeView, type Rejection, type Taint } from '../../../model/allocation/predicates.ts';
+import type { AllocationMessage, AllocationReport } from '../../../model/allocation/messages.ts';
+import type { NodeView, Rejection, Taint } from '../../../model/allocation/node-view.ts';
 import type { Candidate } from '../../../model/allocation/preemption.ts';
 import type { AdmissionRequest } from '../../../model/allocation/request.ts';
 import { demandOf, devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
@@ -13,9 +12,8 @@ import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
 import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
 import type { SoftState } from '../../../model/operations/host.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
-import { type PodKillWanted, podActor } from '../../../model/pods/pod-messages.ts';
-import { type EventText, podEvents, podMessages } from '../../../model/reasons/reasons.ts';
-import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import { podActor } from '../../../model/pods/pod-messages.ts';
+import type { EventText } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { type DeviceCallsReport, deviceCallsMachine } from './device-calls.ts';
 
@@ -164,39 +162,6 @@ export const updating = (work: (w: Work) => void) =>
     enqueue.assign({ ...state, demand });
   });
 
-/** The grants of the soft state, of pods that go on and of pods that have ended. */
-export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Context, 'grants' | 'over' | 'recalled'> {
-  const having = (isOver: boolean): Context['grants'] =>
-    Object.fromEntries(Object.entries(grants).filter(([, grant]) => (grant.ended === true) === isOver));
-  const active = having(false);
-  return { grants: active, over: having(true), recalled: Object.keys(active) };
-}
-
-/** Loads the soft state once. Later copies are for other actors, and older than the state here. */
-export const remember = updating(({ args: { context, event }, state }) => {
-  if (event.type !== 'softState.loaded' || context.remembers) return;
-  const { grants, over, recalled } = recalledOf(event.state);
-  state.recalled = [...new Set([...state.recalled, ...recalled])];
-  state.grants = { ...grants, ...state.grants };
-  state.over = { ...over, ...state.over };
-  state.rejections = { ...event.state.rejections, ...state.rejections };
-  const known = [state.grants, state.over, state.rejections];
-  state.awaited = Object.keys(event.state.handedOver ?? {}).filter((uid) => !known.some((table) => uid in table));
-});
-
-/** Takes over the holdings in the state files of pods that are unknown here: soft state is newer than any file. */
-export const takeOver = updating(({ args, state }) => {
-  const { event, enqueue } = args;
-  if (event.type !== 'resources.handedOver') return;
-  const isKnown = (uid: string) => [state.grants, state.over, state.rejections].some((table) => uid in table);
-  const fresh = Object.entries(event.holdings).filter(([uid]) => !isKnown(uid));
-  for (const [uid, holding] of fresh) {
-    state.handedOver = { ...state.handedOver, [uid]: { ...state.handedOver[uid], ...holding } };
-  }
-  // The pods of some files may be gone: their holdings are then released.
-  if (fresh.length > 0) enqueue.sendTo(to('pods'), { type: 'pods.wanted' } satisfies PodsWanted);
-});
-
 /** A pod has ended and holds nothing of the node, also for the next agent. */
 export function noteEnd(w: Work, uid: string, { demand, allocation }: Grant): void {
   const grant: Grant = { demand, allocation, ended: true };
@@ -263,101 +228,3 @@ export function reportHealth(work: Pick<Work, 'args'>, uid: string, { devices }:
   if (devices === undefined) return;
   reply(work, { type: 'allocation.deviceHealth', uid, health: deviceHealth(devices, offered) });
 }
-
-/**
- * Re-evaluates the pods that an earlier agent admitted. Such a pod stays whatever room there is, and is rejected only
- * if the Node lacks labels that it needs, as upstream. Part of `allocation.ts`.
- */
-export function checkRecalled(w: Work, wanted: AllocationRequest): void {
-  const { context, enqueue } = w.args;
-  const { request } = wanted;
-  const { uid } = request;
-  if (!w.state.recalled.includes(uid)) return;
-  const isEarly = !context.isNodeKnown && !request.rules.isStatic;
-  w.state.unjudged = isEarly ? { ...w.state.unjudged, [uid]: wanted } : without(w.state.unjudged, uid);
-  if (isEarly) return;
-  w.state.recalled = w.state.recalled.filter((each) => each !== uid);
-  const { mismatch } = checkPredicates(request, viewOf(context), []);
-  if (mismatch?.reason !== 'NodeAffinity') return;
-  const { reason, message } = mismatch;
-  recordEvent(w, request, podEvents.rejected(reason, message));
-  const verdict = { reason, message: podMessages.rejected(message), published: 'always' } as const;
-  enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
-}
-
-// ---- pods that cannot be admitted yet ------------------------------------------------------------------------------
-//
-// Holdings from an earlier agent or another kubelet count until it is known which of their pods exist; but they cause
-// no rejection: a pod without room waits.
-
-/** Judges the pod later, when the Node or the pods of an earlier agent are known. */
-export function postpone(w: Work, wanted: AllocationRequest): void {
-  w.state.unjudged = { ...w.state.unjudged, [wanted.request.uid]: wanted };
-}
-
-/** Whether pods of an earlier agent hold resources that may soon be free: such a pod may be gone, or may be ending. */
-const mayLeave = ({ args: { context }, state }: Work, uid: string): boolean =>
-  hasBehavior(context.settings, 'resourcesAsKubelet') &&
-  [...state.recalled, ...Object.keys(state.handedOver)].some((other) => other !== uid);
-
-/** Rejections that may be due to holdings of pods that are gone. */
-const SHORTAGE_OF_PODS = ['NodePorts', 'UnexpectedAdmissionError', 'TopologyAffinityError', 'SMTAlignmentError'];
-export const isShortEarly = (w: Work, uid: string, rejection: Rejection | null): boolean =>
-  rejection !== null &&
-  (SHORTAGE_OF_PODS.includes(rejection.reason) || rejection.reason.startsWith('OutOf')) &&
-  mayLeave(w, uid);
-
-/** Rejections that may be due to labels and taints that are not known yet. */
-const NODE_REASONS = ['NodeAffinity', 'TaintToleration'];
-
-/** Too little is known of the Node and of other pods to reject this pod, or to preempt others for it. */
-export function isTooEarly(
-  w: Work,
-  { uid, rules }: AdmissionRequest,
-  rejection: Rejection | null,
-  victims: readonly unknown[],
-): boolean {
-  const isOfTheNode = rejection !== null && NODE_REASONS.includes(rejection.reason);
-  if (!w.args.context.isNodeKnown && !rules.isStatic && isOfTheNode) return true;
-  return (victims.length > 0 && mayLeave(w, uid)) || isShortEarly(w, uid, rejection);
-}
-
-// ---- resizes that cannot be granted yet ----------------------------------------------------------------------------
-
-/** Whether other pods of another kubelet have not asked for their resources yet. */
-export const isAwaiting = ({ state }: Work, uid: string): boolean => state.awaited.some((other) => other !== uid);
-
-export function postponeResize(w: Work, wanted: AllocationRequest): void {
-  const { uid } = wanted.request;
-  const sinceMs = w.state.resizes[uid]?.sinceMs ?? now(w.args);
-  w.state.resizes = { ...w.state.resizes, [uid]: { request: wanted.request, allocation: wanted.allocation, sinceMs } };
-}
-
-/** Notes that the pod was admitted, was refused or is gone. */
-export function noteJudged(w: Work, uid: string): void {
-  if (!w.state.awaited.includes(uid)) return;
-  w.state.awaited = w.state.awaited.filter((each) => each !== uid);
-  if (w.state.awaited.length === 0) w.args.enqueue.raise({ type: 'allocation.awaited' });
-}
-
-/** The pod is no longer expected to ask for its earlier holding. */
-export function forgetRecalled(w: Work, uid: string): void {
-  noteJudged(w, uid);
-  w.state.recalled = w.state.recalled.filter((each) => each !== uid);
-  w.state.handedOver = without(w.state.handedOver, uid);
-}
-
-/** Grants, refusals and what an earlier agent gave are kept only for pods that are on this node. */
-export const forgetOthers = updating((w) => {
-  const { event } = w.args;
-  if (event.type !== 'pods.known') return;
-  const known = new Set(event.uids);
-  const { grants, awaited, handedOver, over, rejections } = w.state;
-  const remembered = [grants, handedOver, over, rejections].flatMap((table) => Object.keys(table));
-  for (const uid of [...remembered, ...awaited].filter((each) => !known.has(each))) {
-    w.state.grants = without(w.state.grants, uid);
-    forgetRecalled(w, uid);
-    w.state.over = without(w.state.over, uid);
-    w.state.rejections = without(w.state.rejections, uid);
-  }
-});

@@ -25,8 +25,9 @@ import {
   type SourceReady,
 } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { forgotten, type PublishedPods, publishStaticPods, sendMirrorsReady, withSource } from './pod-source.ts';
+import { forgotten, type PublishedPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
+import { publishStaticPods, sendMirrorsReady } from './static-publication.ts';
 
 /** Before the watch of the manifests is opened again after it broke. */
 const REOPEN_MS = 1_000;

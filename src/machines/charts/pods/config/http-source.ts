@@ -16,8 +16,9 @@ import { type Ended, errorOf, type ItemOf, line, now, pick, setup, typed } from 
 import { hostOperations } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Receiver, receiverOf } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { forgotten, type PublishedPods, publishStaticPods, withSource } from './pod-source.ts';
+import { forgotten, type PublishedPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
+import { publishStaticPods } from './static-publication.ts';
 
 const SOURCE = 'http';
 /** Before the stream is opened again after it broke. */

@@ -1,16 +1,8 @@
 /** The context of a container's machine, and the pure rules by which it decides. See `container.ts`. */
-
-import { type OutputOf, outputOf } from '../../../../kernel/xstate.ts';
-import type { ContainerStatus } from '../../../model/api/cri.ts';
+import type { OutputOf } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { Operations } from '../../../model/operations/index.ts';
-import type {
-  ContainerKind,
-  ContainerRequest,
-  ContainerView,
-  ContainerWanted,
-  Hook,
-} from '../../../model/pods/container-messages.ts';
+import type { ContainerKind, ContainerView, ContainerWanted, Hook } from '../../../model/pods/container-messages.ts';
 import type { ImageFacts } from '../../../model/pods/image-messages.ts';
 import type { RememberedContainer } from '../../../model/pods/soft-state-messages.ts';
 import {
@@ -319,31 +311,8 @@ export const refOf = (
   fieldPath: containerFieldPath(context.kind, context.name),
 });
 
-const willRestart = (stop: ContainerStop | null): boolean => stop?.after === 'restart' || stop?.after === 'again';
-
-/** True from the order to restart until the end of the next instance, unless that instance fails to start. */
-function restartExpected({ stop, reason, isReplacing }: ContainerContext, phase: ContainerView['phase']): boolean {
-  if (phase === 'stopping') return willRestart(stop);
-  return isReplacing && reason === '' && phase !== 'ended';
-}
-
-/** An instance that is stopped because its postStart hook failed was never shown as running. */
-const shownPhase = ({ stop }: ContainerContext, phase: ContainerView['phase']): ContainerView['phase'] =>
-  phase === 'stopping' && stop?.message === killMessages.failedPostStartHook ? 'starting' : phase;
-
-export const viewOf = (context: ContainerContext, phase: ContainerView['phase']): ContainerView => ({
-  phase: shownPhase(context, phase),
-  reason: phase === 'waiting' ? context.reason : '',
-  message: phase === 'waiting' ? context.message : '',
-  restartCount: context.restartCount,
-  ended: context.ended,
-  ...(restartExpected(context, phase) ? { comesAgain: true } : {}),
-});
-
-/** The pod's view of a new container until it has reported. */
-export const SPAWNED: ContainerView = { phase: 'waiting', reason: '', message: '', restartCount: 0, ended: null };
-
-export const requestOf = ({ restartCount, image }: ContainerContext): ContainerRequest => ({ restartCount, image });
+export const willRestart = (stop: ContainerStop | null): boolean =>
+  stop?.after === 'restart' || stop?.after === 'again';
 
 /** The kubelet waits 10 to 15 s after a failed sync; the first retries here may come sooner. */
 const RETRY: BackOff = { baseMs: 1_000, maxMs: 10_000, jitter: 0.5 };
@@ -360,22 +329,3 @@ export const stopSeconds = ({ stop }: Pick<ContainerContext, 'stop'>): number =>
 /** The grace period that remains after a hook. */
 export const remainingGrace = (graceSeconds: number, hookMs: number): number =>
   Math.max(0, graceSeconds - Math.floor(hookMs / 1_000));
-
-// ---- answers to calls -----------------------------------------------------------------------------------------------
-
-/** What a container reports to its pod besides its view. */
-export interface Report {
-  readonly phase: ContainerView['phase'];
-  readonly inspect?: boolean;
-  readonly seen?: ContainerStatus;
-}
-
-/** The instance in the answer to a call; `null` where the answer has none. */
-export const shownIn = (event: unknown): ContainerStatus | null =>
-  outputOf<{ readonly status?: ContainerStatus | null } | undefined>(event)?.status ?? null;
-
-/** Whether the pod has to inspect the runtime after a call: not when the answer showed the instance. */
-export function afterCall({ event }: { readonly event: unknown }): Pick<Report, 'inspect' | 'seen'> {
-  const seen = shownIn(event);
-  return seen === null ? { inspect: true } : { seen };
-}

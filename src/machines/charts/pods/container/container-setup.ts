@@ -17,15 +17,14 @@ import {
 } from '../../../../kernel/xstate.ts';
 import type { ContainerConfig, PodSandboxConfig } from '../../../model/api/cri.ts';
 import { operations } from '../../../model/operations/index.ts';
-import { type ContainerReport, type ContainerWanted, type Hook } from '../../../model/pods/container-messages.ts';
+import type { ContainerReport, ContainerWanted, Hook } from '../../../model/pods/container-messages.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
-import { type ImageReport } from '../../../model/pods/image-messages.ts';
-import { type SoftStateMessage } from '../../../model/pods/soft-state-messages.ts';
+import type { ImageReport } from '../../../model/pods/image-messages.ts';
+import type { SoftStateMessage } from '../../../model/pods/soft-state-messages.ts';
 import { containerEvents, type EventText, killMessages, startErrorText } from '../../../model/reasons/reasons.ts';
 import { type ContainerFacts, factsOfInstance } from '../../../model/status/runtime-facts.ts';
 import { urlOf } from '../prober/prober-policy.ts';
 import {
-  afterCall,
   retryStart as anotherStartOf,
   type ContainerContext,
   type ContainerInput,
@@ -42,19 +41,16 @@ import {
   isStillCreated,
   mayRestart,
   nextInstance as nextInstanceOf,
-  type Report,
   refOf,
   remainingGrace,
-  requestOf,
   requestsRestartAll,
   resetForRestartAll,
   retryDelay,
   runsInOrder,
-  shownIn,
   startsAtOnce,
-  viewOf,
   withoutBackoff,
 } from './container-policy.ts';
+import { afterCall, type Report, requestOf, shownIn, viewOf } from './container-view.ts';
 
 /** How long an abandoned start may still be in progress in the runtime. */
 const GIVEN_UP_MS = 10_000;

@@ -20,7 +20,7 @@
 import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { isSame } from '../../../model/values/same.ts';
-import { afterCall, initialContext, podOf, SPAWNED, viewOf } from './container-policy.ts';
+import { initialContext, podOf } from './container-policy.ts';
 import {
   anotherStart,
   beginWait,
@@ -49,6 +49,7 @@ import {
   updateFromAnswer,
   updateInstance,
 } from './container-setup.ts';
+import { afterCall, SPAWNED, viewOf } from './container-view.ts';
 import { preStop, started, stopCall } from './hooks.ts';
 
 /** How long the runtime may take to show the end of a stopped instance before the stop is repeated. */

@@ -10,7 +10,7 @@
 
 import { errorOf, line } from '../../../../kernel/xstate.ts';
 import { containerEvents } from '../../../model/reasons/reasons.ts';
-import { afterCall, stopSeconds } from './container-policy.ts';
+import { stopSeconds } from './container-policy.ts';
 import {
   endHook,
   endWait,
@@ -24,6 +24,7 @@ import {
   containerSetup as s,
   updateFromAnswer,
 } from './container-setup.ts';
+import { afterCall } from './container-view.ts';
 
 /** Before a failed stop is retried. */
 const STOP_RETRY_MS = 1_000;

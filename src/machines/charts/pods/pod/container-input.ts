@@ -14,17 +14,9 @@ import { type ContainerFacts, factsOf, hasBegunInSandbox, instancesOf } from '..
 import { stopAnnotations } from '../../../model/validation/pod-schema.ts';
 import { conform } from '../../../model/validation/schema.ts';
 import type { ContainerInput } from '../container/container-policy.ts';
-import {
-  addressesOf,
-  anyReadySandbox,
-  DEFAULT_GRACE_SECONDS,
-  hookOf,
-  type Member,
-  type PodContext,
-  podOrName,
-  versionOf,
-  wantedOf,
-} from './pod-policy.ts';
+import type { PodContext } from './pod-context.ts';
+import { DEFAULT_GRACE_SECONDS, hookOf, type Member, wantedOf } from './pod-members.ts';
+import { addressesOf, anyReadySandbox, podOrName, versionOf } from './pod-policy.ts';
 
 export function containerInput(context: PodContext, member: Member, nowMs: number): ContainerInput {
   const { uid, name, namespace, node, kill } = context;

@@ -1,27 +1,22 @@
 /**
- * A pod's share of the node: its admission, its granted resources, its cgroup, and the CPUs of its containers on a node
- * with exclusive CPUs. Part of the chart of `pod.ts`.
+ * A pod's share of the node: its admission and its granted resources. Part of the chart of `pod.ts`.
  *
  * Invariants: G1 nothing is created for a pod that the node has not admitted. G2 `pod` has the resources that were
- * granted, `asked` those of its source. G3 the cgroup is created before the sandbox and removed after it. C1 an
- * instance is created with its CPUs, and updated when they change; shared CPUs are sent once more. C2 a failed update
- * of CPUs is retried, and stops no instance. Upstream: cpumanager (reconcileState).
+ * granted, `asked` those of its source.
  */
-
-import { errorOf, now, required, to } from '../../../../kernel/xstate.ts';
-import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
+import { now, to } from '../../../../kernel/xstate.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
 import { admissionRequest, allocationOf, carriedOver, withAllocation } from '../../../model/allocation/request.ts';
 import type { PodShares } from '../../../model/allocation/resource-grants.ts';
 import { isStaticPod, type Pod } from '../../../model/api/pod.ts';
-import { podGroup, podGroupName } from '../../../model/cgroups/pod-cgroup.ts';
 import type { Allocation } from '../../../model/operations/grants.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { factsOf } from '../../../model/status/runtime-facts.ts';
-import { complain, configure, failed, noteKill } from './pod-actions.ts';
-import { anyAlive, anyReadySandbox, type CpuPin, type PodContext, refOf } from './pod-policy.ts';
+import { configure } from './pod-actions.ts';
+import type { PodContext } from './pod-context.ts';
+import { noteKill } from './pod-kill.ts';
+import { anyAlive, anyReadySandbox, refOf } from './pod-policy.ts';
 import { type Enqueue, podSetup as s, settle } from './pod-setup.ts';
 import { resizeSummary } from './resize-policy.ts';
 
@@ -155,90 +150,5 @@ export const admitting = s.createStateConfig({
     ],
     'pod.configured': { target: 'admitting', reenter: true, actions: configure },
     'pod.kill': { target: '#terminating.settling', actions: noteKill },
-  },
-});
-
-// ---- its cgroup -----------------------------------------------------------------------------------------------------
-
-const recordGroupFailure = s.enqueueActions(({ context, event, enqueue }) => {
-  const error = errorOf(event);
-  const text = podEvents.failedCreatePodContainer(podGroupName(context), error.message);
-  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
-});
-
-/** The cgroup is created as soon as the pod is admitted, while its folders and volumes are prepared. */
-export const grouping = s.createStateConfig({
-  initial: 'none',
-  states: {
-    none: { always: { guard: 'needsGroup', target: 'making' } },
-    making: {
-      invoke: {
-        id: 'group',
-        src: 'cgroup.ensure',
-        input: ({ context }) =>
-          podGroup(withAllocation(required(context.pod, 'the pod that has a cgroup'), context.actuated), context.node),
-        onDone: { target: 'made', actions: s.assign({ hasGroup: true }) },
-        onError: { target: 'failing', actions: [failed, recordGroupFailure] },
-      },
-    },
-    failing: { after: { wait: 'none' } },
-    made: {},
-  },
-});
-
-// ---- CPUs -----------------------------------------------------------------------------------------------------------
-
-/** Takes the CPUs of containers without exclusive ones. */
-export const handleShared = s.assign(({ context, event }) =>
-  event.type === 'allocation.shared' && context.cpus !== null
-    ? { cpus: { ...context.cpus, shared: event.shared } }
-    : {},
-);
-
-/** The next instance whose CPUs have to be updated. */
-function nextPin(context: PodContext): CpuPin | null {
-  if (context.cpus === null || context.kill !== null) return null;
-  for (const name of Object.keys(context.containers)) {
-    const facts = factsOf(context.runtime, name);
-    const cpus = cpusOf(context.cpus, name);
-    if (facts?.state !== 'running' || cpus === '') continue;
-    const known = context.pinned[facts.id] ?? context.createdWith[name];
-    if (known !== cpus) return { id: facts.id, cpus };
-  }
-  return null;
-}
-
-const isThere = ({ runtime }: PodContext, id: string): boolean =>
-  (runtime?.containers ?? []).some((instance) => instance.id === id);
-
-const noteReported = s.assign(({ context }) => {
-  const others = Object.entries(context.pinned).filter(([id]) => isThere(context, id));
-  const pinned = Object.fromEntries(others);
-  return { pinned: context.pin === null ? pinned : { ...pinned, [context.pin.id]: context.pin.cpus }, pin: null };
-});
-
-export const pinning = s.createStateConfig({
-  initial: 'idle',
-  states: {
-    idle: {
-      always: {
-        guard: ({ context }) => nextPin(context) !== null,
-        target: 'reporting',
-        actions: s.assign({ pin: ({ context }) => nextPin(context) }),
-      },
-    },
-    reporting: {
-      invoke: {
-        id: 'pin',
-        src: 'cri.updateContainerResources',
-        input: ({ context }) => ({
-          containerId: context.pin?.id ?? '',
-          linux: { cpuset_cpus: context.pin?.cpus ?? '' },
-        }),
-        onDone: { target: 'idle', actions: noteReported },
-        onError: { target: 'failing', actions: complain('Cannot give the container its CPUs') },
-      },
-    },
-    failing: { after: { pinAgain: 'idle' } },
   },
 });

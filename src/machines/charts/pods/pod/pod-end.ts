@@ -8,25 +8,23 @@
 import { required } from '../../../../kernel/xstate.ts';
 import { podGroups } from '../../../model/cgroups/pod-cgroup.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
+import { complain, configure, failed, record } from './pod-actions.ts';
+import { endAllocation } from './pod-allocation.ts';
+import { abandonClaims, releasingClaims } from './pod-claims.ts';
+import { noteContainer } from './pod-containers.ts';
+import { linksOf, logPaths, podPaths } from './pod-files.ts';
 import {
-  complain,
-  configure,
   dequeue,
-  failed,
   killOverdue,
-  noteContainer,
   noteKill,
   queueContainers,
   queueSandboxes,
-  record,
   recordOverdue,
   stopContainers,
-} from './pod-actions.ts';
-import { endAllocation } from './pod-allocation.ts';
-import { abandonClaims, releasingClaims } from './pod-claims.ts';
-import { linksOf, logPaths, podPaths } from './pod-files.ts';
+} from './pod-kill.ts';
 import { forgetPod, sendNodeEnd } from './pod-node.ts';
-import { change, handleStopped, noteReclaimed, observeNow, podSetup as s } from './pod-setup.ts';
+import { handleStopped, observeNow } from './pod-observation.ts';
+import { change, noteReclaimed, podSetup as s } from './pod-setup.ts';
 import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
 /** Stops each queued sandbox, then continues. */

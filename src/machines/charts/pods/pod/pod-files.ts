@@ -27,8 +27,10 @@ import {
 } from '../../../model/spec/index.ts';
 import { wordHandles, writtenHandles } from '../../../model/spec/written-handles.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
+import type { PodContext } from './pod-context.ts';
+import { type Member, membersOf } from './pod-members.ts';
 import { runtimeHandler, unavailable } from './pod-objects.ts';
-import { addressesOf, type Member, membersOf, type PodContext, podOrName } from './pod-policy.ts';
+import { addressesOf, podOrName } from './pod-policy.ts';
 import { hasClaims } from './pod-turns.ts';
 
 /** The folders of the pod and of its logs. */

@@ -8,7 +8,8 @@ import { legacyLogName } from '../../../model/spec/index.ts';
 import { instancesOf } from '../../../model/status/runtime-facts.ts';
 import { childIn, reapChild } from '../../children.ts';
 import type { ContainerLogInput } from '../container/container-log.ts';
-import { type PodContext, podOrName } from './pod-policy.ts';
+import type { PodContext } from './pod-context.ts';
+import { podOrName } from './pod-policy.ts';
 import { podSetup as s } from './pod-setup.ts';
 
 /** Before the crashed actor of a log is replaced. */

@@ -10,7 +10,7 @@ import { awaitedKeys, idOf } from '../../../model/objects/keys.ts';
 import type { RememberedPod } from '../../../model/operations/host.ts';
 import type { RememberedPodsMessage } from '../../../model/pods/soft-state-messages.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
-import type { PodContext } from './pod-policy.ts';
+import type { PodContext } from './pod-context.ts';
 import { type Enqueue, order, podSetup as s } from './pod-setup.ts';
 
 function report(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged['pod']): void {

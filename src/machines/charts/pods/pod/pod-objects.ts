@@ -2,7 +2,7 @@
 import type { Pod } from '../../../model/api/pod.ts';
 import { awaitedKeys, runtimeClassKey } from '../../../model/objects/keys.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
-import type { PodContext } from './pod-policy.ts';
+import type { PodContext } from './pod-context.ts';
 
 /**
  * The runtime handler of the pod's RuntimeClass; empty for the runtime's default, `null` if the class does not exist.

@@ -8,10 +8,11 @@
  */
 import { line, outputOf } from '../../../../kernel/xstate.ts';
 import type { FileValues, Unprepared } from '../../../model/operations/volume.ts';
-import { checkPermission, complain, failed } from './pod-actions.ts';
+import { complain, failed } from './pod-actions.ts';
+import { checkPermission } from './pod-containers.ts';
+import type { PodContext } from './pod-context.ts';
 import { fileVariablesOf, subPathsOf } from './pod-files.ts';
 import { rememberPod } from './pod-node.ts';
-import type { PodContext } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 import { volumesPlace } from './pod-volumes.ts';
 

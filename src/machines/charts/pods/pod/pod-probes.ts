@@ -7,14 +7,15 @@
  */
 import { now, random, required, to } from '../../../../kernel/xstate.ts';
 import type { Container } from '../../../model/api/pod.ts';
-import { type ProberReport } from '../../../model/pods/container-messages.ts';
-import { type SoftStateMessage } from '../../../model/pods/soft-state-messages.ts';
+import type { ProberReport } from '../../../model/pods/container-messages.ts';
+import type { SoftStateMessage } from '../../../model/pods/soft-state-messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { childIn, reapChild } from '../../children.ts';
 import type { ProberInput } from '../prober/prober.ts';
 import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
-import { addressesOf, type PodContext, refOf } from './pod-policy.ts';
+import type { PodContext } from './pod-context.ts';
+import { addressesOf, refOf } from './pod-policy.ts';
 import { type Enqueue, order, podSetup as s, settle } from './pod-setup.ts';
 import { type Probed, type ProberPlan, probedInstance, proberChanges } from './probe-plan.ts';
 

@@ -14,8 +14,10 @@ import { killMessages, podEvents } from '../../../model/reasons/reasons.ts';
 import { sandboxOverhead } from '../../../model/spec/resources.ts';
 import { factsOf, isAlive, sandboxesOf } from '../../../model/status/runtime-facts.ts';
 import { complain, failed } from './pod-actions.ts';
-import { type PodContext, refOf } from './pod-policy.ts';
-import { observeNow, order, podSetup as s, settle } from './pod-setup.ts';
+import type { PodContext } from './pod-context.ts';
+import { observeNow } from './pod-observation.ts';
+import { refOf } from './pod-policy.ts';
+import { order, podSetup as s, settle } from './pod-setup.ts';
 import {
   type ContainerChange,
   changesOf,
@@ -103,8 +105,6 @@ const begin = s.enqueueActions((args) => {
 const alreadyReported = ({ resize, allocation }: PodContext): readonly string[] =>
   resize !== null && JSON.stringify(resize.target) === JSON.stringify(allocation) ? resize.anew : [];
 
-// ---- memory that is in use ------------------------------------------------------------------------------------------
-
 function decreases(context: PodContext): MemoryDecreases {
   const { pod, actuated } = subjectOf(context);
   return memoryDecreases(pod, actuated, context.node, changes(context));
@@ -121,8 +121,6 @@ const haveStopped = ({ context: { resize, runtime } }: { readonly context: PodCo
 
 const containerIds = (context: PodContext): Readonly<Record<string, string>> =>
   Object.fromEntries(decreases(context).containers.map(({ name }) => [name, factsOf(context.runtime, name)?.id ?? '']));
-
-// ---- step by step ---------------------------------------------------------------------------------------------------
 
 const noteStep = s.assign({
   resize: ({ context }) => context.resize && { ...context.resize, steps: context.resize.steps.slice(1) },

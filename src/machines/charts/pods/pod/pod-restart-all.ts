@@ -8,8 +8,10 @@
 import { now } from '../../../../kernel/xstate.ts';
 import { killMessages } from '../../../model/reasons/reasons.ts';
 import { instancesToRemove } from '../../../model/status/index.ts';
-import { complain, dequeue, failed } from './pod-actions.ts';
-import { observeNow, order, podSetup as s, settle } from './pod-setup.ts';
+import { complain, failed } from './pod-actions.ts';
+import { dequeue } from './pod-kill.ts';
+import { observeNow } from './pod-observation.ts';
+import { order, podSetup as s, settle } from './pod-setup.ts';
 
 const begin = s.enqueueActions((args) => {
   const { context, enqueue } = args;

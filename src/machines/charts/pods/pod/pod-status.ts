@@ -10,8 +10,8 @@ import { waitingReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isTerminalPhase, type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/index.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
+import type { PodContext } from './pod-context.ts';
 import { runtimeHandler } from './pod-objects.ts';
-import type { PodContext } from './pod-policy.ts';
 import { hasClaims } from './pod-turns.ts';
 import { probeResults } from './probe-plan.ts';
 

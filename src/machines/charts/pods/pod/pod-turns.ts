@@ -15,8 +15,9 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { sandboxConfig, usersRefusal } from '../../../model/spec/index.ts';
 import { instancesToRemove, isRestartingAll, needsSandbox, shouldRestart } from '../../../model/status/index.ts';
 import { factsOf, hasBegunInSandbox, sandboxesOf } from '../../../model/status/runtime-facts.ts';
+import type { PodContext } from './pod-context.ts';
+import { type Member, membersOf } from './pod-members.ts';
 import { missingRuntimeClass, runtimeHandler } from './pod-objects.ts';
-import { type Member, membersOf, type PodContext } from './pod-policy.ts';
 import { hasStarted } from './probe-plan.ts';
 
 const hasSucceeded = (context: PodContext, name: string): boolean => {

@@ -10,9 +10,10 @@ import { certificatesOf, serviceAccountOf, tokensOf } from '../../../model/volum
 import { volumePlan } from '../../../model/volumes/plan.ts';
 import { childIn, reapChild } from '../../children.ts';
 import type { VolumesOrder } from '../volumes/volumes.ts';
+import type { PodContext } from './pod-context.ts';
 import { remember } from './pod-node.ts';
 import { isAwaiting, unavailable } from './pod-objects.ts';
-import { type PodContext, podOrName, refOf } from './pod-policy.ts';
+import { podOrName, refOf } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 
 const ACTOR = 'volumes';

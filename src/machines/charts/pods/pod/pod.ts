@@ -21,48 +21,37 @@
  *      pod any more.
  */
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import {
-  adoptContainers,
-  beginReplacing,
-  beginWriting,
-  checkPermission,
-  complain,
-  configure,
-  failed,
-  noteContainer,
-  noteKill,
-  noteRequest,
-  noteUsers,
-  reapContainer,
-  record,
-  recordBlocked,
-  recordDns,
-} from './pod-actions.ts';
+import { beginReplacing, complain, configure, failed, record, recordBlocked, recordDns } from './pod-actions.ts';
 import {
   admitting,
   askAllocation,
   askChange,
   endAllocation,
-  grouping,
   handleGrant,
   handleHealth,
-  handleShared,
   notePending,
-  pinning,
   releaseAllocation,
 } from './pod-allocation.ts';
 import { askClaims, handleClaims, preparingClaims } from './pod-claims.ts';
+import {
+  adoptContainers,
+  beginWriting,
+  checkPermission,
+  noteContainer,
+  noteRequest,
+  noteUsers,
+  reapContainer,
+} from './pod-containers.ts';
+import { initialPod } from './pod-context.ts';
+import { handleShared, pinning } from './pod-cpus.ts';
 import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
+import { grouping } from './pod-group.ts';
 import { askDelayedImages, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
+import { noteKill } from './pod-kill.ts';
 import { logging, reapLog, respawnLog } from './pod-logs.ts';
 import { handleNode, rememberPod, sendNode, sendNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
-import { initialPod } from './pod-policy.ts';
-import { bindingSubPaths, preparingDevices, readingVariables, withVariables } from './pod-preparation.ts';
-import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
-import { resizing } from './pod-resize.ts';
-import { restartingAll } from './pod-restart-all.ts';
 import {
   handleSandbox,
   learnAbsence,
@@ -70,10 +59,13 @@ import {
   learnFromWatch,
   learnInstance,
   observeNow,
-  podSetup as s,
   sendCollectorsAgain,
-  sendStatusAgain,
-} from './pod-setup.ts';
+} from './pod-observation.ts';
+import { bindingSubPaths, preparingDevices, readingVariables, withVariables } from './pod-preparation.ts';
+import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
+import { resizing } from './pod-resize.ts';
+import { restartingAll } from './pod-restart-all.ts';
+import { podSetup as s, sendStatusAgain } from './pod-setup.ts';
 import { nextAttempt, nextRestarts } from './pod-turns.ts';
 import {
   forwardPublished,

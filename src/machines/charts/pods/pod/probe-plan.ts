@@ -13,7 +13,7 @@ import {
   type ProbedState,
   type ProbeKind,
 } from '../prober/prober-policy.ts';
-import type { PodContext } from './pod-policy.ts';
+import type { PodContext } from './pod-context.ts';
 
 type Facts = Pick<PodContext, 'pod' | 'runtime' | 'probes' | 'probed' | 'containers' | 'kill'>;
 

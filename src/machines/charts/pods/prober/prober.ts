@@ -20,7 +20,7 @@ import {
   type ProbeWatch,
   probeOperations,
 } from '../../../model/operations/probe.ts';
-import { type ProberReport } from '../../../model/pods/container-messages.ts';
+import type { ProberReport } from '../../../model/pods/container-messages.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { containerEvents, type ProbeName } from '../../../model/reasons/reasons.ts';
 import type { Asked, ProbeKind } from './prober-policy.ts';

@@ -1,0 +1,103 @@
+/** Pods that an earlier agent or another kubelet admitted: what they hold, and when they are judged again. */
+import { to } from '../../../../kernel/xstate.ts';
+import type { PodsWanted } from '../../../model/allocation/messages.ts';
+import { checkPredicates } from '../../../model/allocation/predicates.ts';
+import type { SoftState } from '../../../model/operations/host.ts';
+import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
+import { podEvents, podMessages } from '../../../model/reasons/reasons.ts';
+import {
+  type AllocationRequest,
+  type Context,
+  recordEvent,
+  updating,
+  viewOf,
+  type Work,
+  without,
+} from './allocation-setup.ts';
+
+/** The grants of the soft state, of pods that go on and of pods that have ended. */
+export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Context, 'grants' | 'over' | 'recalled'> {
+  const having = (isOver: boolean): Context['grants'] =>
+    Object.fromEntries(Object.entries(grants).filter(([, grant]) => (grant.ended === true) === isOver));
+  const active = having(false);
+  return { grants: active, over: having(true), recalled: Object.keys(active) };
+}
+
+/** Loads the soft state once. Later copies are for other actors, and older than the state here. */
+export const remember = updating(({ args: { context, event }, state }) => {
+  if (event.type !== 'softState.loaded' || context.remembers) return;
+  const { grants, over, recalled } = recalledOf(event.state);
+  state.recalled = [...new Set([...state.recalled, ...recalled])];
+  state.grants = { ...grants, ...state.grants };
+  state.over = { ...over, ...state.over };
+  state.rejections = { ...event.state.rejections, ...state.rejections };
+  const known = [state.grants, state.over, state.rejections];
+  state.awaited = Object.keys(event.state.handedOver ?? {}).filter((uid) => !known.some((table) => uid in table));
+});
+
+/** Takes over the holdings in the state files of pods that are unknown here: soft state is newer than any file. */
+export const takeOver = updating(({ args, state }) => {
+  const { event, enqueue } = args;
+  if (event.type !== 'resources.handedOver') return;
+  const isKnown = (uid: string) => [state.grants, state.over, state.rejections].some((table) => uid in table);
+  const fresh = Object.entries(event.holdings).filter(([uid]) => !isKnown(uid));
+  for (const [uid, holding] of fresh) {
+    state.handedOver = { ...state.handedOver, [uid]: { ...state.handedOver[uid], ...holding } };
+  }
+  // The pods of some files may be gone: their holdings are then released.
+  if (fresh.length > 0) enqueue.sendTo(to('pods'), { type: 'pods.wanted' } satisfies PodsWanted);
+});
+
+/**
+ * Re-evaluates the pods that an earlier agent admitted. Such a pod stays whatever room there is, and is rejected only
+ * if the Node lacks labels that it needs, as upstream. Part of `allocation.ts`.
+ */
+export function checkRecalled(w: Work, wanted: AllocationRequest): void {
+  const { context, enqueue } = w.args;
+  const { request } = wanted;
+  const { uid } = request;
+  if (!w.state.recalled.includes(uid)) return;
+  const isEarly = !context.isNodeKnown && !request.rules.isStatic;
+  w.state.unjudged = isEarly ? { ...w.state.unjudged, [uid]: wanted } : without(w.state.unjudged, uid);
+  if (isEarly) return;
+  w.state.recalled = w.state.recalled.filter((each) => each !== uid);
+  const { mismatch } = checkPredicates(request, viewOf(context), []);
+  if (mismatch?.reason !== 'NodeAffinity') return;
+  const { reason, message } = mismatch;
+  recordEvent(w, request, podEvents.rejected(reason, message));
+  const verdict = { reason, message: podMessages.rejected(message), published: 'always' } as const;
+  enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
+}
+
+//
+// Holdings from an earlier agent or another kubelet count until it is known which of their pods exist; but they cause
+// no rejection: a pod without room waits.
+
+/** Notes that the pod was admitted, was refused or is gone. */
+export function noteJudged(w: Work, uid: string): void {
+  if (!w.state.awaited.includes(uid)) return;
+  w.state.awaited = w.state.awaited.filter((each) => each !== uid);
+  if (w.state.awaited.length === 0) w.args.enqueue.raise({ type: 'allocation.awaited' });
+}
+
+/** The pod is no longer expected to ask for its earlier holding. */
+export function forgetRecalled(w: Work, uid: string): void {
+  noteJudged(w, uid);
+  w.state.recalled = w.state.recalled.filter((each) => each !== uid);
+  w.state.handedOver = without(w.state.handedOver, uid);
+}
+
+/** Grants, refusals and what an earlier agent gave are kept only for pods that are on this node. */
+export const forgetOthers = updating((w) => {
+  const { event } = w.args;
+  if (event.type !== 'pods.known') return;
+  const known = new Set(event.uids);
+  const { grants, awaited, handedOver, over, rejections } = w.state;
+  const remembered = [grants, handedOver, over, rejections].flatMap((table) => Object.keys(table));
+  for (const uid of [...remembered, ...awaited].filter((each) => !known.has(each))) {
+    w.state.grants = without(w.state.grants, uid);
+    forgetRecalled(w, uid);
+    w.state.over = without(w.state.over, uid);
+    w.state.rejections = without(w.state.rejections, uid);
+  }
+});

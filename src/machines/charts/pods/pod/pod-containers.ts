@@ -1,0 +1,159 @@
+/**
+ * The actors of a pod's containers: when they start, what they report, when their containers may be created, and what
+ * follows a crash. Part of the chart of `pod.ts`.
+ */
+import { now, outputOf, to } from '../../../../kernel/xstate.ts';
+import type { UserMapping } from '../../../model/operations/users.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import { factsOf, hasBegunInSandbox, withContainer } from '../../../model/status/runtime-facts.ts';
+import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/back-off.ts';
+import { isSame } from '../../../model/values/same.ts';
+import { childIn, reapChild } from '../../children.ts';
+import { isCreated } from '../container/container-policy.ts';
+import { SPAWNED } from '../container/container-view.ts';
+import { containerInput } from './container-input.ts';
+import type { ContainerRecord, PodContext } from './pod-context.ts';
+import { permission } from './pod-files.ts';
+import { membersOf } from './pod-members.ts';
+import { learn, noteActed, runtimeOf } from './pod-observation.ts';
+import { addressesOf, podOrName } from './pod-policy.ts';
+import { type Enqueue, order, podSetup as s, settle } from './pod-setup.ts';
+import { isRegularTurn, sandboxPlan, turnsOf } from './pod-turns.ts';
+
+/**
+ * How many containers one turn starts, or allows to be created: a pod may have a thousand, and turns must stay short.
+ */
+const GROUP = 40;
+
+const missingMembers = (context: PodContext) =>
+  membersOf(podOrName(context)).filter(({ container }) => context.containers[container.name] === undefined);
+
+/** The container waits for its image, or for its start in the runtime. */
+const isUnderWay = ({ view, request, isEarly }: ContainerRecord): boolean =>
+  view.phase === 'waiting' && view.reason === '' && request === null && isEarly !== true;
+
+/** The next containers of a large pod without an actor follow when no other one is starting. */
+function beginNextGroup(enqueue: Enqueue, context: PodContext): void {
+  const count = membersOf(podOrName(context)).length;
+  if (count <= GROUP || Object.keys(context.containers).length >= count) return;
+  const [next] = missingMembers(context).filter(({ container }) => context.crashes[container.name] === undefined);
+  if (next === undefined || Object.values(context.containers).some(isUnderWay)) return;
+  enqueue.raise({ type: 'container.respawn', name: next.container.name }, { delay: 0, id: 'next-group' });
+}
+
+export const adoptContainers = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  if (context.stage !== 'sync') return;
+  const facts = { ...context, initialised: context.initialised || hasBegun(context) };
+  const members = missingMembers(context).slice(0, GROUP);
+  const records = members.map(
+    ({ container, kind }) => [container.name, { kind, view: SPAWNED, request: null }] as const,
+  );
+  const containers = { ...context.containers, ...Object.fromEntries(records) };
+  settle(enqueue, context, { initialised: facts.initialised, containers }, now(args));
+  for (const member of members) {
+    const id = `container-${member.container.name}`;
+    enqueue.spawnChild('container', { id, input: containerInput(facts, member, now(args)) });
+  }
+});
+
+const hasBegun = (context: PodContext): boolean =>
+  sandboxPlan(context) === 'use' &&
+  (context.pod?.spec.containers ?? []).some(({ name }) => hasBegunInSandbox(context.runtime, name));
+
+export const noteContainer = s.enqueueActions((args) => {
+  const { event, context, enqueue } = args;
+  if (event.type !== 'container.changed') return;
+  const { name, inspect, seen, view } = event;
+  const record = context.containers[name];
+  const isChange = inspect || seen !== undefined || record?.begins === true || !isSame(record?.view, view);
+  if (!record || !isChange) return;
+  const request = view.phase === 'waiting' ? null : record.request;
+  const containers = { ...context.containers, [name]: { ...record, view, request, begins: false } };
+  const acted = inspect || seen !== undefined ? { actedAtMs: now(args) } : {};
+  if (seen) learn(args, withContainer(runtimeOf(context), seen), { containers, ...acted }, name);
+  else settle(enqueue, context, { containers, ...acted }, now(args));
+  beginNextGroup(enqueue, { ...context, containers });
+  if (inspect) enqueue.raise({ type: 'inspection.due' });
+  else if (seen) noteActed(args);
+});
+
+export const noteRequest = s.enqueueActions(({ event, context, enqueue }) => {
+  if (event.type !== 'container.wanted') return;
+  const record = context.containers[event.name];
+  if (!record) return;
+  const containers = { ...context.containers, [event.name]: { ...record, request: event.request } };
+  enqueue.assign({ containers });
+  beginNextGroup(enqueue, { ...context, containers });
+});
+
+export const beginWriting = s.assign({
+  writing: ({ context }) =>
+    turnsOf(context)
+      .slice(0, GROUP)
+      .map(({ container }) => container.name),
+});
+
+export const noteUsers = s.assign({
+  users: ({ event }) => outputOf<UserMapping>(event),
+});
+
+/** The files exist: containers whose turn it is may be created. */
+export const checkPermission = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const members = turnsOf(context).filter(({ container }) => context.writing.includes(container.name));
+  const containers = { ...context.containers };
+  const actuated = { ...context.actuated };
+  const made: string[] = [];
+  for (const member of members) {
+    const { name } = member.container;
+    const answer = permission(context, member);
+    const restartCount = containers[name]?.request?.restartCount ?? 0;
+    const isMade = isCreated({ facts: factsOf(context.runtime, name), restartCount });
+    containers[name] = { ...containers[name]!, request: null, begins: !('error' in answer) };
+    if (!isMade && context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
+    if (!isMade && !('error' in answer)) made.push(name);
+    if ('error' in answer) order(enqueue, name, { type: 'container.refused', ...answer.error });
+    else order(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
+  }
+  const initialised = context.initialised || isRegularTurn(members);
+  if (context.resize !== null)
+    enqueue.sendTo(to('softState'), { type: 'softState.resized', uid: context.uid, actuated });
+  enqueue.assign({
+    containers,
+    initialised,
+    writing: [],
+    unbound: {},
+    unread: {},
+    fileValues: {},
+    unprepared: {},
+    actuated: context.actuated === null ? null : actuated,
+    ...createdWith(context, made),
+  });
+});
+
+/**
+ * Exclusive CPUs with which instances are created: such an instance needs no update, unless an earlier agent created
+ * it.
+ */
+function createdWith({ cpus, node, createdWith: before }: PodContext, names: readonly string[]): Partial<PodContext> {
+  if (cpus === null || !hasBehavior(node, 'resourcesAsKubelet')) return {};
+  const own = names.flatMap((name) =>
+    cpus.exclusive[name] === undefined ? [] : [[name, cpus.exclusive[name]] as const],
+  );
+  return own.length === 0 ? {} : { createdWith: { ...before, ...Object.fromEntries(own) } };
+}
+
+/** The actor of a container crashed: it is restarted from the state of the runtime. */
+export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {
+  const id = childIn(event);
+  const name = id.replace(/^container-/, '');
+  const { [name]: record, ...containers } = context.containers;
+  if (name === id) return;
+  if (!record) return enqueue.stopChild(id);
+  const crashes = context.crashes[name] ?? 0;
+  enqueue.assign({ containers, crashes: { ...context.crashes, [name]: crashes + 1 } });
+  const delay = pauseMs(RESPAWN_BACK_OFF, crashes);
+  enqueue.raise({ type: 'inspection.due' });
+  reapChild(enqueue, id, { type: 'container.respawn', name }, delay);
+});

@@ -1,0 +1,66 @@
+/**
+ * The CPUs of containers on a node with exclusive CPUs. Part of the chart of `pod.ts`.
+ *
+ * Invariants: C1 an instance is created with its CPUs, and updated when they change; shared CPUs are sent once more. C2
+ * a failed update of CPUs is retried, and stops no instance. Upstream: cpumanager (reconcileState).
+ */
+import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
+import { factsOf } from '../../../model/status/runtime-facts.ts';
+import { complain } from './pod-actions.ts';
+import type { CpuPin, PodContext } from './pod-context.ts';
+import { podSetup as s } from './pod-setup.ts';
+
+/** Takes the CPUs of containers without exclusive ones. */
+export const handleShared = s.assign(({ context, event }) =>
+  event.type === 'allocation.shared' && context.cpus !== null
+    ? { cpus: { ...context.cpus, shared: event.shared } }
+    : {},
+);
+
+/** The next instance whose CPUs have to be updated. */
+function nextPin(context: PodContext): CpuPin | null {
+  if (context.cpus === null || context.kill !== null) return null;
+  for (const name of Object.keys(context.containers)) {
+    const facts = factsOf(context.runtime, name);
+    const cpus = cpusOf(context.cpus, name);
+    if (facts?.state !== 'running' || cpus === '') continue;
+    const known = context.pinned[facts.id] ?? context.createdWith[name];
+    if (known !== cpus) return { id: facts.id, cpus };
+  }
+  return null;
+}
+
+const isThere = ({ runtime }: PodContext, id: string): boolean =>
+  (runtime?.containers ?? []).some((instance) => instance.id === id);
+
+const noteReported = s.assign(({ context }) => {
+  const others = Object.entries(context.pinned).filter(([id]) => isThere(context, id));
+  const pinned = Object.fromEntries(others);
+  return { pinned: context.pin === null ? pinned : { ...pinned, [context.pin.id]: context.pin.cpus }, pin: null };
+});
+
+export const pinning = s.createStateConfig({
+  initial: 'idle',
+  states: {
+    idle: {
+      always: {
+        guard: ({ context }) => nextPin(context) !== null,
+        target: 'reporting',
+        actions: s.assign({ pin: ({ context }) => nextPin(context) }),
+      },
+    },
+    reporting: {
+      invoke: {
+        id: 'pin',
+        src: 'cri.updateContainerResources',
+        input: ({ context }) => ({
+          containerId: context.pin?.id ?? '',
+          linux: { cpuset_cpus: context.pin?.cpus ?? '' },
+        }),
+        onDone: { target: 'idle', actions: noteReported },
+        onError: { target: 'failing', actions: complain('Cannot give the container its CPUs') },
+      },
+    },
+    failing: { after: { pinAgain: 'idle' } },
+  },
+});

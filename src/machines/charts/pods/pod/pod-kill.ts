@@ -1,0 +1,90 @@
+/** The order to end a pod, and how its containers and sandboxes end. Part of the chart of `pod.ts`. */
+import { now, to } from '../../../../kernel/xstate.ts';
+import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { killMessages, podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import type { ContainerOrder } from '../container/container-setup.ts';
+import { SPAWNED } from '../container/container-view.ts';
+import { orphanInput, orphansOf } from './container-input.ts';
+import type { PodContext } from './pod-context.ts';
+import { graceLeft, mergedKill, nextToStop, refOf } from './pod-policy.ts';
+import { type Enqueue, order, podSetup as s, settle } from './pod-setup.ts';
+
+/** Containers that still run under this pod's name get an actor, so that they can be stopped. */
+const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext> => {
+  const names = orphansOf(context);
+  for (const name of names) {
+    enqueue.spawnChild('container', { id: `container-${name}`, input: orphanInput(context, name) });
+  }
+  const records = names.map((name) => [name, { kind: 'regular' as const, view: SPAWNED, request: null }]);
+  return { containers: { ...context.containers, ...Object.fromEntries(records) } };
+};
+
+/** The kill of a pod that ended by itself, or that is being deleted. */
+const BY_ITSELF = { graceSeconds: null, remove: false, verdict: null };
+
+export const noteKill = s.enqueueActions((args) => {
+  const { event, context, enqueue } = args;
+  const kill = mergedKill(context, event.type === 'pod.kill' ? event : BY_ITSELF, now(args));
+  const isNew = context.kill === null || kill.graceSeconds < context.kill.graceSeconds;
+  if (kill.verdict?.reason === podReasons.preempting && context.kill?.verdict == null)
+    enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), podEvents.preempting()));
+  settle(enqueue, context, { kill }, now(args));
+  if (!isNew) return;
+  for (const [name, { view }] of Object.entries(context.containers)) {
+    if (view.phase === 'stopping') order(enqueue, name, stopOrder(name, kill.graceSeconds));
+  }
+});
+
+/** The pod has been active for too long: it fails, whatever its containers do. */
+export const killOverdue = s.raise({
+  type: 'pod.kill',
+  graceSeconds: null,
+  remove: false,
+  verdict: { reason: podReasons.deadlineExceeded, message: podMessages.deadlineExceeded, published: 'always' },
+});
+
+/**
+ * Upstream detects the exceeded deadline at each sync of an ending pod: twice before its containers stop, and twice
+ * after.
+ */
+export const recordOverdue = s.enqueueActions(({ context, enqueue }) => {
+  if (context.kill?.verdict?.reason !== podReasons.deadlineExceeded) return;
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), podEvents.deadlineExceeded()));
+});
+
+const stopOrder = (name: string, graceSeconds: number, turn: { awaitsTurn?: boolean } = {}): ContainerOrder => ({
+  type: 'container.stop',
+  graceSeconds,
+  message: killMessages.stopping(name),
+  after: 'end',
+  ...turn,
+});
+
+/** Level-triggered: orders every container to stop that should, and passes the turn to waiting ones. */
+export const stopContainers = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const graceSeconds = context.kill === null ? 1 : graceLeft(context.kill, now(args));
+  const adopted = adoptOrphans(enqueue, context);
+  const next = { ...context, ...adopted };
+  enqueue.assign(adopted);
+  const orphans = orphansOf(context);
+  const turn = new Set(nextToStop(next));
+  for (const name of new Set([...Object.keys(next.containers), ...orphans])) {
+    const phase = next.containers[name]?.view.phase;
+    if (orphans.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
+      order(enqueue, name, stopOrder(name, graceSeconds, { awaitsTurn: !turn.has(name) && !orphans.includes(name) }));
+    } else if (phase === 'stopping' && next.containers[name]?.kind === 'sidecar' && turn.has(name)) {
+      order(enqueue, name, { type: 'container.turn' });
+    }
+  }
+});
+
+export const queueSandboxes = s.assign({
+  queue: ({ context }) => (context.runtime?.sandboxes ?? []).map(({ id }) => id),
+});
+
+export const queueContainers = s.assign({
+  queue: ({ context }) => (context.runtime?.containers ?? []).map(({ id }) => id),
+});
+
+export const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });
