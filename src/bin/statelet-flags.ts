@@ -40,8 +40,8 @@ export type SplitArguments =
 export function splitArguments(argv: readonly string[]): SplitArguments {
   const values = new Map<string, string>();
   const kubelet: string[] = [];
-  const left = [...argv];
-  for (let argument = left.shift(); argument !== undefined; argument = left.shift()) {
+  const remaining = [...argv];
+  for (let argument = remaining.shift(); argument !== undefined; argument = remaining.shift()) {
     if (SWITCHES.has(argument)) {
       values.set(argument.slice(2), 'true');
       continue;
@@ -52,7 +52,7 @@ export function splitArguments(argv: readonly string[]): SplitArguments {
       kubelet.push(given);
       continue;
     }
-    const value = given.includes('=') ? given.slice(given.indexOf('=') + 1) : left.shift();
+    const value = given.includes('=') ? given.slice(given.indexOf('=') + 1) : remaining.shift();
     if (value !== undefined) values.set(name, value);
     else return { error: `flag needs an argument: --${name}` };
   }

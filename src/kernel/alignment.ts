@@ -41,11 +41,11 @@ export function align(expected: readonly JournalRecord[], actual: readonly Journ
 
 /** The content of each record, without the numbers that an earlier insertion shifts. */
 export function contents(records: readonly JournalRecord[]): string[] {
-  const asked = new Map<number, string>();
+  const requesters = new Map<number, string>();
   return records.map((record) => {
     if (record.k === 'end') return 'end';
-    if (record.k === 'cancel') return `cancel ${asked.get(record.id) ?? record.id}`;
-    if (record.k === 'effect') asked.set(record.id, record.at);
+    if (record.k === 'cancel') return `cancel ${requesters.get(record.id) ?? record.id}`;
+    if (record.k === 'effect') requesters.set(record.id, record.at);
     return JSON.stringify({ ...record, n: 0, cause: 0, ...(record.k === 'effect' ? { id: 0 } : {}) });
   });
 }

@@ -135,12 +135,12 @@ export class Timers {
 
   /** The timers that this turn set and that are still pending, as milliseconds from now; `undefined` for none. */
   takeArmed(): Readonly<Record<string, number>> | undefined {
-    const left = this.armed.flatMap((id): [number, number][] => {
+    const delays = this.armed.flatMap((id): [number, number][] => {
       const timer = this.pending.get(id);
       return timer ? [[id, timer.due - this.now]] : [];
     });
     this.armed = [];
-    return left.length === 0 ? undefined : Object.fromEntries(left);
+    return delays.length === 0 ? undefined : Object.fromEntries(delays);
   }
 
   /** Removes a timer from the table to run it; `undefined` if it was cancelled in the meantime. */

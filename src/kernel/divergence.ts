@@ -308,13 +308,13 @@ class WorldComparison {
   }
 
   isSame(record: JournalRecord): boolean {
-    const seen = this.#seen(record);
-    return seen === undefined || !this.#differing.has(seen.subject);
+    const compared = this.#seen(record);
+    return compared === undefined || !this.#differing.has(compared.subject);
   }
 
   #bySubject(records: readonly JournalRecord[]): Map<string, string> {
-    const seen = records.flatMap((record) => this.#seen(record) ?? []);
-    const groups = Map.groupBy(seen, ({ subject }) => subject);
+    const compared = records.flatMap((record) => this.#seen(record) ?? []);
+    const groups = Map.groupBy(compared, ({ subject }) => subject);
     return new Map([...groups].map(([subject, all]) => [subject, all.map(({ content }) => content).join('\n')]));
   }
 

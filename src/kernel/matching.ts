@@ -88,8 +88,8 @@ export class Matching {
 
   #pairRequests(expected: readonly JournalRecord[], actual: readonly KernelRecord[]): void {
     const open = actual.filter((record) => record.k === 'effect');
-    const asked = expected.filter((record) => record.k === 'effect');
-    const contents = new Map([...open, ...asked].map((record) => [record, contentOf(record)]));
+    const requests = expected.filter((record) => record.k === 'effect');
+    const contents = new Map([...open, ...requests].map((record) => [record, contentOf(record)]));
     const pair = (isSame: (one: EffectRecord, other: EffectRecord) => boolean) => (request: EffectRecord) => {
       const same = open.filter((other) => isSame(request, other));
       const found = same.find(({ at }) => at === request.at) ?? same[0];
@@ -98,7 +98,7 @@ export class Matching {
       this.#pair(request, found);
       return false;
     };
-    asked
+    requests
       .filter(pair((one, other) => contents.get(one) === contents.get(other)))
       .forEach(pair((one, other) => one.name === other.name));
   }
@@ -112,8 +112,8 @@ export class Matching {
   /** Timers with the same deadline are interchangeable until they are due. */
   #withTimers(expected: JournalRecord, end: EndRecord): EndRecord {
     const logged = expected.k === 'end' ? (expected.armed ?? {}) : {};
-    const left = Object.entries(end.armed ?? {});
-    const todays = Map.groupBy(left, ([, ms]) => ms);
+    const timers = Object.entries(end.armed ?? {});
+    const todays = Map.groupBy(timers, ([, ms]) => ms);
     for (const [id, ms] of Object.entries(logged)) {
       this.#timers.set(
         Number(id),
@@ -121,7 +121,7 @@ export class Matching {
       );
     }
     const isSame = timesOf(logged) === timesOf(end.armed ?? {});
-    return isSame && left.length > 0 ? { ...end, armed: logged } : end;
+    return isSame && timers.length > 0 ? { ...end, armed: logged } : end;
   }
 }
 
@@ -145,8 +145,8 @@ function placesOfLines(
   for (const record of actual) {
     if (record.k !== 'log') continue;
     const same = logged.get(lineOf(record)) ?? [];
-    const own = same.findIndex(({ at }) => at === record.at);
-    const [taken] = same.splice(Math.max(0, own), 1);
+    const sameAddress = same.findIndex(({ at }) => at === record.at);
+    const [taken] = same.splice(Math.max(0, sameAddress), 1);
     if (taken) places.set(record, taken.at);
   }
   return places;

@@ -107,11 +107,11 @@ function candidatesIn(node: AnyStateNode, snapshot: AnyMachineSnapshot, event: {
 /** Evaluates the guard with XState itself: `and` of one guard accepts every form of a guard. */
 function passes({ guard }: AnyTransitionDefinition, snapshot: AnyMachineSnapshot, event: object): boolean {
   if (!guard) return true;
-  const asked = and([guard as never]) as unknown as {
+  const condition = and([guard as never]) as unknown as {
     check(snapshot: object, args: object, params: unknown): boolean;
   };
   try {
-    return asked.check(snapshot, { context: snapshot.context, event }, asked);
+    return condition.check(snapshot, { context: snapshot.context, event }, condition);
   } catch {
     return false;
   }

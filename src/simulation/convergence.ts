@@ -29,21 +29,21 @@ export function differences({ node, pods, manifests }: Wanted): string[] {
   const problems: string[] = [];
   const report: Report = (problem) => void problems.push(problem);
   if (!isStarted(node)) return ['the agent does not synchronize pods'];
-  const wanted = new Set<string>();
+  const desiredUids = new Set<string>();
   for (const pod of pods) {
-    wanted.add(pod.metadata.uid);
+    desiredUids.add(pod.metadata.uid);
     checkPod(node, pod.metadata.uid, pod, report);
   }
   for (const { uid, value } of manifests) {
-    wanted.add(uid);
+    desiredUids.add(uid);
     const name = (value as Any).metadata.name;
     const mirror = node.kube.pod(`${name}-${NODE_NAME}`);
     if (!mirror) report(`${uid} has no mirror`);
     else checkPod(node, uid, mirror, report);
   }
   checkNode(node, report);
-  checkLeftovers(node, wanted, report);
-  checkAllocation(node, wanted, report);
+  checkLeftovers(node, desiredUids, report);
+  checkAllocation(node, desiredUids, report);
   return problems;
 }
 
@@ -70,9 +70,9 @@ const isLost = (node: SimulatedNode, uid: string, { spec, status }: Any): boolea
 function checkPod(node: SimulatedNode, uid: string, pod: Any, report: Report): void {
   const reportPod = (text: string) => report(`${uid} ${text}; ${JSON.stringify(node.podState(uid))}`);
   const { phase, containerStatuses = [], initContainerStatuses = [] } = pod.status ?? {};
-  const own = node.status(uid);
+  const nodeStatus = node.status(uid);
   if (pod.metadata.deletionTimestamp) return reportPod(`is still being deleted, ${phase}`);
-  if (phase !== own?.phase) reportPod(`is ${phase} there and ${own?.phase} here`);
+  if (phase !== nodeStatus?.phase) reportPod(`is ${phase} there and ${nodeStatus?.phase} here`);
   const shown = (list: Any) =>
     JSON.stringify(
       (list ?? [])
@@ -85,8 +85,10 @@ function checkPod(node: SimulatedNode, uid: string, pod: Any, report: Report): v
         ])
         .toSorted(),
     );
-  if (shown(own?.containerStatuses) !== shown(containerStatuses)) reportPod('has other containers there than here');
-  if (shown(own?.initContainerStatuses) !== shown(initContainerStatuses)) reportPod('has other init containers there');
+  if (shown(nodeStatus?.containerStatuses) !== shown(containerStatuses))
+    reportPod('has other containers there than here');
+  if (shown(nodeStatus?.initContainerStatuses) !== shown(initContainerStatuses))
+    reportPod('has other init containers there');
   const running = [...node.world.runtime.containers.values()].filter(
     ({ sandbox, state }) => sandbox.config.metadata?.uid === uid && state === 'CONTAINER_RUNNING',
   );

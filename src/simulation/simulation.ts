@@ -168,8 +168,8 @@ export class Simulation {
 
   private disturb(step: number, chance: Chance): void {
     const [name, act] = chance.pick(DISTURBANCES);
-    const what = act(this, chance);
-    if (what !== undefined) this.note(`step ${step}: ${name} ${what}`);
+    const description = act(this, chance);
+    if (description !== undefined) this.note(`step ${step}: ${name} ${description}`);
   }
 
   private prepareWorld(): void {

@@ -81,8 +81,8 @@ async function inheritCpus(mount: string, below: string): Promise<void> {
 /** The final value of the group. A group without a value, which is a new one, inherits its parent's. */
 async function inherited(mount: string, steps: readonly string[], file: string): Promise<string> {
   const path = join(mount, ...steps, file);
-  const own = read(path);
-  if (own !== '' || steps.length === 0) return own ?? '';
+  const text = read(path);
+  if (text !== '' || steps.length === 0) return text ?? '';
   const given = await inherited(mount, steps.slice(0, -1), file);
   await write(path, given);
   return given;
@@ -104,15 +104,15 @@ async function enableControllers(folder: string): Promise<void> {
   const [available, given] = ['cgroup.controllers', 'cgroup.subtree_control'].map((file) =>
     (read(join(folder, file)) ?? '').split(' '),
   );
-  const wanted = CONTROLLERS.filter((name) => available?.includes(name) && !given?.includes(name));
-  for (const name of wanted) await write(join(folder, 'cgroup.subtree_control'), `+${name}`).catch(() => undefined);
+  const missing = CONTROLLERS.filter((name) => available?.includes(name) && !given?.includes(name));
+  for (const name of missing) await write(join(folder, 'cgroup.subtree_control'), `+${name}`).catch(() => undefined);
 }
 
 /** Writes each value that differs: in order within a hierarchy, all hierarchies in parallel. */
 export async function writeLimits(hierarchies: Hierarchies, path: string, resources: CgroupResources): Promise<void> {
   const below = checkedPath(path);
-  const wanted = resources.memoryAtLeastUsed ? await atLeastUsed(hierarchies, path, resources) : resources;
-  const files = hierarchies.version === 2 ? filesOfVersion2(wanted) : filesOfVersion1(wanted);
+  const limits = resources.memoryAtLeastUsed ? await atLeastUsed(hierarchies, path, resources) : resources;
+  const files = hierarchies.version === 2 ? filesOfVersion2(limits) : filesOfVersion1(limits);
   const ordered = inWriteOrder(hierarchies, below, files);
   const together = Map.groupBy(ordered, ({ controller }) => controller).values();
   await Promise.all(
@@ -200,9 +200,9 @@ export async function processesOf(hierarchies: Hierarchies, path: string): Promi
 }
 
 async function processesBelow(folder: string): Promise<number[]> {
-  const own = read(join(folder, 'cgroup.procs'));
+  const text = read(join(folder, 'cgroup.procs'));
   const children = await subfolders(folder);
-  const pids = (own ?? '').split('\n').filter(Boolean).map(Number);
+  const pids = (text ?? '').split('\n').filter(Boolean).map(Number);
   const below = await Promise.all(children.map((name) => processesBelow(join(folder, name))));
   return [...pids, ...below.flat()];
 }

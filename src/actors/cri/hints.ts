@@ -91,10 +91,11 @@ export function hintOfEnvelope({ namespace, topic, event }: Envelope): Hint | nu
   if (!outcome || namespace !== CRI_NAMESPACE || !event) return null;
   const payload = decodeEvent(event.type_url, event.value);
   const container = payload?.['container_id'];
-  const own = payload?.['id'];
-  const id = typeof container === 'string' ? container : own;
+  const eventId = payload?.['id'];
+  const id = typeof container === 'string' ? container : eventId;
   if (typeof id !== 'string' || id === '') return null;
-  const isExec = typeof container === 'string' && typeof own === 'string' && own !== '' && own !== container;
+  const isExec =
+    typeof container === 'string' && typeof eventId === 'string' && eventId !== '' && eventId !== container;
   return isExec ? null : { id, outcome };
 }
 

@@ -53,8 +53,8 @@ const first = (bytes: Uint8Array, number: number): Uint8Array | undefined => {
  */
 export function withoutOthers(bytes: Buffer): Buffer {
   const fields = [...fieldsOf(bytes)];
-  const own = fields.find(({ number }) => number === CONTAINER_ID);
-  const id = own === undefined ? undefined : contentOf(bytes, own);
+  const idField = fields.find(({ number }) => number === CONTAINER_ID);
+  const id = idField === undefined ? undefined : contentOf(bytes, idField);
   const kept = fields.filter((field) => {
     if (field.number !== CONTAINERS_STATUSES) return true;
     const of = first(contentOf(bytes, field), STATUS_ID);

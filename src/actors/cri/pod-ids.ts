@@ -75,8 +75,8 @@ export class PodIds {
   gone(uid: string, ids: ReadonlySet<string>): void {
     const known = this.#known.get(uid);
     if (!known || ids.size === 0) return;
-    const left = (all: readonly string[]) => all.filter((id) => !ids.has(id));
-    this.#known.set(uid, { sandboxIds: left(known.sandboxIds), containerIds: left(known.containerIds) });
+    const remaining = (all: readonly string[]) => all.filter((id) => !ids.has(id));
+    this.#known.set(uid, { sandboxIds: remaining(known.sandboxIds), containerIds: remaining(known.containerIds) });
   }
 
   /**

@@ -302,12 +302,12 @@ export class PodWatcher {
   /** Ends synchronously when no further inspection is requested: a later request starts a new loop. */
   async #inspectUntilRest(uid: string, inspection: Inspection, ids?: ListedPod, listedAtMs?: number): Promise<void> {
     try {
-      let seen = await this.#inspectNow(uid, inspection, ids, listedAtMs);
+      let status = await this.#inspectNow(uid, inspection, ids, listedAtMs);
       while (inspection.isRequestedAgain && !this.#options.signal.aborted) {
         inspection.isRequestedAgain = false;
-        seen = await this.#inspectNow(uid, inspection);
+        status = await this.#inspectNow(uid, inspection);
       }
-      if (seen && !this.#options.signal.aborted) this.#follow(uid, inspection, seen);
+      if (status && !this.#options.signal.aborted) this.#follow(uid, inspection, status);
     } finally {
       inspection.done = null;
       if (!inspection.timer) this.#inspections.delete(uid);

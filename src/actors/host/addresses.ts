@@ -21,15 +21,15 @@ const LOOK_UP_MAX_MS = 1_000;
 export const addressPort =
   (root: string): Port<(typeof hostOperations)['host.addresses']> =>
   async ({ input }) => {
-    const own = ownAddresses();
+    const hostAddresses = ownAddresses();
     const [found, interfaces] = await Promise.all([addressesOf(input.lookUp), defaultInterfaces(root)]);
     return {
-      addresses: own
+      addresses: hostAddresses
         .filter(({ isInternal, address }) => !isInternal && isGlobal(address))
         .map(({ isInternal: _kind, ...address }) => address),
-      local: own.map(({ address }) => address),
+      local: hostAddresses.map(({ address }) => address),
       found,
-      routed: routedAddresses(own, interfaces),
+      routed: routedAddresses(hostAddresses, interfaces),
     };
   };
 

@@ -161,8 +161,8 @@ export async function readCgroups(root: string): Promise<CgroupInfo> {
   const mounts = parseMounts(await readFile(`${root}/proc/self/mountinfo`, 'utf8'));
   if (mounts.findLast(({ point }) => point === '/sys/fs/cgroup')?.type === 'cgroup2') {
     const controllers = await readFile(`${root}/sys/fs/cgroup/cgroup.controllers`, 'utf8');
-    const own = /^0::(\/.*)$/m.exec(await firstText([`${root}/proc/self/cgroup`]))?.[1] ?? '/';
-    const swapCounted = await exists(`${root}/sys/fs/cgroup${own}/memory.swap.max`);
+    const cgroup = /^0::(\/.*)$/m.exec(await firstText([`${root}/proc/self/cgroup`]))?.[1] ?? '/';
+    const swapCounted = await exists(`${root}/sys/fs/cgroup${cgroup}/memory.swap.max`);
     return { version: 2, controllers: controllers.split(/\s+/).filter((name) => name !== ''), swapCounted };
   }
   const known = enabledControllers(await firstText([`${root}/proc/cgroups`]));

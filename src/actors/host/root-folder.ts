@@ -174,8 +174,8 @@ export function makeFolder(path: string, mode: number): void {
     found = lstatSync(path);
   }
   if (!found.isDirectory()) throw new OperationError(`${path} is not a folder`, { code: 'ENOTDIR' });
-  const wanted = mode & PERMISSIONS;
-  if ((found.mode & wanted) !== wanted) chmodSync(path, (found.mode & 0o7777) | wanted);
+  const permissions = mode & PERMISSIONS;
+  if ((found.mode & permissions) !== permissions) chmodSync(path, (found.mode & 0o7777) | permissions);
 }
 
 function madeOrExisting(path: string, mode: number): void {

@@ -159,9 +159,9 @@ export class Plugin {
     const cached = this.#cached(image, owner);
     if (cached) return { logins: cached, account };
     const key = JSON.stringify([image, owner, hashOf(principal?.token)]);
-    const asked = this.#asked.get(key) ?? this.#ask(image, principal);
-    this.#asked.set(key, asked);
-    const answer = await asked
+    const pending = this.#asked.get(key) ?? this.#ask(image, principal);
+    this.#asked.set(key, pending);
+    const answer = await pending
       .catch((error: Error) => {
         throw new Error(`Failed getting credential from external registry credential provider: ${error.message}`);
       })
@@ -239,10 +239,10 @@ export class Plugin {
     const { name, args, env } = this.#provider;
     const failure = (reason: string) =>
       new Error(`error execing credential provider plugin ${name} for image ${image}: ${reason}`);
-    const own = Object.fromEntries(env.map((each) => [each.name, each.value]));
+    const pluginVariables = Object.fromEntries(env.map((each) => [each.name, each.value]));
     return new Promise((resolve, reject) => {
       const child = spawn(join(this.#binDir, name), [...args], {
-        env: { ...process.env, ...own },
+        env: { ...process.env, ...pluginVariables },
         stdio: ['pipe', 'pipe', 'pipe'],
         detached: true,
       });

@@ -71,9 +71,9 @@ function globMatches(pattern: string, label: string): boolean {
   // Backtracking to the last star suffices: the length that an earlier star matches makes no difference.
   let star: { readonly part: number; at: number } | null = null;
   while (at < characters.length) {
-    const wanted = parts[part];
-    if (wanted === STAR) star = { part: ++part, at };
-    else if (wanted?.(characters[at]!)) [part, at] = [part + 1, at + 1];
+    const matcher = parts[part];
+    if (matcher === STAR) star = { part: ++part, at };
+    else if (matcher?.(characters[at]!)) [part, at] = [part + 1, at + 1];
     else if (star !== null && characters[star.at] !== '/') [part, at] = [star.part, ++star.at];
     else return false;
   }
@@ -103,8 +103,8 @@ function partsOf(pattern: string): readonly (typeof STAR | CharacterTest)[] | nu
 type Characters = Iterator<string>;
 
 function literalIn(first: string, rest: Characters): CharacterTest | null {
-  const wanted = first === '\\' ? rest.next().value : first;
-  return wanted === undefined ? null : (found) => found === wanted;
+  const character = first === '\\' ? rest.next().value : first;
+  return character === undefined ? null : (found) => found === character;
 }
 
 /** Characters and ranges up to the closing bracket; at least one. */

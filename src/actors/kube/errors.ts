@@ -43,21 +43,21 @@ export function requestError({ method, url }: Request, thrown: unknown): Operati
 
 function requestCode(error: Error): string {
   const first: unknown = error instanceof AggregateError ? error.errors[0] : undefined;
-  const own = codeOf(error) ?? codeOf(error.cause) ?? codeOf(first);
+  const code = codeOf(error) ?? codeOf(error.cause) ?? codeOf(first);
   if (error.name === 'TimeoutError') return 'ETIMEDOUT';
-  return own === undefined ? 'ECONNRESET' : (CODES[own] ?? own);
+  return code === undefined ? 'ECONNRESET' : (CODES[code] ?? code);
 }
 
 function textOf(error: Error, code: string, { hostname, port }: URL): string {
   const address = hostPort(hostname.replace(/^\[|\]$/g, ''), Number(port || 443));
   if (error.name === 'TimeoutError') return 'context deadline exceeded';
-  const own = codeOf(error);
-  if (own === 'UND_ERR_CONNECT_TIMEOUT') return `dial tcp ${address}: i/o timeout`;
-  if (own === 'UND_ERR_HEADERS_TIMEOUT') return 'net/http: timeout awaiting response headers';
+  const errorCode = codeOf(error);
+  if (errorCode === 'UND_ERR_CONNECT_TIMEOUT') return `dial tcp ${address}: i/o timeout`;
+  if (errorCode === 'UND_ERR_HEADERS_TIMEOUT') return 'net/http: timeout awaiting response headers';
   const certificate = certificateText(code, error);
   if (certificate !== undefined) return `tls: failed to verify certificate: ${certificate}`;
   if (code === 'ECONNREFUSED') return dialText(address, Object.assign(new Error('connection refused'), { code }));
-  if (own?.startsWith('UND_ERR') || own?.startsWith('ERR_HTTP2')) return 'EOF';
+  if (errorCode?.startsWith('UND_ERR') || errorCode?.startsWith('ERR_HTTP2')) return 'EOF';
   return exchangeText(address, error);
 }
 
@@ -89,16 +89,16 @@ function hostnameText(error: Error): string {
   const refused = error.cause ?? error;
   const names = memberOf(memberOf(refused, 'cert'), 'subjectaltname');
   const name = stringOf(memberOf(refused, 'host')).replace(/\.$/, '');
-  const wanted = isIP(name) === 0 ? 'DNS:' : 'IP Address:';
+  const prefix = isIP(name) === 0 ? 'DNS:' : 'IP Address:';
   const entries = stringOf(names)
     .split(', ')
-    .filter((entry) => entry.startsWith(wanted));
-  if (wanted !== 'DNS:' && entries.length === 0)
+    .filter((entry) => entry.startsWith(prefix));
+  if (prefix !== 'DNS:' && entries.length === 0)
     return `cannot validate certificate for ${name} because it doesn't contain any IP SANs`;
   if (entries.length === 0) return `certificate is not valid for any names, but wanted to match ${name}`;
   if (entries.length > LISTED_NAMES)
     return `certificate is valid for ${entries.length} names, but none matched ${name}`;
-  return `certificate is valid for ${entries.map((entry) => entry.slice(wanted.length)).join(', ')}, not ${name}`;
+  return `certificate is valid for ${entries.map((entry) => entry.slice(prefix.length)).join(', ')}, not ${name}`;
 }
 
 /** Statuses after which the same request may succeed later. Not a conflict, which needs another request. */

@@ -53,17 +53,17 @@ interface InfoReply {
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_client.go.
  */
 const getInfo: Port<(typeof pluginOperations)['plugins.getInfo']> = async ({ input: { socket }, signal }) => {
-  let what = `dial failed at socket ${socket}`;
+  let failure = `dial failed at socket ${socket}`;
   try {
     return await connected(socket, signal, async (client) => {
-      what = `failed to get plugin info using RPC GetInfo at socket ${socket}`;
+      failure = `failed to get plugin info using RPC GetInfo at socket ${socket}`;
       const method = methodOf<object, InfoReply>(REGISTRATION, 'GetInfo');
       const reply = await unary(client, method, {}, GET_INFO_TIMEOUT_MS);
       const { type, name, endpoint, supported_versions: versions } = reply;
       return { type, name, endpoint, versions };
     });
   } catch (error) {
-    throw prefixedError(what, error);
+    throw prefixedError(failure, error);
   }
 };
 

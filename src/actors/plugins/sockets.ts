@@ -76,14 +76,14 @@ class SocketFollower {
 
   /** Watches each folder; true if one is new. */
   async #watch(folders: readonly string[]): Promise<boolean> {
-    const wanted = new Set(folders);
+    const folderSet = new Set(folders);
     let isNew = false;
     for (const [folder, watch] of this.#watches) {
-      if (wanted.has(folder)) continue;
+      if (folderSet.has(folder)) continue;
       watch.close();
       this.#watches.delete(folder);
     }
-    for (const folder of wanted) {
+    for (const folder of folderSet) {
       isNew ||= !this.#watches.has(folder);
       const watch = this.#watches.get(folder) ?? new PathWatch(folder, () => this.#hints.give());
       this.#watches.set(folder, watch);
@@ -126,11 +126,11 @@ async function descend(folder: string, depth: number, found: Scan): Promise<void
 /** The entries of a folder, sorted by name. */
 async function entriesOf(folder: string, { errors }: Scan): Promise<readonly Dirent[]> {
   const entries: Dirent[] = [];
-  let seen = 0;
+  let entryCount = 0;
   try {
     for await (const entry of await opendir(folder)) {
       if (!entry.name.startsWith('.') && (entry.isSocket() || entry.isDirectory())) entries.push(entry);
-      if (++seen < ENTRIES_MAX) continue;
+      if (++entryCount < ENTRIES_MAX) continue;
       errors.add(`${folder} is not read further: at most ${ENTRIES_MAX} entries of a folder are`);
       break;
     }

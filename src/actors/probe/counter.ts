@@ -61,10 +61,10 @@ function reportOf(
   nowMs: number,
 ): { readonly after: Tally; readonly report: readonly ProbeReport[] } {
   if (result === 'success') return { after: before, report: [] };
-  const left = Math.min(REPORTS_BURST, before.reportsLeft + (nowMs - before.atMs) / REPORT_REFILL_MS);
-  if (left < 1) return { after: before, report: [] };
+  const reportsLeft = Math.min(REPORTS_BURST, before.reportsLeft + (nowMs - before.atMs) / REPORT_REFILL_MS);
+  if (reportsLeft < 1) return { after: before, report: [] };
   return {
-    after: { ...before, reportsLeft: left - 1, atMs: nowMs },
+    after: { ...before, reportsLeft: reportsLeft - 1, atMs: nowMs },
     report: [{ type: 'probe.reported', result, output }],
   };
 }

@@ -176,12 +176,14 @@ export function nodeServer(options: NodeServerOptions): NodeServer {
     checks: Object.keys(view.checks),
   };
   const thread = new ServerThread({ ...options.thread, facts, answers, warn });
-  const seen = new PodResourcesMetrics(recorder.registry);
+  const podResourcesMetrics = new PodResourcesMetrics(recorder.registry);
   const ports: NodeServer['ports'] = {
     'server.selfSign': ({ input }) => selfSigned(input.directory, input.hostname),
     'server.serve': (opened) => thread.open('port', opened),
     'server.serveLocal': (opened) =>
-      opened.input.service === 'api' ? thread.open('localSocket', opened) : servePodResources(opened, { view, seen }),
+      opened.input.service === 'api'
+        ? thread.open('localSocket', opened)
+        : servePodResources(opened, { view, seen: podResourcesMetrics }),
     'server.healthz': (opened) => thread.open('healthz', opened),
   };
   return {

@@ -140,8 +140,8 @@ export class KernelView implements NodeView {
   private systemCgroups(): StatsPlace['systemCgroups'] {
     const groups = this.contextOf<SystemGroups>(CONTAINER_MANAGER) ?? {};
     const { kubeletGroup = '', runtimeCgroups = '', systemCgroups = '' } = groups;
-    const own = (cgroup: string): string => (cgroup === '/' ? '' : cgroup);
-    return { kubelet: own(kubeletGroup), runtime: own(runtimeCgroups), misc: own(systemCgroups) };
+    const ownGroup = (cgroup: string): string => (cgroup === '/' ? '' : cgroup);
+    return { kubelet: ownGroup(kubeletGroup), runtime: ownGroup(runtimeCgroups), misc: ownGroup(systemCgroups) };
   }
 
   /** The CSI volumes used by containers. */

@@ -65,15 +65,15 @@ export class DriverStats {
   async of(volumes: readonly StatsVolume[]): Promise<ReadonlyMap<StatsVolume, VolumeStats>> {
     const { periodMs, waitMs } = this.#options;
     if (volumes.length === 0 || periodMs() <= 0) return new Map();
-    const asked = volumes.map((volume) => ({ volume, known: this.#ask(volume) }));
+    const questions = volumes.map((volume) => ({ volume, known: this.#ask(volume) }));
     this.#forgetOthers(volumes);
     const late = new AbortController();
     await Promise.race([
-      Promise.all(asked.map(({ known }) => known.done)),
+      Promise.all(questions.map(({ known }) => known.done)),
       sleep(waitMs, undefined, { signal: late.signal, ref: false }).catch(() => {}),
     ]);
     late.abort();
-    const answered = asked.flatMap(({ volume, known: { answer } }): [StatsVolume, VolumeStats][] => {
+    const answered = questions.flatMap(({ volume, known: { answer } }): [StatsVolume, VolumeStats][] => {
       return answer === null ? [] : [[volume, { name: volume.name, ...claimOf(volume), ...answer }]];
     });
     return new Map(answered);

@@ -80,9 +80,9 @@ async function volumeUsage(
   const plugin = basename(folder);
   const path = `${folder}/${name}`;
   const isMounted = options.elsewhere.has(path);
-  const seen = isMounted ? await boundedCall(path, () => measure(path)).catch(() => null) : await measure(path);
-  if (seen?.fileSystem == null) return null;
-  const { fileSystem, device } = seen;
+  const measured = isMounted ? await boundedCall(path, () => measure(path)).catch(() => null) : await measure(path);
+  if (measured?.fileSystem == null) return null;
+  const { fileSystem, device } = measured;
   const ownFileSystem = isMounted && device !== (await deviceOf(folder));
   const quota = ownFileSystem || plugin !== EMPTY_DIR ? null : projectUsage(path);
   const { used, inodes, complete } = ownFileSystem

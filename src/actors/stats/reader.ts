@@ -328,14 +328,14 @@ export class StatsReader {
       };
     });
     const places = options.claims?.[stats.podRef.uid] ?? {};
-    const own = volumes.map(
+    const folderVolumes = volumes.map(
       ({ name, used, inodesUsed, fileSystem }): VolumeStats => ({
         name,
         ...partStats(fileSystem, used, inodesUsed, atMs),
       }),
     );
     const ofDrivers = options.ofDrivers?.[stats.podRef.uid] ?? [];
-    const volume = [...own, ...(await claimStats(stats.podRef.namespace, places, atMs)), ...ofDrivers];
+    const volume = [...folderVolumes, ...(await claimStats(stats.podRef.namespace, places, atMs)), ...ofDrivers];
     const ephemeral = sumOfFolders([
       ...containers.map(({ rootfs }) => ({ used: rootfs?.usedBytes ?? 0n, inodes: rootfs?.inodesUsed ?? 0n })),
       ...volumes.filter(({ isEphemeral }) => isEphemeral).map((each) => ({ used: each.used, inodes: each.inodesUsed })),

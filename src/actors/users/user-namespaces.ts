@@ -59,8 +59,8 @@ async function map(input: Input, options: UserNamespaceOptions): Promise<UserMap
     const mapping = await readMapping(input.root, uid);
     if (mapping) taken.set(uid, mapping);
   }
-  const own = taken.get(input.uid);
-  if (own) return checked(own, pool, input.idsPerPod);
+  const granted = taken.get(input.uid);
+  if (granted) return checked(granted, pool, input.idsPerPod);
   const used = new Set([...taken.values()].map(({ hostId }) => hostId));
   for (let hostId = pool.first; hostId + input.idsPerPod <= pool.first + pool.length; hostId += input.idsPerPod) {
     if (used.has(hostId)) continue;

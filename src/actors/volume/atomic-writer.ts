@@ -52,10 +52,10 @@ export async function writeAtomically(
 ): Promise<void> {
   for (const { path } of files) refuseEscape(path);
   const before = await currentFolder(volume);
-  const wanted = files.map((file) => ({ ...file, mode: modeOf(file, ownership) }));
-  if (before === null || !(await hasExactly(volume, before, wanted))) {
+  const ownedFiles = files.map((file) => ({ ...file, mode: modeOf(file, ownership) }));
+  if (before === null || !(await hasExactly(volume, before, ownedFiles))) {
     const folder = `..${stamp(new Date())}.${randomInt(RANDOM_MAX)}`;
-    await writeFolder(volume, folder, wanted, ownership);
+    await writeFolder(volume, folder, ownedFiles, ownership);
     await removeTree(fdPath(volume, DATA_NEW));
     await symlink(folder, fdPath(volume, DATA_NEW));
     await rename(fdPath(volume, DATA_NEW), fdPath(volume, DATA));
@@ -132,8 +132,8 @@ async function writeFile(
 }
 
 function ownerOf({ userId }: PlainFile): number {
-  const own = process.getuid?.() ?? 0;
-  return own === 0 ? (userId ?? own) : own;
+  const agentId = process.getuid?.() ?? 0;
+  return agentId === 0 ? (userId ?? agentId) : agentId;
 }
 
 async function writeOne(path: string, file: PlainFile, ownership: Ownership | null): Promise<void> {
@@ -166,10 +166,10 @@ async function shareFolder(folder: FileHandle, ownership: Ownership | null): Pro
 
 /** Whether the folder has exactly these files. */
 async function hasExactly(volume: FileHandle, name: string, files: readonly PlainFile[]): Promise<boolean> {
-  const wanted = new Map(files.map((file) => [file.path, file]));
+  const unmatched = new Map(files.map((file) => [file.path, file]));
   const folder = await open(fdPath(volume, name), FOLDER);
   try {
-    return (await sameFiles(folder, '', wanted)) && wanted.size === 0;
+    return (await sameFiles(folder, '', unmatched)) && unmatched.size === 0;
   } finally {
     await folder.close();
   }

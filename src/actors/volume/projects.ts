@@ -71,10 +71,10 @@ export class Projects {
     const projects = linesOf(this.files.projects);
     const gone = projects.filter((line) => pathOf(line).startsWith(`${folder}/`) && numberOf(line) >= FIRST_PROJECT);
     if (gone.length === 0) return;
-    const left = projects.filter((line) => !gone.includes(line));
-    const used = new Set(left.map(numberOf));
+    const remaining = projects.filter((line) => !gone.includes(line));
+    const used = new Set(remaining.map(numberOf));
     const unnamed = new Set(gone.map(numberOf).filter((project) => !used.has(project)));
-    replace(this.files.projects, left);
+    replace(this.files.projects, remaining);
     replace(
       this.files.names,
       linesOf(this.files.names).filter((line) => !unnamed.has(namedNumberOf(line))),

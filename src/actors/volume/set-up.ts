@@ -124,10 +124,10 @@ async function checkHostPathOnce(
 ): Promise<void> {
   const has = given.get(podDirectory) ?? new Set();
   given.set(podDirectory, has);
-  const what = `${type} ${path}`;
-  if (has.has(what)) return;
+  const check = `${type} ${path}`;
+  if (has.has(check)) return;
   await boundedCall(`hostPath ${path}`, () => checkHostPath(path, type));
-  has.add(what);
+  has.add(check);
 }
 
 /**

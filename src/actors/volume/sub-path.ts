@@ -57,13 +57,13 @@ async function pathMessage({ container, volume, volumePath, subPath }: SubPath):
     () => true,
     () => false,
   );
-  const what = isThere ? 'prepare subPath' : 'create subPath directory';
-  return `failed to ${what} for volumeMount ${JSON.stringify(volume)} of container ${JSON.stringify(container)}`;
+  const step = isThere ? 'prepare subPath' : 'create subPath directory';
+  return `failed to ${step} for volumeMount ${JSON.stringify(volume)} of container ${JSON.stringify(container)}`;
 }
 
 async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Promise<void> {
-  const what = `subPath ${subPath.subPath} of ${subPath.volumePath}`;
-  const source = await boundedCall(what, () => openSubPath(subPath.volumePath, subPath.subPath), {
+  const subject = `subPath ${subPath.subPath} of ${subPath.volumePath}`;
+  const source = await boundedCall(subject, () => openSubPath(subPath.volumePath, subPath.subPath), {
     dispose: (late) => late.close(),
   });
   try {

@@ -107,8 +107,8 @@ export interface Ownership {
 
 /** The mode of a file that a group shall share: folders pass their group on to new entries. */
 export function sharedMode(mode: number, isFolder: boolean, readOnly: boolean): number {
-  const own = mode | (readOnly ? 0o440 : 0o660);
-  return isFolder ? own | 0o110 | SETGID : own;
+  const fileMode = mode | (readOnly ? 0o440 : 0o660);
+  return isFolder ? fileMode | 0o110 | SETGID : fileMode;
 }
 
 /** A handle that only names the entry: it can be a FIFO or a device, and is never opened for reading. */
@@ -122,8 +122,8 @@ const TOGETHER = 8;
  */
 export async function shareTree(folder: FileHandle, ownership: Ownership, path: string): Promise<Unshared | null> {
   const top = await folder.stat();
-  const wanted = sharedMode(top.mode & 0o7777, true, ownership.readOnly);
-  const isShared = top.gid === ownership.groupId && (top.mode & 0o7777) === wanted;
+  const topMode = sharedMode(top.mode & 0o7777, true, ownership.readOnly);
+  const isShared = top.gid === ownership.groupId && (top.mode & 0o7777) === topMode;
   if (isShared && ownership.always !== true) return null;
   const giving = new OwnershipChange(path, ownership);
   underWay.add(giving);

@@ -49,8 +49,8 @@ async function connect(pod: string, command: readonly string[], options: ExecOpt
   const { metadata } = found;
   const container = containerOf(found, options.container);
   const query = new URLSearchParams(command.map((word) => ['command', word]));
-  const asked = { input: options.stdin, output: true, error: !options.tty, tty: options.tty };
-  for (const [name, isAsked] of Object.entries(asked)) if (isAsked) query.set(name, '1');
+  const switches = { input: options.stdin, output: true, error: !options.tty, tty: options.tty };
+  for (const [name, isAsked] of Object.entries(switches)) if (isAsked) query.set(name, '1');
   const path = ['exec', metadata.namespace, metadata.name, container].map(encodeURIComponent).join('/');
   return new WebSocket(`ws+unix://${socket}:/${path}?${query.toString()}`, ['v5.channel.k8s.io']);
 }

@@ -38,22 +38,23 @@ export async function followLog(log: string, options: LogOptions, signal?: Abort
   if (incarnation !== undefined || placeOf(log).incarnation !== undefined) {
     return refuse('log', '--follow is of the newest start: leave its number out', exitCodes.usage);
   }
-  const seen = { incarnation: '', n: -1, size: '' };
+  const printedUntil = { incarnation: '', n: -1, size: '' };
   const isNew = ({ record }: LogEntry, { header }: Story): boolean => {
-    if (header.incarnation !== seen.incarnation) Object.assign(seen, { incarnation: header.incarnation, n: -1 });
-    if (record.n <= seen.n) return false;
-    seen.n = record.n;
+    if (header.incarnation !== printedUntil.incarnation)
+      Object.assign(printedUntil, { incarnation: header.incarnation, n: -1 });
+    if (record.n <= printedUntil.n) return false;
+    printedUntil.n = record.n;
     return true;
   };
   const isOver = (): boolean => signal?.aborted === true;
   while (!isOver()) {
     const beganMs = performance.now();
     const size = sizeOf(log);
-    if (size !== seen.size) {
+    if (size !== printedUntil.size) {
       const code = print(log, options, isNew);
       if (code !== exitCodes.same) return code;
     }
-    seen.size = size;
+    printedUntil.size = size;
     const tookMs = performance.now() - beganMs;
     await pause(Math.max(POLL_MS, tookMs * POLL_COST), undefined, { ...(signal && { signal }) }).catch(() => undefined);
   }

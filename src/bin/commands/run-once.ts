@@ -69,10 +69,10 @@ export function textOf(results: readonly PodResult[]): string {
 function splitOnce(given: readonly string[]): SplitOnce {
   const values = new Map<string, string>();
   const rest: string[] = [];
-  const left = [...given];
-  for (let argument = left.shift(); argument !== undefined; argument = left.shift()) {
+  const remaining = [...given];
+  for (let argument = remaining.shift(); argument !== undefined; argument = remaining.shift()) {
     const [, name, inline] = /^--(format|retries)(?:=(.*))?$/s.exec(argument) ?? [];
-    const value = name === undefined ? undefined : (inline ?? left.shift());
+    const value = name === undefined ? undefined : (inline ?? remaining.shift());
     if (name === undefined) rest.push(argument);
     else if (value !== undefined) values.set(name, value);
     else return { error: `flag needs an argument: --${name}` };

@@ -40,11 +40,11 @@ export interface Blame {
 }
 
 export function blame(story: Story): Blame {
-  const asked = [...story.operations.values()].filter((operation) => operation.class !== 'stream');
+  const answered = [...story.operations.values()].filter((operation) => operation.class !== 'stream');
   const took = (operation: Operation): number => (operation.ended ?? story.ended) - operation.began;
-  const groups = Map.groupBy(asked, ({ name }) => name);
+  const groups = Map.groupBy(answered, ({ name }) => name);
   const operations = [...groups].map(([name, group]) => blamed(name, group, group.map(took)));
-  const slowest = asked.toSorted((a, b) => took(b) - took(a) || a.n - b.n).slice(0, SLOWEST_MAX);
+  const slowest = answered.toSorted((a, b) => took(b) - took(a) || a.n - b.n).slice(0, SLOWEST_MAX);
   return {
     incarnation: story.header.incarnation,
     operations: operations.sort((a, b) => b.totalMs - a.totalMs || (a.name < b.name ? -1 : 1)),

@@ -60,8 +60,8 @@ export class Coverage {
       const times = this.#times.get(transition) ?? 0;
       return { text: `${name}: ${describeTransition(transition)}`, kind: 'transition', times };
     });
-    const left = transitions.reduce((sum, { times }) => sum + times, 0);
-    return [{ text: name, kind: 'state', times: this.#times.get(node) ?? left }, ...transitions];
+    const exits = transitions.reduce((sum, { times }) => sum + times, 0);
+    return [{ text: name, kind: 'state', times: this.#times.get(node) ?? exits }, ...transitions];
   }
 }
 

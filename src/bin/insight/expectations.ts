@@ -112,8 +112,8 @@ const matches = (text: string, pattern: string): boolean =>
 function isActor(address: string, pattern: string, story: Story): boolean {
   const name = actorName(address, story);
   const [kind, pod = '', ...below] = name.split('/');
-  const wanted = pattern.split('/')[1] ?? '';
-  const short = kind === 'pod' && isNamed(pod, wanted) ? [kind, wanted, ...below].join('/') : name;
+  const podName = pattern.split('/')[1] ?? '';
+  const short = kind === 'pod' && isNamed(pod, podName) ? [kind, podName, ...below].join('/') : name;
   return [address, name, short].some((each) => matches(each, pattern));
 }
 

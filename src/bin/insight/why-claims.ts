@@ -22,8 +22,11 @@ export function claimWait(
 ): { readonly claims: ClaimWait; readonly text: string } | undefined {
   const known = story.claims.waitOf(uid);
   if (known === undefined) return undefined;
-  const own = (timers ?? []).filter(({ target }) => target.endsWith(`/pod-${uid}`));
-  const wait: ClaimWaitView = { ...known, ...nextTryOf(own.map(({ due, event }) => ({ due, event: event.type }))) };
+  const podTimers = (timers ?? []).filter(({ target }) => target.endsWith(`/pod-${uid}`));
+  const wait: ClaimWaitView = {
+    ...known,
+    ...nextTryOf(podTimers.map(({ due, event }) => ({ due, event: event.type }))),
+  };
   const { what, step, claims, drivers, failures, n, since, error, nextTry } = wait;
   const report = {
     what,

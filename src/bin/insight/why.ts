@@ -142,9 +142,9 @@ function startupSummary(story: Story, states: readonly ActiveSince[]): string {
 
 function whyPod(story: Story, pod: PodStory, container: string | undefined, timers: KnownTimers): Why | string {
   const address = `${ROOT}/pods/pod-${pod.uid}`;
-  const own = container === undefined ? address : `${address}/container-${container}`;
-  const isOwn = isWithin(own);
-  const states = statesWithin(story, own);
+  const subject = container === undefined ? address : `${address}/container-${container}`;
+  const isOwn = isWithin(subject);
+  const states = statesWithin(story, subject);
   if (states.length === 0) return `pod ${pod.namespace}/${pod.name} has no container ${container} in this journal`;
   const waiting = claimWait(story, pod.uid, timers);
   const names = `${pod.namespace}/${pod.name}${container === undefined ? '' : `/${container}`}`;
@@ -166,8 +166,8 @@ const statesWithin = (story: Story, address: string) =>
 /** `image/REFERENCE`, or `actor/` with an address or a name as this and other commands print it. */
 function whyActor(story: Story, subject: string, timers: KnownTimers): Why | string {
   const name = subject.slice(subject.indexOf('/') + 1);
-  const wanted = subject.startsWith('image/') ? `images/image-${name}` : name;
-  const is = (actor: string): boolean => [actor, actorName(actor, story)].includes(wanted);
+  const actorPath = subject.startsWith('image/') ? `images/image-${name}` : name;
+  const is = (actor: string): boolean => [actor, actorName(actor, story)].includes(actorPath);
   const address = [...story.actors.keys()].find(is);
   if (address === undefined) return `this journal has no ${subject.replace('/', ' ')}`;
   const isOwn = isWithin(address);
@@ -356,8 +356,8 @@ export function describeWhy(report: Why): string {
     ? ''
     : '  timers are not known: this build does not replay the journal, or not within seconds\n';
   const part = `Read from record ${report.begins} on, times count from there; --whole reads all.\n`;
-  const left = `The journal begins with record ${report.begins}; times count from there.\n`;
-  const gone = report.begins === 0 ? '' : report.isPart ? part : left;
+  const beginning = `The journal begins with record ${report.begins}; times count from there.\n`;
+  const gone = report.begins === 0 ? '' : report.isPart ? part : beginning;
   const { endedMs, silentMs } = report;
   const isOver = endedMs !== undefined || silentMs !== undefined;
   const ended = endedMs === undefined ? '' : `The agent ended at +${duration(endedMs)}; this is how it was then.\n`;

@@ -68,9 +68,9 @@ function conditions({ status }: LocalPod): string[] {
 
 function tolerations({ spec }: LocalPod): string[] {
   return (spec.tolerations ?? []).map(({ key = '', value, effect, operator, tolerationSeconds }) => {
-    const what = `${key}${value ? `=${value}` : ''}${effect ? `:${effect}` : ''}`;
+    const taint = `${key}${value ? `=${value}` : ''}${effect ? `:${effect}` : ''}`;
     const how = operator === 'Exists' && !value ? ` op=Exists` : '';
-    return `${what}${how}${tolerationSeconds === undefined ? '' : ` for ${tolerationSeconds}s`}`.trim();
+    return `${taint}${how}${tolerationSeconds === undefined ? '' : ` for ${tolerationSeconds}s`}`.trim();
   });
 }
 

@@ -63,14 +63,17 @@ async function silence(path: string): Promise<string | null> {
 /** GET; resolves with the answer when its status is 200. */
 export function ask(socket: string, path: string): Promise<IncomingMessage> {
   return new Promise((resolved, rejected) => {
-    const asked = request({ socketPath: socket, path, headers: { accept: 'application/json, */*' } }, (response) => {
-      if (response.statusCode === 200) return resolved(response);
-      read(response).then((body) => rejected(refusalOf(response, body.trim())), rejected);
-    });
-    asked.once('error', (error: NodeJS.ErrnoException) =>
+    const clientRequest = request(
+      { socketPath: socket, path, headers: { accept: 'application/json, */*' } },
+      (response) => {
+        if (response.statusCode === 200) return resolved(response);
+        read(response).then((body) => rejected(refusalOf(response, body.trim())), rejected);
+      },
+    );
+    clientRequest.once('error', (error: NodeJS.ErrnoException) =>
       rejected(new LocalError(`cannot speak to the daemon at ${socket}: ${error.message}`)),
     );
-    asked.end();
+    clientRequest.end();
   });
 }
 

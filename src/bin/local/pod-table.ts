@@ -103,9 +103,9 @@ const NONE = '<none>';
 
 /** How many of the conditions that its readiness waits for are true. */
 function gates({ spec, status }: LocalPod): string {
-  const wanted = spec.readinessGates ?? [];
-  if (wanted.length === 0) return NONE;
-  return `${wanted.filter(({ conditionType }) => hasCondition(status, conditionType)).length}/${wanted.length}`;
+  const gates = spec.readinessGates ?? [];
+  if (gates.length === 0) return NONE;
+  return `${gates.filter(({ conditionType }) => hasCondition(status, conditionType)).length}/${gates.length}`;
 }
 
 /** Columns as kubectl sets them: three spaces between, none at the end. */

@@ -46,13 +46,13 @@ export function htmlReport(outcomes: readonly Outcome[]): string {
 }
 
 function rowOf({ log, verdict, code, error, divergence }: Outcome): string {
-  const what = divergence ? `record ${divergence.n} of turn ${divergence.turn}: ${divergence.kind}` : (error ?? '');
+  const summary = divergence ? `record ${divergence.n} of turn ${divergence.turn}: ${divergence.kind}` : (error ?? '');
   const cssClass = verdict === 'same' ? 'same' : 'other';
   const cells = [
     `<td>${cell(log)}</td>`,
     `<td class="${cssClass}">${verdict}</td>`,
     `<td>${code}</td>`,
-    `<td>${cell(what)}</td>`,
+    `<td>${cell(summary)}</td>`,
   ];
   return `<tr>${cells.join('')}</tr>\n`;
 }

@@ -118,8 +118,8 @@ function markdownReport(outcomes: readonly Outcome[]): string {
 }
 
 function rowOf({ log, verdict, code, error, divergence }: Outcome): string {
-  const what = divergence ? `record ${divergence.n} of turn ${divergence.turn}: ${divergence.kind}` : (error ?? '');
-  return `| ${cell(log)} | ${verdict} | ${code} | ${cell(what)} |\n`;
+  const summary = divergence ? `record ${divergence.n} of turn ${divergence.turn}: ${divergence.kind}` : (error ?? '');
+  return `| ${cell(log)} | ${verdict} | ${code} | ${cell(summary)} |\n`;
 }
 
 function detailsOf(outcome: Outcome): string {

@@ -89,8 +89,8 @@ const waitText = (ms: unknown): string => (typeof ms === 'number' ? `in ${durati
 function describeChain(chain: readonly JournalRecord[]): string[] {
   const lines = chain.map((record) => `      ${recordLine(record)}`);
   if (lines.length <= CHAIN_SHOWN) return lines;
-  const left = `      … ${lines.length - CHAIN_SHOWN} more …`;
-  return [...lines.slice(0, CHAIN_SHOWN / 2), left, ...lines.slice(-CHAIN_SHOWN / 2)];
+  const omission = `      … ${lines.length - CHAIN_SHOWN} more …`;
+  return [...lines.slice(0, CHAIN_SHOWN / 2), omission, ...lines.slice(-CHAIN_SHOWN / 2)];
 }
 
 function describeBehind(behind: readonly Mismatch[]): string[] {

@@ -173,11 +173,11 @@ export class Decoder {
     this.#open.add(object);
     const members = Object.keys(base);
     if (members.length > BASE_MAX_MEMBERS) throw new BadReference('the object that it is like has too many members');
-    let left = Object.keys(value).length - 1;
+    let unmatchedMembers = Object.keys(value).length - 1;
     for (const member of members) {
       if (Object.hasOwn(value, member)) {
         this.#put(object, member, value[member], level + 1);
-        left--;
+        unmatchedMembers--;
       } else {
         const kept = base[member];
         this.#share(kept, level + 1);
@@ -185,7 +185,7 @@ export class Decoder {
         set(object, member, kept);
       }
     }
-    if (left > 0) throw new BadReference('it has members that the object which it is like has not');
+    if (unmatchedMembers > 0) throw new BadReference('it has members that the object which it is like has not');
     this.#open.delete(object);
   }
 

@@ -33,10 +33,10 @@ export function takeOwnership(directory: string): Owner {
     throw new JournalError('owned', { file: directory }, sentence);
   }
   introduce(directory);
-  const own = statSync(path);
+  const ownFile = statSync(path);
   const isThere = (): boolean => {
     const there = statSync(path, { throwIfNoEntry: false });
-    return there?.ino === own.ino && there.dev === own.dev;
+    return there?.ino === ownFile.ino && there.dev === ownFile.dev;
   };
   return { isThere, release: () => database.close() };
 }

@@ -20,6 +20,6 @@ export const isReadableFormat = (version: unknown): boolean =>
 /** The header in the current format. */
 export function upcast(header: HeaderRecord): HeaderRecord {
   const version: number = header.version;
-  const wanted = UPCASTERS.slice(version - OLDEST_FORMAT);
-  return { ...wanted.reduce((older, upcaster) => upcaster(older), header), version: FORMAT_VERSION };
+  const upcasters = UPCASTERS.slice(version - OLDEST_FORMAT);
+  return { ...upcasters.reduce((older, upcaster) => upcaster(older), header), version: FORMAT_VERSION };
 }

@@ -39,9 +39,13 @@ export function verifyJournal(path: string, incarnation?: string): JournalReport
     preambleOf(path);
     return report([verifySegments(path, [{ path, bytes: statSync(path).size }])]);
   }
-  const wanted = segmentsIn(path).filter((segment) => (incarnation ?? segment.incarnation) === segment.incarnation);
-  if (wanted.length === 0) throw new JournalError('no-journal', { file: path }, nothingThere(incarnation));
-  return report([...Map.groupBy(wanted, (segment) => segment.incarnation)].map((found) => verifySegments(...found)));
+  const chosenSegments = segmentsIn(path).filter(
+    (segment) => (incarnation ?? segment.incarnation) === segment.incarnation,
+  );
+  if (chosenSegments.length === 0) throw new JournalError('no-journal', { file: path }, nothingThere(incarnation));
+  return report(
+    [...Map.groupBy(chosenSegments, (segment) => segment.incarnation)].map((found) => verifySegments(...found)),
+  );
 }
 
 const report = (incarnations: readonly IncarnationReport[]): JournalReport => ({
@@ -54,9 +58,9 @@ type Listed = Pick<SegmentFile, 'path' | 'bytes'>;
 export function verifySegments(incarnation: string, segments: readonly Listed[]): IncarnationReport {
   const found = verifyListed(incarnation, segments);
   if (found.problems.length === 0) return found;
-  const left = segments.filter(({ path }) => !isGone(path));
-  if (left.length === 0) return { ...found, problems: [] };
-  return left.length < segments.length ? verifySegments(incarnation, left) : found;
+  const remaining = segments.filter(({ path }) => !isGone(path));
+  if (remaining.length === 0) return { ...found, problems: [] };
+  return remaining.length < segments.length ? verifySegments(incarnation, remaining) : found;
 }
 
 function verifyListed(incarnation: string, segments: readonly Listed[]): IncarnationReport {

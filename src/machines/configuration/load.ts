@@ -90,8 +90,8 @@ function kindError(meta: GroupVersionKind): string | null {
 function completeConfiguration(sparse: JsonObject, flagGates: FeatureSettings): Loaded {
   const decision = decideFeatures({ ...flagGates, ...gatesOf(sparse['featureGates']) });
   if (decision.error !== null) {
-    const what = 'failed to merge global and in-flight KubeletConfiguration while setting defaults';
-    return { kind: 'panic', message: `${what}, error: ${decision.error}`, warnings: decision.warnings };
+    const failure = 'failed to merge global and in-flight KubeletConfiguration while setting defaults';
+    return { kind: 'panic', message: `${failure}, error: ${decision.error}`, warnings: decision.warnings };
   }
   const configuration = applyDefaults(sparse, decision.changed);
   return { kind: 'loaded', configuration, warnings: decision.warnings };

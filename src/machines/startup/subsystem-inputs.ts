@@ -82,8 +82,8 @@ function registration(flags: KubeletFlags, config: KubeletConfiguration, behavio
 function addresses(flags: KubeletFlags, node: NodeIdentity, behavior: number): NodeAddress[] {
   if (node.addressProblem !== undefined) return [];
   const isLeft = leavesAddressesToCloud(flags) && hasBehavior({ behavior }, 'addressesAsKubelet');
-  const own = isLeft ? [] : node.nodeIPs.map((address) => ({ type: 'InternalIP', address }));
-  return [...own, { type: 'Hostname', address: node.hostname }];
+  const nodeAddresses = isLeft ? [] : node.nodeIPs.map((address) => ({ type: 'InternalIP', address }));
+  return [...nodeAddresses, { type: 'Hostname', address: node.hostname }];
 }
 
 /** The fields that decide whether, and how often, drivers are asked for the health of volumes. */

@@ -164,8 +164,8 @@ export function boundPod(pod: ApiObject, binding: ApiObject, nowMs: number): Api
 export function graceOf(pod: ApiObject, asked: number | undefined): number {
   const phase = pod.status?.['phase'];
   if (!pod.spec?.['nodeName'] || phase === 'Failed' || phase === 'Succeeded') return 0;
-  const own = pod.spec['terminationGracePeriodSeconds'];
-  const grace = asked ?? (typeof own === 'number' ? own : GRACE_DEFAULT_SECONDS);
+  const specified = pod.spec['terminationGracePeriodSeconds'];
+  const grace = asked ?? (typeof specified === 'number' ? specified : GRACE_DEFAULT_SECONDS);
   return grace < 0 ? 1 : grace;
 }
 

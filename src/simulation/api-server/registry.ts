@@ -330,11 +330,11 @@ function sorted(value: unknown): unknown {
 
 function checkPreconditions(kind: Kind, object: ApiObject, { preconditions }: DeleteOptions): void {
   const { uid, resourceVersion } = preconditions ?? {};
-  const own = object.metadata;
-  if (uid !== undefined && uid !== own.uid)
-    throw outdated(kind, own.name, ['UID', uid, own.uid], 'deleted and then recreated');
-  if (resourceVersion !== undefined && resourceVersion !== own.resourceVersion) {
-    throw outdated(kind, own.name, ['ResourceVersion', resourceVersion, own.resourceVersion], 'modified');
+  const metadata = object.metadata;
+  if (uid !== undefined && uid !== metadata.uid)
+    throw outdated(kind, metadata.name, ['UID', uid, metadata.uid], 'deleted and then recreated');
+  if (resourceVersion !== undefined && resourceVersion !== metadata.resourceVersion) {
+    throw outdated(kind, metadata.name, ['ResourceVersion', resourceVersion, metadata.resourceVersion], 'modified');
   }
 }
 
@@ -353,14 +353,14 @@ function createdPodRequest(kind: Kind, request: ApiObject, store: Store): ApiObj
   const pod = store.get('v1', 'pods', text('podName'), namespace);
   const account = store.get('v1', 'serviceaccounts', text('serviceAccountName'), namespace);
   const node = store.get('v1', 'nodes', text('nodeName'));
-  const wanted: readonly (readonly [field: string, value: unknown])[] = [
+  const requiredFields: readonly (readonly [field: string, value: unknown])[] = [
     ['podUID', pod?.metadata.uid],
     ['serviceAccountUID', account?.metadata.uid],
     ['serviceAccountName', pod?.spec?.['serviceAccountName']],
     ['nodeName', pod?.spec?.['nodeName']],
     ['nodeUID', node?.metadata.uid],
   ];
-  const [wrong] = wanted.find(([field, value]) => value === undefined || spec[field] !== value) ?? [];
+  const [wrong] = requiredFields.find(([field, value]) => value === undefined || spec[field] !== value) ?? [];
   if (wrong !== undefined) throw invalid(kind, name, `spec.${wrong}`, `Invalid value: "${text(wrong)}"`);
   if (text('stubPKCS10Request') === '') throw invalid(kind, name, 'spec.stubPKCS10Request', 'Required value');
   const { status: _, ...stored } = request;

@@ -30,15 +30,13 @@ export class ImageRights {
 
   /** The registry's error for this login; `null` if the login is accepted. */
   refusal(image: string, auth: SecretHandle | null): string | null {
-    const wanted = this.locked.get(image);
-    return wanted === undefined || wanted === auth?.$secret
-      ? null
-      : `${auth?.$secret ?? 'nobody'} may not pull ${image}`;
+    const login = this.locked.get(image);
+    return login === undefined || login === auth?.$secret ? null : `${auth?.$secret ?? 'nobody'} may not pull ${image}`;
   }
 
   readonly handlers = {
     'images.credentials': ({ secrets, pod }: InputOf<Operations['images.credentials']>) => {
-      const own = secrets.map(({ namespace, name, version }) =>
+      const podSecrets = secrets.map(({ namespace, name, version }) =>
         credential(version, { kind: 'Secret', namespace, name, uid: '' }),
       );
       const login = this.accountLogins.get(pod?.serviceAccount ?? '')?.(pod?.uid ?? '');
@@ -49,7 +47,7 @@ export class ImageRights {
         uid: 'sa',
       } as const;
       const ofAccount = login === undefined ? [] : [credential(login, source)];
-      return { credentials: [...own, ...this.nodeLogins.map((each) => credential(each, null)), ...ofAccount] };
+      return { credentials: [...podSecrets, ...this.nodeLogins.map((each) => credential(each, null)), ...ofAccount] };
     },
     'images.pullRecord': ({ image, imageRef }: InputOf<Operations['images.pullRecord']>) => ({
       intended: this.intents.has(image),

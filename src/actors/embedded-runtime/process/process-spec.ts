@@ -101,7 +101,7 @@ function passwd(): readonly User[] {
 function ignoredFields(config: ContainerConfig): string[] {
   const context = config.linux?.security_context;
   const resources = Object.entries(config.linux?.resources ?? {}).filter(([, value]) => isSet(value));
-  const asked: Readonly<Record<string, unknown>> = {
+  const unsupported: Readonly<Record<string, unknown>> = {
     mounts: config.mounts?.map((mount) => mount.container_path),
     devices: [...(config.devices ?? []), ...(config.CDI_devices ?? [])],
     resources,
@@ -113,7 +113,7 @@ function ignoredFields(config: ContainerConfig): string[] {
     seccomp: context?.seccomp,
     apparmor: context?.apparmor,
   };
-  return Object.keys(asked).filter((name) => isSet(asked[name]));
+  return Object.keys(unsupported).filter((name) => isSet(unsupported[name]));
 }
 
 /** Zero and absent are equal in proto3. */

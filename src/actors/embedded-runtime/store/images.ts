@@ -39,11 +39,11 @@ export class Images {
 
   /** By reference, by id, or by repository and digest. */
   find(reference: string): Image | undefined {
-    const wanted = normalize(reference);
+    const normalized = normalize(reference);
     const images = [...this.#references].map(describe);
     return images.find(({ id, repo_tags, repo_digests }) =>
       [id, id.replace('sha256:', ''), ...repo_tags, ...repo_digests].some(
-        (name) => name === wanted || name === reference,
+        (name) => name === normalized || name === reference,
       ),
     );
   }

@@ -59,18 +59,18 @@ const CHANNELS = ['stdin', 'stdout', 'stderr', 'error', 'resize'] as const;
  * took too long.
  */
 export function spdyStreams(socket: Duplex, head: Buffer, asked: StreamsAsked): Promise<CommandStreams> {
-  const wanted = new Set<string>(['error']);
-  for (const name of ['stdin', 'stdout', 'stderr'] as const) if (asked[name]) wanted.add(name);
-  if (asked.tty) wanted.add('resize');
+  const missing = new Set<string>(['error']);
+  for (const name of ['stdin', 'stdout', 'stderr'] as const) if (asked[name]) missing.add(name);
+  if (asked.tty) missing.add('resize');
   const found = new Map<string, SpdyServerStream>();
   let isComplete = false;
   return new Promise((resolve, reject) => {
     const late = setTimeout(() => socket.destroy(), OPENING_LIMIT_MS);
     const session = new SpdyServer(socket, head, (stream) => {
       const type = stream.headers['streamtype'] ?? '';
-      if (wanted.delete(type)) found.set(type, stream);
+      if (missing.delete(type)) found.set(type, stream);
       else stream.destroy();
-      if (wanted.size === 0 && !isComplete) {
+      if (missing.size === 0 && !isComplete) {
         isComplete = true;
         clearTimeout(late);
         resolve(overSpdy(session, found));

@@ -44,14 +44,14 @@ export const watchOom =
     try {
       call.emit({ type: 'oom.watching' });
       const bootId = (await readFile(`${root}/proc/sys/kernel/random/boot_id`, 'utf8').catch(() => '')).trim();
-      let seen = await loadPosition(seenFile, bootId);
+      let position = await loadPosition(seenFile, bootId);
       const parser = new OomParser();
       for await (const record of records(log.fd, signal)) {
         const kill = parser.next(record.text);
-        if (kill === null || record.sequence <= seen.sequence || signal.aborted) continue;
-        seen = { bootId, sequence: record.sequence };
+        if (kill === null || record.sequence <= position.sequence || signal.aborted) continue;
+        position = { bootId, sequence: record.sequence };
         call.emit({ type: 'oom.killed', ...kill });
-        await savePosition(seenFile, seen);
+        await savePosition(seenFile, position);
       }
     } finally {
       await log.close();
@@ -107,8 +107,8 @@ function readSome(fd: number): string {
 
 async function loadPosition(file: string, bootId: string): Promise<LogPosition> {
   try {
-    const seen: Partial<LogPosition> = JSON.parse(await readFile(file, 'utf8'));
-    if (seen.bootId === bootId && Number.isSafeInteger(seen.sequence)) return seen as LogPosition;
+    const position: Partial<LogPosition> = JSON.parse(await readFile(file, 'utf8'));
+    if (position.bootId === bootId && Number.isSafeInteger(position.sequence)) return position as LogPosition;
   } catch {
     // On the first start of a boot, or with an unusable file, the kernel's remaining records are reported again.
   }

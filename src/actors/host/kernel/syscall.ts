@@ -267,10 +267,10 @@ const projectCalls = (call: Library['call'], must: (result: number, what: string
       return isHandedOn ? found.readUInt32LE(PROJECT_AT) : 0;
     },
     setProject: (fd: number, project: number): void => {
-      const wanted = attributes(fd);
-      wanted.writeUInt32LE(wanted.readUInt32LE(XFLAGS_AT) | FS_XFLAG_PROJINHERIT, XFLAGS_AT);
-      wanted.writeUInt32LE(project, PROJECT_AT);
-      must(call.ioctl(fd, FS_IOC_FSSETXATTR, wanted), 'ioctl FS_IOC_FSSETXATTR');
+      const changed = attributes(fd);
+      changed.writeUInt32LE(changed.readUInt32LE(XFLAGS_AT) | FS_XFLAG_PROJINHERIT, XFLAGS_AT);
+      changed.writeUInt32LE(project, PROJECT_AT);
+      must(call.ioctl(fd, FS_IOC_FSSETXATTR, changed), 'ioctl FS_IOC_FSSETXATTR');
     },
     projectUsage: (fd: number, project: number): ProjectUsage | null => {
       const block = Buffer.alloc(QUOTA_BYTES);

@@ -200,14 +200,14 @@ function normalize(document: Document, lines: LineCounter): void {
 }
 
 function requireUniqueKeys({ items }: YAMLMap, lines: LineCounter): void {
-  const seen = new Set<unknown>();
+  const keys = new Set<unknown>();
   for (const { key } of items) {
     if (!isScalar(key)) continue;
-    if (seen.has(key.value)) {
+    if (keys.has(key.value)) {
       const { line, col } = lines.linePos(key.range?.[0] ?? 0);
       throw new DocumentError(`Map keys must be unique at line ${line}, column ${col}`);
     }
-    seen.add(key.value);
+    keys.add(key.value);
   }
 }
 

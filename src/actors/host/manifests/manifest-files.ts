@@ -282,20 +282,20 @@ async function decode(
   bytes: Uint8Array,
   before?: FileState,
 ): Promise<Decoded> {
-  let what = 'pod';
+  let kindName = 'pod';
   try {
     const value = await decodeInThread(bytes);
     if (value === null) throw new DocumentError('the file is empty');
     const kind = configObjectKind(value);
-    what = kind ?? what;
+    kindName = kind ?? kindName;
     if (kind !== null) return { manifest: null, object: configObject(value, kind, vault), error: null };
     const manifest = { file, uid: uidOf(file, nodeName, value), value: sealedPod(value, vault) };
     const { errors } = staticPod(manifest, nodeName);
     if (errors) return failedFile(file, new Error(`invalid pod: ${aggregate(errors)}`), before);
     return { manifest, object: null, error: null };
   } catch (error) {
-    const isObject = what !== 'pod' && !(error instanceof DocumentError);
-    return failedFile(file, isObject ? new Error(`invalid ${what}: ${messageOf(error)}`) : error, before);
+    const isObject = kindName !== 'pod' && !(error instanceof DocumentError);
+    return failedFile(file, isObject ? new Error(`invalid ${kindName}: ${messageOf(error)}`) : error, before);
   }
 }
 
@@ -314,8 +314,8 @@ function failedFile(file: string, error: unknown, before?: FileState): Decoded {
  * new pod. The Go kubelet hashes its own memory layout, so its uids cannot be the same, and need not be.
  */
 export function uidOf(file: string, nodeName: string, value: Json): string {
-  const own = field(field(value, 'metadata'), 'uid');
-  if (typeof own === 'string' && own !== '') return own;
+  const uid = field(field(value, 'metadata'), 'uid');
+  if (typeof uid === 'string' && uid !== '') return uid;
   const hash = createHash('md5').update(canonicalJson(value)).update(`host:${nodeName}`).update(`file:${file}`);
   return hash.digest('hex');
 }

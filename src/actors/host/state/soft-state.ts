@@ -28,14 +28,14 @@ const EMPTY: SoftState = { containers: {}, probes: {} };
 
 export const loadSoftState: Port<Operations['host.loadSoftState']> = async (call) => {
   const { path, rootDir } = call.input;
-  const own = await ownState(path);
-  if (rootDir === undefined) return own;
+  const agentState = await ownState(path);
+  if (rootDir === undefined) return agentState;
   try {
     const { contents } = await readCheckpoints({ ...call, input: { paths: podStatePaths(rootDir) } });
-    const { state, error } = withPodStates(own, contents);
+    const { state, error } = withPodStates(agentState, contents);
     return error === '' ? state : { ...state, unread: error };
   } catch (error) {
-    return { ...own, unread: messageOf(error) };
+    return { ...agentState, unread: messageOf(error) };
   }
 };
 

@@ -44,15 +44,15 @@ export async function authorize(
   isAllowed: Authorize,
 ): Promise<Answer | null> {
   const verb = verbOf(method);
-  const asked = `user=${user.name}, verb=${verb}, resource=nodes`;
+  const attributes = `user=${user.name}, verb=${verb}, resource=nodes`;
   for (const subresource of subresources) {
     try {
       if (await isAllowed({ user, verb, subresource })) return null;
     } catch {
-      return text(500, `Authorization error (${asked}, subresource=${subresource})`);
+      return text(500, `Authorization error (${attributes}, subresource=${subresource})`);
     }
   }
-  return text(403, `Forbidden (${asked}, subresource(s)=[${subresources.join(' ')}])\n`);
+  return text(403, `Forbidden (${attributes}, subresource(s)=[${subresources.join(' ')}])\n`);
 }
 
 export const unauthorized = (): Answer => text(401, 'Unauthorized');

@@ -9,7 +9,7 @@ const listOf = (items: readonly object[]): string =>
   `${JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata: {}, items: items.length === 0 ? null : items })}\n`;
 
 /** Every wanted pod with its status on this node, without pods that their source has removed. */
-const wanted = (pods: readonly NodePod[]): object[] =>
+const desiredPods = (pods: readonly NodePod[]): object[] =>
   pods
     .filter(isWanted)
     .map(({ pod: { metadata, spec, status: own }, status }) => ({ metadata, spec, status: status ?? own ?? {} }));
@@ -43,7 +43,7 @@ const listEndpoint = (path: string, view: ApiView, itemsOf: (pods: readonly Node
   answer: async () => json(listOf(itemsOf(await view.pods()))),
 });
 
-export const podsEndpoint = (view: ApiView): Endpoint => listEndpoint('/pods', view, wanted);
+export const podsEndpoint = (view: ApiView): Endpoint => listEndpoint('/pods', view, desiredPods);
 export const runningPodsEndpoint = (view: ApiView): Endpoint => listEndpoint('/runningpods', view, running);
 
 export const configzEndpoint = (view: ApiView): Endpoint => ({

@@ -134,9 +134,9 @@ function unacceptable(request: ApiRequest, accept: string): Answer {
 
 /** Browsers and manual requests get JSON with line breaks, as upstream. */
 function isForPeople(request: ApiRequest): boolean {
-  const asked = first(request, 'pretty') ?? '';
-  const isAsked = parseBool(asked);
-  if (asked !== '') return isAsked.error === undefined && isAsked.value;
+  const pretty = first(request, 'pretty') ?? '';
+  const isAsked = parseBool(pretty);
+  if (pretty !== '') return isAsked.error === undefined && isAsked.value;
   return /^(curl|Wget|Mozilla\/5\.0)/.test(request.raw.headers['user-agent'] ?? '');
 }
 

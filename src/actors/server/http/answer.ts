@@ -157,13 +157,13 @@ function withoutSpaces(text: string): string {
 
 /** For metrics: `gzip` only if the client prefers it to plain text. */
 export function prefersGzip(header: string): boolean {
-  const wanted = header.split(',').map((text) => {
+  const encodings = header.split(',').map((text) => {
     const [coding = '', quality] = text.split(';');
     const q = /^\s*q=(.*)$/.exec(quality ?? '')?.[1];
     return { coding: coding.trim(), quality: q === undefined ? 1 : Number.parseFloat(q) || 0 };
   });
   const best = (offer: string): number =>
-    wanted.reduce(
+    encodings.reduce(
       (most, { coding, quality }) => (coding === offer || coding === '*' ? Math.max(most, quality) : most),
       -1,
     );

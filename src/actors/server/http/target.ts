@@ -46,8 +46,9 @@ export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()):
   const path = decoded(escaped);
   if (path === null) return MALFORMED;
   const cleaned = clean(escaped);
-  const wanted = slashed.has(cleaned) ? `${cleaned}/` : cleaned;
-  if (wanted !== escaped) return { kind: 'redirect', location: mark < 0 ? wanted : `${wanted}?${query}`, path };
+  const canonical = slashed.has(cleaned) ? `${cleaned}/` : cleaned;
+  if (canonical !== escaped)
+    return { kind: 'redirect', location: mark < 0 ? canonical : `${canonical}?${query}`, path };
   return { kind: 'resource', path, route: routeOf(escaped, path), query };
 }
 

@@ -69,7 +69,7 @@ export async function* containerLog(path: string, options: LogOptions, follow?: 
   const handle = await openLog(path);
   const from = options.tail === null ? 0 : await tailOffset(handle, options.tail);
   let lines = options.tail === null || follow ? Number.POSITIVE_INFINITY : options.tail;
-  let left = options.limitBytes ?? Number.POSITIVE_INFINITY;
+  let remainingBytes = options.limitBytes ?? Number.POSITIVE_INFINITY;
   let isNewLine = true;
   for await (const bytes of linesOf(path, from, handle, follow)) {
     if (lines-- <= 0) return;
@@ -78,10 +78,10 @@ export async function* containerLog(path: string, options: LogOptions, follow?: 
     const written = isWanted(line, options) ? shown(line, options.timestamps && isNewLine) : null;
     isNewLine = line.content.at(-1) === LINE_BREAK;
     if (!written) continue;
-    const cut = written.subarray(0, Math.min(written.length, left));
-    left -= cut.length;
+    const cut = written.subarray(0, Math.min(written.length, remainingBytes));
+    remainingBytes -= cut.length;
     yield cut;
-    if (left <= 0) return;
+    if (remainingBytes <= 0) return;
   }
 }
 

@@ -115,8 +115,8 @@ export class Recorder {
     for (const each of records) {
       const record = nodeRecord(each);
       const request = record.k === 'result' || record.k === 'cancel' ? this.#underWay.get(record.id) : undefined;
-      const seen = { kernel, request, turnMs: tookMs };
-      for (const projection of this.#hearers.get(record.k) ?? []) projection.on(record, seen);
+      const recordContext = { kernel, request, turnMs: tookMs };
+      for (const projection of this.#hearers.get(record.k) ?? []) projection.on(record, recordContext);
       this.#counters.records.inc({ kind: record.k });
       if (record.k === 'effect') this.#requested(record, kernel.now);
       else if (record.k === 'result') this.#settled(record, kernel.now);

@@ -159,7 +159,7 @@ async function urlOf(
   request: ApiRequest,
 ): Promise<string> {
   if (kind === 'portForward') return await urls.portForward({ podSandboxId: id, ports });
-  const wanted = { ...optionsOf(request), containerId: id };
-  if (kind === 'attach') return await urls.attach({ ...wanted, tty });
-  return await urls.exec({ ...wanted, command: request.query.get('command') ?? [] });
+  const stream = { ...optionsOf(request), containerId: id };
+  if (kind === 'attach') return await urls.attach({ ...stream, tty });
+  return await urls.exec({ ...stream, command: request.query.get('command') ?? [] });
 }

@@ -26,21 +26,23 @@ export type Opened =
  */
 export function openRuntimeStream(url: string, method: string, headers: OutgoingHttpHeaders): Promise<Opened> {
   return new Promise((resolve, reject) => {
-    const asked = request(url, {
+    const upgrade = request(url, {
       method,
       headers,
       timeout: UPGRADE_TIMEOUT_MS,
       setDefaultHeaders: false,
       agent: false,
     });
-    asked.once('upgrade', (response, socket, head) => {
+    upgrade.once('upgrade', (response, socket, head) => {
       (socket as Duplex & { setTimeout(ms: number): void }).setTimeout(0);
       resolve({ kind: 'upgraded', response, socket, head });
     });
-    asked.once('response', (response) => resolve({ kind: 'answered', response }));
-    asked.once('timeout', () => asked.destroy(new Error(`the runtime did not answer at ${new URL(url).host} in time`)));
-    asked.once('error', (error) => reject(new Error(exchangeText(new URL(url).host, error), { cause: error })));
-    asked.end();
+    upgrade.once('response', (response) => resolve({ kind: 'answered', response }));
+    upgrade.once('timeout', () =>
+      upgrade.destroy(new Error(`the runtime did not answer at ${new URL(url).host} in time`)),
+    );
+    upgrade.once('error', (error) => reject(new Error(exchangeText(new URL(url).host, error), { cause: error })));
+    upgrade.end();
   });
 }
 

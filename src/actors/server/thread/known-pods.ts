@@ -49,8 +49,8 @@ export class PodVersions {
   #versions(pods: readonly PodSource[]): { readonly pod: PodSource; readonly version: number }[] {
     return pods.map((pod) => {
       const { uid, state } = pod;
-      const seen = this.#seen.get(uid);
-      if (seen?.state === state) return { pod, version: seen.version };
+      const before = this.#seen.get(uid);
+      if (before?.state === state) return { pod, version: before.version };
       this.#seen.set(uid, { state, version: ++this.#version });
       return { pod, version: this.#version };
     });

@@ -38,10 +38,10 @@ export class Connections {
   /** Whether the connection may stay; it counts until it closes. Others may be closed for it. */
   admit(socket: Socket): boolean {
     const client = clientOf(socket.remoteAddress ?? '');
-    const own = this.#clients.get(client) ?? new Set();
-    if (own.size >= this.#limits.client && !this.#closeIdle(own)) return false;
+    const sockets = this.#clients.get(client) ?? new Set();
+    if (sockets.size >= this.#limits.client && !this.#closeIdle(sockets)) return false;
     if (this.#owners.size >= this.#limits.port && !this.#closeIdle(this.#largest())) return false;
-    this.#clients.set(client, own.add(socket));
+    this.#clients.set(client, sockets.add(socket));
     this.#owners.set(socket, client);
     socket.once('close', () => this.#forget(socket));
     return true;
@@ -71,9 +71,9 @@ export class Connections {
     const client = this.#owners.get(socket);
     if (client === undefined) return;
     this.#owners.delete(socket);
-    const own = this.#clients.get(client);
-    own?.delete(socket);
-    if (own?.size === 0) this.#clients.delete(client);
+    const sockets = this.#clients.get(client);
+    sockets?.delete(socket);
+    if (sockets?.size === 0) this.#clients.delete(client);
   }
 }
 

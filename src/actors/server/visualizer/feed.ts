@@ -137,8 +137,8 @@ export class KernelFeed implements Feed {
   }
 
   private timersOf(address: string): readonly TimerView[] {
-    const own = (this.kernel?.timers.list() ?? []).filter(({ target }) => target === address);
-    return own.map(({ due, event }) => ({ due, event: event.type }));
+    const timers = (this.kernel?.timers.list() ?? []).filter(({ target }) => target === address);
+    return timers.map(({ due, event }) => ({ due, event: event.type }));
   }
 
   actor({ address }: { readonly address: string }): ActorDetail | null {

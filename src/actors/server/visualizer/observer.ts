@@ -78,14 +78,14 @@ export class Observer implements CauseSource {
     this.turn = kernel.turn - 1;
     const touched = new Set<Address>();
     const shown = records.map((record) => {
-      const seen = { ...this.history.read(record, this.turn, t, this.root), ...this.requestIn(record) };
+      const view = { ...this.history.read(record, this.turn, t, this.root), ...this.requestIn(record) };
       if (record.k !== 'state') {
         this.take(record, t, kernel, touched);
-        return seen;
+        return view;
       }
       const [was, named] = [this.statesOf(record.at), this.actors.get(record.at)?.named];
       this.take(record, t, kernel, touched);
-      return { ...this.withStates(seen, record.at, was), ...this.beginning(record.at, was, named) };
+      return { ...this.withStates(view, record.at, was), ...this.beginning(record.at, was, named) };
     });
     this.n = records.at(-1)?.n ?? this.n;
     const turn = { n: this.n, turn: this.turn, t, records: shown, touched, gone: this.forgetEnded() };
@@ -235,8 +235,8 @@ function namedUid(address: Address, snapshot: unknown): NamedUid | undefined {
 
 /** The address of a root that ended in its first turn and is no longer an actor. */
 function rootIn(records: readonly KernelRecord[]): Address {
-  const own = records.find((record) => record.k === 'state' && !record.at.includes('/'));
-  return own?.k === 'state' ? own.at : '';
+  const rootState = records.find((record) => record.k === 'state' && !record.at.includes('/'));
+  return rootState?.k === 'state' ? rootState.at : '';
 }
 
 const newActor = (address: Address, machine: AnyStateMachine): Actor => ({

@@ -143,11 +143,11 @@ const noteAttachError = s.assign(({ context, event }) => {
 });
 
 const noteUnregistered = s.assign(({ context }) => {
-  const what =
+  const step =
     context.id.block === null
       ? 'attacher.MountDevice failed to create newCsiDriverClient'
       : 'blockMapper.SetUpDevice failed to get CSI client';
-  const message = `kubernetes.io/csi: ${what}: ${notRegistered(context.id.driver)}`;
+  const message = `kubernetes.io/csi: ${step}: ${notRegistered(context.id.driver)}`;
   return { failure: { step: stagingStep(context), message } };
 });
 
@@ -157,8 +157,8 @@ const getError = ({ id, nodeName }: Context): string =>
 function stageSecretError({ id, volume, behavior }: Context): string {
   const ref = volume?.stageSecret ?? null;
   if (id.block === null) return secretError({ behavior }, 'NodeStageSecretRef', ref);
-  const told = toldAsKubelet({ behavior }) ? `${PLUGIN}: ` : '';
-  return `${told}failed to get NodeStageSecretRef ${ref?.namespace}/${ref?.name}: ${secretLookup({ behavior }, ref)}`;
+  const prefix = toldAsKubelet({ behavior }) ? `${PLUGIN}: ` : '';
+  return `${prefix}failed to get NodeStageSecretRef ${ref?.namespace}/${ref?.name}: ${secretLookup({ behavior }, ref)}`;
 }
 
 const noteDetached = s.assign(({ context }) => {

@@ -60,12 +60,12 @@ export const hasSize = ({ status }: PersistentVolumeClaim, size: string): boolea
   !isLarger(size, status?.capacity?.[STORAGE] ?? '');
 
 /** The patch applies only to the version of the claim that the agent has read. */
-const seen = ({ metadata }: PersistentVolumeClaim) => ({ resourceVersion: metadata?.resourceVersion ?? '' });
+const versionOf = ({ metadata }: PersistentVolumeClaim) => ({ resourceVersion: metadata?.resourceVersion ?? '' });
 
 /** The patch that marks the claim as being expanded; `null` if it is marked already. */
 export function progressPatch(claim: PersistentVolumeClaim) {
   if (claim.status?.allocatedResourceStatuses?.[STORAGE] === IN_PROGRESS) return null;
-  return { metadata: seen(claim), status: { allocatedResourceStatuses: { [STORAGE]: IN_PROGRESS } } };
+  return { metadata: versionOf(claim), status: { allocatedResourceStatuses: { [STORAGE]: IN_PROGRESS } } };
 }
 
 export function finishPatch(claim: PersistentVolumeClaim, size: string) {
@@ -73,7 +73,7 @@ export function finishPatch(claim: PersistentVolumeClaim, size: string) {
   const isAlone = Object.keys(allocatedResourceStatuses ?? {}).every((resource) => resource === STORAGE);
   const over = conditions.filter(({ type }) => CONDITIONS.has(type));
   return {
-    metadata: seen(claim),
+    metadata: versionOf(claim),
     status: {
       capacity: { [STORAGE]: size },
       ...(allocatedResourceStatuses ? { allocatedResourceStatuses: isAlone ? null : { [STORAGE]: null } } : {}),

@@ -147,9 +147,9 @@ const noteFailure = s.assign(({ event }) => ({ failure: expandFailure(errorOf(ev
 const patchError = ({ claim }: Context, error: string): string =>
   `patchPVCStatus failed to patch PVC ${JSON.stringify(claim.metadata?.name ?? '')}: ${error}`;
 function expandSecretError({ volume: { expandSecret }, behavior }: Context, error: string): string {
-  const told = toldAsKubelet({ behavior }) ? 'expander.NodeExpand failed' : 'failed';
+  const failure = toldAsKubelet({ behavior }) ? 'expander.NodeExpand failed' : 'failed';
   const ref = `${expandSecret?.namespace}/${expandSecret?.name}`;
-  return `${told} to get NodeExpandSecretRef ${ref}: ${secretLookup({ behavior }, expandSecret)}${error}`;
+  return `${failure} to get NodeExpandSecretRef ${ref}: ${secretLookup({ behavior }, expandSecret)}${error}`;
 }
 
 const ends = (outcome: ExpansionResult['outcome']) => s.assign({ outcome });

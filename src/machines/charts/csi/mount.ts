@@ -66,8 +66,8 @@ const noteTaken = s.assign(({ context }) => ({
 }));
 const noteUnregistered = s.assign(({ context }) => {
   const { isBlock, driver } = context.volume;
-  const what = `${isBlock ? 'blockMapper.MapPodDevice' : 'mounter.SetUpAt'} failed to get CSI client`;
-  return { failure: { step: settingUp(context), message: `kubernetes.io/csi: ${what}: ${notRegistered(driver)}` } };
+  const failure = `${isBlock ? 'blockMapper.MapPodDevice' : 'mounter.SetUpAt'} failed to get CSI client`;
+  return { failure: { step: settingUp(context), message: `kubernetes.io/csi: ${failure}: ${notRegistered(driver)}` } };
 });
 const noteDeviceFailure = s.assign(({ event }) =>
   event.type === 'mount.deviceFailed' ? { failure: { step: event.step, message: event.message } } : {},
@@ -78,8 +78,8 @@ const failing = (prefix: (context: Context) => string = () => '') =>
   }));
 function publishSecretError({ volume: { isBlock, publishSecret: ref }, behavior }: Context): string {
   if (!isBlock) return secretError({ behavior }, 'NodePublishSecretRef', ref);
-  const what = 'kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef';
-  return `${what} ${ref?.namespace}/${ref?.name}: ${secretLookup({ behavior }, ref)}`;
+  const failure = 'kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef';
+  return `${failure} ${ref?.namespace}/${ref?.name}: ${secretLookup({ behavior }, ref)}`;
 }
 const tokenError = (): string => 'kubernetes.io/csi: mounter.SetUpAt failed to get service accoount token attributes: ';
 

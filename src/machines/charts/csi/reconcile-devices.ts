@@ -22,11 +22,11 @@ import { isKnown } from './expansion-policy.ts';
 export function beginDevices(enqueue: Enqueue, before: Listed): Listed {
   const unused = before.found.devices.filter((device) => !isDeviceUsed(before, deviceKey(device)));
   const crashed = before.devices.filter(({ id }) => id === '').map(({ volume }) => volume);
-  const wanted = before.mounts.flatMap(({ volume, isWanted }) =>
+  const desired = before.mounts.flatMap(({ volume, isWanted }) =>
     volume.isEphemeral || !isWanted ? [] : [deviceIdOf(volume)],
   );
   const begins = new Map<string, DeviceId>();
-  for (const id of [...crashed, ...wanted, ...unused]) {
+  for (const id of [...crashed, ...desired, ...unused]) {
     const key = deviceKey(id);
     if (isWithoutActor(deviceOf(before, key)) && !begins.has(key)) begins.set(key, id);
   }

@@ -26,13 +26,13 @@ import { isKnown, isLarger } from './expansion-policy.ts';
  */
 export function beginMounts(enqueue: Enqueue, before: Listed): Listed {
   const crashed = before.mounts.filter(({ id }) => id === '');
-  const wanted = Object.entries(before.pods).flatMap(([uid, { volumes, isReleased }]): Wanted[] =>
+  const due = Object.entries(before.pods).flatMap(([uid, { volumes, isReleased }]): Wanted[] =>
     isReleased
       ? foundOf(before, uid).map((found) => ({ uid, volume: volumeFound(found), isWanted: false }))
       : volumes.map((volume) => ({ uid, volume, isWanted: true })),
   );
   const begins = new Map<string, Begin>();
-  for (const { uid, volume, isWanted } of [...crashed, ...wanted]) {
+  for (const { uid, volume, isWanted } of [...crashed, ...due]) {
     const [key, existing] = [`${uid}/${volume.spec}`, mountOf(before, uid, volume.spec)];
     if (isWithoutActor(existing) && !begins.has(key)) begins.set(key, { uid, volume, isWanted, existing });
   }

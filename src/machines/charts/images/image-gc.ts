@@ -108,8 +108,8 @@ const noteInUse = s.assign((args) => {
   const { [event.uid]: before = [], ...others } = context.inUse;
   const inUse = event.refs.length === 0 ? others : { ...others, [event.uid]: event.refs };
   if (context.firstUsedAtMs === null) return { inUse };
-  const left = before.filter((ref) => !event.refs.includes(ref));
-  return { inUse, usedAtMs: { ...context.usedAtMs, ...Object.fromEntries(left.map((ref) => [ref, now(args)])) } };
+  const unused = before.filter((ref) => !event.refs.includes(ref));
+  return { inUse, usedAtMs: { ...context.usedAtMs, ...Object.fromEntries(unused.map((ref) => [ref, now(args)])) } };
 });
 
 const noteUse = s.assign((args) => {

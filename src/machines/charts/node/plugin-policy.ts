@@ -135,8 +135,8 @@ export function pluginVerdict(info: PluginInfo, socket: string, taken: Taken): V
   }
   if (type === DRA_PLUGIN && taken.takesDra) return draVerdict(info, endpointOf(info, socket), taken);
   if (type !== CSI_PLUGIN) {
-    const what = `no handler registered for plugin type: ${type} at socket ${socket}`;
-    return { error: `RegisterPlugin error -- ${what}` };
+    const failure = `no handler registered for plugin type: ${type} at socket ${socket}`;
+    return { error: `RegisterPlugin error -- ${failure}` };
   }
   const endpoint = endpointOf(info, socket);
   const verdict = validated(info, endpoint, taken.drivers);
@@ -147,9 +147,9 @@ export function pluginVerdict(info: PluginInfo, socket: string, taken: Taken): V
 
 /** The error for a driver that does not know this node; `null` if it does. */
 export function nodeInfoProblem({ nodeID }: CSINodeInfo): string | null {
-  const what = 'error adding CSI driver node info: driverNodeID must';
-  if (nodeID === '') return `${what} not be empty`;
-  return nodeID.length > NODE_ID_MAX_BYTES ? `${what} be ${NODE_ID_MAX_BYTES} characters or less` : null;
+  const failure = 'error adding CSI driver node info: driverNodeID must';
+  if (nodeID === '') return `${failure} not be empty`;
+  return nodeID.length > NODE_ID_MAX_BYTES ? `${failure} be ${NODE_ID_MAX_BYTES} characters or less` : null;
 }
 
 export function driverOf(name: string, { nodeID, maxVolumes, topologyKeys }: CSINodeInfo): CSIDriver {

@@ -118,12 +118,12 @@ function follow(
   context: Context,
   wants: Context['wants'],
 ): Pick<Context, 'wants' | 'actors' | 'known' | 'awaited'> {
-  const wanted = allWanted(wants);
-  const actors = new Set(Array.from(wanted.values(), ({ actor }) => actor));
+  const wantedObjects = allWanted(wants);
+  const actors = new Set(Array.from(wantedObjects.values(), ({ actor }) => actor));
   for (const id of context.actors) if (!actors.has(id)) enqueue.stopChild(id);
   const there = new Set(context.actors.filter((id) => actors.has(id)));
   const most = hasBehavior(context, 'resourcesLimited') ? there.size + STARTS_MAX : Number.POSITIVE_INFINITY;
-  for (const [key, { actor, shared }] of wanted) {
+  for (const [key, { actor, shared }] of wantedObjects) {
     const isLater = there.size >= most && shared === undefined;
     if (isLater || there.has(actor)) continue;
     start(enqueue, context, key);
@@ -134,8 +134,8 @@ function follow(
     const keys = sharedKeys(wants, id);
     if (keys.length > 0 && keys.join() !== sharedKeys(context.wants, id).join()) want(enqueue, id, keys);
   }
-  const known = ofWanted(context.known, wanted);
-  return { wants, actors: [...there], known, awaited: ofWanted(context.awaited, wanted) };
+  const known = ofWanted(context.known, wantedObjects);
+  return { wants, actors: [...there], known, awaited: ofWanted(context.awaited, wantedObjects) };
 }
 
 const isConfiguration = (key: string): boolean => /^(ConfigMap|Secret)$/.test(idOf(key).kind);

@@ -20,9 +20,9 @@ export const handleObservation = s.enqueueActions((args) => {
 export const handleRelist = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'runtime.relisted') return;
-  const seen = new Set(event.uids);
+  const listedUids = new Set(event.uids);
   for (const { uid, alive } of Object.values(context.records)) {
-    if (alive && !seen.has(uid)) sendToPod(enqueue, uid, { type: 'runtime.absent', observedAtMs: now(args) });
+    if (alive && !listedUids.has(uid)) sendToPod(enqueue, uid, { type: 'runtime.absent', observedAtMs: now(args) });
   }
   enqueue.assign({ relisted: true, records: released(enqueue, context.records) });
 });

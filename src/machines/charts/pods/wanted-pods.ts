@@ -54,8 +54,8 @@ function want(args: Args, records: Records, pod: Pod): PodRecord {
     return { ...before, desired: true, isStatic: isStaticPod(pod), objectKeys };
   }
   const hasPredecessor = Object.values(records).some((other) => isPredecessor(other, pod));
-  const held = isStaticPod(pod) && (hasPredecessor || !args.context.relisted);
-  return start(args, ref, before, { pod, held });
+  const mustWait = isStaticPod(pod) && (hasPredecessor || !args.context.relisted);
+  return start(args, ref, before, { pod, held: mustWait });
 }
 
 const isPredecessor = (other: PodRecord, pod: Pod): boolean =>
@@ -96,8 +96,8 @@ export function endUnwanted(enqueue: Enqueue, record: PodRecord): PodRecord {
 export const endLeftovers = s.enqueueActions((args) => {
   const { uids = [], pods = [] } = outputOf<Leftovers>(args.event);
   const records: Record<string, PodRecord> = { ...args.context.records };
-  const left = [...pods, ...uids.map((uid) => ({ uid, name: '', namespace: '' }))];
-  for (const ref of left) {
+  const leftovers = [...pods, ...uids.map((uid) => ({ uid, name: '', namespace: '' }))];
+  for (const ref of leftovers) {
     if (records[ref.uid]) continue;
     const runtime = emptyRuntime(ref.uid, ref.name, ref.namespace, now(args));
     records[ref.uid] = endUnwanted(args.enqueue, start(args, ref, undefined, { runtime }));

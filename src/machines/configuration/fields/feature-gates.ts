@@ -41,14 +41,15 @@ function refusals(names: readonly string[], settings: FeatureSettings): string[]
 }
 
 function changes(settings: FeatureSettings, names: readonly string[]): FeatureSettings {
-  const wanted = new Map<string, boolean>();
+  const settingsOfGates = new Map<string, boolean>();
   for (const [group, stage] of Object.entries(FEATURE_GROUPS)) {
     const value = settings[group];
     if (value === undefined) continue;
-    for (const [name, gate] of Object.entries(FEATURE_GATES)) if (gate.stage === stage) wanted.set(name, value);
+    for (const [name, gate] of Object.entries(FEATURE_GATES))
+      if (gate.stage === stage) settingsOfGates.set(name, value);
   }
-  for (const name of names) wanted.set(name, settings[name] === true);
-  return Object.fromEntries([...wanted].filter(([name, value]) => gateOf(name)?.enabled === !value));
+  for (const name of names) settingsOfGates.set(name, settings[name] === true);
+  return Object.fromEntries([...settingsOfGates].filter(([name, value]) => gateOf(name)?.enabled === !value));
 }
 
 function brokenDependencies(changed: FeatureSettings): string[] {
@@ -65,8 +66,8 @@ function warning(name: string, settings: FeatureSettings): string[] {
   const { stage, locked, enabled } = gateOf(name) ?? {};
   if (locked === true && enabled !== settings[name]) return [];
   if (stage !== 'ga' && stage !== 'deprecated') return [];
-  const what = stage === 'ga' ? 'GA' : 'deprecated';
-  const text = quote(`Warning: setting ${what} feature gate. It will be removed in a future release.`);
+  const stageName = stage === 'ga' ? 'GA' : 'deprecated';
+  const text = quote(`Warning: setting ${stageName} feature gate. It will be removed in a future release.`);
   return [`${text} featureGate=${quote(name)} value=${settings[name]}`];
 }
 

@@ -191,12 +191,12 @@ const reservedCpus: Rule = (c) => {
 };
 
 const reservedMemory: Rule = ({ reservedMemory: reservations }) => {
-  const seen = new Set<string>();
+  const places = new Set<string>();
   return reservations.flatMap(({ numaNode, limits: amounts }) =>
     Object.entries(amounts).flatMap(([resource, amount]) => {
       const where = `for NUMA node ${numaNode} and resource ${quote(resource)}`;
-      const isRepeated = seen.has(where);
-      seen.add(where);
+      const isRepeated = places.has(where);
+      places.add(where);
       return [
         !isMemoryResource(resource) &&
           `the limit type ${quote(resource)} for NUMA node ${numaNode} is not supported, ` +

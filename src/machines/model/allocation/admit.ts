@@ -67,8 +67,8 @@ export function resize(
   if (request.rules.isStatic) return infeasible('In-place resize of static-pods is not supported');
   const beyond = ['memory', 'cpu'].find((name) => amount(request.demand, name) > BigInt(wholeNode[name] ?? '0'));
   if (beyond !== undefined) {
-    const asked = `${beyond}, requested: ${amount(request.demand, beyond)}, capacity: ${wholeNode[beyond] ?? '0'}`;
-    return infeasible(`Node didn't have enough capacity: ${asked}`);
+    const shortage = `${beyond}, requested: ${amount(request.demand, beyond)}, capacity: ${wholeNode[beyond] ?? '0'}`;
+    return infeasible(`Node didn't have enough capacity: ${shortage}`);
   }
   const others = active.filter(({ uid }) => uid !== request.uid).map(({ demand }) => demand);
   const { early, shortages, mismatch, late } = checkPredicates(request, node, others);

@@ -91,9 +91,9 @@ function splitAmong({ free, wanted, group }: Request, all: Nodes, nodes: Nodes):
   let best: Split | null = null;
   for (let count = able.length; count >= 1; count -= 1) {
     for (const extra of combinations(able, count)) {
-      const left = new Map(after);
-      if (!takeByTurns(left, extra, rest, group)) continue;
-      const unevenness = deviation([...left.values()]);
+      const freeAfter = new Map(after);
+      if (!takeByTurns(freeAfter, extra, rest, group)) continue;
+      const unevenness = deviation([...freeAfter.values()]);
       if (best === null || unevenness < best.unevenness) best = { nodes, each, extra, unevenness };
     }
   }
@@ -122,13 +122,13 @@ function shares(
   wanted: number,
   group: number,
 ): (readonly [number, number])[] {
-  const left = new Map([...free].map(([node, count]) => [node, count - (nodes.includes(node) ? each : 0)]));
+  const freeAfter = new Map([...free].map(([node, count]) => [node, count - (nodes.includes(node) ? each : 0)]));
   const taken = nodes.map((node) => [node, each] as const);
   let missing = wanted - each * nodes.length;
   while (missing > 0) {
     for (const node of extra) {
-      if (missing === 0 || freeIn(left, node) < group) continue;
-      left.set(node, freeIn(left, node) - group);
+      if (missing === 0 || freeIn(freeAfter, node) < group) continue;
+      freeAfter.set(node, freeIn(freeAfter, node) - group);
       taken.push([node, group]);
       missing -= group;
     }

@@ -76,11 +76,15 @@ export function allocateCpus(
   nodes: NumaSet | null,
 ): CpuProgress | { readonly rejection: Rejection } {
   const free = assignable(settings, [...grants, { cpus }]);
-  const own = (settings.isAsReleased === true ? released.choose : choose)(settings, count, { reusable, free, nodes });
-  if ('rejection' in own) return own;
-  const others = reusable.filter((id) => !own.ids.includes(id));
-  const left = isInit ? [...others, ...own.ids] : others;
-  return { cpus: { ...cpus, [container]: formatCpuSet(own.ids) }, reusable: left };
+  const choice = (settings.isAsReleased === true ? released.choose : choose)(settings, count, {
+    reusable,
+    free,
+    nodes,
+  });
+  if ('rejection' in choice) return choice;
+  const others = reusable.filter((id) => !choice.ids.includes(id));
+  const reusableAfter = isInit ? [...others, ...choice.ids] : others;
+  return { cpus: { ...cpus, [container]: formatCpuSet(choice.ids) }, reusable: reusableAfter };
 }
 
 /** The NUMA node of a CPU; -1 for an unknown CPU. */

@@ -118,9 +118,9 @@ function mismatch({ shared, entries }: CpuState, { cpus, reserved, isReservation
   if (isReservationStrict && reserved.some((id) => common.includes(id))) {
     return `some of strictly ${names} are present in defaultCpuSet: "${shared}"`;
   }
-  const own = Object.values(entries).flatMap((each) => Object.values(each).flatMap(cpuIds));
+  const assigned = Object.values(entries).flatMap((each) => Object.values(each).flatMap(cpuIds));
   const known = formatCpuSet(
-    [...new Set([...common, ...own, ...(isReservationStrict ? reserved : [])])].toSorted((a, b) => a - b),
+    [...new Set([...common, ...assigned, ...(isReservationStrict ? reserved : [])])].toSorted((a, b) => a - b),
   );
   const available = formatCpuSet(cpus.map(({ id }) => id));
   return known === available

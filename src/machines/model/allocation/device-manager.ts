@@ -60,18 +60,18 @@ export function allocateDevices(
   hint: NumaHint,
 ): DeviceStep {
   let { reusable } = progress;
-  const own: Record<string, ReturnType<typeof holdingOf>> = {};
+  const holdings: Record<string, ReturnType<typeof holdingOf>> = {};
   for (const [resource, count] of Object.entries(devices)) {
     if (count === 0 || !isOfPlugin(inventory, resource)) continue;
     const before = reusable[resource] ?? [];
     const answer = choose(inventory, progress, { resource, count, before, hint });
     if (!('ids' in answer)) return answer;
-    own[resource] = holdingOf(answer.ids, inventory.devices[resource] ?? NO_OFFER);
-    const left = before.filter((id) => !answer.ids.includes(id));
-    reusable = { ...reusable, [resource]: isInit ? [...left, ...answer.ids] : left };
+    holdings[resource] = holdingOf(answer.ids, inventory.devices[resource] ?? NO_OFFER);
+    const unused = before.filter((id) => !answer.ids.includes(id));
+    reusable = { ...reusable, [resource]: isInit ? [...unused, ...answer.ids] : unused };
   }
-  if (Object.keys(own).length === 0) return progress;
-  return { given: { ...progress.given, [container]: own }, reusable };
+  if (Object.keys(holdings).length === 0) return progress;
+  return { given: { ...progress.given, [container]: holdings }, reusable };
 }
 
 interface Choice {
@@ -123,9 +123,9 @@ function chooseOf(
   const question = { resource, available: all, mustInclude: taken.toSorted(), size: count };
   const preferred = offer.prefers ? answers[JSON.stringify(question)] : [];
   if (preferred === undefined) return { question };
-  const wanted = preferred.filter((id) => pool.includes(id));
+  const usable = preferred.filter((id) => pool.includes(id));
   const order = isChoice ? aligned : [...unaligned, ...elsewhere];
-  return { ids: [...new Set([...taken, ...wanted, ...order])].slice(0, count).toSorted() };
+  return { ids: [...new Set([...taken, ...usable, ...order])].slice(0, count).toSorted() };
 }
 
 /** Devices of the wanted NUMA nodes, of other nodes, of no node. */
@@ -151,9 +151,9 @@ export function deviceHints(
   { given, reusable }: DeviceProgress,
   devices: Readonly<Record<string, number>>,
 ): ProviderHints {
-  const wanted = Object.entries(devices).filter(([name, count]) => count > 0 && isOfPlugin(inventory, name));
+  const requests = Object.entries(devices).filter(([name, count]) => count > 0 && isOfPlugin(inventory, name));
   return Object.fromEntries(
-    wanted.map(([resource, count]) => {
+    requests.map(([resource, count]) => {
       const offer = inventory.devices[resource] ?? NO_OFFER;
       const inUse = new Set(heldIds([...inventory.others, given], resource));
       const free = healthyIds(offer).filter((id) => !inUse.has(id));
@@ -210,9 +210,9 @@ export function withResponses<Held extends { readonly devices?: DeviceHoldings }
   const devices: Record<string, Record<string, DeviceHolding>> = {};
   for (const [container, resources] of Object.entries(holding.devices ?? {})) devices[container] = { ...resources };
   for (const { container, resource, response } of answers) {
-    const held = devices[container];
-    const before = held?.[resource];
-    if (held !== undefined && before !== undefined) held[resource] = { ...before, response };
+    const holdings = devices[container];
+    const before = holdings?.[resource];
+    if (holdings !== undefined && before !== undefined) holdings[resource] = { ...before, response };
   }
   return { ...holding, devices };
 }

@@ -121,10 +121,10 @@ function choose(
   const hints = hintsIn(machine, progress, amounts);
   let { nodes, preferred } = hint;
   if (nodes === null) {
-    const own = best(hints);
-    if (own === null) return { error: NO_AFFINITY };
-    if (!own.preferred && hint.preferred) return { error: NOT_PREFERRED };
-    ({ nodes, preferred } = own);
+    const bestHint = best(hints);
+    if (bestHint === null) return { error: NO_AFFINITY };
+    if (!bestHint.preferred && hint.preferred) return { error: NOT_PREFERRED };
+    ({ nodes, preferred } = bestHint);
   }
   const narrow = nodes;
   if (!amounts.every(([type, size]) => sumOf(machine, narrow, type, 'free') >= size)) {
@@ -145,12 +145,12 @@ export function allocateMemory(
   hint: NumaHint,
 ): MemoryStep {
   const { progress } = inventory;
-  const wanted = entriesOf(memory);
-  const answer = choose(machineOf(inventory), progress, wanted, hint);
+  const requested = entriesOf(memory);
+  const answer = choose(machineOf(inventory), progress, requested, hint);
   if ('error' in answer) return { rejection: unexpected(`[memorymanager] ${answer.error}`) };
-  const own = wanted.map(([type, size]) => ({ numaAffinity: answer.nodes, type, size: String(size) }));
+  const blocks = requested.map(([type, size]) => ({ numaAffinity: answer.nodes, type, size: String(size) }));
   return {
-    blocks: { ...withoutReused(progress, own), [container]: own },
+    blocks: { ...withoutReused(progress, blocks), [container]: blocks },
     inits: isInit ? [...progress.inits, container] : progress.inits,
   };
 }

@@ -53,13 +53,14 @@ export function machineMemory({ nodes }: MemoryManagerSettings, given: readonly 
 
 /** Takes a block from its nodes in order, as much as each has. */
 function occupy(machine: Map<number, NodeMemory>, { numaAffinity, type, size }: MemoryBlock): void {
-  let left = BigInt(size);
+  let remainingBytes = BigInt(size);
   for (const id of numaAffinity) {
     const node = machine.get(id);
     if (node === undefined) continue;
     const table = node.tables.get(type);
-    const taken = table === undefined || table.free >= left ? (table === undefined ? 0n : left) : table.free;
-    left -= taken;
+    const taken =
+      table === undefined || table.free >= remainingBytes ? (table === undefined ? 0n : remainingBytes) : table.free;
+    remainingBytes -= taken;
     const after = table && { ...table, reserved: table.reserved + taken, free: table.free - taken };
     machine.set(id, {
       assignments: node.assignments + 1,

@@ -168,10 +168,10 @@ export const allocationOf = ({ spec }: Pod): Allocation => ({
  * containers are granted their requests at once.
  */
 export function carriedOver(before: Allocation, after: Allocation): Allocation {
-  const own = Object.entries(after).filter(([name]) => name !== WHOLE_POD);
+  const ofContainers = Object.entries(after).filter(([name]) => name !== WHOLE_POD);
   return {
     ...(before[WHOLE_POD] === undefined ? {} : { [WHOLE_POD]: before[WHOLE_POD] }),
-    ...Object.fromEntries(own.map(([name, resources]) => [name, before[name] ?? resources])),
+    ...Object.fromEntries(ofContainers.map(([name, resources]) => [name, before[name] ?? resources])),
   };
 }
 

@@ -11,9 +11,9 @@ export function shortagesOf(
   { allocatable }: NodeView,
   others: readonly PodDemand[],
 ): Shortage[] {
-  const own = Object.keys(requests).filter((name) => STANDARD.has(name) || allocatable[name] !== undefined);
-  const rest = own.filter((name) => !STANDARD.has(name)).toSorted();
-  const amounts = [...FIRST.filter((name) => own.includes(name)), ...rest].flatMap((name) => {
+  const checkedNames = Object.keys(requests).filter((name) => STANDARD.has(name) || allocatable[name] !== undefined);
+  const rest = checkedNames.filter((name) => !STANDARD.has(name)).toSorted();
+  const amounts = [...FIRST.filter((name) => checkedNames.includes(name)), ...rest].flatMap((name) => {
     const requested = BigInt(requests[name] ?? '0');
     const used = others.reduce((sum, each) => sum + BigInt(each.requests[name] ?? '0'), 0n);
     const capacity = BigInt(allocatable[name] ?? '0');

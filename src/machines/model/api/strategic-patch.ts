@@ -54,7 +54,7 @@ function fieldsPatch(before: JsonObject, after: JsonObject, path: string, mergeK
 
 function listPatch(name: string, before: readonly JsonObject[], after: readonly JsonObject[], key: string): JsonObject {
   const known = new Map(before.map((entry) => [entry[key], entry]));
-  const wanted = new Set(after.map((entry) => entry[key]));
+  const keptKeys = new Set(after.map((entry) => entry[key]));
   const changed = after.flatMap((entry) => {
     const from = known.get(entry[key]);
     if (from === undefined) return [entry];
@@ -62,7 +62,7 @@ function listPatch(name: string, before: readonly JsonObject[], after: readonly 
     return Object.keys(fields).length === 0 ? [] : [{ ...fields, [key]: entry[key] }];
   });
   const gone = before
-    .filter((entry) => !wanted.has(entry[key]))
+    .filter((entry) => !keptKeys.has(entry[key]))
     .map((entry) => ({ $patch: 'delete', [key]: entry[key] }));
   const entries = [...changed, ...gone];
   return {

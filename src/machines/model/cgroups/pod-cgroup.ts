@@ -113,12 +113,12 @@ function quota(milli: bigint, node: NodeSettings, isFree: boolean): CgroupResour
 /** Limits of every huge page size of the machine: a pod may not use huge pages that it does not request. */
 function hugePages(requests: Amounts, sizes: readonly string[]): CgroupResources {
   if (sizes.length === 0) return {};
-  const asked = new Map(
+  const limits = new Map(
     Object.entries(requests)
       .filter(([name]) => name.startsWith(HUGE_PAGES))
       .map(([name, amount]) => [pageSizeName(name.slice(HUGE_PAGES.length)), String(wholeUnits(amount))]),
   );
-  return { hugePageBytes: Object.fromEntries(sizes.map((size) => [size, asked.get(size) ?? '0'])) };
+  return { hugePageBytes: Object.fromEntries(sizes.map((size) => [size, limits.get(size) ?? '0'])) };
 }
 
 function reservation(qos: QOSClass, memory: Nano, node: NodeSettings): CgroupResources {

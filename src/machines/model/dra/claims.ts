@@ -46,15 +46,15 @@ export const usesClaims = (pod: Pod, node: ClaimSettings): boolean =>
 
 /** The ResourceClaims of a pod in order, or upstream's text if one of them has no name yet. */
 export function claimsWanted(pod: Pod, node: ClaimSettings): readonly ClaimWanted[] | { readonly error: string } {
-  const wanted: ClaimWanted[] = [];
+  const claims: ClaimWanted[] = [];
   for (const claim of pod.spec.resourceClaims ?? []) {
     const found = claimNameOf(pod, claim);
     if (found === null) continue;
     if ('error' in found) return found;
-    wanted.push(found);
+    claims.push(found);
   }
   const extended = extendedClaimOf(pod, node);
-  return extended === undefined ? wanted : [...wanted, { name: extended, isOwned: false }];
+  return extended === undefined ? claims : [...claims, { name: extended, isOwned: false }];
 }
 
 interface ClaimFor {
@@ -94,11 +94,13 @@ const listOf = (value: unknown): readonly Readonly<Record<string, unknown>>[] =>
 
 /** The requests of the ResourceClaims that a container uses; an empty request stands for the whole claim. */
 function requestsOf(pod: Pod, container: Container, node: ClaimSettings): readonly (readonly [string, string])[] {
-  const asked = container.resources?.claims ?? [];
+  const containerClaims = container.resources?.claims ?? [];
   const named = (pod.spec.resourceClaims ?? []).flatMap((claim) => {
     const found = claimNameOf(pod, claim);
     if (found === null || 'error' in found) return [];
-    return asked.filter(({ name }) => name === claim.name).map(({ request }) => [found.name, request ?? ''] as const);
+    return containerClaims
+      .filter(({ name }) => name === claim.name)
+      .map(({ request }) => [found.name, request ?? ''] as const);
   });
   return [...named, ...extendedRequestsOf(pod, container, node)];
 }
@@ -201,12 +203,12 @@ const shortened = (text: string): string =>
  * the pod waits for no claim.
  */
 export function claimRefusal({ spec, status }: Pod): string | null {
-  const wanted = (spec.resourceClaims ?? []).filter(({ name, resourceClaimName }) => {
+  const namedClaims = (spec.resourceClaims ?? []).filter(({ name, resourceClaimName }) => {
     const made = status?.resourceClaimStatuses?.find((each) => each.name === name);
     // No claim was created, because there was nothing to allocate.
     return resourceClaimName !== undefined || made === undefined || (made.resourceClaimName ?? null) !== null;
   });
-  const names = wanted.map(({ name }) => name);
+  const names = namedClaims.map(({ name }) => name);
   const extended = status?.extendedResourceClaimStatus?.resourceClaimName;
   const all = extended === undefined ? names : [...names, extended];
   return all.length === 0 ? null : `no resource driver is registered for the claims [${all.join(' ')}]`;

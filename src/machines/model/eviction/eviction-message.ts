@@ -92,10 +92,10 @@ function exceedingContainers(pod: NodePod, use: PodUse, resource: StarvedResourc
   return use.containers.flatMap(({ name, workingSetBytes, rootfs, logs }) => {
     const requests = pod.containerRequests[name];
     if (requests === undefined) return [];
-    const asked = requests[resource] ?? '0';
+    const request = requests[resource] ?? '0';
     const used = containerUse(resource, workingSetBytes, rootfs, logs);
-    if (used === null || fromWhole(used) <= nanoOf(asked)) return [];
-    return [{ name, used: bytesText(used), asked }];
+    if (used === null || fromWhole(used) <= nanoOf(request)) return [];
+    return [{ name, used: bytesText(used), asked: request }];
   });
 }
 

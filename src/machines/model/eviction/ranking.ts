@@ -58,8 +58,8 @@ function ranked(candidate: Candidate, resource: StarvedResource, parts: Measured
     return { candidate, isMeasured, exceeds: excess > 0n, excess };
   }
   const used = diskUse(candidate, parts, resource === 'inodes' ? 'inodes' : 'bytes');
-  const asked = BigInt(pod.requests['ephemeral-storage']);
-  return { candidate, isMeasured, exceeds: used > (resource === 'inodes' ? 0n : asked), excess: used - asked };
+  const requested = BigInt(pod.requests['ephemeral-storage']);
+  return { candidate, isMeasured, exceeds: used > (resource === 'inodes' ? 0n : requested), excess: used - requested };
 }
 
 const first = (a: boolean, b: boolean): number => Number(b) - Number(a);

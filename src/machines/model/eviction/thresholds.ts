@@ -105,9 +105,9 @@ export const amountText = (signal: EvictionSignal, amount: bigint, asBytes = isB
 /** Whether less than the threshold is available; `withReclaim` adds its minimum to reclaim. */
 function isMet(threshold: EvictionThreshold, observed: SignalObservation, withReclaim: boolean): boolean {
   const capacity = BigInt(observed.capacity);
-  const wanted = thresholdAmount(threshold.value, capacity);
+  const amount = thresholdAmount(threshold.value, capacity);
   const back = withReclaim && threshold.minReclaim ? thresholdAmount(threshold.minReclaim, capacity) : 0n;
-  return wanted + back > BigInt(observed.available);
+  return amount + back > BigInt(observed.available);
 }
 
 /** Indices of the thresholds that are met. */

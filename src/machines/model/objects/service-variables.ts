@@ -51,10 +51,10 @@ export function serviceVariables(
   links: string,
 ): ReadonlyArray<readonly [string, string]> {
   const isMaster = (each: Service): boolean => each.namespace === MASTER_NAMESPACE && MASTER_NAMES.has(each.name);
-  const own = links === LINKED ? services.filter((each) => each.namespace === namespace) : [];
-  const ownNames = new Set(own.map(({ name }) => name));
+  const namespaceServices = links === LINKED ? services.filter((each) => each.namespace === namespace) : [];
+  const ownNames = new Set(namespaceServices.map(({ name }) => name));
   const masters = services.filter((each) => isMaster(each) && !ownNames.has(each.name));
-  return [...masters, ...own].toSorted((a, b) => (a.name < b.name ? -1 : 1)).flatMap(variablesOf);
+  return [...masters, ...namespaceServices].toSorted((a, b) => (a.name < b.name ? -1 : 1)).flatMap(variablesOf);
 }
 
 const upper = (name: string): string => name.toUpperCase().replaceAll('-', '_');
@@ -81,12 +81,12 @@ function linkVariables(
 ) {
   const scheme = protocol.toLowerCase();
   const url = `${scheme}://${host}:${port}`;
-  const own = `${prefix}_PORT_${port}_${protocol.toUpperCase()}`;
+  const portPrefix = `${prefix}_PORT_${port}_${protocol.toUpperCase()}`;
   return [
     ...(isFirst ? [[`${prefix}_PORT`, url] as const] : []),
-    [own, url] as const,
-    [`${own}_PROTO`, scheme] as const,
-    [`${own}_PORT`, String(port)] as const,
-    [`${own}_ADDR`, address] as const,
+    [portPrefix, url] as const,
+    [`${portPrefix}_PROTO`, scheme] as const,
+    [`${portPrefix}_PORT`, String(port)] as const,
+    [`${portPrefix}_ADDR`, address] as const,
   ];
 }

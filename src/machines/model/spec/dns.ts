@@ -94,9 +94,9 @@ function merge(base: Resolver, pod: Pod): Resolver {
 
 /** One option of each name: the pod's overrides the base, and a later one of the pod overrides an earlier one. */
 function mergedOptions(base: readonly string[], own: NonNullable<PodDNSConfig['options']>): readonly string[] {
-  const wanted = own.map(({ name = '', value }) => [name, value ? `${name}:${value}` : name] as const);
+  const podOptions = own.map(({ name = '', value }) => [name, value ? `${name}:${value}` : name] as const);
   const known = base.map((option) => [option.split(':', 1)[0] ?? '', option] as const);
-  return [...new Map([...known, ...wanted]).values()];
+  return [...new Map([...known, ...podOptions]).values()];
 }
 
 function limit(resolver: Resolver): { resolver: Resolver; messages: readonly string[] } {

@@ -117,8 +117,8 @@ export function resourceValue(
  * The most that a container may use: its own limit, its pod's, or the node's allocatable. Huge pages have no default.
  */
 function limitAmount({ resources }: Container, name: string, node: DownwardSettings, shared: ResourceList): Nano {
-  const own = amountsOf(resources?.limits)[name] ?? 0n;
-  if (own > 0n || name.startsWith(HUGEPAGES_PREFIX)) return own;
+  const limit = amountsOf(resources?.limits)[name] ?? 0n;
+  if (limit > 0n || name.startsWith(HUGEPAGES_PREFIX)) return limit;
   const ofPod = name === EPHEMERAL_STORAGE ? 0n : (amountsOf(shared)[name] ?? 0n);
   return ofPod > 0n ? ofPod : nodeAmount(name, node);
 }

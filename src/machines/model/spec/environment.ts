@@ -45,15 +45,15 @@ export function environment(input: EnvironmentInput): readonly KeyValue[] {
   for (const source of input.container.envFrom ?? []) {
     for (const [key, value] of sourceVariables(source, input)) result.set(key, value);
   }
-  const own = new Map(result);
+  const variables = new Map(result);
   const room = new ExpansionRoom();
-  const lookup = (name: string): string | undefined => own.get(name) ?? services.get(name);
+  const lookup = (name: string): string | undefined => variables.get(name) ?? services.get(name);
   for (const [at, variable] of (input.container.env ?? []).entries()) {
     const value = variableValue(variable, at, (text) => expand(text, lookup, room), input);
     if (value === undefined) continue;
-    own.set(variable.name, value);
+    variables.set(variable.name, value);
   }
-  const merged = new Map([...own, ...[...services].filter(([key]) => !own.has(key))]);
+  const merged = new Map([...variables, ...[...services].filter(([key]) => !variables.has(key))]);
   return [...merged].map(([key, value]) => ({ key, value }));
 }
 

@@ -67,9 +67,9 @@ function aggregate(pod: Pod, amounts: (resources: ResourceRequirements | undefin
   let sidecars: Amounts = {};
   let initialising: Amounts = {};
   for (const container of pod.spec.initContainers ?? []) {
-    const own = amounts(container.resources);
-    if (isSidecar(container)) sidecars = sum(sidecars, own);
-    initialising = largest(initialising, isSidecar(container) ? sidecars : sum(sidecars, own));
+    const initAmounts = amounts(container.resources);
+    if (isSidecar(container)) sidecars = sum(sidecars, initAmounts);
+    initialising = largest(initialising, isSidecar(container) ? sidecars : sum(sidecars, initAmounts));
   }
   const running = pod.spec.containers.reduce((total, { resources }) => sum(total, amounts(resources)), sidecars);
   return largest(running, initialising);
@@ -230,13 +230,13 @@ const PAGE_UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
 
 /** Limits for every huge page size of the machine: a container may not use pages that it does not request. */
 function hugepageLimits(limits: Amounts, sizes: readonly string[]): readonly HugepageLimit[] {
-  const asked = new Map(
+  const limitsBySize = new Map(
     Object.entries(limits)
       .filter(([name]) => name.startsWith(HUGEPAGES_PREFIX))
       .map(([name, amount]) => [pageSizeName(name.slice(HUGEPAGES_PREFIX.length)), wholeUnits(amount)]),
   );
   return sizes.map((size) => {
-    const limit = asked.get(size);
+    const limit = limitsBySize.get(size);
     return limit === undefined || limit === 0n ? { page_size: size } : { page_size: size, limit: String(limit) };
   });
 }
@@ -264,11 +264,11 @@ export function oomScoreAdj(pod: Pod, container: Container, node: Pick<NodeSetti
 
 /** A sidecar is never killed before the regular container with the smallest request. */
 function decisiveRequest(pod: Pod, container: Container): bigint {
-  const own = memoryRequest(container);
+  const request = memoryRequest(container);
   const serves = (pod.spec.initContainers ?? []).some((init) => init.name === container.name && isSidecar(init));
-  const [first = own, ...others] = pod.spec.containers.map(memoryRequest);
+  const [first = request, ...others] = pod.spec.containers.map(memoryRequest);
   const least = others.reduce((found, each) => (each < found ? each : found), first);
-  return (serves && least > own ? least : own) + sharedRequest(pod);
+  return (serves && least > request ? least : request) + sharedRequest(pod);
 }
 
 const memoryRequest = ({ resources }: Container): bigint => wholeUnits(requestsOf(resources).memory ?? 0n);

@@ -54,8 +54,9 @@ export function nonRootViolation(pod: Pod, container: Container, user: ImageUser
   const mustNotBeRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot ?? false;
   if (!mustNotBeRoot) return null;
   const where = `(pod: "${podLongName(pod)}", container: ${container.name})`;
-  const asked = container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser;
-  if (asked !== undefined) return asked === 0 ? `container's runAsUser breaks non-root policy ${where}` : null;
+  const requestedUser = container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser;
+  if (requestedUser !== undefined)
+    return requestedUser === 0 ? `container's runAsUser breaks non-root policy ${where}` : null;
   if (user.uid === null) {
     return `container has runAsNonRoot and image has non-numeric user (${user.username}), cannot verify user is non-root ${where}`;
   }
@@ -132,24 +133,24 @@ export function containerSecurityContext(
   users: UserMapping | null = null,
   volumes: MountedVolumes = {},
 ): LinuxContainerSecurityContext {
-  const own = container.securityContext;
+  const ofContainer = container.securityContext;
   const shared = pod.spec.securityContext;
-  const runAsGroup = own?.runAsGroup ?? shared?.runAsGroup;
+  const runAsGroup = ofContainer?.runAsGroup ?? shared?.runAsGroup;
   const groups = supplementalGroups(pod, volumes);
-  const unmasked = own?.procMount === 'Unmasked';
+  const unmasked = ofContainer?.procMount === 'Unmasked';
   return {
     ...capabilities(container),
-    ...(own?.privileged === true ? { privileged: true } : {}),
+    ...(ofContainer?.privileged === true ? { privileged: true } : {}),
     namespace_options: namespaceOptions(pod, users),
-    ...seLinux(own?.seLinuxOptions ?? shared?.seLinuxOptions),
-    ...runAs(own?.runAsUser ?? shared?.runAsUser, user),
+    ...seLinux(ofContainer?.seLinuxOptions ?? shared?.seLinuxOptions),
+    ...runAs(ofContainer?.runAsUser ?? shared?.runAsUser, user),
     ...(runAsGroup === undefined ? {} : { run_as_group: int64(runAsGroup) }),
-    ...(own?.readOnlyRootFilesystem === true ? { readonly_rootfs: true } : {}),
+    ...(ofContainer?.readOnlyRootFilesystem === true ? { readonly_rootfs: true } : {}),
     ...(groups.length === 0 ? {} : { supplemental_groups: groups }),
     ...groupsPolicy(pod),
-    ...(own?.allowPrivilegeEscalation === false ? { no_new_privs: true } : {}),
+    ...(ofContainer?.allowPrivilegeEscalation === false ? { no_new_privs: true } : {}),
     ...(unmasked ? {} : { masked_paths: MASKED_PATHS, readonly_paths: READONLY_PATHS }),
-    seccomp: seccomp(own?.seccompProfile ?? shared?.seccompProfile, node),
+    seccomp: seccomp(ofContainer?.seccompProfile ?? shared?.seccompProfile, node),
     ...appArmor(pod, container),
   };
 }
@@ -235,8 +236,8 @@ function appArmor(
   pod: Pod,
   container: Container,
 ): Pick<LinuxContainerSecurityContext, 'apparmor' | 'apparmor_profile'> {
-  const own = container.securityContext?.appArmorProfile;
-  const profile = own ?? annotated(pod, container) ?? pod.spec.securityContext?.appArmorProfile;
+  const ofContainer = container.securityContext?.appArmorProfile;
+  const profile = ofContainer ?? annotated(pod, container) ?? pod.spec.securityContext?.appArmorProfile;
   switch (profile?.type) {
     case 'RuntimeDefault':
       return { apparmor: { profile_type: 'RuntimeDefault' }, apparmor_profile: RUNTIME_DEFAULT };

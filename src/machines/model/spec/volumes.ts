@@ -141,11 +141,11 @@ function imageMount(
 export function isRecursive(mount: VolumeMount, canRecurse: boolean): boolean {
   const { name, readOnly, mountPropagation = 'None', recursiveReadOnly: wanted = 'Disabled' } = mount;
   if (wanted === 'Disabled') return false;
-  const asked = `failed to resolve recursive read-only mode: volume "${name}" requested recursive read-only mode, but`;
-  if (readOnly !== true) throw new Error(`${asked} it is not read-only`);
+  const failure = `failed to resolve recursive read-only mode: volume "${name}" requested recursive read-only mode, but`;
+  if (readOnly !== true) throw new Error(`${failure} it is not read-only`);
   if (mountPropagation !== 'None')
-    throw new Error(`${asked} it is not compatible with propagation "${mountPropagation}"`);
-  if (wanted === 'Enabled' && !canRecurse) throw new Error(`${asked} it is not supported by the runtime`);
+    throw new Error(`${failure} it is not compatible with propagation "${mountPropagation}"`);
+  if (wanted === 'Enabled' && !canRecurse) throw new Error(`${failure} it is not supported by the runtime`);
   return canRecurse;
 }
 /** The path made absolute, as runtimes require. */

@@ -91,13 +91,13 @@ const statusCache = new WeakMap<Container, CachedStatus>();
 function containerStatus(container: Container, facts: ContainerFacts, isInit: boolean): ContainerStatus {
   const previous = byName(facts.previous, container.name);
   const [current, last] = instancesOf(facts.runtime, container.name);
-  const seen = { previous, current, last };
-  const own = factsFor(container, facts, isInit);
+  const instances = { previous, current, last };
+  const containerFacts = factsFor(container, facts, isInit);
   const before = statusCache.get(container);
-  if (before && hasSameInputs(before, seen, own)) return before.status;
-  const made = buildStatus(container, facts, isInit, seen);
+  if (before && hasSameInputs(before, instances, containerFacts)) return before.status;
+  const made = buildStatus(container, facts, isInit, instances);
   const status = previous !== undefined && isSame(made, previous) ? previous : made;
-  statusCache.set(container, { ...seen, facts: own, status });
+  statusCache.set(container, { ...instances, facts: containerFacts, status });
   return status;
 }
 
@@ -241,8 +241,8 @@ function restarts(
   current: CriContainerStatus,
   isFirst: boolean,
 ): number {
-  const own = restartCountOf(current) ?? restartCounts[name] ?? 0;
-  if (previous === undefined || previous.restartCount < own) return own;
+  const currentCount = restartCountOf(current) ?? restartCounts[name] ?? 0;
+  if (previous === undefined || previous.restartCount < currentCount) return currentCount;
   const isNext = current.state === 'CONTAINER_RUNNING' && previous.state?.terminated !== undefined && isFirst;
   return isNext ? previous.restartCount + 1 : previous.restartCount;
 }

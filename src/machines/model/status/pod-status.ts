@@ -220,12 +220,12 @@ type Addresses = Pick<PodStatus, 'hostIP' | 'hostIPs' | 'podIP' | 'podIPs'>;
 /** When the sandbox is gone, the pod keeps its addresses. */
 function addresses({ pod, node, runtime, previous }: PodStatusFacts): Addresses {
   const observed = pod.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
-  const own = observed.length > 0 ? observed : (previous?.podIPs ?? []).map(({ ip }) => ip);
+  const ips = observed.length > 0 ? observed : (previous?.podIPs ?? []).map(({ ip }) => ip);
   const [hostIP] = node.nodeIPs;
-  const [podIP] = own;
+  const [podIP] = ips;
   return {
     ...(hostIP === undefined ? {} : { hostIP, hostIPs: node.nodeIPs.map((ip) => ({ ip })) }),
-    ...(podIP === undefined ? {} : { podIP, podIPs: own.map((ip) => ({ ip })) }),
+    ...(podIP === undefined ? {} : { podIP, podIPs: ips.map((ip) => ({ ip })) }),
   };
 }
 

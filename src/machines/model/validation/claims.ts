@@ -28,12 +28,12 @@ type Template = NonNullable<NonNullable<Volume['ephemeral']>['volumeClaimTemplat
 const EITHER = 'of `resourceClaimName` or `resourceClaimTemplateName` may be specified';
 
 export function validatePodClaims({ resourceClaims: claims = [] }: PodSpec, path: string): FieldError[] {
-  const seen = new Set<string>();
+  const names = new Set<string>();
   return claims.flatMap((claim, at) => {
     const place = `${path}[${at}]`;
     const { name, resourceClaimName, resourceClaimTemplateName } = claim;
-    const isRepeated = seen.has(name);
-    if (name !== '') seen.add(name);
+    const isRepeated = names.has(name);
+    if (name !== '') names.add(name);
     return errorsOf(
       name === '' && required(`${place}.name`),
       isRepeated && duplicate(`${place}.name`, name),
@@ -47,13 +47,13 @@ export function validatePodClaims({ resourceClaims: claims = [] }: PodSpec, path
 }
 
 function validateChoice(claim: PodClaim, path: string): FieldError[] {
-  const own = claim.resourceClaimName ?? null;
+  const claimName = claim.resourceClaimName ?? null;
   const template = claim.resourceClaimTemplateName ?? null;
-  const shown = { Name: claim.name, ResourceClaimName: own, ResourceClaimTemplateName: template };
-  if (own !== null && template !== null) {
+  const shown = { Name: claim.name, ResourceClaimName: claimName, ResourceClaimTemplateName: template };
+  if (claimName !== null && template !== null) {
     return [invalid(path, shown, `at most one ${EITHER}`)];
   }
-  return own === null && template === null
+  return claimName === null && template === null
     ? [invalid(path, shown, 'must specify one of: `resourceClaimName`, `resourceClaimTemplateName`')]
     : [];
 }

@@ -126,10 +126,10 @@ function below(
   of: 'requests' | 'limits',
 ): FieldError[] {
   return together.flatMap(([name, amount]) => {
-    const own = quantityIn(whole, name);
-    if (own === undefined || nanoOf(own) >= amount) return [];
+    const podAmount = quantityIn(whole, name);
+    if (podAmount === undefined || nanoOf(podAmount) >= amount) return [];
     const detail = `must be greater than or equal to aggregate container ${of} of ${shown(name, amount)}`;
-    return [invalid(`${path}[${name}]`, own, detail)];
+    return [invalid(`${path}[${name}]`, podAmount, detail)];
   });
 }
 

@@ -67,10 +67,10 @@ export const optionalOneOf = (path: string, value: string | undefined, supported
 
 /** An error for every value that equals an earlier one. */
 export function duplicates(entries: ReadonlyArray<readonly [path: string, value: string]>): FieldError[] {
-  const seen = new Set<string>();
+  const values = new Set<string>();
   return entries.flatMap(([path, value]) => {
-    if (seen.has(value)) return [duplicate(path, value)];
-    seen.add(value);
+    if (values.has(value)) return [duplicate(path, value)];
+    values.add(value);
     return [];
   });
 }

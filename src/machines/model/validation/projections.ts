@@ -56,20 +56,20 @@ export function validateApiProjections({ volumes = [], serviceAccountName }: Pod
 
 /** Paths of bundles and certificates must differ from all others in the volume. */
 function validatePaths({ projected }: Volume, path: string): FieldError[] {
-  const seen = new Set<string>();
+  const paths = new Set<string>();
   return (projected?.sources ?? []).flatMap(
     ({ secret, configMap, downwardAPI, clusterTrustBundle, podCertificate }) => {
       for (const items of [secret?.items, configMap?.items, downwardAPI?.items]) {
-        for (const item of items ?? []) seen.add(item.path);
+        for (const item of items ?? []) paths.add(item.path);
       }
       const { credentialBundlePath, keyPath, certificateChainPath } = podCertificate ?? {};
-      const own = [credentialBundlePath, keyPath, certificateChainPath].filter(
+      const certificatePaths = [credentialBundlePath, keyPath, certificateChainPath].filter(
         (file) => file !== undefined && file !== '',
       );
-      const files = clusterTrustBundle ? [clusterTrustBundle.path, ...own] : own;
+      const files = clusterTrustBundle ? [clusterTrustBundle.path, ...certificatePaths] : certificatePaths;
       return files.flatMap((file = '') => {
-        if (seen.has(file)) return [invalid(path, file, DUPLICATE)];
-        seen.add(file);
+        if (paths.has(file)) return [invalid(path, file, DUPLICATE)];
+        paths.add(file);
         return [];
       });
     },
@@ -120,8 +120,8 @@ function validateBundleName({ name, signerName, labelSelector }: Bundle, path: s
   }
   if (name === undefined) return [];
   if (signerName !== undefined) return [invalid(path, '', 'only one of name and signerName may be used')];
-  const own = name.slice(name.lastIndexOf(':') + 1);
-  const faults = isLongName(own).map((fault) => `not a valid clustertrustbundlename: ${fault}`);
+  const lastPart = name.slice(name.lastIndexOf(':') + 1);
+  const faults = isLongName(lastPart).map((fault) => `not a valid clustertrustbundlename: ${fault}`);
   return errorsOf(
     name === '' && required(`${path}.name`, 'must be a valid object name'),
     faults.map((fault) => invalid(`${path}.name`, name, fault)),

@@ -63,9 +63,9 @@ const validateWeight = (weight: number, path: string): FieldError[] =>
   weight >= 1 && weight <= 100 ? [] : [invalid(`${path}.weight`, weight, 'must be in the range 1-100')];
 
 function validateNodeAffinity(affinity: NodeAffinity, path: string): FieldError[] {
-  const wanted: NodeSelector | undefined = affinity[REQUIRED];
+  const requiredTerms: NodeSelector | undefined = affinity[REQUIRED];
   return errorsOf(
-    wanted && validateNodeSelector(wanted, `${path}.${REQUIRED}`),
+    requiredTerms && validateNodeSelector(requiredTerms, `${path}.${REQUIRED}`),
     (affinity[PREFERRED] ?? []).flatMap(({ weight, preference }, at) => [
       ...validateWeight(weight, `${path}.${PREFERRED}[${at}]`),
       ...validateNodeTerm(preference, `${path}.${PREFERRED}[${at}].preference`, { checksValues: false }),

@@ -95,20 +95,20 @@ function onWindows(spec: PodSpec, path: string): FieldError[] {
 
 function validateHostProcess(spec: PodSpec, path: string): FieldError[] {
   const ofPod = spec.securityContext?.windowsOptions?.hostProcess;
-  const own = placedContainers(spec).map(([{ securityContext }, place]) => ({
+  const hostProcess = placedContainers(spec).map(([{ securityContext }, place]) => ({
     value: securityContext?.windowsOptions?.hostProcess,
     place: `${path}.${place}.securityContext.windowsOptions.hostProcess`,
   }));
-  const count = own.filter(({ value = ofPod }) => value === true).length;
+  const count = hostProcess.filter(({ value = ofPod }) => value === true).length;
   const all = 'If pod contains any hostProcess containers then all containers must be HostProcess containers';
   const network = 'hostNetwork must be true if pod contains any hostProcess containers';
   return errorsOf(
-    own.flatMap(({ value, place }) =>
+    hostProcess.flatMap(({ value, place }) =>
       ofPod === undefined || value === undefined || value === ofPod
         ? []
         : [invalid(place, value, `pod hostProcess value must be identical if both are specified, was ${ofPod}`)],
     ),
-    count > 0 && count < own.length && invalid(path, '', all),
+    count > 0 && count < hostProcess.length && invalid(path, '', all),
     count > 0 && !spec.hostNetwork && invalid(`${path}.hostNetwork`, false, network),
   );
 }

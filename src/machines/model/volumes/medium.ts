@@ -52,13 +52,13 @@ function hugePagesMount(medium: string, pod: Pod, node: NodeSettings): VolumeMou
 
 /** The page size of `HugePages-2Mi`, or for plain `HugePages` the only size that the pod requests. */
 function pageBytes(medium: string, pod: Pod): bigint {
-  const asked = pageSizesOf(pod);
+  const requestedSizes = pageSizesOf(pod);
   const isPlain = medium === HUGE_PAGES;
-  if (isPlain && asked.size > 1) {
+  if (isPlain && requestedSizes.size > 1) {
     throw new Error(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
   }
-  const [pages] = isPlain ? asked : [wholeUnits(nanoOf(medium.slice(HUGE_PAGES.length + 1)))];
-  if (pages !== undefined && asked.has(pages)) return pages;
+  const [pages] = isPlain ? requestedSizes : [wholeUnits(nanoOf(medium.slice(HUGE_PAGES.length + 1)))];
+  if (pages !== undefined && requestedSizes.has(pages)) return pages;
   throw new Error(`medium ${medium}: hugePages storage requested, but there is no resource request for huge pages`);
 }
 

@@ -51,8 +51,8 @@ export function volumePlan(input: PayloadInput): VolumePlan {
       const published = input.node.apiServer === undefined ? null : csiVolumeOf(volume, bound, input.pod);
       const local = published ? null : (localDevice(volume, bound, input) ?? localFolder(volume, bound, input));
       const place = placeOf(volume, bound);
-      const own = published ? targetOf(published, input) : (local?.mounted ?? mountedOf(place, input));
-      if (own !== null) mounted[volume.name] = withClaimSettings(own, volume, bound, input.node);
+      const volumeView = published ? targetOf(published, input) : (local?.mounted ?? mountedOf(place, input));
+      if (volumeView !== null) mounted[volume.name] = withClaimSettings(volumeView, volume, bound, input.node);
       const setUp = published ? null : (local?.setUp ?? setUpOf(place, input));
       if (setUp?.kind === 'host' && bound !== null) addSetUp(setUps, { ...setUp, spec: bound.name });
       else if (setUp !== null) addSetUp(setUps, setUp);
@@ -95,15 +95,15 @@ function withClaimSettings(
   bound: BoundVolume | null,
   node: NodeSettings,
 ): MountedVolume {
-  const seen = {
+  const plain = {
     ...own,
     ...(bound?.groupId === undefined ? {} : { groupId: bound.groupId }),
     ...(volume.persistentVolumeClaim?.readOnly ? { readOnly: true } : {}),
   };
-  if (node.seLinux !== true || own.device !== undefined) return seen;
+  if (node.seLinux !== true || own.device !== undefined) return plain;
   const isHostPath = placeOf(volume, bound).hostPath !== undefined;
-  const isReadOnlyStorage = (bound !== null || volume.csi !== undefined) && seen.readOnly === true;
-  return isHostPath || isReadOnlyStorage ? seen : { ...seen, relabel: true };
+  const isReadOnlyStorage = (bound !== null || volume.csi !== undefined) && plain.readOnly === true;
+  return isHostPath || isReadOnlyStorage ? plain : { ...plain, relabel: true };
 }
 
 /** The volume of a claim is unknown, or not for this pod: no set-up is attempted. */

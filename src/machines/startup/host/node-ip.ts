@@ -38,13 +38,14 @@ export const leavesAddressesToCloud = (flags: AddressFlags): boolean =>
 export function resolveNodeIPs(flags: AddressFlags, machine: MachineAddresses): Answer<readonly string[]> {
   const parsed = parseNodeIPs(flags.nodeIP, flags.cloudProvider);
   if (!parsed.ok) return parsed;
-  const wanted = parsed.value.filter((address) => !isUnspecified(address));
-  if (wanted.length > 0) return { ok: true, value: machine.local === undefined ? wanted : wanted.map(canonicalIp) };
+  const specified = parsed.value.filter((address) => !isUnspecified(address));
+  if (specified.length > 0)
+    return { ok: true, value: machine.local === undefined ? specified : specified.map(canonicalIp) };
   const { found = [], routed = [], addresses } = machine;
   const preferred = parsed.value[0] ? family(parsed.value[0]) : 'IPv4';
   for (const candidates of [found, routed, addresses.map(({ address }) => address)]) {
-    const own = candidates.find((address) => family(address) === preferred) ?? candidates[0];
-    if (own !== undefined) return { ok: true, value: [own] };
+    const candidate = candidates.find((address) => family(address) === preferred) ?? candidates[0];
+    if (candidate !== undefined) return { ok: true, value: [candidate] };
   }
   return { ok: true, value: [] };
 }
@@ -65,8 +66,8 @@ export function chooseNodeIPs(
   const problem = refusal('nodeIP', first, local) || refusal('secondaryNodeIP', second, local);
   if (problem !== '') return { nodeIPs: [], addressProblem: problem };
   if (first === undefined && isIpAddress(hostname)) return { nodeIPs: [canonicalIp(hostname)] };
-  const own = found.filter((address) => !isLoopback(address) && nodeIPRefusal(address, local) === '');
-  const resolved = resolveNodeIPs(flags, { ...machine, ...(local === undefined ? {} : { local }), found: own });
+  const usable = found.filter((address) => !isLoopback(address) && nodeIPRefusal(address, local) === '');
+  const resolved = resolveNodeIPs(flags, { ...machine, ...(local === undefined ? {} : { local }), found: usable });
   return { nodeIPs: resolved.ok ? resolved.value : [] };
 }
 

@@ -66,14 +66,14 @@ export class NodeStart implements Projection {
   #ready(nowMs: number): void {
     if (this.#askedMs === undefined || this.#registeredMs === undefined) return;
     const bootedMs = bootTimeMs();
-    const asked = this.#askedMs;
+    const requestedMs = this.#askedMs;
     if (bootedMs !== undefined) {
       this.#set('pre_kubelet', this.#beganMs - bootedMs);
       this.#set('total', nowMs - bootedMs);
     }
     const registered = this.#registeredMs;
-    this.#set('pre_registration', asked - this.#beganMs);
-    this.#set('registration', registered - asked);
+    this.#set('pre_registration', requestedMs - this.#beganMs);
+    this.#set('registration', registered - requestedMs);
     this.#set('post_registration', nowMs - registered);
   }
 

@@ -110,9 +110,9 @@ export class ContainerWork extends Instruments implements Projection {
 }
 
 function sleepOf(address: string, value: unknown, kernel: Kernel): number {
-  const wanted = contextOf<Hooked>(kernel, address)?.wanted;
+  const hooks = contextOf<Hooked>(kernel, address)?.wanted;
   const isEnding = typeof value === 'object' && value !== null && 'stopping' in value;
-  const hook = isEnding ? wanted?.preStop : wanted?.postStart;
+  const hook = isEnding ? hooks?.preStop : hooks?.postStart;
   return hook?.kind === 'sleep' ? hook.seconds * MS_PER_SECOND : 0;
 }
 

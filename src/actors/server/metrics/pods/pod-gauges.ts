@@ -38,7 +38,7 @@ export const podGauges = (pods: readonly NodePod[], mirrorPods: number): Family[
 ];
 
 function wantedGauges(pods: readonly NodePod[]): Family[] {
-  const wanted = pods.filter(isWanted);
+  const desiredPods = pods.filter(isWanted);
   const byStatic = (known: readonly NodePod[]) =>
     ([true, false] as const).map((isStatic) =>
       one(known.filter(({ pod }) => pod !== null && isStaticPod(pod) === isStatic).length, {
@@ -49,17 +49,17 @@ function wantedGauges(pods: readonly NodePod[]): Family[] {
     gaugeOf(
       'kubelet_desired_pods',
       '[ALPHA] The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver.',
-      byStatic(wanted),
+      byStatic(desiredPods),
     ),
     gaugeOf(
       'kubelet_active_pods',
       '[ALPHA] The number of pods the kubelet considers active and which are being considered when admitting new pods. static is true if the pod is not from the apiserver.',
-      byStatic(wanted.filter(({ ending }) => ending?.isStopped !== true)),
+      byStatic(desiredPods.filter(({ ending }) => ending?.isStopped !== true)),
     ),
     gaugeOf(
       'kubelet_managed_ephemeral_containers',
       '[ALPHA] Current number of ephemeral containers in pods managed by this kubelet.',
-      [one(wanted.reduce((sum, { pod }) => sum + (pod.spec.ephemeralContainers?.length ?? 0), 0))],
+      [one(desiredPods.reduce((sum, { pod }) => sum + (pod.spec.ephemeralContainers?.length ?? 0), 0))],
     ),
   ];
 }

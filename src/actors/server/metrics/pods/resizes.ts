@@ -89,17 +89,17 @@ export class Resizes extends Instruments implements Projection {
   }
 
   #refused(uid: string, refusal: ResizeRefusal): void {
-    const asked = this.#asked.get(uid);
-    if (!asked) return;
-    const isNew = JSON.stringify(asked.refusal) !== JSON.stringify(refusal);
-    asked.refusal = refusal;
+    const resize = this.#asked.get(uid);
+    if (!resize) return;
+    const isNew = JSON.stringify(resize.refusal) !== JSON.stringify(refusal);
+    resize.refusal = refusal;
     if (isNew && refusal.reason === 'Infeasible') this.#families.infeasible.inc({ reason_detail: detailOf(refusal) });
   }
 
   #granted(uid: string): void {
-    const asked = this.#asked.get(uid);
-    if (asked?.refusal?.reason === 'Deferred') this.#families.accepted.inc({ retry_trigger: this.#trigger });
-    if (asked) asked.refusal = null;
+    const resize = this.#asked.get(uid);
+    if (resize?.refusal?.reason === 'Deferred') this.#families.accepted.inc({ retry_trigger: this.#trigger });
+    if (resize) resize.refusal = null;
   }
 
   /** `softState` receives a message at the start of a resize and at its end. */

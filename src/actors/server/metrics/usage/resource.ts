@@ -42,9 +42,12 @@ export function resourceFamilies(summary: Summary | null): Family[] {
       const labels = { namespace: pod.podRef.namespace, pod: pod.podRef.name };
       usage('pod', pod, labels, add);
       for (const container of pod.containers) {
-        const own = { container: container.name, ...labels };
-        usage('container', container, own, add);
-        add('container_start_time_seconds', { labels: own, value: Date.parse(container.startTime) / MS_PER_SECOND });
+        const containerLabels = { container: container.name, ...labels };
+        usage('container', container, containerLabels, add);
+        add('container_start_time_seconds', {
+          labels: containerLabels,
+          value: Date.parse(container.startTime) / MS_PER_SECOND,
+        });
       }
     }
   }

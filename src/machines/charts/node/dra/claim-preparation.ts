@@ -76,9 +76,9 @@ const s = setup({
 const nextName = ({ wanted, claims }: Context): string => wanted[claims.length]?.name ?? '';
 
 const handleClaim = s.assign(({ context, event }) => {
-  const wanted = context.wanted[context.claims.length];
-  if (wanted === undefined) return {};
-  const claim = claimVerdict(outputOf<JsonObject>(event), wanted, context);
+  const next = context.wanted[context.claims.length];
+  if (next === undefined) return {};
+  const claim = claimVerdict(outputOf<JsonObject>(event), next, context);
   return 'error' in claim ? { error: claim.error } : { claims: [...context.claims, claim] };
 });
 

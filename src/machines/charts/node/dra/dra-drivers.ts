@@ -77,16 +77,16 @@ export function forgetDriver(args: DraArgs, id: string): void {
   const { [id]: gone, ...followed } = context.followed;
   if (gone === undefined) return;
   enqueue.stopChild(id);
-  const left = registrationsOf(context.drivers, gone.driver).filter((plugin) => !isAt(plugin, gone));
+  const remaining = registrationsOf(context.drivers, gone.driver).filter((plugin) => !isAt(plugin, gone));
   const { [gone.driver]: _all, ...others } = context.drivers;
   const { [gone.driver]: _health, ...health } = context.health;
   enqueue(
     line('info', [
       'Unregistered DRA plugin',
-      { driverName: gone.driver, endpoint: gone.endpoint, numPlugins: left.length },
+      { driverName: gone.driver, endpoint: gone.endpoint, numPlugins: remaining.length },
     ]),
   );
-  const drivers = left.length === 0 ? others : { ...others, [gone.driver]: left };
+  const drivers = remaining.length === 0 ? others : { ...others, [gone.driver]: remaining };
   const next = { ...context, drivers, followed, health };
   followUse(args, context, next, gone.driver);
   enqueue.assign({ drivers, followed, health });

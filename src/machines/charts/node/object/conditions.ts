@@ -80,14 +80,14 @@ export function nodeConditions(
   nowMs: number,
 ): readonly NodeCondition[] {
   const at = rfc3339(nowMs);
-  const own = [memory(reports), disk(reports), pid(reports), ready(reports)].map((verdict): NodeCondition => {
+  const reported = [memory(reports), disk(reports), pid(reports), ready(reports)].map((verdict): NodeCondition => {
     const known = before.find(({ type }) => type === verdict.type);
     const lastTransitionTime = known?.status === verdict.status ? (known.lastTransitionTime ?? at) : at;
     return { ...verdict, lastHeartbeatTime: at, lastTransitionTime };
   });
-  const byType = new Map(own.map((condition) => [condition.type, condition]));
+  const byType = new Map(reported.map((condition) => [condition.type, condition]));
   const kept = before.map((condition) => byType.get(condition.type) ?? condition);
-  return [...kept, ...own.filter(({ type }) => !before.some((condition) => condition.type === type))];
+  return [...kept, ...reported.filter(({ type }) => !before.some((condition) => condition.type === type))];
 }
 
 const EVENTS: Readonly<Record<string, Readonly<Record<string, string>>>> = {

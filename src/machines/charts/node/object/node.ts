@@ -51,8 +51,8 @@ const PLACE_LABELS = [
 /** The labels that this start sets in an existing Node; a label without a value is removed. */
 function keptLabels(facts: NodeFacts, labels: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   if (!facts.followsFlags) return { ...labels, ...defaultLabels(facts) };
-  const own = Object.entries({ ...defaultLabels(facts), ...facts.labels });
-  const kept = { ...labels, ...Object.fromEntries(own.filter(([name]) => PLACE_LABELS.includes(name))) };
+  const nodeLabels = Object.entries({ ...defaultLabels(facts), ...facts.labels });
+  const kept = { ...labels, ...Object.fromEntries(nodeLabels.filter(([name]) => PLACE_LABELS.includes(name))) };
   const isEmptied = (name: string, value: string) =>
     value === '' && facts.labels[name] === '' && PLACE_LABELS.includes(name);
   return Object.fromEntries(Object.entries(kept).filter(([name, value]) => !isEmptied(name, value)));
@@ -100,9 +100,9 @@ export function reconciliation(facts: NodeFacts, existing: Node): JsonObject | n
   const { [ATTACH_DETACH]: _managed, [PROVIDED_NODE_IP]: provided, ...others } = existing.metadata?.annotations ?? {};
   const stale = facts.followsFlags || provided === undefined ? {} : { [PROVIDED_NODE_IP]: provided };
   const labels = existing.metadata?.labels ?? {};
-  const wanted = { labels: keptLabels(facts, labels), annotations: { ...others, ...stale, ...annotations(facts) } };
+  const desired = { labels: keptLabels(facts, labels), annotations: { ...others, ...stale, ...annotations(facts) } };
   const before = { labels, annotations: existing.metadata?.annotations ?? {} };
-  return strategicPatch({ metadata: before }, { metadata: wanted }, {});
+  return strategicPatch({ metadata: before }, { metadata: desired }, {});
 }
 
 /** The part of the Node that is sent to `objects`. */

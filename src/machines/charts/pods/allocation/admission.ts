@@ -106,8 +106,8 @@ function callPlugins(w: Work, arranging: Omit<Arranging, 'talk'>, input: DeviceC
 
 function grant(w: Work, { request: { uid, demand }, allocation }: AllocationRequest, holding: Holding): void {
   const given: Grant = { demand, allocation, ...holding };
-  const held = w.state.grants[uid];
-  const before = held === undefined ? {} : { before: held.allocation };
+  const earlierGrant = w.state.grants[uid];
+  const before = earlierGrant === undefined ? {} : { before: earlierGrant.allocation };
   w.state.grants = { ...w.state.grants, [uid]: given };
   w.state.handedOver = without(w.state.handedOver, uid);
   w.state.resizes = without(w.state.resizes, uid);

@@ -61,8 +61,8 @@ export function retry(w: Work): void {
     increases: increases(w.state.grants[each.request.uid], each.request),
   }));
   for (const wanted of pending.toSorted(byUrgency)) {
-    const held = w.state.grants[wanted.request.uid];
-    if (held) change(w, { request: wanted.request, allocation: wanted.allocation }, held);
+    const granted = w.state.grants[wanted.request.uid];
+    if (granted) change(w, { request: wanted.request, allocation: wanted.allocation }, granted);
     else w.state.resizes = without(w.state.resizes, wanted.request.uid);
   }
 }

@@ -76,8 +76,8 @@ const free = updating((w) => {
   if (event.type !== 'allocation.ended' && event.type !== 'allocation.released') return;
   const { uid } = event;
   const { grants, waiting, arranging } = w.state;
-  const held = grants[uid];
-  const counted = held ?? waiting[uid] ?? arranging[uid];
+  const granted = grants[uid];
+  const counted = granted ?? waiting[uid] ?? arranging[uid];
   w.state.grants = without(w.state.grants, uid);
   forgetRecalled(w, uid);
   w.state.waiting = without(w.state.waiting, uid);
@@ -88,7 +88,7 @@ const free = updating((w) => {
   if (event.type === 'allocation.released') {
     w.state.rejections = without(w.state.rejections, uid);
     w.state.over = without(w.state.over, uid);
-  } else if (held !== undefined && event.byItself) noteEnd(w, uid, held);
+  } else if (granted !== undefined && event.byItself) noteEnd(w, uid, granted);
   if (counted === undefined) return;
   admitWaiting(w, uid);
   retry(w);

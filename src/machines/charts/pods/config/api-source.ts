@@ -82,8 +82,8 @@ function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Conte
     const result = podFromApi(object, context);
     if (result.error === undefined) {
       const { pod } = result;
-      const seen = context.seen[pod.metadata.uid] ?? atFirst;
-      return [isMirrorPod(pod) ? pod : withSource(pod, SOURCE, seen, context.unseenFields)];
+      const seenAt = context.seen[pod.metadata.uid] ?? atFirst;
+      return [isMirrorPod(pod) ? pod : withSource(pod, SOURCE, seenAt, context.unseenFields)];
     }
     reportInvalid(enqueue, object, result.error, context);
     return [];
@@ -102,11 +102,11 @@ function reportInvalid(enqueue: Enqueue, object: KubeObject, error: string, cont
 }
 
 function report(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
-  const own = pods.filter((pod) => !isMirrorPod(pod));
+  const podsToRun = pods.filter((pod) => !isMirrorPod(pod));
   const goneOwn = gone.filter(({ uid }) => context.reported[uid] !== undefined);
   for (const pod of pods) sendSeen(enqueue, pod);
-  const after = publishedOf(own);
-  const messages = differences(SOURCE, own, { before: context.reported, after, gone: goneOwn });
+  const after = publishedOf(podsToRun);
+  const messages = differences(SOURCE, podsToRun, { before: context.reported, after, gone: goneOwn });
   for (const message of messages) enqueue.sendTo(to('pods'), message);
   const goneUids = new Set(gone.map(({ uid }) => uid));
   const without = <Value>(table: Readonly<Record<string, Value>>): Record<string, Value> =>
@@ -127,9 +127,9 @@ function report(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: 
 }
 
 function sendSeen(enqueue: Enqueue, pod: Pod): void {
-  const seen = seenPod(pod);
+  const objectState = seenPod(pod);
   const ref = isMirrorPod(pod) ? { ...refOf(pod), uid: hashIn(pod) } : refOf(pod);
-  enqueue.sendTo(to('status'), { type: 'status.observed', pod: ref, seen } satisfies StatusObserved);
+  enqueue.sendTo(to('status'), { type: 'status.observed', pod: ref, seen: objectState } satisfies StatusObserved);
   if (isMirrorPod(pod)) enqueue.sendTo(to('mirrorPods'), mirrorSeen(pod));
 }
 

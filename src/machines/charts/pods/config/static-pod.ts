@@ -60,11 +60,11 @@ const ERRORS_LENGTH_MAX = 65_536;
 /** The first errors, and how many others there are. */
 function withinLimit(errors: readonly string[]): readonly string[] {
   const shown: string[] = [];
-  let left = ERRORS_LENGTH_MAX;
+  let remainingChars = ERRORS_LENGTH_MAX;
   for (const error of errors) {
-    if (left === 0) break;
-    shown.push(error.length <= left ? error : `${error.slice(0, left)}...`);
-    left = Math.max(0, left - error.length);
+    if (remainingChars === 0) break;
+    shown.push(error.length <= remainingChars ? error : `${error.slice(0, remainingChars)}...`);
+    remainingChars = Math.max(0, remainingChars - error.length);
   }
   const others = errors.length - shown.length;
   return others === 0 ? shown : [...shown, `and ${others} more errors`];

@@ -42,6 +42,6 @@ export const shownIn = (event: unknown): ContainerStatus | null =>
 
 /** Whether the pod has to inspect the runtime after a call: not when the answer showed the instance. */
 export function afterCall({ event }: { readonly event: unknown }): Pick<Report, 'inspect' | 'seen'> {
-  const seen = shownIn(event);
-  return seen === null ? { inspect: true } : { seen };
+  const instance = shownIn(event);
+  return instance === null ? { inspect: true } : { seen: instance };
 }

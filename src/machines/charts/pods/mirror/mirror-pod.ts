@@ -135,8 +135,8 @@ const noteNode = s.assign({
 const noteFailure = s.assign((args) => {
   const { failures } = args.context;
   const error = errorIn(args.event);
-  const own = pauseMs(WRITE_BACK_OFF, failures, random(args));
-  return { failures: failures + 1, untilMs: now(args) + Math.max(own, error?.retryAfterMs ?? 0) };
+  const backOffMs = pauseMs(WRITE_BACK_OFF, failures, random(args));
+  return { failures: failures + 1, untilMs: now(args) + Math.max(backOffMs, error?.retryAfterMs ?? 0) };
 });
 
 /** The node has no Node object yet, or it could not be read. */

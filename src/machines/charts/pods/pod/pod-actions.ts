@@ -21,10 +21,10 @@ export const configure = s.enqueueActions((args) => {
   for (const member of membersOf(pod)) {
     const { name } = member.container;
     if (!context.containers[name]) continue;
-    const wanted = wantedOf(pod, member);
+    const definition = wantedOf(pod, member);
     const before = context.pod && membersOf(context.pod).find(({ container }) => container.name === name);
-    if (before && JSON.stringify(wantedOf(context.pod, before)) === JSON.stringify(wanted)) continue;
-    order(enqueue, name, { type: 'container.configured', wanted });
+    if (before && JSON.stringify(wantedOf(context.pod, before)) === JSON.stringify(definition)) continue;
+    order(enqueue, name, { type: 'container.configured', wanted: definition });
   }
 });
 

@@ -35,11 +35,11 @@ export const handleClaims = s.enqueueActions((args) => {
 });
 
 const want = s.enqueueActions(({ context: { uid, namespace, name, pod, node }, enqueue }) => {
-  const wanted = pod === null ? [] : claimsWanted(pod, node);
-  if ('error' in wanted) {
-    const error = `prepare dynamic resources: ${wanted.error}`;
+  const claims = pod === null ? [] : claimsWanted(pod, node);
+  if ('error' in claims) {
+    const error = `prepare dynamic resources: ${claims.error}`;
     enqueue.raise({ type: 'claims.failed', uid, error } satisfies ClaimReport);
-  } else ask(enqueue, { type: 'claims.wanted', uid, namespace, pod: name, wanted });
+  } else ask(enqueue, { type: 'claims.wanted', uid, namespace, pod: name, wanted: claims });
 });
 
 const recordUnprepared = s.enqueueActions(({ context, event, enqueue }) => {

@@ -138,10 +138,10 @@ export const checkPermission = s.enqueueActions((args) => {
  */
 function createdWith({ cpus, node, createdWith: before }: PodContext, names: readonly string[]): Partial<PodContext> {
   if (cpus === null || !hasBehavior(node, 'resourcesAsKubelet')) return {};
-  const own = names.flatMap((name) =>
+  const exclusiveCpus = names.flatMap((name) =>
     cpus.exclusive[name] === undefined ? [] : [[name, cpus.exclusive[name]] as const],
   );
-  return own.length === 0 ? {} : { createdWith: { ...before, ...Object.fromEntries(own) } };
+  return exclusiveCpus.length === 0 ? {} : { createdWith: { ...before, ...Object.fromEntries(exclusiveCpus) } };
 }
 
 /** The actor of a container crashed: it is restarted from the state of the runtime. */

@@ -42,9 +42,9 @@ function logChanges(context: PodContext): {
   readonly stale: readonly string[];
   readonly missing: Readonly<Record<string, ContainerLogInput>>;
 } {
-  const wanted = wantedLogs(context);
-  const stale = Object.keys(context.logs).filter((id) => wanted[id]?.containerId !== context.logs[id]);
-  const missing = Object.entries(wanted).filter(([id]) => context.logs[id] === undefined);
+  const desiredLogs = wantedLogs(context);
+  const stale = Object.keys(context.logs).filter((id) => desiredLogs[id]?.containerId !== context.logs[id]);
+  const missing = Object.entries(desiredLogs).filter(([id]) => context.logs[id] === undefined);
   return { stale, missing: Object.fromEntries(missing) };
 }
 

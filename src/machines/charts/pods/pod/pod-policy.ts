@@ -59,11 +59,11 @@ const MIN_GRACE_SECONDS = 1;
 
 export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>, nowMs: number): Kill {
   const { pod, kill } = context;
-  const own = pod?.metadata.deletionGracePeriodSeconds ?? pod?.spec.terminationGracePeriodSeconds;
+  const specifiedSeconds = pod?.metadata.deletionGracePeriodSeconds ?? pod?.spec.terminationGracePeriodSeconds;
   const bounds = [asked.graceSeconds, kill?.graceSeconds, pod?.metadata.deletionGracePeriodSeconds].filter(
     (seconds): seconds is number => typeof seconds === 'number',
   );
-  const shortest = bounds.length > 0 ? Math.min(...bounds) : (own ?? DEFAULT_GRACE_SECONDS);
+  const shortest = bounds.length > 0 ? Math.min(...bounds) : (specifiedSeconds ?? DEFAULT_GRACE_SECONDS);
   const graceSeconds = Math.max(MIN_GRACE_SECONDS, shortest);
   return {
     graceSeconds,

@@ -93,10 +93,10 @@ function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { ki
   const comes = restartExpected(context, container);
   const isLast = comes === 'never' && !context.pod?.spec.containers.some((each) => othersContinue(context, each, name));
   const probe = kind === 'startup' ? 'startup' : 'liveness';
-  const own = isLast ? undefined : probeOf(container, kind)?.terminationGracePeriodSeconds;
+  const probeSeconds = isLast ? undefined : probeOf(container, kind)?.terminationGracePeriodSeconds;
   order(enqueue, name, {
     type: 'container.stop',
-    graceSeconds: own ?? context.pod?.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
+    graceSeconds: probeSeconds ?? context.pod?.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
     message: isLast ? killMessages.stopping(name) : killMessages.probeFailed(name, probe, comes),
     after: comes === 'never' ? 'exit' : 'again',
   });

@@ -147,8 +147,8 @@ const statusInApi = ({ pod }: PodContext): PodStatus | null =>
  */
 function asSeen(runtime: PodRuntimeStatus, { containers }: PodContext): PodRuntimeStatus {
   const starting = Object.entries(containers).flatMap(([name, { view }]) => {
-    const seen = factsOf(runtime, name);
-    return seen !== null && isStarting(view, seen) ? [seen.id] : [];
+    const facts = factsOf(runtime, name);
+    return facts !== null && isStarting(view, facts) ? [facts.id] : [];
   });
   const ended = Object.values(containers).flatMap(({ view }) => (view.ended ? [view.ended] : []));
   if (ended.length === 0 && starting.length === 0) return runtime;

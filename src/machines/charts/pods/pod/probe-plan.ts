@@ -64,11 +64,11 @@ export function proberChanges(facts: Facts & Pick<PodContext, 'probers'>): {
   readonly missing: readonly ProberPlan[];
 } {
   if (facts.pod === null) return { stale: Object.keys(facts.probers), missing: [] };
-  const wanted = probersWanted(facts);
+  const plans = probersWanted(facts);
   const stale = Object.entries(facts.probers)
-    .filter(([id, containerId]) => !wanted.some((plan) => plan.id === id && plan.facts.id === containerId))
+    .filter(([id, containerId]) => !plans.some((plan) => plan.id === id && plan.facts.id === containerId))
     .map(([id]) => id);
-  return { stale, missing: wanted.filter(({ id }) => facts.probers[id] === undefined) };
+  return { stale, missing: plans.filter(({ id }) => facts.probers[id] === undefined) };
 }
 
 /** Results of startup and readiness probes by container, for the status. */

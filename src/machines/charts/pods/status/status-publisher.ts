@@ -132,16 +132,16 @@ const noteWritten = s.assign(({ context, event }) => {
     isDeleting: metadata.deletionTimestamp !== undefined,
     status: status ?? {},
   };
-  const seen = newest(context.seen, answer);
-  const unkept = context.isOutdated ? '' : patchText({ ...context, seen });
-  return { seen, unkept, sinceMs: null, failures: 0 };
+  const latest = newest(context.seen, answer);
+  const unkept = context.isOutdated ? '' : patchText({ ...context, seen: latest });
+  return { seen: latest, unkept, sinceMs: null, failures: 0 };
 });
 
 const noteFailure = s.assign((args) => {
   const error = errorOf(args.event);
   const { failures } = args.context;
-  const own = pauseMs(isUnanswered(error) ? STATUS_BACK_OFF : WRITE_BACK_OFF, failures, random(args));
-  return { failures: failures + 1, untilMs: now(args) + Math.max(own, error.retryAfterMs ?? 0) };
+  const backOffMs = pauseMs(isUnanswered(error) ? STATUS_BACK_OFF : WRITE_BACK_OFF, failures, random(args));
+  return { failures: failures + 1, untilMs: now(args) + Math.max(backOffMs, error.retryAfterMs ?? 0) };
 });
 
 const noteGone = s.assign({

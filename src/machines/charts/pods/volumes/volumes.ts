@@ -107,8 +107,8 @@ const noteFailure = s.assign({
 /** The answer lists those that are already published. */
 const wantPublished = s.enqueueActions(({ context: { plan, ref, serviceAccount }, enqueue }) => {
   if (plan.csi.length === 0) return;
-  const wanted: CSIWanted = { type: 'csi.wanted', pod: { ...ref, serviceAccount }, volumes: plan.csi };
-  enqueue.sendTo(to('csiVolumes'), wanted);
+  const request: CSIWanted = { type: 'csi.wanted', pod: { ...ref, serviceAccount }, volumes: plan.csi };
+  enqueue.sendTo(to('csiVolumes'), request);
 });
 
 const logOverdue = s.enqueueActions(({ context, enqueue }) => {
