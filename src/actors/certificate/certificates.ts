@@ -160,15 +160,15 @@ function factsOf(path: string, certificate: string, key: string): CertificateFac
   }
   const { commonName, organizations } = subjectOf(leaf.subject);
   const names = (leaf.subjectAltName ?? '').split(', ');
-  const of = (kind: string) => names.flatMap((name) => (name.startsWith(kind) ? [name.slice(kind.length)] : []));
+  const namesOf = (kind: string) => names.flatMap((name) => (name.startsWith(kind) ? [name.slice(kind.length)] : []));
   return {
     path,
     notBeforeMs: leaf.validFromDate.getTime(),
     notAfterMs: leaf.validToDate.getTime(),
     commonName,
     organizations,
-    dnsNames: of('DNS:'),
-    ipAddresses: of('IP Address:'),
+    dnsNames: namesOf('DNS:'),
+    ipAddresses: namesOf('IP Address:'),
   };
 }
 
@@ -178,9 +178,9 @@ const certificatesOf = (text: string): X509Certificate[] =>
 
 function subjectOf(subject: string) {
   const fields = subject.split('\n');
-  const of = (name: string) =>
+  const attribute = (name: string) =>
     fields.flatMap((field) => (field.startsWith(`${name}=`) ? [field.slice(name.length + 1)] : []));
-  return { commonName: of('CN')[0] ?? '', organizations: of('O') };
+  return { commonName: attribute('CN')[0] ?? '', organizations: attribute('O') };
 }
 
 const unusable = (message: string): OperationError =>

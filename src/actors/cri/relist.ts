@@ -229,9 +229,9 @@ const newestOf = ({ instances, observedAtMs }: CachedPod): number =>
   instances.values().reduce((newest, known) => Math.max(newest, known.observedAtMs), observedAtMs);
 
 function digestOfEntry({ instances }: CachedPod): string {
-  const of = (wanted: Instance['kind']): InstanceState[] =>
+  const instancesOf = (wanted: Instance['kind']): InstanceState[] =>
     [...instances].flatMap(([id, { kind, state }]) => (kind === wanted ? [{ id, state }] : []));
-  return digestOf(of('sandbox'), of('container'));
+  return digestOf(instancesOf('sandbox'), instancesOf('container'));
 }
 
 const areSame = (before: CachedPod['instances'], after: CachedPod['instances']): boolean =>

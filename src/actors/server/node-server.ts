@@ -215,14 +215,15 @@ export function flagValues(argv: readonly string[]): Readonly<Record<string, str
   const given = line.kind === 'run' ? line.given : {};
   const defaults = flagDefaults({});
   const rows = FLAGS.map(({ name, kind, field, default: fallback }) => {
-    const value = given[name] ?? (field === undefined ? fallback : kind === 'thresholds' ? {} : at(defaults, field));
+    const value =
+      given[name] ?? (field === undefined ? fallback : kind === 'thresholds' ? {} : valueAt(defaults, field));
     return [name, NOTHING.has(kind) && isEmpty(value) ? '' : written(value)] as const;
   });
   const all = [...rows, ['help', 'false'] as const, ['version', 'false'] as const];
   return Object.fromEntries(all.toSorted(([one], [other]) => (one < other ? -1 : Number(one > other))));
 }
 
-const at = (value: Json | undefined, path: string): Json | undefined =>
+const valueAt = (value: Json | undefined, path: string): Json | undefined =>
   path.split('.').reduce<Json | undefined>((part, key) => (isObject(part) ? part[key] : undefined), value);
 
 /** A value in the format of Go's flags: lists in brackets, maps as pairs. */

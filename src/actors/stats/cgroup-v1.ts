@@ -59,22 +59,22 @@ function legacyMemory(hierarchy: Hierarchy, cgroup: string, root: string): Memor
   const usage = folder === null ? null : readNumber(`${folder}/memory.usage_in_bytes`);
   if (usage === null) return null;
   const table = readTable(`${folder}/memory.stat`);
-  const of = (name: string): bigint => table.get(`total_${name}`) ?? table.get(name) ?? 0n;
+  const counter = (name: string): bigint => table.get(`total_${name}`) ?? table.get(name) ?? 0n;
   const limit = limited(readNumber(`${folder}/memory.limit_in_bytes`));
   const withSwap = limited(readNumber(`${folder}/memory.memsw.limit_in_bytes`));
   const machine = cgroup === '/' ? readMeminfo(root) : null;
   return {
     usage,
-    workingSet: notNegative(usage - of('inactive_file')),
-    rss: of('rss'),
-    cache: of('cache'),
-    activeFile: of('active_file'),
-    inactiveFile: of('inactive_file'),
-    mappedFile: of('mapped_file'),
-    swap: of('swap'),
+    workingSet: notNegative(usage - counter('inactive_file')),
+    rss: counter('rss'),
+    cache: counter('cache'),
+    activeFile: counter('active_file'),
+    inactiveFile: counter('inactive_file'),
+    mappedFile: counter('mapped_file'),
+    swap: counter('swap'),
     kernel: readNumber(`${folder}/memory.kmem.usage_in_bytes`) ?? 0n,
-    pageFaults: of('pgfault'),
-    majorPageFaults: of('pgmajfault'),
+    pageFaults: counter('pgfault'),
+    majorPageFaults: counter('pgmajfault'),
     maxUsage: readNumber(`${folder}/memory.max_usage_in_bytes`) ?? 0n,
     failures: readNumber(`${folder}/memory.failcnt`) ?? 0n,
     oomKills: readTable(`${folder}/memory.oom_control`).get('oom_kill') ?? null,

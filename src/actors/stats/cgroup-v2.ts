@@ -81,18 +81,18 @@ function unifiedRootMemory(folder: string, root: string): MemoryUsage | null {
 }
 
 function unifiedMemoryFields(table: ReadonlyMap<string, bigint>, usage: bigint) {
-  const of = (name: string): bigint => table.get(name) ?? 0n;
+  const counter = (name: string): bigint => table.get(name) ?? 0n;
   return {
     usage,
-    workingSet: notNegative(usage - of('inactive_file')),
-    rss: of('anon'),
-    cache: of('file'),
-    activeFile: of('active_file'),
-    inactiveFile: of('inactive_file'),
-    mappedFile: of('file_mapped'),
-    kernel: of('kernel') || of('kernel_stack') + of('slab') + of('pagetables') + of('percpu'),
-    pageFaults: of('pgfault'),
-    majorPageFaults: of('pgmajfault'),
+    workingSet: notNegative(usage - counter('inactive_file')),
+    rss: counter('anon'),
+    cache: counter('file'),
+    activeFile: counter('active_file'),
+    inactiveFile: counter('inactive_file'),
+    mappedFile: counter('file_mapped'),
+    kernel: counter('kernel') || counter('kernel_stack') + counter('slab') + counter('pagetables') + counter('percpu'),
+    pageFaults: counter('pgfault'),
+    majorPageFaults: counter('pgmajfault'),
   };
 }
 
@@ -102,8 +102,16 @@ function unifiedIo(folder: string): DeviceIo[] {
   return lines.flatMap((line) => {
     const [device = '', ...fields] = line.split(' ');
     const values = pairsOf(fields);
-    const of = (name: string): bigint => BigInt(values.get(name) ?? '0');
+    const counter = (name: string): bigint => BigInt(values.get(name) ?? '0');
     if (!/^\d+:\d+$/.test(device) || !values.has('rbytes')) return [];
-    return [{ device, readBytes: of('rbytes'), writtenBytes: of('wbytes'), reads: of('rios'), writes: of('wios') }];
+    return [
+      {
+        device,
+        readBytes: counter('rbytes'),
+        writtenBytes: counter('wbytes'),
+        reads: counter('rios'),
+        writes: counter('wios'),
+      },
+    ];
   });
 }

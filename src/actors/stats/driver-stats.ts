@@ -139,12 +139,12 @@ const claimOf = ({ claim }: StatsVolume): Pick<VolumeStats, 'pvcRef'> =>
 
 /** Values that a driver omits count as zero, as upstream. */
 function usageOf(usage: readonly Usage[], atMs: number): FsStats {
-  const of = (unit: string) => usage.findLast((each) => each.unit === unit);
+  const usageIn = (unit: string) => usage.findLast((each) => each.unit === unit);
   const amount = (text: string | undefined): bigint => {
     const value = BigInt(text ?? '0');
     return value < 0n ? 0n : value;
   };
-  const [bytes, inodes] = [of('BYTES'), of('INODES')];
+  const [bytes, inodes] = [usageIn('BYTES'), usageIn('INODES')];
   return {
     time: timeOf(atMs),
     availableBytes: amount(bytes?.available),

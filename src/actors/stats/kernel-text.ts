@@ -51,13 +51,13 @@ export const NO_PRESSURE: Pressure = { total: 0n, avg10: 0, avg60: 0, avg300: 0 
 
 /** A `*.pressure` file; older kernels lack `full` of the CPU, which then counts as zero. */
 export function parsePressure(text: string): PressureStall {
-  const of = (kind: 'some' | 'full'): Pressure => {
+  const pressureOf = (kind: 'some' | 'full'): Pressure => {
     const line = new RegExp(`^${kind} avg10=([\\d.]+) avg60=([\\d.]+) avg300=([\\d.]+) total=(\\d+)$`, 'm').exec(text);
     if (!line) return NO_PRESSURE;
     const [, avg10, avg60, avg300, total = 0] = line;
     return { total: BigInt(total), avg10: Number(avg10), avg60: Number(avg60), avg300: Number(avg300) };
   };
-  return { full: of('full'), some: of('some') };
+  return { full: pressureOf('full'), some: pressureOf('some') };
 }
 
 export function readPressure(path: string): PressureStall | null {

@@ -88,7 +88,7 @@ type Part = Pick<SubPath, 'volumePath' | 'subPath'>;
 
 /** Walks on from the end of the trail, which always begins with the volume. */
 async function follow(trail: FileHandle[], { volumePath, subPath }: Part, mayMake: boolean): Promise<void> {
-  const mode = mayMake ? (await at(trail).stat()).mode & MODE_BITS : null;
+  const mode = mayMake ? (await innermost(trail).stat()).mode & MODE_BITS : null;
   const names = split(subPath);
   let links = 0;
   for (let name = names.shift(); name !== undefined; name = names.shift()) {
@@ -97,12 +97,12 @@ async function follow(trail: FileHandle[], { volumePath, subPath }: Part, mayMak
       continue;
     }
     if (trail.length > LEVELS_MAX) throw tooDeep(volumePath);
-    const next = await enter(at(trail), name, mode);
+    const next = await enter(innermost(trail), name, mode);
     if (!(await next.stat()).isSymbolicLink()) {
       trail.push(next);
       continue;
     }
-    const target = await readlinkOf(next, at(trail), name);
+    const target = await readlinkOf(next, innermost(trail), name);
     if (++links > LINKS_MAX) throw escapes(subPath);
     names.unshift(...(target.startsWith('/') ? await fromTop(trail, target, { volumePath, subPath }) : split(target)));
   }
@@ -119,7 +119,7 @@ async function fromTop(trail: FileHandle[], target: string, { volumePath, subPat
 
 const split = (path: string): string[] => path.split('/').filter((name) => name !== '' && name !== '.');
 
-const at = (trail: readonly FileHandle[]): FileHandle => {
+const innermost = (trail: readonly FileHandle[]): FileHandle => {
   const last = trail.at(-1);
   if (last === undefined) throw new OperationError('a trail begins with its volume');
   return last;

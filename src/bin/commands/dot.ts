@@ -52,8 +52,8 @@ function actorNamed(name: string, log: string, incarnation: string | undefined):
   const story = new Story(journal);
   const { kernel, divergence } = replay(replayOptions(journal));
   if (divergence) return `this build does not replay ${log} from record ${divergence.n} on`;
-  const is = (address: string): boolean => address === name || actorName(address, story) === name;
-  const address = kernel.addresses.find(is);
+  const isChosen = (address: string): boolean => address === name || actorName(address, story) === name;
+  const address = kernel.addresses.find(isChosen);
   const nodes = address === undefined ? undefined : stateNodesOf(kernel.snapshotOf(address));
   const [top] = nodes ?? [];
   if (!nodes || !top) return `${log} ends without an actor ${JSON.stringify(name)} that has a chart`;

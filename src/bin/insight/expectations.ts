@@ -120,10 +120,10 @@ function isActor(address: string, pattern: string, story: Story): boolean {
 function whetherNever({ actor, state, operation }: Forbidden, story: Story): Finding {
   if (operation !== undefined) return whetherNeverFailed(operation, story);
   const expected = `never ${actor} in ${state}`;
-  const is = (address: string): boolean => isActor(address, actor!, story);
+  const isForbidden = (address: string): boolean => isActor(address, actor!, story);
   const found = [...story.moments.values()].find(
     ({ k, actor: at, what, status }) =>
-      k === 'state' && is(at) && [status ?? '', ...what.split(' | ')].some((text) => isState(text, state!)),
+      k === 'state' && isForbidden(at) && [status ?? '', ...what.split(' | ')].some((text) => isState(text, state!)),
   );
   if (!found) return { kind: 'never', expected, actual: 'never', verdict: 'holds' };
   const actual = `${actorName(found.actor, story)} was in ${found.what} after ${duration(found.t - story.started)}`;

@@ -167,8 +167,8 @@ const statesWithin = (story: Story, address: string) =>
 function whyActor(story: Story, subject: string, timers: KnownTimers): Why | string {
   const name = subject.slice(subject.indexOf('/') + 1);
   const actorPath = subject.startsWith('image/') ? `images/image-${name}` : name;
-  const is = (actor: string): boolean => [actor, actorName(actor, story)].includes(actorPath);
-  const address = [...story.actors.keys()].find(is);
+  const isSubject = (actor: string): boolean => [actor, actorName(actor, story)].includes(actorPath);
+  const address = [...story.actors.keys()].find(isSubject);
   if (address === undefined) return `this journal has no ${subject.replace('/', ' ')}`;
   const isOwn = isWithin(address);
   const states = statesWithin(story, address);

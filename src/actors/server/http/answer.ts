@@ -159,8 +159,8 @@ function withoutSpaces(text: string): string {
 export function prefersGzip(header: string): boolean {
   const encodings = header.split(',').map((text) => {
     const [coding = '', quality] = text.split(';');
-    const q = /^\s*q=(.*)$/.exec(quality ?? '')?.[1];
-    return { coding: coding.trim(), quality: q === undefined ? 1 : Number.parseFloat(q) || 0 };
+    const weight = /^\s*weight=(.*)$/.exec(quality ?? '')?.[1];
+    return { coding: coding.trim(), quality: weight === undefined ? 1 : Number.parseFloat(weight) || 0 };
   });
   const best = (offer: string): number =>
     encodings.reduce(

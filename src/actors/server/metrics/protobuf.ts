@@ -31,7 +31,7 @@ function metricsOf({ type, samples }: Family): Buffer[] {
 const ownLabels = ({ le: _le, quantile: _quantile, ...own }: Sample['labels']): Sample['labels'] => own;
 
 function distribution(type: FamilyType, samples: readonly Sample[]): Buffer {
-  const of = (suffix: string) => samples.find((sample) => sample.suffix === suffix)?.value ?? 0;
+  const valueOf = (suffix: string) => samples.find((sample) => sample.suffix === suffix)?.value ?? 0;
   const isHistogram = type === 'histogram';
   const parts = samples
     .map(({ labels, value }) => ({ bound: labels['le'] ?? labels['quantile'], value }))
@@ -41,7 +41,7 @@ function distribution(type: FamilyType, samples: readonly Sample[]): Buffer {
       const fields = isHistogram ? [varintField(1, value), double(2, bound)] : [double(1, bound), double(2, value)];
       return bytes(3, Buffer.concat(fields));
     });
-  const body = Buffer.concat([varintField(1, of('_count')), double(2, of('_sum')), ...parts]);
+  const body = Buffer.concat([varintField(1, valueOf('_count')), double(2, valueOf('_sum')), ...parts]);
   return Buffer.concat([
     ...labelFields(ownLabels(samples[0]?.labels ?? {})),
     bytes(isHistogram ? HISTOGRAM : SUMMARY, body),

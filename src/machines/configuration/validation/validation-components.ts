@@ -132,9 +132,9 @@ export type Rule = (
 const PULL_POLICIES = ['NeverVerify', 'NeverVerifyPreloadedImages', 'NeverVerifyAllowlistedImages', 'AlwaysVerify'];
 
 /** Validates the settings for images pulled with credentials. */
-export const pullCredentialErrors: Rule = (c, gates) => {
-  const policy = c.imagePullCredentialsVerificationPolicy;
-  const patterns = c.preloadedImagesVerificationAllowlist;
+export const pullCredentialErrors: Rule = (config, gates) => {
+  const policy = config.imagePullCredentialsVerificationPolicy;
+  const patterns = config.preloadedImagesVerificationAllowlist;
   if (!isEnabled(gates, 'KubeletEnsureSecretPulledImages')) {
     const gate = 'must not be set if KubeletEnsureSecretPulledImages feature gate is not enabled';
     return [

@@ -36,16 +36,16 @@ function isBetween(value: number | bigint, least: number | bigint, most: number 
   return value >= least && value <= most;
 }
 
-const limits: Rule = (c) => [
-  c.nodeLeaseDurationSeconds <= 0 && 'nodeLeaseDurationSeconds must be greater than 0',
-  c.systemCgroups !== '' &&
-    c.cgroupRoot === '' &&
+const limits: Rule = (config) => [
+  config.nodeLeaseDurationSeconds <= 0 && 'nodeLeaseDurationSeconds must be greater than 0',
+  config.systemCgroups !== '' &&
+    config.cgroupRoot === '' &&
     'systemCgroups (--system-cgroups) was specified and cgroupRoot (--cgroup-root) was not specified',
-  c.eventBurst < 0 && `eventBurst (--event-burst) ${c.eventBurst} must not be a negative number`,
-  c.eventRecordQPS < 0 && `eventRecordQPS (--event-qps) ${c.eventRecordQPS} must not be a negative number`,
-  c.healthzPort !== 0 &&
-    !isBetween(c.healthzPort, 1, LARGEST_PORT) &&
-    `healthzPort (--healthz-port) ${c.healthzPort} must be between 1 and 65535, inclusive`,
+  config.eventBurst < 0 && `eventBurst (--event-burst) ${config.eventBurst} must not be a negative number`,
+  config.eventRecordQPS < 0 && `eventRecordQPS (--event-qps) ${config.eventRecordQPS} must not be a negative number`,
+  config.healthzPort !== 0 &&
+    !isBetween(config.healthzPort, 1, LARGEST_PORT) &&
+    `healthzPort (--healthz-port) ${config.healthzPort} must be between 1 and 65535, inclusive`,
 ];
 
 const quotaPeriod: Rule = ({ cpuCFSQuotaPeriod: period }, gates) => {
@@ -57,77 +57,81 @@ const quotaPeriod: Rule = ({ cpuCFSQuotaPeriod: period }, gates) => {
   return [!allowed && `${name} must be between 1ms and 1sec, inclusive`];
 };
 
-const images: Rule = (c) => {
-  const high = `imageGCHighThresholdPercent (--image-gc-high-threshold) ${c.imageGCHighThresholdPercent}`;
-  const low = `imageGCLowThresholdPercent (--image-gc-low-threshold) ${c.imageGCLowThresholdPercent}`;
-  const [least, most] = [nanosecondsOf(c.imageMinimumGCAge), nanosecondsOf(c.imageMaximumGCAge)];
+const images: Rule = (config) => {
+  const high = `imageGCHighThresholdPercent (--image-gc-high-threshold) ${config.imageGCHighThresholdPercent}`;
+  const low = `imageGCLowThresholdPercent (--image-gc-low-threshold) ${config.imageGCLowThresholdPercent}`;
+  const [least, most] = [nanosecondsOf(config.imageMinimumGCAge), nanosecondsOf(config.imageMaximumGCAge)];
   return [
-    !isBetween(c.imageGCHighThresholdPercent, 0, 100) && `${high} must be between 0 and 100, inclusive`,
-    !isBetween(c.imageGCLowThresholdPercent, 0, 100) && `${low} must be between 0 and 100, inclusive`,
-    c.imageGCLowThresholdPercent >= c.imageGCHighThresholdPercent && `${low} must be less than ${high}`,
-    least < 0n && `imageMinimumGCAge ${c.imageMinimumGCAge} must not be negative`,
-    most < 0n && `imageMaximumGCAge ${c.imageMaximumGCAge} must not be negative`,
+    !isBetween(config.imageGCHighThresholdPercent, 0, 100) && `${high} must be between 0 and 100, inclusive`,
+    !isBetween(config.imageGCLowThresholdPercent, 0, 100) && `${low} must be between 0 and 100, inclusive`,
+    config.imageGCLowThresholdPercent >= config.imageGCHighThresholdPercent && `${low} must be less than ${high}`,
+    least < 0n && `imageMinimumGCAge ${config.imageMinimumGCAge} must not be negative`,
+    most < 0n && `imageMaximumGCAge ${config.imageMaximumGCAge} must not be negative`,
     most > 0n &&
       most <= least &&
-      `imageMaximumGCAge ${c.imageMaximumGCAge} must be greater than imageMinimumGCAge ${c.imageMinimumGCAge}`,
+      `imageMaximumGCAge ${config.imageMaximumGCAge} must be greater than imageMinimumGCAge ${config.imageMinimumGCAge}`,
   ];
 };
 
-const numbers: Rule = (c) => [
-  !isBetween(c.iptablesDropBit, 0, 31) &&
-    `iptablesDropBit (--iptables-drop-bit) ${c.iptablesDropBit} must be between 0 and 31, inclusive`,
-  !isBetween(c.iptablesMasqueradeBit, 0, 31) &&
-    `iptablesMasqueradeBit (--iptables-masquerade-bit) ${c.iptablesMasqueradeBit} must be between 0 and 31, inclusive`,
-  c.kubeAPIBurst < 0 && `kubeAPIBurst (--kube-api-burst) ${c.kubeAPIBurst} must not be a negative number`,
-  c.kubeAPIQPS < 0 && `kubeAPIQPS (--kube-api-qps) ${c.kubeAPIQPS} must not be a negative number`,
-  c.nodeStatusMaxImages < -1 &&
-    `nodeStatusMaxImages (--node-status-max-images) ${c.nodeStatusMaxImages} must be -1 or greater`,
-  c.maxOpenFiles < 0 && `maxOpenFiles (--max-open-files) ${c.maxOpenFiles} must not be a negative number`,
-  c.maxPods < 0 && `maxPods (--max-pods) ${c.maxPods} must not be a negative number`,
-  !isBetween(c.oomScoreAdj, -1000, 1000) &&
-    `oomScoreAdj (--oom-score-adj) ${c.oomScoreAdj} must be between -1000 and 1000, inclusive`,
-  c.podsPerCore < 0 && `podsPerCore (--pods-per-core) ${c.podsPerCore} must not be a negative number`,
-  !isBetween(c.port, 1, LARGEST_PORT) && `port (--port) ${c.port} must be between 1 and 65535, inclusive`,
-  !isBetween(c.readOnlyPort, 0, LARGEST_PORT) &&
-    `readOnlyPort (--read-only-port) ${c.readOnlyPort} must be between 0 and 65535, inclusive`,
-  c.registryBurst < 0 && `registryBurst (--registry-burst) ${c.registryBurst} must not be a negative number`,
-  c.registryPullQPS < 0 && `registryPullQPS (--registry-qps) ${c.registryPullQPS} must not be a negative number`,
+const numbers: Rule = (config) => [
+  !isBetween(config.iptablesDropBit, 0, 31) &&
+    `iptablesDropBit (--iptables-drop-bit) ${config.iptablesDropBit} must be between 0 and 31, inclusive`,
+  !isBetween(config.iptablesMasqueradeBit, 0, 31) &&
+    `iptablesMasqueradeBit (--iptables-masquerade-bit) ${config.iptablesMasqueradeBit} must be between 0 and 31, inclusive`,
+  config.kubeAPIBurst < 0 && `kubeAPIBurst (--kube-api-burst) ${config.kubeAPIBurst} must not be a negative number`,
+  config.kubeAPIQPS < 0 && `kubeAPIQPS (--kube-api-qps) ${config.kubeAPIQPS} must not be a negative number`,
+  config.nodeStatusMaxImages < -1 &&
+    `nodeStatusMaxImages (--node-status-max-images) ${config.nodeStatusMaxImages} must be -1 or greater`,
+  config.maxOpenFiles < 0 && `maxOpenFiles (--max-open-files) ${config.maxOpenFiles} must not be a negative number`,
+  config.maxPods < 0 && `maxPods (--max-pods) ${config.maxPods} must not be a negative number`,
+  !isBetween(config.oomScoreAdj, -1000, 1000) &&
+    `oomScoreAdj (--oom-score-adj) ${config.oomScoreAdj} must be between -1000 and 1000, inclusive`,
+  config.podsPerCore < 0 && `podsPerCore (--pods-per-core) ${config.podsPerCore} must not be a negative number`,
+  !isBetween(config.port, 1, LARGEST_PORT) && `port (--port) ${config.port} must be between 1 and 65535, inclusive`,
+  !isBetween(config.readOnlyPort, 0, LARGEST_PORT) &&
+    `readOnlyPort (--read-only-port) ${config.readOnlyPort} must be between 0 and 65535, inclusive`,
+  config.registryBurst < 0 && `registryBurst (--registry-burst) ${config.registryBurst} must not be a negative number`,
+  config.registryPullQPS < 0 &&
+    `registryPullQPS (--registry-qps) ${config.registryPullQPS} must not be a negative number`,
 ];
 
-const pullsAndModes: Rule = (c, gates) => [
-  c.maxParallelImagePulls !== undefined &&
-    c.maxParallelImagePulls < 1 &&
-    `maxParallelImagePulls ${c.maxParallelImagePulls} must be a positive number`,
-  c.serializeImagePulls &&
-    c.maxParallelImagePulls !== undefined &&
-    c.maxParallelImagePulls > 1 &&
+const pullsAndModes: Rule = (config, gates) => [
+  config.maxParallelImagePulls !== undefined &&
+    config.maxParallelImagePulls < 1 &&
+    `maxParallelImagePulls ${config.maxParallelImagePulls} must be a positive number`,
+  config.serializeImagePulls &&
+    config.maxParallelImagePulls !== undefined &&
+    config.maxParallelImagePulls > 1 &&
     'maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) ' +
       'is set to false',
-  c.serverTLSBootstrap &&
+  config.serverTLSBootstrap &&
     !isEnabled(gates, 'RotateKubeletServerCertificate') &&
     'serverTLSBootstrap true requires feature gate RotateKubeletServerCertificate',
-  c.runOnce && 'runOnce (--runOnce) true, Runonce mode has been deprecated and should not be set',
+  config.runOnce && 'runOnce (--runOnce) true, Runonce mode has been deprecated and should not be set',
 ];
 
 const TOPOLOGY_POLICIES = ['none', 'best-effort', 'restricted', 'single-numa-node'];
 
-const topology: Rule = (c) => [
-  !TOPOLOGY_POLICIES.includes(c.topologyManagerPolicy) &&
-    `topologyManagerPolicy (--topology-manager-policy) ${quote(c.topologyManagerPolicy)} must be one of: ` +
+const topology: Rule = (config) => [
+  !TOPOLOGY_POLICIES.includes(config.topologyManagerPolicy) &&
+    `topologyManagerPolicy (--topology-manager-policy) ${quote(config.topologyManagerPolicy)} must be one of: ` +
       quoteList(TOPOLOGY_POLICIES),
-  !['container', 'pod'].includes(c.topologyManagerScope) &&
-    `topologyManagerScope (--topology-manager-scope) ${quote(c.topologyManagerScope)} ` +
+  !['container', 'pod'].includes(config.topologyManagerScope) &&
+    `topologyManagerScope (--topology-manager-scope) ${quote(config.topologyManagerScope)} ` +
       'must be one of: "container", or "pod"',
 ];
 
-const shutdown: Rule = (c, gates) => {
-  const [total, critical] = [nanosecondsOf(c.shutdownGracePeriod), nanosecondsOf(c.shutdownGracePeriodCriticalPods)];
+const shutdown: Rule = (config, gates) => {
+  const [total, critical] = [
+    nanosecondsOf(config.shutdownGracePeriod),
+    nanosecondsOf(config.shutdownGracePeriodCriticalPods),
+  ];
   const [totalName, criticalName] = [
-    `shutdownGracePeriod {${c.shutdownGracePeriod}}`,
-    `shutdownGracePeriodCriticalPods {${c.shutdownGracePeriodCriticalPods}}`,
+    `shutdownGracePeriod {${config.shutdownGracePeriod}}`,
+    `shutdownGracePeriodCriticalPods {${config.shutdownGracePeriodCriticalPods}}`,
   ];
   const graceful = isEnabled(gates, 'GracefulNodeShutdown');
-  const byPriority = c.shutdownGracePeriodByPodPriority.length > 0;
+  const byPriority = config.shutdownGracePeriodByPodPriority.length > 0;
   const priorityGate = isEnabled(gates, 'GracefulNodeShutdownBasedOnPodPriority');
   const set = total > 0n || critical > 0n;
   return [
@@ -178,15 +182,15 @@ const hairpin: Rule = ({ hairpinMode: mode }) => [
       'Valid options are "none", "hairpin-veth" or "promiscuous-bridge"',
 ];
 
-const reservedCpus: Rule = (c) => {
-  if (c.reservedSystemCPUs === '') return [];
-  const parsed = parseCpuSet(c.reservedSystemCPUs);
+const reservedCpus: Rule = (config) => {
+  if (config.reservedSystemCPUs === '') return [];
+  const parsed = parseCpuSet(config.reservedSystemCPUs);
   return [
-    (c.systemReservedCgroup !== '' || c.kubeReservedCgroup !== '') &&
+    (config.systemReservedCgroup !== '' || config.kubeReservedCgroup !== '') &&
       "can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup (--system-reserved-cgroup) or " +
         'kubeReservedCgroup (--kube-reserved-cgroup)',
     parsed.error !== undefined &&
-      `unable to parse reservedSystemCPUs (--reserved-cpus) ${c.reservedSystemCPUs}, error: ${parsed.error}`,
+      `unable to parse reservedSystemCPUs (--reserved-cpus) ${config.reservedSystemCPUs}, error: ${parsed.error}`,
   ];
 };
 
@@ -209,12 +213,12 @@ const reservedMemory: Rule = ({ reservedMemory: reservations }) => {
 };
 
 /** Upstream reports only the first of these errors. */
-function hostError(c: KubeletConfiguration, { cgroupVersion }: ConfigurationHost): string | null {
-  if (c.failCgroupV1 && cgroupVersion === 1) return CGROUP_V1_REFUSAL;
-  if (c.singleProcessOOMKill === false && cgroupVersion === 1) {
+function hostError(config: KubeletConfiguration, { cgroupVersion }: ConfigurationHost): string | null {
+  if (config.failCgroupV1 && cgroupVersion === 1) return CGROUP_V1_REFUSAL;
+  if (config.singleProcessOOMKill === false && cgroupVersion === 1) {
     return 'invalid configuration: singleProcessOOMKill must not be explicitly set to false when using cgroup v1';
   }
-  const ids = c.userNamespaces?.idsPerPod;
+  const ids = config.userNamespaces?.idsPerPod;
   if (ids === undefined) return null;
   const name = 'invalid configuration: userNamespaces.idsPerPod';
   if (ids < IDS_PER_POD) return `${name} must not be less than ${IDS_PER_POD}`;
@@ -222,28 +226,30 @@ function hostError(c: KubeletConfiguration, { cgroupVersion }: ConfigurationHost
   return ids > LARGEST_ID ? `${name} must not be more than ${LARGEST_ID}` : null;
 }
 
-const memoryPolicy: Rule = (c, gates) => [
-  (c.memoryThrottlingFactor <= 0 || c.memoryThrottlingFactor > 1) &&
-    `memoryThrottlingFactor ${printFloat(c.memoryThrottlingFactor)} ` +
+const memoryPolicy: Rule = (config, gates) => [
+  (config.memoryThrottlingFactor <= 0 || config.memoryThrottlingFactor > 1) &&
+    `memoryThrottlingFactor ${printFloat(config.memoryThrottlingFactor)} ` +
       'must be greater than 0 and less than or equal to 1.0',
   !isEnabled(gates, 'MemoryQoS') &&
-    c.memoryReservationPolicy === 'TieredReservation' &&
+    config.memoryReservationPolicy === 'TieredReservation' &&
     'memoryReservationPolicy "TieredReservation" requires MemoryQoS feature gate to be enabled',
-  !['None', 'TieredReservation'].includes(c.memoryReservationPolicy) &&
-    `option ${quote(c.memoryReservationPolicy)} specified for memoryReservationPolicy. ` +
+  !['None', 'TieredReservation'].includes(config.memoryReservationPolicy) &&
+    `option ${quote(config.memoryReservationPolicy)} specified for memoryReservationPolicy. ` +
       'Valid options are "None" or "TieredReservation"',
 ];
 
-const runtimeAndLogs: Rule = (c, gates) => [
-  c.containerRuntimeEndpoint === '' && 'the containerRuntimeEndpoint was not specified or empty',
-  c.enableSystemLogQuery &&
+const runtimeAndLogs: Rule = (config, gates) => [
+  config.containerRuntimeEndpoint === '' && 'the containerRuntimeEndpoint was not specified or empty',
+  config.enableSystemLogQuery &&
     !isEnabled(gates, 'NodeLogQuery') &&
     'NodeLogQuery feature gate is required for enableSystemLogQuery',
-  c.enableSystemLogQuery && !c.enableSystemLogHandler && 'enableSystemLogHandler is required for enableSystemLogQuery',
-  c.containerLogMaxWorkers < 1 && 'containerLogMaxWorkers must be greater than or equal to 1',
-  secondsOf(c.containerLogMonitorInterval) < SHORTEST_LOG_INTERVAL_SECONDS &&
+  config.enableSystemLogQuery &&
+    !config.enableSystemLogHandler &&
+    'enableSystemLogHandler is required for enableSystemLogQuery',
+  config.containerLogMaxWorkers < 1 && 'containerLogMaxWorkers must be greater than or equal to 1',
+  secondsOf(config.containerLogMonitorInterval) < SHORTEST_LOG_INTERVAL_SECONDS &&
     'containerLogMonitorInterval must be a positive time duration greater than or equal to 3s',
-  c.containerLogMaxFiles <= 1 && 'containerLogMaxFiles must be greater than 1',
+  config.containerLogMaxFiles <= 1 && 'containerLogMaxFiles must be greater than 1',
 ];
 
 const podLogs: Rule = ({ podLogsDir }) => {

@@ -29,9 +29,13 @@ export function choose(
     resource,
     quantity: requested - (capacity - used),
   }));
-  const of = (qos: QOSClass) =>
+  const candidatesOf = (qos: QOSClass) =>
     candidates.filter(({ demand }) => demand.qos === qos && isPreemptable(preemptor, demand));
-  const [bestEffort, burstable, guaranteed] = [of('BestEffort'), of('Burstable'), of('Guaranteed')];
+  const [bestEffort, burstable, guaranteed] = [
+    candidatesOf('BestEffort'),
+    candidatesOf('Burstable'),
+    candidatesOf('Guaranteed'),
+  ];
   const unmet = without(needs, [...bestEffort, ...burstable, ...guaranteed]);
   if (unmet.length > 0) return { error: notFound(unmet) };
   const fromGuaranteed = closest(guaranteed, without(needs, [...bestEffort, ...burstable]));

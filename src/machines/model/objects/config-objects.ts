@@ -73,13 +73,13 @@ export function environmentReferences(
   objects: ConfigObjects,
   unavailable: Readonly<Record<string, string>> = {},
 ): References {
-  const of = (wanted: ObjectKind) =>
+  const objectsOf = (wanted: ObjectKind) =>
     Object.fromEntries(
       Object.values(objects)
         .filter(({ kind }) => kind === wanted)
         .map(({ name, data }) => [name, texts(wanted, data)]),
     );
-  const known = { configMaps: of('ConfigMap'), secrets: of('Secret') };
+  const known = { configMaps: objectsOf('ConfigMap'), secrets: objectsOf('Secret') };
   return Object.keys(unavailable).length === 0 ? known : { ...known, unavailable };
 }
 

@@ -79,9 +79,10 @@ export interface CertificateNames {
 
 /** The addresses in a node's status as names in a certificate. */
 export function namesOf(addresses: readonly { readonly type: string; readonly address: string }[]): CertificateNames {
-  const of = (...types: string[]) => addresses.filter(({ type }) => types.includes(type)).map(({ address }) => address);
+  const addressesOf = (...types: string[]) =>
+    addresses.filter(({ type }) => types.includes(type)).map(({ address }) => address);
   return {
-    dnsNames: of('Hostname', 'InternalDNS', 'ExternalDNS'),
-    ipAddresses: of('InternalIP', 'ExternalIP'),
+    dnsNames: addressesOf('Hostname', 'InternalDNS', 'ExternalDNS'),
+    ipAddresses: addressesOf('InternalIP', 'ExternalIP'),
   };
 }

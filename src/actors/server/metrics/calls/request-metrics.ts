@@ -147,11 +147,15 @@ export class PodResourcesMetrics extends Instruments {
   readonly #errors = this.#ofEach('errors', ' which returned error');
 
   #ofEach(kind: 'requests' | 'errors', outcome: string) {
-    const of = (method: PodResourcesMethod) => {
+    const counterOf = (method: PodResourcesMethod) => {
       const help = `[ALPHA] Number of requests to the PodResource ${method} endpoint${outcome}. Broken down by server api version.`;
       return counter(this.registry, `${PREFIX}${kind}_${METHOD_NAMES[method]}`, help, API_VERSION_LABELS);
     };
-    return { List: of('List'), GetAllocatableResources: of('GetAllocatableResources'), Get: of('Get') };
+    return {
+      List: counterOf('List'),
+      GetAllocatableResources: counterOf('GetAllocatableResources'),
+      Get: counterOf('Get'),
+    };
   }
 
   asked(method: PodResourcesMethod): void {

@@ -69,18 +69,21 @@ type Add = (name: keyof typeof HELP, sample: Sample) => void;
 type Measured = Pick<NodeStats | PodStats | ContainerStats, 'cpu' | 'memory'> & { readonly swap?: SwapStats };
 
 function usage(of: 'node' | 'pod' | 'container', { cpu, memory, swap }: Measured, labels: Sample['labels'], add: Add) {
-  const at = (time: string) => ({ labels, timestampMs: Date.parse(time) });
+  const sampleAt = (time: string) => ({ labels, timestampMs: Date.parse(time) });
   if (cpu?.usageCoreNanoSeconds !== undefined) {
-    add(`${of}_cpu_usage_seconds_total`, { ...at(cpu.time), value: Number(cpu.usageCoreNanoSeconds) / NANOSECONDS });
+    add(`${of}_cpu_usage_seconds_total`, {
+      ...sampleAt(cpu.time),
+      value: Number(cpu.usageCoreNanoSeconds) / NANOSECONDS,
+    });
   }
   if (memory?.workingSetBytes !== undefined) {
-    add(`${of}_memory_working_set_bytes`, { ...at(memory.time), value: Number(memory.workingSetBytes) });
+    add(`${of}_memory_working_set_bytes`, { ...sampleAt(memory.time), value: Number(memory.workingSetBytes) });
   }
   if (swap?.swapUsageBytes !== undefined) {
-    add(`${of}_swap_usage_bytes`, { ...at(swap.time), value: Number(swap.swapUsageBytes) });
+    add(`${of}_swap_usage_bytes`, { ...sampleAt(swap.time), value: Number(swap.swapUsageBytes) });
   }
   if (of === 'container' && swap?.swapAvailableBytes !== undefined) {
     const limit = swap.swapAvailableBytes + (swap.swapUsageBytes ?? 0n);
-    add('container_swap_limit_bytes', { ...at(swap.time), value: Number(limit) });
+    add('container_swap_limit_bytes', { ...sampleAt(swap.time), value: Number(limit) });
   }
 }

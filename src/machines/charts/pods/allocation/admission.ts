@@ -37,109 +37,113 @@ import { isShortEarly, isTooEarly, postpone } from './postponed.ts';
 /** How long a critical pod waits for the pods that it preempts. */
 const PREEMPTION_WAIT_MS = 60_000;
 
-export function handleNew(w: Work, wanted: AllocationRequest): void {
+export function handleNew(work: Work, wanted: AllocationRequest): void {
   const { request, allocation } = wanted;
   const { uid } = request;
-  const { rejection, victims = [], shortOf } = admit(request, viewOf(w.args.context), candidates(w.state));
-  if (isTooEarly(w, request, rejection, victims)) return postpone(w, wanted);
-  w.state.unjudged = without(w.state.unjudged, uid);
-  if (rejection !== null) return refuse(w, request, ownShortage(w, wanted, rejection) ?? rejection);
-  if (victims.length === 0) return grantAssigned(w, wanted);
-  w.state.waiting = { ...w.state.waiting, [uid]: { request, allocation, victims } };
-  w.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
-  for (const victim of victims) preempt(w, victim, uid, shortOf);
+  const { rejection, victims = [], shortOf } = admit(request, viewOf(work.args.context), candidates(work.state));
+  if (isTooEarly(work, request, rejection, victims)) return postpone(work, wanted);
+  work.state.unjudged = without(work.state.unjudged, uid);
+  if (rejection !== null) return refuse(work, request, ownShortage(work, wanted, rejection) ?? rejection);
+  if (victims.length === 0) return grantAssigned(work, wanted);
+  work.state.waiting = { ...work.state.waiting, [uid]: { request, allocation, victims } };
+  work.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
+  for (const victim of victims) preempt(work, victim, uid, shortOf);
 }
 
-function refuse(w: Work, request: AdmissionRequest, rejection: Rejection): void {
+function refuse(work: Work, request: AdmissionRequest, rejection: Rejection): void {
   const { uid } = request;
-  w.state.rejections = { ...w.state.rejections, [uid]: rejection };
-  w.state.handedOver = without(w.state.handedOver, uid);
+  work.state.rejections = { ...work.state.rejections, [uid]: rejection };
+  work.state.handedOver = without(work.state.handedOver, uid);
   if (!isOfThisStart(request, rejection)) {
-    w.args.enqueue.sendTo(to('softState'), { type: 'softState.rejected', uid, rejection });
+    work.args.enqueue.sendTo(to('softState'), { type: 'softState.rejected', uid, rejection });
   }
-  recordEvent(w, request, podEvents.rejected(rejection.reason, rejection.message));
-  reply(w, { type: 'allocation.refused', uid, rejection });
-  noteJudged(w, uid);
+  recordEvent(work, request, podEvents.rejected(rejection.reason, rejection.message));
+  reply(work, { type: 'allocation.refused', uid, rejection });
+  noteJudged(work, uid);
 }
 
 /**
  * Upstream assigns CPUs and memory before it counts resources, so a pod that lacks them is rejected for that reason.
  */
-function ownShortage(w: Work, { request }: AllocationRequest, { reason }: Rejection): Rejection | null {
+function ownShortage(work: Work, { request }: AllocationRequest, { reason }: Rejection): Rejection | null {
   if (!reason.startsWith('OutOf') && reason !== 'UnexpectedAdmissionError') return null;
-  const answer = assigned(w, request, {});
+  const answer = assigned(work, request, {});
   return 'rejection' in answer ? answer.rejection : null;
 }
 
-function assigned(w: Work, request: AdmissionRequest, answers: DeviceAnswers): Assignment {
-  const { settings, devices } = w.args.context;
-  const { [request.uid]: _own, ...others } = w.state.arranging;
+function assigned(work: Work, request: AdmissionRequest, answers: DeviceAnswers): Assignment {
+  const { settings, devices } = work.args.context;
+  const { [request.uid]: _own, ...others } = work.state.arranging;
   const promised = Object.values(others).flatMap(({ holding }) => holding ?? []);
-  return assignedTo(settings, request, { grants: holdingsIn(w.state), promised, devices, answers });
+  return assignedTo(settings, request, { grants: holdingsIn(work.state), promised, devices, answers });
 }
 
 /** Grants a pod its resources: at once, or when the plugins of its devices have answered. */
-export function grantAssigned(w: Work, { request, allocation }: AllocationRequest, answers: DeviceAnswers = {}): void {
+export function grantAssigned(
+  work: Work,
+  { request, allocation }: AllocationRequest,
+  answers: DeviceAnswers = {},
+): void {
   const { uid } = request;
-  w.state.waiting = without(w.state.waiting, uid);
-  w.state.arranging = without(w.state.arranging, uid);
-  const answer = assigned(w, request, answers);
+  work.state.waiting = without(work.state.waiting, uid);
+  work.state.arranging = without(work.state.arranging, uid);
+  const answer = assigned(work, request, answers);
   if ('rejection' in answer) {
-    if (isShortEarly(w, uid, answer.rejection)) return postpone(w, { request, allocation });
-    return refuse(w, request, answer.rejection);
+    if (isShortEarly(work, uid, answer.rejection)) return postpone(work, { request, allocation });
+    return refuse(work, request, answer.rejection);
   }
   if ('question' in answer) {
     const { question } = answer;
-    return callPlugins(w, { request, allocation, holding: null, answers }, { uid, question, calls: [] });
+    return callPlugins(work, { request, allocation, holding: null, answers }, { uid, question, calls: [] });
   }
   const calls = callsWithoutAnswer(answer.devices ?? {});
-  if (calls.length === 0) return grant(w, { request, allocation }, answer);
-  callPlugins(w, { request, allocation, holding: answer, answers }, { uid, question: null, calls });
+  if (calls.length === 0) return grant(work, { request, allocation }, answer);
+  callPlugins(work, { request, allocation, holding: answer, answers }, { uid, question: null, calls });
 }
 
-function callPlugins(w: Work, arranging: Omit<Arranging, 'talk'>, input: DeviceCallsInput): void {
-  const id = `devices-${w.state.talks}`;
-  w.state.talks += 1;
-  w.state.arranging = { ...w.state.arranging, [input.uid]: { ...arranging, talk: id } };
-  w.args.enqueue.spawnChild('deviceCalls', { id, input });
+function callPlugins(work: Work, arranging: Omit<Arranging, 'talk'>, input: DeviceCallsInput): void {
+  const id = `devices-${work.state.talks}`;
+  work.state.talks += 1;
+  work.state.arranging = { ...work.state.arranging, [input.uid]: { ...arranging, talk: id } };
+  work.args.enqueue.spawnChild('deviceCalls', { id, input });
 }
 
-function grant(w: Work, { request: { uid, demand }, allocation }: AllocationRequest, holding: Holding): void {
+function grant(work: Work, { request: { uid, demand }, allocation }: AllocationRequest, holding: Holding): void {
   const given: Grant = { demand, allocation, ...holding };
-  const earlierGrant = w.state.grants[uid];
+  const earlierGrant = work.state.grants[uid];
   const before = earlierGrant === undefined ? {} : { before: earlierGrant.allocation };
-  w.state.grants = { ...w.state.grants, [uid]: given };
-  w.state.handedOver = without(w.state.handedOver, uid);
-  w.state.resizes = without(w.state.resizes, uid);
-  w.args.enqueue.sendTo(to('softState'), { type: 'softState.allocated', uid, grant: given });
-  const shares = podShares(w.args.context.settings, holdingsIn(w.state), uid);
-  reply(w, { type: 'allocation.granted', uid, allocation, ...before, ...shares });
-  reportHealth(w, uid, given, w.args.context.devices);
-  noteJudged(w, uid);
+  work.state.grants = { ...work.state.grants, [uid]: given };
+  work.state.handedOver = without(work.state.handedOver, uid);
+  work.state.resizes = without(work.state.resizes, uid);
+  work.args.enqueue.sendTo(to('softState'), { type: 'softState.allocated', uid, grant: given });
+  const shares = podShares(work.args.context.settings, holdingsIn(work.state), uid);
+  reply(work, { type: 'allocation.granted', uid, allocation, ...before, ...shares });
+  reportHealth(work, uid, given, work.args.context.devices);
+  noteJudged(work, uid);
 }
 
 /** Takes the plugins' answers for a pod that still exists. */
-export const handlePluginAnswers = updating((w) => {
-  const { event } = w.args;
+export const handlePluginAnswers = updating((work) => {
+  const { event } = work.args;
   if (!('uid' in event) || !event.type.startsWith('devices.')) return;
-  const arranging = w.state.arranging[event.uid];
+  const arranging = work.state.arranging[event.uid];
   if (arranging === undefined) return;
   if (event.type === 'devices.preferred') {
-    return grantAssigned(w, arranging, withAnswer(arranging.answers, event.question, event.ids));
+    return grantAssigned(work, arranging, withAnswer(arranging.answers, event.question, event.ids));
   }
-  w.state.arranging = without(w.state.arranging, event.uid);
-  if (event.type === 'devices.refused') return refuse(w, arranging.request, unexpected(event.error));
+  work.state.arranging = without(work.state.arranging, event.uid);
+  if (event.type === 'devices.refused') return refuse(work, arranging.request, unexpected(event.error));
   if (event.type !== 'devices.allocated' || arranging.holding === null) return;
-  grant(w, arranging, withResponses(arranging.holding, event.answers));
+  grant(work, arranging, withResponses(arranging.holding, event.answers));
 });
 
-export const reapCrashed = updating((w) => {
-  const id = childIn(w.args.event);
-  const found = Object.values(w.state.arranging).find((each) => each.talk === id);
+export const reapCrashed = updating((work) => {
+  const id = childIn(work.args.event);
+  const found = Object.values(work.state.arranging).find((each) => each.talk === id);
   if (found === undefined) return;
-  w.state.arranging = without(w.state.arranging, found.request.uid);
-  const { message } = errorOf(w.args.event);
-  refuse(w, found.request, unexpected(message));
+  work.state.arranging = without(work.state.arranging, found.request.uid);
+  const { message } = errorOf(work.args.event);
+  refuse(work, found.request, unexpected(message));
 });
 
 function preempt({ args: { enqueue } }: Work, uid: string, critical: string, shortOf = ''): void {

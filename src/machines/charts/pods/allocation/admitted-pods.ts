@@ -20,59 +20,59 @@ import { checkRecalled } from './earlier-pods.ts';
 import { isAwaiting, postponeResize } from './postponed.ts';
 
 /** Handles a request of an admitted pod: its actor restarted, or its specification changed. */
-export function regrant(w: Work, wanted: AllocationRequest, held: Grant): void {
+export function regrant(work: Work, wanted: AllocationRequest, held: Grant): void {
   const { uid } = wanted.request;
   const { allocation } = held;
-  if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) return change(w, wanted, held);
-  if (!isSame(allocation, wanted.allocation)) return grantAssigned(w, wanted);
-  w.state.resizes = without(w.state.resizes, uid);
-  reply(w, {
+  if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) return change(work, wanted, held);
+  if (!isSame(allocation, wanted.allocation)) return grantAssigned(work, wanted);
+  work.state.resizes = without(work.state.resizes, uid);
+  reply(work, {
     type: 'allocation.granted',
     uid,
     allocation,
-    ...podShares(w.args.context.settings, holdingsIn(w.state), uid),
+    ...podShares(work.args.context.settings, holdingsIn(work.state), uid),
   });
-  reportHealth(w, uid, held, w.args.context.devices);
-  checkRecalled(w, wanted);
-  if (!w.state.recalled.includes(uid)) retryUnjudged(w);
+  reportHealth(work, uid, held, work.args.context.devices);
+  checkRecalled(work, wanted);
+  if (!work.state.recalled.includes(uid)) retryUnjudged(work);
 }
 
-function change(w: Work, wanted: AllocationRequest, { allocation }: Grant): void {
-  const { settings } = w.args.context;
+function change(work: Work, wanted: AllocationRequest, { allocation }: Grant): void {
+  const { settings } = work.args.context;
   const { request } = wanted;
   const { uid } = request;
-  if (isAwaiting(w, uid)) return postponeResize(w, wanted);
+  if (isAwaiting(work, uid)) return postponeResize(work, wanted);
   const wholeNode = settings.admission?.wholeNode ?? {};
   const refusal =
     pinnedResize(settings, wanted, allocation) ??
-    resize(request, viewOf(w.args.context), wholeNode, candidates(w.state));
-  if (refusal === null) return grantAssigned(w, wanted);
-  const sinceMs = w.state.resizes[uid]?.sinceMs ?? now(w.args);
-  const pending = refusal.reason === 'Deferred' ? { ...w.state.resizes, [uid]: { ...wanted, sinceMs } } : null;
-  w.state.resizes = pending ?? without(w.state.resizes, uid);
-  const shares = podShares(settings, holdingsIn(w.state), uid);
-  reply(w, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
+    resize(request, viewOf(work.args.context), wholeNode, candidates(work.state));
+  if (refusal === null) return grantAssigned(work, wanted);
+  const sinceMs = work.state.resizes[uid]?.sinceMs ?? now(work.args);
+  const pending = refusal.reason === 'Deferred' ? { ...work.state.resizes, [uid]: { ...wanted, sinceMs } } : null;
+  work.state.resizes = pending ?? without(work.state.resizes, uid);
+  const shares = podShares(settings, holdingsIn(work.state), uid);
+  reply(work, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
 }
 
 /** Retries waiting pods and resizes, the most urgent first, after resources became free or time passed. */
-export function retry(w: Work): void {
-  const pending = Object.values(w.state.resizes).map((each) => ({
+export function retry(work: Work): void {
+  const pending = Object.values(work.state.resizes).map((each) => ({
     ...each,
-    increases: increases(w.state.grants[each.request.uid], each.request),
+    increases: increases(work.state.grants[each.request.uid], each.request),
   }));
   for (const wanted of pending.toSorted(byUrgency)) {
-    const granted = w.state.grants[wanted.request.uid];
-    if (granted) change(w, { request: wanted.request, allocation: wanted.allocation }, granted);
-    else w.state.resizes = without(w.state.resizes, wanted.request.uid);
+    const granted = work.state.grants[wanted.request.uid];
+    if (granted) change(work, { request: wanted.request, allocation: wanted.allocation }, granted);
+    else work.state.resizes = without(work.state.resizes, wanted.request.uid);
   }
 }
 
 const increases = (grant: Grant | undefined, { demand }: AdmissionRequest): boolean =>
   ['cpu', 'memory'].some((name) => BigInt(demand.requests[name] ?? '0') > BigInt(grant?.demand.requests[name] ?? '0'));
 
-export function retryUnjudged(w: Work): void {
-  for (const wanted of Object.values(w.state.unjudged)) {
-    if (w.state.grants[wanted.request.uid]) checkRecalled(w, wanted);
-    else handleNew(w, wanted);
+export function retryUnjudged(work: Work): void {
+  for (const wanted of Object.values(work.state.unjudged)) {
+    if (work.state.grants[wanted.request.uid]) checkRecalled(work, wanted);
+    else handleNew(work, wanted);
   }
 }

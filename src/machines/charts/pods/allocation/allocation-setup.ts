@@ -131,7 +131,7 @@ export const holdingsIn = ({
   Object.keys(handedOver).length === 0 ? grants : { ...handedOver, ...grants };
 
 /** Handles a message, then assigns the changed parts and sends the changes. */
-export const updating = (work: (w: Work) => void) =>
+export const updating = (handle: (work: Work) => void) =>
   allocationSetup.enqueueActions((args) => {
     const { context, enqueue } = args;
     const { grants, awaited, handedOver, over, rejections, waiting, unjudged, recalled, resizes } = context;
@@ -149,7 +149,7 @@ export const updating = (work: (w: Work) => void) =>
       arranging,
       talks,
     };
-    work({ args, state });
+    handle({ args, state });
     const demand = demandOf(state.grants);
     if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
     const before = resourcesHeld(context.settings, holdingsIn(context));
@@ -163,10 +163,10 @@ export const updating = (work: (w: Work) => void) =>
   });
 
 /** A pod has ended and holds nothing of the node, also for the next agent. */
-export function noteEnd(w: Work, uid: string, { demand, allocation }: Grant): void {
+export function noteEnd(work: Work, uid: string, { demand, allocation }: Grant): void {
   const grant: Grant = { demand, allocation, ended: true };
-  w.state.over = { ...w.state.over, [uid]: grant };
-  w.args.enqueue.sendTo(to('softState'), { type: 'softState.allocated', uid, grant });
+  work.state.over = { ...work.state.over, [uid]: grant };
+  work.args.enqueue.sendTo(to('softState'), { type: 'softState.allocated', uid, grant });
 }
 
 export const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);

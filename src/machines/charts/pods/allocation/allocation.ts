@@ -48,16 +48,17 @@ const s = allocationSetup;
 /** Upstream's period of retrying deferred resizes; the end of a pod retries them sooner. */
 const RETRY_MS = 180_000;
 
-const handleWanted = updating((w) => {
-  const { event } = w.args;
+const handleWanted = updating((work) => {
+  const { event } = work.args;
   if (event.type !== 'allocation.wanted') return;
   const { uid } = event.request;
-  if (event.request.rules.isStatic || event.isAnew) w.state.over = without(w.state.over, uid);
-  const rejection = w.state.rejections[uid];
-  if (rejection) reply(w, { type: 'allocation.refused', uid, rejection });
-  else if (w.state.over[uid]) reply(w, { type: 'allocation.granted', uid, allocation: w.state.over[uid].allocation });
-  else if (w.state.grants[uid]) regrant(w, event, w.state.grants[uid]);
-  else if (!w.state.waiting[uid] && !w.state.arranging[uid]) handleNew(w, event.handedOver ?? event);
+  if (event.request.rules.isStatic || event.isAnew) work.state.over = without(work.state.over, uid);
+  const rejection = work.state.rejections[uid];
+  if (rejection) reply(work, { type: 'allocation.refused', uid, rejection });
+  else if (work.state.over[uid])
+    reply(work, { type: 'allocation.granted', uid, allocation: work.state.over[uid].allocation });
+  else if (work.state.grants[uid]) regrant(work, event, work.state.grants[uid]);
+  else if (!work.state.waiting[uid] && !work.state.arranging[uid]) handleNew(work, event.handedOver ?? event);
 });
 
 /** Takes a changed list of devices, and informs pods whose devices changed their health. */
@@ -71,45 +72,47 @@ const handleDevices = s.enqueueActions((args) => {
   enqueue.assign({ devices: event.devices });
 });
 
-const free = updating((w) => {
-  const { event } = w.args;
+const free = updating((work) => {
+  const { event } = work.args;
   if (event.type !== 'allocation.ended' && event.type !== 'allocation.released') return;
   const { uid } = event;
-  const { grants, waiting, arranging } = w.state;
+  const { grants, waiting, arranging } = work.state;
   const granted = grants[uid];
   const counted = granted ?? waiting[uid] ?? arranging[uid];
-  w.state.grants = without(w.state.grants, uid);
-  forgetRecalled(w, uid);
-  w.state.waiting = without(w.state.waiting, uid);
-  w.state.unjudged = without(w.state.unjudged, uid);
-  w.state.resizes = without(w.state.resizes, uid);
-  if (arranging[uid] !== undefined) w.args.enqueue.stopChild(arranging[uid].talk);
-  w.state.arranging = without(w.state.arranging, uid);
+  work.state.grants = without(work.state.grants, uid);
+  forgetRecalled(work, uid);
+  work.state.waiting = without(work.state.waiting, uid);
+  work.state.unjudged = without(work.state.unjudged, uid);
+  work.state.resizes = without(work.state.resizes, uid);
+  if (arranging[uid] !== undefined) work.args.enqueue.stopChild(arranging[uid].talk);
+  work.state.arranging = without(work.state.arranging, uid);
   if (event.type === 'allocation.released') {
-    w.state.rejections = without(w.state.rejections, uid);
-    w.state.over = without(w.state.over, uid);
-  } else if (granted !== undefined && event.byItself) noteEnd(w, uid, granted);
+    work.state.rejections = without(work.state.rejections, uid);
+    work.state.over = without(work.state.over, uid);
+  } else if (granted !== undefined && event.byItself) noteEnd(work, uid, granted);
   if (counted === undefined) return;
-  admitWaiting(w, uid);
-  retry(w);
+  admitWaiting(work, uid);
+  retry(work);
 });
 
 /** Admits pods that waited only for this pod to end. */
-function admitWaiting(w: Work, uid: string): void {
-  for (const waiting of Object.values(w.state.waiting)) {
+function admitWaiting(work: Work, uid: string): void {
+  for (const waiting of Object.values(work.state.waiting)) {
     const victims = waiting.victims.filter((victim) => victim !== uid);
-    if (victims.length === 0) grantAssigned(w, waiting);
-    else w.state.waiting = { ...w.state.waiting, [waiting.request.uid]: { ...waiting, victims } };
+    if (victims.length === 0) grantAssigned(work, waiting);
+    else work.state.waiting = { ...work.state.waiting, [waiting.request.uid]: { ...waiting, victims } };
   }
 }
 
-const stopWaiting = updating((w) => {
-  const { event } = w.args;
+const stopWaiting = updating((work) => {
+  const { event } = work.args;
   if (event.type !== 'allocation.waited') return;
-  const waiting = w.state.waiting[event.uid];
+  const waiting = work.state.waiting[event.uid];
   if (!waiting) return;
-  w.args.enqueue(line('warn', ['Pods that were displaced have not ended', { uid: event.uid, pods: waiting.victims }]));
-  grantAssigned(w, waiting);
+  work.args.enqueue(
+    line('warn', ['Pods that were displaced have not ended', { uid: event.uid, pods: waiting.victims }]),
+  );
+  grantAssigned(work, waiting);
 });
 
 /** The Node, or the pods of an earlier agent, are known now: pods that waited for that are evaluated. */

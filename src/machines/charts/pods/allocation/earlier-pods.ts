@@ -52,19 +52,19 @@ export const takeOver = updating(({ args, state }) => {
  * Re-evaluates the pods that an earlier agent admitted. Such a pod stays whatever room there is, and is rejected only
  * if the Node lacks labels that it needs, as upstream. Part of `allocation.ts`.
  */
-export function checkRecalled(w: Work, wanted: AllocationRequest): void {
-  const { context, enqueue } = w.args;
+export function checkRecalled(work: Work, wanted: AllocationRequest): void {
+  const { context, enqueue } = work.args;
   const { request } = wanted;
   const { uid } = request;
-  if (!w.state.recalled.includes(uid)) return;
+  if (!work.state.recalled.includes(uid)) return;
   const isEarly = !context.isNodeKnown && !request.rules.isStatic;
-  w.state.unjudged = isEarly ? { ...w.state.unjudged, [uid]: wanted } : without(w.state.unjudged, uid);
+  work.state.unjudged = isEarly ? { ...work.state.unjudged, [uid]: wanted } : without(work.state.unjudged, uid);
   if (isEarly) return;
-  w.state.recalled = w.state.recalled.filter((each) => each !== uid);
+  work.state.recalled = work.state.recalled.filter((each) => each !== uid);
   const { mismatch } = checkPredicates(request, viewOf(context), []);
   if (mismatch?.reason !== 'NodeAffinity') return;
   const { reason, message } = mismatch;
-  recordEvent(w, request, podEvents.rejected(reason, message));
+  recordEvent(work, request, podEvents.rejected(reason, message));
   const verdict = { reason, message: podMessages.rejected(message), published: 'always' } as const;
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
 }
@@ -74,30 +74,30 @@ export function checkRecalled(w: Work, wanted: AllocationRequest): void {
 // no rejection: a pod without room waits.
 
 /** Notes that the pod was admitted, was refused or is gone. */
-export function noteJudged(w: Work, uid: string): void {
-  if (!w.state.awaited.includes(uid)) return;
-  w.state.awaited = w.state.awaited.filter((each) => each !== uid);
-  if (w.state.awaited.length === 0) w.args.enqueue.raise({ type: 'allocation.awaited' });
+export function noteJudged(work: Work, uid: string): void {
+  if (!work.state.awaited.includes(uid)) return;
+  work.state.awaited = work.state.awaited.filter((each) => each !== uid);
+  if (work.state.awaited.length === 0) work.args.enqueue.raise({ type: 'allocation.awaited' });
 }
 
 /** The pod is no longer expected to ask for its earlier holding. */
-export function forgetRecalled(w: Work, uid: string): void {
-  noteJudged(w, uid);
-  w.state.recalled = w.state.recalled.filter((each) => each !== uid);
-  w.state.handedOver = without(w.state.handedOver, uid);
+export function forgetRecalled(work: Work, uid: string): void {
+  noteJudged(work, uid);
+  work.state.recalled = work.state.recalled.filter((each) => each !== uid);
+  work.state.handedOver = without(work.state.handedOver, uid);
 }
 
 /** Grants, refusals and what an earlier agent gave are kept only for pods that are on this node. */
-export const forgetOthers = updating((w) => {
-  const { event } = w.args;
+export const forgetOthers = updating((work) => {
+  const { event } = work.args;
   if (event.type !== 'pods.known') return;
   const known = new Set(event.uids);
-  const { grants, awaited, handedOver, over, rejections } = w.state;
+  const { grants, awaited, handedOver, over, rejections } = work.state;
   const remembered = [grants, handedOver, over, rejections].flatMap((table) => Object.keys(table));
   for (const uid of [...remembered, ...awaited].filter((each) => !known.has(each))) {
-    w.state.grants = without(w.state.grants, uid);
-    forgetRecalled(w, uid);
-    w.state.over = without(w.state.over, uid);
-    w.state.rejections = without(w.state.rejections, uid);
+    work.state.grants = without(work.state.grants, uid);
+    forgetRecalled(work, uid);
+    work.state.over = without(work.state.over, uid);
+    work.state.rejections = without(work.state.rejections, uid);
   }
 });

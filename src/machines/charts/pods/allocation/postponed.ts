@@ -11,8 +11,8 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { AllocationRequest, Work } from './allocation-setup.ts';
 
 /** Judges the pod later, when the Node or the pods of an earlier agent are known. */
-export function postpone(w: Work, wanted: AllocationRequest): void {
-  w.state.unjudged = { ...w.state.unjudged, [wanted.request.uid]: wanted };
+export function postpone(work: Work, wanted: AllocationRequest): void {
+  work.state.unjudged = { ...work.state.unjudged, [wanted.request.uid]: wanted };
 }
 
 /** Whether pods of an earlier agent hold resources that may soon be free: such a pod may be gone, or may be ending. */
@@ -22,31 +22,34 @@ const mayLeave = ({ args: { context }, state }: Work, uid: string): boolean =>
 
 /** Rejections that may be due to holdings of pods that are gone. */
 const SHORTAGE_OF_PODS = ['NodePorts', 'UnexpectedAdmissionError', 'TopologyAffinityError', 'SMTAlignmentError'];
-export const isShortEarly = (w: Work, uid: string, rejection: Rejection | null): boolean =>
+export const isShortEarly = (work: Work, uid: string, rejection: Rejection | null): boolean =>
   rejection !== null &&
   (SHORTAGE_OF_PODS.includes(rejection.reason) || rejection.reason.startsWith('OutOf')) &&
-  mayLeave(w, uid);
+  mayLeave(work, uid);
 
 /** Rejections that may be due to labels and taints that are not known yet. */
 const NODE_REASONS = ['NodeAffinity', 'TaintToleration'];
 
 /** Too little is known of the Node and of other pods to reject this pod, or to preempt others for it. */
 export function isTooEarly(
-  w: Work,
+  work: Work,
   { uid, rules }: AdmissionRequest,
   rejection: Rejection | null,
   victims: readonly unknown[],
 ): boolean {
   const isOfTheNode = rejection !== null && NODE_REASONS.includes(rejection.reason);
-  if (!w.args.context.isNodeKnown && !rules.isStatic && isOfTheNode) return true;
-  return (victims.length > 0 && mayLeave(w, uid)) || isShortEarly(w, uid, rejection);
+  if (!work.args.context.isNodeKnown && !rules.isStatic && isOfTheNode) return true;
+  return (victims.length > 0 && mayLeave(work, uid)) || isShortEarly(work, uid, rejection);
 }
 
 /** Whether other pods of another kubelet have not asked for their resources yet. */
 export const isAwaiting = ({ state }: Work, uid: string): boolean => state.awaited.some((other) => other !== uid);
 
-export function postponeResize(w: Work, wanted: AllocationRequest): void {
+export function postponeResize(work: Work, wanted: AllocationRequest): void {
   const { uid } = wanted.request;
-  const sinceMs = w.state.resizes[uid]?.sinceMs ?? now(w.args);
-  w.state.resizes = { ...w.state.resizes, [uid]: { request: wanted.request, allocation: wanted.allocation, sinceMs } };
+  const sinceMs = work.state.resizes[uid]?.sinceMs ?? now(work.args);
+  work.state.resizes = {
+    ...work.state.resizes,
+    [uid]: { request: wanted.request, allocation: wanted.allocation, sinceMs },
+  };
 }

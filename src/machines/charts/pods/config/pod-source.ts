@@ -77,21 +77,22 @@ export function differences(source: Source, pods: readonly Pod[], reported: Repo
     const { uid } = pod.metadata;
     return { pod, before: reported.before[uid], after: reported.after[uid]! };
   });
-  const of = (op: (each: (typeof known)[number]) => boolean): readonly Pod[] => known.filter(op).map(({ pod }) => pod);
+  const podsWhere = (op: (each: (typeof known)[number]) => boolean): readonly Pod[] =>
+    known.filter(op).map(({ pod }) => pod);
   const isDeletion = ({ before, after }: (typeof known)[number]) => before?.deleting === false && after.deleting;
   const isUpdate = (each: (typeof known)[number]) =>
     each.before !== undefined && each.before.hash !== each.after.hash && !isDeletion(each);
   const removed = gone.map(({ uid, namespace, name }) => ({ uid, namespace, name }));
   const messages: ConfigMessage[] = [
     { type: 'config.pods', op: 'REMOVE', source, pods: removed },
-    { type: 'config.pods', op: 'ADD', source, pods: of(({ before }) => before === undefined) },
-    { type: 'config.pods', op: 'UPDATE', source, pods: of(isUpdate) },
-    { type: 'config.pods', op: 'DELETE', source, pods: of(isDeletion) },
+    { type: 'config.pods', op: 'ADD', source, pods: podsWhere(({ before }) => before === undefined) },
+    { type: 'config.pods', op: 'UPDATE', source, pods: podsWhere(isUpdate) },
+    { type: 'config.pods', op: 'DELETE', source, pods: podsWhere(isDeletion) },
     {
       type: 'config.pods',
       op: 'RECONCILE',
       source,
-      pods: of(({ before, after }) => before?.hash === after.hash && before.statusHash !== after.statusHash),
+      pods: podsWhere(({ before, after }) => before?.hash === after.hash && before.statusHash !== after.statusHash),
     },
   ];
   return messages.filter((message) => message.pods.length > 0);
