@@ -58,7 +58,7 @@ export class Contract {
       this.#methods.set(key, method && this.#definition(service, method));
     }
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract is text, read at run time
-    return this.#methods.get(key) as unknown as Method<Request, Reply> | undefined;
+    return this.#methods.get(key) as Method<Request, Reply> | undefined;
   }
 
   /** A message by the name of its type; `undefined` if the contract lacks it. */

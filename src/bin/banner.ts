@@ -41,7 +41,7 @@ interface Snapshot {
 function healthzIn(records: readonly KernelRecord[]): string | null {
   for (const record of records) {
     if (record.k !== 'message' || record.event.type !== 'healthz.serving') continue;
-    const { address, port } = record.event as unknown as { address: string; port: number };
+    const [address, port] = [String(record.event['address']), Number(record.event['port'])];
     return `http://${address.includes(':') ? `[${address}]` : address}:${port}/healthz`;
   }
   return null;

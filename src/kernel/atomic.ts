@@ -20,7 +20,7 @@ const wrapped = new WeakSet<AnyStateMachine>();
 export function makeAtomic(machine: AnyStateMachine): void {
   if (wrapped.has(machine)) return;
   wrapped.add(machine);
-  const transition = machine.transition.bind(machine) as unknown as Transition;
+  const transition = machine.transition.bind(machine) as Transition;
   const isUnhandled = unhandledBy(machine);
   (machine as { transition: unknown }).transition = (
     snapshot: AnyMachineSnapshot,
@@ -74,7 +74,7 @@ function withTime(action: Executable): Executable {
 
 function failed(transition: Transition, snapshot: AnyMachineSnapshot, scope: Scope, thrown: unknown) {
   const stopped = transition(snapshot, { type: 'xstate.stop' }, scope);
-  return { ...stopped, status: 'error', error: toPlainError(thrown) } as unknown as AnyMachineSnapshot;
+  return { ...stopped, status: 'error', error: toPlainError(thrown) } as AnyMachineSnapshot;
 }
 
 /** Event types in one index; types that contain actor ids are unbounded. */

@@ -68,7 +68,7 @@ export async function readRecord(path: string, imageRef: string): Promise<Stored
   if (kind !== 'ImagePulledRecord' || !READABLE.includes(apiVersion ?? '') || !isObject(credentialMapping)) {
     throw new Error(`${path} is not an ImagePulledRecord; remove it, and the image is pulled again`);
   }
-  return value['imageRef'] === imageRef ? ({ ...value, credentialMapping } as unknown as StoredRecord) : null;
+  return value['imageRef'] === imageRef ? ({ ...value, credentialMapping } as StoredRecord) : null;
 }
 
 export async function readJson(path: string): Promise<Readonly<Record<string, unknown>> | null> {

@@ -105,7 +105,7 @@ export function decodedObject(value: Json | undefined, at: string): KubeObject {
   // In a Status, the field `status` is text.
   if (value['kind'] !== 'Status') checkFields(value, OF_OBJECT, at);
   checkNesting(value, at, 0);
-  return (metadata === value['metadata'] ? value : { ...value, metadata }) as unknown as KubeObject;
+  return (metadata === value['metadata'] ? value : { ...value, metadata }) as KubeObject;
 }
 
 interface DecodedList {

@@ -88,7 +88,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntim
       }),
   };
   return {
-    ports: { ...runtime, ...(cri as unknown as Ports<typeof criOperations>) },
+    ports: { ...runtime, ...(cri as Ports<typeof criOperations>) },
     call: async (name, request, options) => current().call(name, request, options),
     async close({ stopContainers }) {
       connection?.close();

@@ -19,14 +19,14 @@ export interface Expectations {
   readonly never?: readonly Forbidden[];
 }
 
-/** A name that ends in `*` matches all names with that prefix. */
-export interface Forbidden {
-  /** Used with `state`: an address, or `pod/NAME/CONTAINER`. */
-  readonly actor?: string;
-  readonly state?: string;
-  /** An operation that fails. */
-  readonly operation?: string;
+/** `actor`: an address, or `pod/NAME/CONTAINER`. */
+export interface ForbiddenState {
+  readonly actor: string;
+  readonly state: string;
 }
+
+/** A state of an actor, or an operation that fails. A name that ends in `*` matches all names with that prefix. */
+export type Forbidden = ForbiddenState | { readonly operation: string };
 
 /** The file is malformed; the message is for its author. */
 export class ExpectationsError extends Error {}

@@ -4,7 +4,7 @@
  * Invariant: each expectation has one finding, in the order of the keys of the file.
  */
 import { duration } from '../../visualizer/words.ts';
-import type { Expectations, Forbidden } from './expectations-file.ts';
+import type { Expectations, Forbidden, ForbiddenState } from './expectations-file.ts';
 import { phaseName, startupPhases, startupTime } from './startup-time.ts';
 import { actorName, type Story } from './story.ts';
 
@@ -117,13 +117,17 @@ function isActor(address: string, pattern: string, story: Story): boolean {
   return [address, name, short].some((each) => matches(each, pattern));
 }
 
-function whetherNever({ actor, state, operation }: Forbidden, story: Story): Finding {
-  if (operation !== undefined) return whetherNeverFailed(operation, story);
+function whetherNever(forbidden: Forbidden, story: Story): Finding {
+  return 'operation' in forbidden ? whetherNeverFailed(forbidden.operation, story) : whetherNeverIn(forbidden, story);
+}
+
+function whetherNeverIn({ actor, state }: ForbiddenState, story: Story): Finding {
   const expected = `never ${actor} in ${state}`;
-  const isForbidden = (address: string): boolean => isActor(address, actor!, story);
   const found = [...story.moments.values()].find(
-    ({ k, actor: at, what, status }) =>
-      k === 'state' && isForbidden(at) && [status ?? '', ...what.split(' | ')].some((text) => isState(text, state!)),
+    ({ k, actor: address, what, status }) =>
+      k === 'state' &&
+      isActor(address, actor, story) &&
+      [status ?? '', ...what.split(' | ')].some((text) => isState(text, state)),
   );
   if (!found) return { kind: 'never', expected, actual: 'never', verdict: 'holds' };
   const actual = `${actorName(found.actor, story)} was in ${found.what} after ${duration(found.t - story.started)}`;

@@ -10,7 +10,7 @@ export function applyPatch(contentType: string, object: ApiObject, patch: unknow
     case 'application/merge-patch+json':
       return mergePatch(object, patch) as ApiObject;
     case 'application/strategic-merge-patch+json':
-      return strategicMerge(object as unknown as Fields, objectPatch(patch), kind) as unknown as ApiObject;
+      return strategicMerge(object as Fields, objectPatch(patch), kind) as ApiObject;
     default:
       throw new Refusal(
         'the body of the request was in an unknown format - accepted media types include: ' +

@@ -126,7 +126,7 @@ export function accessReviewer(create: Create, nodeName: string, ttls: Omit<Ttls
       ...(groups.length > 0 && { groups: [...groups] }),
       ...(uid === undefined ? {} : { uid }),
       ...(extra === undefined ? {} : { extra }),
-    } as unknown as { readonly [key: string]: Json };
+    } as { readonly [key: string]: Json };
     return cache.get(JSON.stringify(spec), async () => {
       const body = { apiVersion, kind: 'SubjectAccessReview', metadata: {}, spec };
       const review = await asked(create, { client: 'kube', apiVersion, resource: 'subjectaccessreviews', body });

@@ -1,5 +1,6 @@
 /** The operations of a node's actors that are pending or failing, for the visualizer. */
 import { parentOf } from '../../../kernel/address.ts';
+import { memberOf } from '../../../kernel/json.ts';
 import { keepNewest } from '../../../kernel/keep-newest.ts';
 import type { EffectRecord, InRecord, KernelRecord } from '../../../kernel/records.ts';
 import { streamError, streamOf } from './history.ts';
@@ -84,8 +85,7 @@ export class Calls {
 }
 
 function targetOf(input: unknown): string | undefined {
-  if (typeof input !== 'object' || input === null) return undefined;
-  const given = TARGETS.map((name) => (input as Readonly<Record<string, unknown>>)[name]);
-  const target = given.find((value) => typeof value === 'string' && value !== '');
-  return target === undefined ? undefined : shortText(target as string, TARGET_MAX_CHARS);
+  const named = TARGETS.map((name) => memberOf(input, name));
+  const target = named.find((value): value is string => typeof value === 'string' && value !== '');
+  return target === undefined ? undefined : shortText(target, TARGET_MAX_CHARS);
 }

@@ -52,7 +52,7 @@ export class Claims {
 
   private handleEvent(event: JsonEvent, from: Address, at: At): void {
     if (!event.type.startsWith('claims.')) return;
-    const claims = event as unknown as ClaimEvent;
+    const claims = event as ClaimEvent;
     if (claims.type === 'claims.wanted') {
       const names = claims.wanted.map(({ name }) => `${claims.namespace}/${name}`);
       this.wanted.set(claims.uid, names);

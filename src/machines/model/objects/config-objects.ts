@@ -126,7 +126,7 @@ function dataOf(kind: string, object: KubeObject): ConfigObject['data'] | null {
       return { ...contents(object['data'], 'text'), ...contents(object['binaryData'], 'base64') };
     case 'Secret':
       // The port has sealed them as `{ text: handle }` or `{ base64: handle }`.
-      return isObject(object['data']) ? (object['data'] as unknown as ConfigObject['data']) : {};
+      return isObject(object['data']) ? (object['data'] as ConfigObject['data']) : {};
     case 'RuntimeClass':
       return { handler: { text: typeof object['handler'] === 'string' ? object['handler'] : '' } };
     default:

@@ -167,7 +167,7 @@ export const noteServerHealth = managerSetup.assign({
 
 export const storeRequest = managerSetup.assign(({ event }) => {
   const { metadata } = outputOf<KubeObject>(event);
-  const { name, uid, resourceVersion } = metadata as unknown as { name: string; uid: string; resourceVersion: string };
+  const { name, uid, resourceVersion } = metadata as { name: string; uid: string; resourceVersion: string };
   return { csrName: name, csrUid: uid, csrVersion: resourceVersion, issued: '' };
 });
 
