@@ -25,7 +25,7 @@ it('a short wait ends by itself, no sooner than asked', async () => {
   await pause(-5, new AbortController().signal);
 });
 
-it('no number is no wait', async () => {
+it('a delay that is no number does not wait', async () => {
   await expect(pause(Number.NaN, new AbortController().signal)).rejects.toThrow('a wait of NaN milliseconds');
 });
 

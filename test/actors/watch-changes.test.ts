@@ -2,7 +2,7 @@ import { getEventListeners } from 'node:events';
 import { expect, it } from 'vitest';
 import { watchChanges } from '../../src/actors/watch-changes.ts';
 
-it('speaks of each change once, keeps what it said when there is no answer, and leaves no listener', async () => {
+it('emits each change once, emits nothing without an answer, and leaves no listener', async () => {
   const answers = ['a', 'a', null, 'a', 'b', 'b'];
   const emitted: string[] = [];
   const aborter = new AbortController();
@@ -17,7 +17,7 @@ it('speaks of each change once, keeps what it said when there is no answer, and 
   expect(listeners).toBe(0);
 });
 
-it('ends at once when nobody wants it any more', async () => {
+it('ends at once when the stream is cancelled', async () => {
   const aborter = new AbortController();
   const emit = (): void => aborter.abort();
   expect(await watchChanges({ ask: async () => 'a', periodMs: 60_000, signal: aborter.signal, emit })).toBeNull();

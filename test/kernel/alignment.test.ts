@@ -16,12 +16,12 @@ const pairs = (a: readonly string[], b: readonly string[]): Pair[] =>
 const matched = (a: readonly string[], b: readonly string[]): string[] =>
   pairs(a, b).map(({ expected, actual }) => `${label(expected)}|${label(actual)}`);
 
-it('one record more or less moves the others and changes none', () => {
+it('an added or missing record moves the others and changes none', () => {
   expect(matched(['a1', 'b1', 'c1'], ['a1', 'c1'])).toEqual(['a1|a1', 'b1|-', 'c1|c1']);
   expect(matched(['a1', 'c1'], ['a1', 'b1', 'c1'])).toEqual(['a1|a1', '-|b1', 'c1|c1']);
 });
 
-it('what one actor says otherwise is a pair; what another one says is not', () => {
+it('different records of one actor are a pair; records of different actors are not', () => {
   expect(matched(['a1', 'b1'], ['a2', 'b1'])).toEqual(['a1|a2', 'b1|b1']);
   expect(matched(['a1', 'b1'], ['c1', 'b1'])).toEqual(['a1|-', '-|c1', 'b1|b1']);
 });
@@ -39,7 +39,7 @@ it('keeps every record, in its order, and pairs only what has one name', () => {
   );
 });
 
-it('a turn of 20,000 records on both sides is compared soon, place by place', () => {
+it('turns of 20,000 records are compared quickly, position by position', () => {
   const long = Array.from({ length: 20_000 }, (_, i) => `a${i % 10}`);
   const begin = performance.now();
   const aligned = pairs(['b1', ...long], [...long, 'c1']);

@@ -42,7 +42,7 @@ const listed = (uid: string, over: object = {}) => groupByPod([sandbox('s', uid)
 const empty = groupByPod([], []);
 
 describe('lists by pod', () => {
-  it('what has no label of a pod is foreign', () => {
+  it('a sandbox or container without the labels of a pod is foreign', () => {
     expect(groupByPod([sandbox('s', null)], [container('c', null)]).size).toBe(0);
     expect([...groupByPod([sandbox('s', 'a')], [container('c', null)]).keys()]).toEqual(['a']);
   });
@@ -74,7 +74,7 @@ describe('lists by pod', () => {
 });
 
 describe('one pod in canonical form', () => {
-  it('has what is needed of it, and its name and namespace of the labels', () => {
+  it('has the needed fields, and name and namespace from the labels', () => {
     const annotations = { 'io.kubernetes.container.terminationMessagePath': '/dev/termination-log' };
     const mounts = ['/dev/termination-log', '/etc/hosts'].map((container_path) => ({ container_path, readonly: true }));
     const containers = [containerStatus('c', 'a', { annotations, mounts })];
@@ -86,7 +86,7 @@ describe('one pod in canonical form', () => {
     ]);
   });
 
-  it('newest first, as numbers and not as text', () => {
+  it('is sorted newest first, by numbers and not by text', () => {
     const times = ['9', '1700000000000000001', '1700000000000000000', '10'];
     const containers = times.map((created_at, index) => containerStatus(`c${index}`, 'a', { created_at }));
     const status = podRuntimeStatus('a', [], containers, 0);
@@ -98,7 +98,7 @@ describe('one pod in canonical form', () => {
     ]);
   });
 
-  it('a state that this contract does not know is unknown, and not ready', () => {
+  it('a state of a newer runtime is unknown, and not ready', () => {
     const status = podRuntimeStatus(
       'a',
       [sandboxStatus('s', 'a', { state: 7 })],
@@ -109,7 +109,7 @@ describe('one pod in canonical form', () => {
     expect(status.containers[0]?.state).toBe('CONTAINER_UNKNOWN');
   });
 
-  it('missing metadata is missing, negative exit codes stay', () => {
+  it('missing metadata stays absent, and negative exit codes are kept', () => {
     const bare = containerStatus('c', 'a', { metadata: null, image: null, exit_code: -1 });
     const [only] = podRuntimeStatus('a', [], [bare], 0).containers;
     expect(only).not.toHaveProperty('metadata');
@@ -117,7 +117,7 @@ describe('one pod in canonical form', () => {
     expect(only?.exit_code).toBe(-1);
   });
 
-  it('name and namespace come from whatever has labels', () => {
+  it('name and namespace come from any sandbox or container with labels', () => {
     expect(podRuntimeStatus('a', [], [containerStatus('c', 'a')], 0)).toMatchObject({
       name: 'name-of-a',
       namespace: 'default',
@@ -127,7 +127,7 @@ describe('one pod in canonical form', () => {
 });
 
 describe('the ledger', () => {
-  it('a new pod is inspected, told once, and then silent while it stays the same', () => {
+  it('a new pod is inspected and reported once, and not again while it stays the same', () => {
     const ledger = new PodCache();
     expect(ledger.relisted(listed('a'), 1)).toEqual({ inspect: ['a'], items: [] });
     expect(ledger.inspected(observed('a', 2))).toMatchObject([{ type: 'runtime.podChanged', status: { uid: 'a' } }]);
@@ -135,13 +135,13 @@ describe('the ledger', () => {
     expect(ledger.inspected(observed('a', 4))).toEqual([]);
   });
 
-  it('a change that only the full status has is told', () => {
+  it('a change that only the full status shows is reported', () => {
     const ledger = new PodCache();
     ledger.inspected(observed('a', 1));
     expect(ledger.inspected(observed('a', 2, { reason: 'OOMKilled' }))).toHaveLength(1);
   });
 
-  it('a changed list asks for an inspection, and tells nothing itself', () => {
+  it('a changed list requests an inspection, and reports nothing itself', () => {
     const ledger = new PodCache();
     ledger.inspected(observed('a', 1));
     const change = listed('a', { state: 'CONTAINER_EXITED' });
@@ -157,7 +157,7 @@ describe('the ledger', () => {
     expect(ledger.relisted(empty, listedAtMs)).toEqual(findings);
   });
 
-  it('what has ended stays so, whatever an answer says that was made before', () => {
+  it('an ended instance stays ended, whatever an earlier answer says', () => {
     const ledger = new PodCache();
     ledger.inspected(observed('a', 1));
     const ended = containerInstance(containerStatus('c', 'a', { state: 'CONTAINER_EXITED', exit_code: 5 }));
@@ -180,7 +180,7 @@ describe('the ledger', () => {
     expect(ledger.inspected(observed('a', 4, { exit_code: 2 }))).toEqual([]);
   });
 
-  it('a stale pod is named once per reason, inspected at each relist, and told again when it recovers', () => {
+  it('a stale pod is reported once per reason, inspected at each relist, and reported again when it recovers', () => {
     const ledger = new PodCache();
     ledger.inspected(observed('a', 1));
     expect(ledger.failed('a', 'hangs')).toEqual([{ type: 'runtime.podStale', uid: 'a', message: 'hangs' }]);
@@ -199,7 +199,7 @@ describe('the ledger', () => {
     expect(ledger.staleCount).toBe(0);
   });
 
-  it('ids lead to their pod until a later list has them no more', () => {
+  it('ids lead to their pod until a later list lacks them', () => {
     const ledger = new PodCache();
     ledger.learn('early', 'a', 1);
     ledger.learn('late', 'a', 5);

@@ -138,7 +138,7 @@ describe.skipIf(needsMounts)('the tree of', () => {
   });
 });
 
-describe('a volume that cannot be had', () => {
+describe('a volume that cannot be set up', () => {
   const failing = cases.filter(({ failures }) => failures.length > 0);
 
   it('every recording is compared', () => {
@@ -150,7 +150,7 @@ describe('a volume that cannot be had', () => {
     ]);
   });
 
-  it.each(failing)('says the words of $name', async (recording) => {
+  it.each(failing)('fails with the message of $name', async (recording) => {
     const room = new VolumeRoom();
     onTestFinished(() => room.close());
     const host = mkdtempSync(join(tmpdir(), 'statelet-host-path-'));

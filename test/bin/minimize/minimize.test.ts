@@ -43,7 +43,7 @@ afterAll(() => rmSync(work, { recursive: true, force: true }));
 describe('of a list', () => {
   const hundred = Array.from({ length: 100 }, (_, at) => at);
 
-  it('what is needed is left, in order, and nothing else', () => {
+  it('the needed items remain, in order, and nothing else', () => {
     const needs = (subset: readonly number[]) =>
       [71, 3, 40].every((each) => subset.includes(each)) ? subset : undefined;
     const { items, trials, isMinimal } = reduce(hundred, needs);
@@ -99,7 +99,7 @@ describe('of a difference', () => {
   });
 });
 
-describe('of anything else that a journal shows', () => {
+describe('of other failures in a journal', () => {
   it('the crash of an actor', () => {
     const node = new BootNode().boot().run(1_000);
     node.send({ type: 'pods.known', uids: 5 }, 'kubelet/softState').run(1_000);
@@ -131,7 +131,7 @@ describe('of anything else that a journal shows', () => {
   });
 });
 
-it('of a seed the steps that it takes are left, and the line does it again', async () => {
+it('of a seed the needed steps remain, and the printed command repeats the failure', async () => {
   await withNodeChange({ machine: 'container', guard: 'mayRestart' }, async () => {
     expect(await minimizeCommand(undefined, { ...DEFAULTS, seed: '1', seconds: '120' })).toBe(0);
     const [, count, line = ''] = /(\d+) of 40 steps are enough[^]*again: statelet simulate (.*)\n/.exec(printed) ?? [];

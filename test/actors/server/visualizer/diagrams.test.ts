@@ -33,7 +33,7 @@ describe('a chart', () => {
     ]);
   });
 
-  it('names what a state asks for, and what it hears without leaving', () => {
+  it('names the requests of a state, and the events that it handles without leaving', () => {
     expect(linesOf(workerMachine, 'worker')).toEqual(['invoke world.listen', 'on explode', 'on heard']);
     expect(linesOf(bossMachine, 'boss.opening')).toEqual(['invoke world.look']);
   });
@@ -68,7 +68,7 @@ describe('a chart', () => {
     ]);
   });
 
-  it('draws what many far states lead to as lines, and what few lead to as edges', () => {
+  it('draws the target of many distant states as lines, and the target of few as edges', () => {
     const step = (next: string) => ({ initial: 'a', states: { a: { on: { fail: '#failed', go: `#${next}` } } } });
     const steps = ['one', 'two', 'three', 'four'];
     const machine = setup({}).createMachine({
@@ -186,7 +186,7 @@ describe('the committed drawings', () => {
     expect(drawn).toEqual(new Set(heard.map((way) => way.eventType || 'always')));
   });
 
-  it('that the index names are there', () => {
+  it('include every drawing of the index', () => {
     const index = readFileSync(join(folder, 'README.md'), 'utf8');
     const links = [...index.matchAll(/\]\(([^)]+)\)/g)].map(([, link]) => link!);
     expect(links.length).toBeGreaterThan(5);

@@ -14,7 +14,7 @@ const input = {
 };
 const ROUND_MS = 300_000;
 
-it('fails once in silence and then by an event, with every reason of a round in one message', () => {
+it('logs the first failed round, and records an event with all reasons of the second', () => {
   const answers: Answers = {
     'cri.imageFsInfo': ok({ mountpoint: '/i' }),
     'host.fileSystem': ok({ capacityBytes: '1000000', availableBytes: '100000' }),
@@ -41,7 +41,7 @@ it('fails once in silence and then by an event, with every reason of a round in 
   expect(run.divergence()).toBeNull();
 });
 
-it('keeps the records of pulls that began after it asked what is there', () => {
+it('keeps the records of pulls that began after it requested the list of images', () => {
   const prunes: { untilMs: number }[] = [];
   const answers: Answers = {
     'cri.imageFsInfo': ok({ mountpoint: '/i' }),
@@ -62,7 +62,7 @@ it('keeps the records of pulls that began after it asked what is there', () => {
   expect(prunes).toEqual([expect.objectContaining({ keep: [], untilMs: Math.floor(askedMs / 1_000) * 1_000 })]);
 });
 
-it('removes nothing that may be younger than the minimum age: nothing while the agent itself is', () => {
+it('removes no image that may be younger than the minimum age, and none while the agent is younger', () => {
   const removed: string[] = [];
   const answers: Answers = {
     'cri.listImages': ok({ images: [image('a')] }),

@@ -22,7 +22,7 @@ describe('thresholds', () => {
     enforceNodeAllocatable: ['pods'],
   };
 
-  it('what all pods may have together is guarded as the node is', () => {
+  it('the limit of all pods together has thresholds like those of the node', () => {
     const signals = configuredThresholds(settings).map(({ signal, graceMs }) => [signal, graceMs]);
     expect(signals).toEqual([
       ['imagefs.available', 0],
@@ -76,7 +76,7 @@ describe('ranking', () => {
   const order = (signal: EvictionSignal, ...all: Candidate[]) =>
     rankedForEviction(all, signal, SHARED).map(({ uid }) => uid);
 
-  it('memory: who cannot be measured, who exceeds its request, low priority, large excess', () => {
+  it('memory: pods without measurements, pods above their request, low priority, large excess', () => {
     expect(
       order(
         'memory.available',
@@ -89,7 +89,7 @@ describe('ranking', () => {
     ).toEqual(['unknown', 'large', 'small', 'important', 'within']);
   });
 
-  it('processes: low priority, then many', () => {
+  it('processes: low priority, then many processes', () => {
     expect(order('pid.available', candidate('few', '1'), candidate('many', '9'), candidate('low', '2', -1))).toEqual([
       'low',
       'many',
@@ -97,7 +97,7 @@ describe('ranking', () => {
     ]);
   });
 
-  it('what may be cleared away depends on where images and containers are', () => {
+  it('the file systems of images and containers decide what can be reclaimed', () => {
     const cleared = (signal: EvictionSignal, layout: DiskLayout) => reclaimable(signal, layout);
     expect(cleared('memory.available', SHARED)).toEqual({ containers: false, images: false });
     expect(cleared('nodefs.available', SHARED)).toEqual({ containers: true, images: true });

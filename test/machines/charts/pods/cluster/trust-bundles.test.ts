@@ -55,7 +55,7 @@ describe('a ClusterTrustBundle', () => {
     node.until('the change', () => JSON.stringify(files()).includes(JSON.stringify(pem('c')).slice(1, -1)), 5_000);
   });
 
-  it('by its signer and labels is all that they mean', () => {
+  it('selected by signer and labels is every bundle that matches', () => {
     const { node, kube } = booted();
     const spec = { signerName: 'example.com/ca' };
     bundle('example.com:ca:one', pem('one'), spec, { live: 'yes' });
@@ -86,7 +86,7 @@ describe('a ClusterTrustBundle', () => {
     expect(files()).toEqual([{ path: 'ca.pem', mode: 0o644, content: { text: '' } }]);
   });
 
-  it('is for the group of the volumes alone where there is one', () => {
+  it('is readable by the group of the volumes only, if the pod has one', () => {
     const { node, kube } = booted();
     bundle('roots', pem('a'));
     kube.createPod('web', { ...projected({ name: 'roots' }), securityContext: { fsGroup: 4_242 } });

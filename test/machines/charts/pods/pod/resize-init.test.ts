@@ -22,7 +22,7 @@ const limited = (cpu: string) => ({ requests: { cpu }, limits: { cpu } });
 const initRuns = () => node.status('p')?.initContainerStatuses?.[0]?.state?.running !== undefined;
 const conditions = () => (node.status('p')?.conditions ?? []).filter(({ type }) => type.startsWith('PodResize'));
 
-it('is told to the one that runs, and said of it by name', () => {
+it('is applied to the running init container, and its event names the container', () => {
   node = bootCountingNode({});
   sendPods(node, 'ADD', asking(1, limited('200m')));
   node.until('it initialises', initRuns);
@@ -36,7 +36,7 @@ it('is told to the one that runs, and said of it by name', () => {
   expect(node.world.callsOf('cri.stopContainer')).toEqual([]);
 });
 
-it('has to wait where the node does not have so much', () => {
+it('is infeasible beyond the capacity of the node', () => {
   node = bootCountingNode({});
   sendPods(node, 'ADD', asking(1, limited('200m')));
   node.until('it initialises', initRuns);
