@@ -30,7 +30,7 @@ const STEP_MAX_MS = 25_000;
 const FAULT_SHARE = 0.02;
 /** The port gives up a call without an answer after this time. */
 const HANG_MS = 120_000;
-/** The longest back-off is five minutes, and what waits for room is asked again after three. */
+/** The longest back-off is five minutes, and a pod without room is retried after three. */
 const CONVERGENCE_MAX_MS = 1_500_000;
 const CONVERGENCE_STEP_MS = 30_000;
 
@@ -44,7 +44,7 @@ export interface Script {
 }
 
 export interface Problem {
-  /** `safety`: what must never be was so; `liveness`: what must come to be did not. */
+  /** `safety`: a forbidden state occurred; `liveness`: a goal was not reached in time. */
   readonly kind: 'safety' | 'liveness';
   /** Since the beginning of the run. */
   readonly atMs: number;
@@ -62,7 +62,7 @@ export interface SimulationReport {
   readonly virtualMs: number;
 }
 
-/** Runs it to the end, or to the first moment at which something is wrong. */
+/** Runs the script to its end, or to the first problem. */
 export const simulate = (script: Script, build: BuildInfo): SimulationReport => new Simulation(script, build).run();
 
 export class Simulation {
@@ -143,7 +143,7 @@ export class Simulation {
     return name;
   }
 
-  /** Changes while the runtime does not answer are seen when it does, as by the real watch. */
+  /** When the runtime answers again, all changes of the meantime are observed, as by the real watch. */
   setRuntimeDown(isDown: boolean): void {
     const { world } = this.node;
     world.isDown = isDown;
@@ -198,7 +198,7 @@ export class Simulation {
     return { error: `${name} went wrong`, code: 'UNAVAILABLE', lost, extraMs };
   }
 
-  /** A start that mostly fails shows little of what comes behind it. */
+  /** Extra faults begin after the start: a start that mostly fails reaches little of the other code. */
   private get currentExtraFaultShare(): number {
     return this.extraFaultShare > 0 && isStarted(this.node) ? this.extraFaultShare : 0;
   }
@@ -216,7 +216,7 @@ export class Simulation {
     return new Refusal(`${reason} by chance`, { code, reason, ...(retryAfterSeconds ? { retryAfterSeconds } : {}) });
   }
 
-  /** Crashes that were not caused. */
+  /** Reports the crashes that no disturbance caused. */
   private collectCrashes(): void {
     for (const each of this.node.crashes()) {
       if (!this.expectedCrashes.has(each.slice(0, each.indexOf(': ')))) this.report('safety', `crashed: ${each}`);

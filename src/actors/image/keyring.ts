@@ -1,7 +1,8 @@
 /**
- * Finds the logins for a repository, most specific first. Pure.
+ * The docker configuration of a node and of pull secrets, and the logins in them for a repository, most specific first.
  *
- * Invariant: the order is upstream's, because the logins are tried until the registry accepts one.
+ * The node's own file is searched in upstream's order; the first valid one is used. Invariants: the order of logins is
+ * upstream's, because they are tried until the registry accepts one; no error quotes the content of a file.
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
@@ -19,12 +20,6 @@ const LOGINS_MAX = 10_000;
  */
 const MATCHES_MAX = 100;
 
-/**
- * The docker configuration of a node and of pull secrets: logins by registry.
- *
- * The node's own file is searched in upstream's order; the first valid one is used.
- * Invariant: no error quotes the content of a file.
- */
 export interface Login {
   readonly username: string;
   readonly password: string;

@@ -100,7 +100,7 @@ export class Plugin {
   readonly #accounts: ServiceAccounts | undefined;
   readonly #onRun: OnPluginRun;
   readonly #cache = new Map<string, Cached>();
-  readonly #asked = new Map<string, Promise<Answer>>();
+  readonly #pending = new Map<string, Promise<Answer>>();
 
   constructor(provider: Provider, { binDir, now = steadyNow, accounts, onRun = () => {} }: PluginOptions) {
     this.#onRun = onRun;
@@ -159,13 +159,13 @@ export class Plugin {
     const cached = this.#cached(image, owner);
     if (cached) return { logins: cached, account };
     const key = JSON.stringify([image, owner, hashOf(principal?.token)]);
-    const pending = this.#asked.get(key) ?? this.#ask(image, principal);
-    this.#asked.set(key, pending);
+    const pending = this.#pending.get(key) ?? this.#ask(image, principal);
+    this.#pending.set(key, pending);
     const answer = await pending
       .catch((error: Error) => {
         throw new Error(`Failed getting credential from external registry credential provider: ${error.message}`);
       })
-      .finally(() => this.#asked.delete(key));
+      .finally(() => this.#pending.delete(key));
     this.#refuseEcho(image, answer, principal);
     this.#keep(image, owner, answer);
     return { logins: answer.logins, account };

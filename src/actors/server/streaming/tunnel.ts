@@ -127,19 +127,19 @@ function follow(from: Duplex, to: Duplex): void {
     flushing ??= setImmediate(flush);
   });
   from.on('error', () => from.destroy());
-  const over = (): void => {
+  const endOther = (): void => {
     flush();
     if (!to.writableEnded) to.end();
   };
   // The other side is ended, not destroyed: a reset would lose pending bytes.
-  const gone = (): void => {
-    over();
+  const closeOther = (): void => {
+    endOther();
     destroyIdle(to);
   };
-  if (from.closed) return gone();
-  if (from.readableEnded) over();
-  else from.once('end', over);
-  from.once('close', gone);
+  if (from.closed) return closeOther();
+  if (from.readableEnded) endOther();
+  else from.once('end', endOther);
+  from.once('close', closeOther);
 }
 
 /** Ends the connection once its peer stops reading; a slow reader still receives the rest. */
