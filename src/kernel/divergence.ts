@@ -297,35 +297,36 @@ interface Requests {
 class WorldComparison {
   readonly #differing: ReadonlySet<string>;
   readonly #requests: Requests;
-  readonly #own = new Map<number, EffectRecord>();
+  readonly #requestsOfTurn = new Map<number, EffectRecord>();
 
   constructor(expected: readonly JournalRecord[], actual: readonly JournalRecord[], requests: Requests) {
     this.#requests = requests;
-    for (const record of [...expected, ...actual]) if (record.k === 'effect') this.#own.set(record.id, record);
+    for (const record of [...expected, ...actual])
+      if (record.k === 'effect') this.#requestsOfTurn.set(record.id, record);
     const [logged, today] = [this.#bySubject(expected), this.#bySubject(actual)];
     const subjects = new Set([...logged.keys(), ...today.keys()]);
     this.#differing = new Set([...subjects].filter((subject) => logged.get(subject) !== today.get(subject)));
   }
 
   isSame(record: JournalRecord): boolean {
-    const compared = this.#seen(record);
+    const compared = this.#comparedPart(record);
     return compared === undefined || !this.#differing.has(compared.subject);
   }
 
   #bySubject(records: readonly JournalRecord[]): Map<string, string> {
-    const compared = records.flatMap((record) => this.#seen(record) ?? []);
+    const compared = records.flatMap((record) => this.#comparedPart(record) ?? []);
     const groups = Map.groupBy(compared, ({ subject }) => subject);
     return new Map([...groups].map(([subject, all]) => [subject, all.map(({ content }) => content).join('\n')]));
   }
 
-  #seen(record: JournalRecord): Seen {
+  #comparedPart(record: JournalRecord): Seen {
     if (record.k === 'effect') return { subject: subjectOf(record), content: `${record.name} ${jsonOf(record.input)}` };
     if (record.k === 'log') {
       const { level, text, fields } = record;
       return { subject: subjectIn(fields, 1) ?? text, content: jsonOf([level, text, fields]) };
     }
     if (record.k !== 'cancel') return undefined;
-    const request = this.#own.get(record.id) ?? this.#requests.requestOf(record.id);
+    const request = this.#requestsOfTurn.get(record.id) ?? this.#requests.requestOf(record.id);
     return request && { subject: subjectOf(request), content: `cancel ${request.name}` };
   }
 }

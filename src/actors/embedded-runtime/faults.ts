@@ -31,7 +31,7 @@ export class Faults {
   readonly #file: string | undefined;
   readonly #report: (text: string) => void;
   #entries = new Map<string, Entry[]>();
-  #seen = '';
+  #readVersion = '';
 
   constructor(file: string | undefined, report: (text: string) => void) {
     this.#file = file;
@@ -50,8 +50,8 @@ export class Faults {
     if (this.#file === undefined) return;
     const found = statSync(this.#file, { bigint: true, throwIfNoEntry: false });
     const stamp = found ? `${found.ino} ${found.size} ${found.mtimeNs}` : '';
-    if (stamp === this.#seen) return;
-    this.#seen = stamp;
+    if (stamp === this.#readVersion) return;
+    this.#readVersion = stamp;
     try {
       this.#entries = found ? parseFaults(readFileSync(this.#file, 'utf8')) : new Map();
     } catch (thrown) {

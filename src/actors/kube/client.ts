@@ -67,7 +67,7 @@ export class KubeClient {
     const { answer, signal, url } = await this.exchange(request);
     try {
       const body = await bodyOf(answer);
-      this.seen(request, { kind: 'read', bytes: body.length });
+      this.report(request, { kind: 'read', bytes: body.length });
       return body.toString('utf8');
     } catch (error) {
       throw requestError({ method: request.method, url }, signal.aborted ? signal.reason : error);
@@ -89,7 +89,7 @@ export class KubeClient {
       const answer = await this.sendWithRetries(request, path, signal);
       if (answer.statusCode < 300) return { answer, signal, url: `${transport.server}${path}` };
       const body = await bodyOf(answer);
-      this.seen(request, { kind: 'read', bytes: body.length });
+      this.report(request, { kind: 'read', bytes: body.length });
       const error = refusal(answer.statusCode, body.toString('utf8'), headerOf(answer, 'retry-after'));
       const waitMs = headerOf(answer, 'retry-after') === undefined ? undefined : error.retryAfterMs;
       if (waitMs === undefined || waitMs > RETRY_AFTER_MAX_MS || tries > RETRIES_MAX) throw error;
@@ -102,7 +102,7 @@ export class KubeClient {
     if (!limit) return;
     const beganMs = performance.now();
     await limit.take(signal);
-    this.seen(request, { kind: 'waited', durationMs: performance.now() - beganMs });
+    this.report(request, { kind: 'waited', durationMs: performance.now() - beganMs });
   }
 
   private async sendWithRetries(request: ClientRequest, path: string, signal: AbortSignal): Promise<TransportAnswer> {
@@ -122,11 +122,11 @@ export class KubeClient {
       return answer;
     } finally {
       const bytes = body === undefined ? 0 : Buffer.byteLength(body);
-      this.seen(request, { kind: 'sent', code, durationMs: performance.now() - beganMs, bytes });
+      this.report(request, { kind: 'sent', code, durationMs: performance.now() - beganMs, bytes });
     }
   }
 
-  private seen({ method, path }: ClientRequest, what: Exchanged): void {
+  private report({ method, path }: ClientRequest, what: Exchanged): void {
     this.options.onRequest?.({ method, host: new URL(this.options.transport.server).host, path, ...what });
   }
 

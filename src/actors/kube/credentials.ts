@@ -84,8 +84,8 @@ export class CredentialSource {
     const { ca, insecure, tlsServerName, user } = this.config;
     const fromPlugin: PluginOptions = user.plugin ? await this.askPlugin() : {};
     const rotated = rotatedPair(this.certificateFile);
-    const cert = fromPlugin.cert ?? rotated ?? this.own(user.certificate);
-    const key = fromPlugin.key ?? rotated ?? this.own(user.key);
+    const cert = fromPlugin.cert ?? rotated ?? this.existingPem(user.certificate);
+    const key = fromPlugin.key ?? rotated ?? this.existingPem(user.key);
     if (cert && key) checkPair(cert, key);
     const authority = bytesOf(ca);
     const tls = {
@@ -99,7 +99,7 @@ export class CredentialSource {
   }
 
   /** A certificate that is still being requested counts as none. */
-  private own(pem: Pem | undefined): Buffer | undefined {
+  private existingPem(pem: Pem | undefined): Buffer | undefined {
     if (this.certificateFile !== null && pem && 'file' in pem && pem.file === this.certificateFile) return undefined;
     return bytesOf(pem);
   }

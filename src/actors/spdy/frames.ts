@@ -66,19 +66,19 @@ export class FrameReader {
     const head = buffered.readUInt32BE(0);
     const isLast = (buffered.readUInt8(4) & FIN) !== 0;
     if (head < 0x80000000) {
-      this.taken(HEAD_BYTES);
+      this.take(HEAD_BYTES);
       this.open = { stream: head, isLast, left: length };
       return length > 0 && this.bytes === 0 ? null : this.piece(this.open);
     }
     this.needed = HEAD_BYTES + length;
     if (this.bytes < this.needed) return null;
     this.needed = HEAD_BYTES;
-    this.taken(HEAD_BYTES);
-    return controlFrame(head & 0xffff, isLast, this.taken(length));
+    this.take(HEAD_BYTES);
+    return controlFrame(head & 0xffff, isLast, this.take(length));
   }
 
   private piece(open: NonNullable<FrameReader['open']>): Frame {
-    const payload = this.taken(Math.min(open.left, this.chunks[0]?.length ?? 0));
+    const payload = this.take(Math.min(open.left, this.chunks[0]?.length ?? 0));
     open.left -= payload.length;
     if (open.left === 0) this.open = null;
     return { kind: 'data', stream: open.stream, isLast: open.isLast && open.left === 0, payload };
@@ -93,7 +93,7 @@ export class FrameReader {
   }
 
   /** Takes the first bytes, all of which are in the first chunk. */
-  private taken(bytes: number): Buffer {
+  private take(bytes: number): Buffer {
     const chunk = this.chunks[0] ?? Buffer.alloc(0);
     if (bytes < chunk.length) this.chunks[0] = chunk.subarray(bytes);
     else this.chunks.shift();

@@ -71,7 +71,7 @@ class Measuring {
   readonly #contentsOnly: boolean;
   readonly #elsewhere: ReadonlySet<string>;
   readonly #startedAt = performance.now();
-  readonly #seen = new Set<bigint>();
+  readonly #linkedFiles = new Set<bigint>();
   readonly #folders: Buffer[] = [];
   #device = 0n;
   #used = 0n;
@@ -137,8 +137,8 @@ class Measuring {
     const found = await lstat(path, { bigint: true }).catch(() => null);
     if (found === null || found.dev !== this.#device) return;
     if (found.nlink > 1n && !found.isDirectory()) {
-      if (this.#seen.has(found.ino)) return;
-      this.#seen.add(found.ino);
+      if (this.#linkedFiles.has(found.ino)) return;
+      this.#linkedFiles.add(found.ino);
     }
     this.#inodes += 1n;
     this.#used += found.blocks * BLOCK_BYTES;

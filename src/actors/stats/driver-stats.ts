@@ -53,7 +53,7 @@ interface Known {
 export class DriverStats {
   readonly #options: Required<DriverStatsOptions>;
   /** The last answer for each volume, by the volume's path. */
-  readonly #known = new Map<string, Known>();
+  readonly #answers = new Map<string, Known>();
   /** A limit of calls for each driver, by endpoint: a hanging driver delays only its own volumes. */
   readonly #calls = new Map<string, LimitFunction>();
 
@@ -81,13 +81,13 @@ export class DriverStats {
 
   #ask(volume: StatsVolume): Known {
     const { now, periodMs } = this.#options;
-    const before = this.#known.get(volume.path);
+    const before = this.#answers.get(volume.path);
     if (before && now() - before.askedMs < periodMs()) return before;
     const calls = this.#calls.get(volume.endpoint) ?? pLimit(CALLS_MAX);
     this.#calls.set(volume.endpoint, calls);
     const done = calls(() => this.#fill(volume));
     const known: Known = { askedMs: now(), answer: before?.answer ?? null, done };
-    this.#known.set(volume.path, known);
+    this.#answers.set(volume.path, known);
     return known;
   }
 
@@ -95,7 +95,7 @@ export class DriverStats {
     const beganMs = performance.now();
     const answer = await this.#read(volume).catch(() => null);
     this.#options.onVolume(volume.driver, performance.now() - beganMs);
-    const known = this.#known.get(volume.path);
+    const known = this.#answers.get(volume.path);
     if (known) known.answer = answer;
   }
 
@@ -116,7 +116,7 @@ export class DriverStats {
 
   #forgetOthers(volumes: readonly StatsVolume[]): void {
     const paths = new Set(volumes.map(({ path }) => path));
-    for (const path of this.#known.keys()) if (!paths.has(path)) this.#known.delete(path);
+    for (const path of this.#answers.keys()) if (!paths.has(path)) this.#answers.delete(path);
     const endpoints = new Set(volumes.map(({ endpoint }) => endpoint));
     for (const endpoint of this.#calls.keys()) if (!endpoints.has(endpoint)) this.#calls.delete(endpoint);
   }

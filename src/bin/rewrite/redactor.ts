@@ -26,11 +26,11 @@ export class Redactor {
   readonly #public = new Set<string>();
   /** Texts that machines derived from a replaced text, as in the log and as derived now: they recur in inputs. */
   readonly #derived = new Map<string, string>();
-  readonly #given: readonly string[];
+  readonly #values: readonly string[];
 
   /** `given`: texts that are private wherever they occur. */
   constructor(given: readonly string[] = []) {
-    this.#given = given.filter((text) => text !== '');
+    this.#values = given.filter((text) => text !== '');
   }
 
   /** Reads an input or header of the log, before any text of it is replaced. */
@@ -101,7 +101,7 @@ export class Redactor {
 
   #replaced(text: string): string {
     let found = text;
-    for (const given of this.#given) found = found.replaceAll(given, this.#nameOf(given));
+    for (const given of this.#values) found = found.replaceAll(given, this.#nameOf(given));
     if (this.#public.has(text) || found.length < SEARCHED_MIN) return found;
     let out = '';
     let from = 0;

@@ -44,7 +44,7 @@ class Rewriting {
   readonly #changes: Changes;
   readonly #matching = new Matching(() => this.#kernel?.timers.list() ?? []);
   #kernel: Kernel | undefined;
-  #made: readonly KernelRecord[] = [];
+  #newRecords: readonly KernelRecord[] = [];
 
   constructor(sink: JournalWriter, changes: Changes) {
     this.#sink = sink;
@@ -57,8 +57,8 @@ class Rewriting {
     if (first.k === 'header') this.#kernel = this.#begin(first);
     else if (this.#kernel && isInput(first)) this.#feed(this.#kernel, first);
     else throw this.#unusable(first, 'a turn does not begin with an input');
-    this.#matching.inLogNames(turn, this.#made);
-    this.#changes.onTurn?.(turn, this.#made);
+    this.#matching.inLogNames(turn, this.#newRecords);
+    this.#changes.onTurn?.(turn, this.#newRecords);
   }
 
   #begin(logged: HeaderRecord): Kernel {
@@ -68,7 +68,7 @@ class Rewriting {
       machine: kubeletMachine,
       header: { ...header, incarnation },
       sink: this.#sink,
-      onTurn: (records) => void (this.#made = records),
+      onTurn: (records) => void (this.#newRecords = records),
       onStopped: () => {},
     }).boot(t);
   }

@@ -80,7 +80,7 @@ export class StreamServer {
 
   private async listen(): Promise<Server> {
     const server = createServer((request, response) => {
-      response.writeHead(this.taken(request) ? 400 : 404, { connection: 'close' });
+      response.writeHead(this.takeStream(request) ? 400 : 404, { connection: 'close' });
       response.end(
         request.url === undefined ? '' : 'you must open a stream here: upgrade to SPDY/3.1 or to a WebSocket\n',
       );
@@ -92,7 +92,7 @@ export class StreamServer {
     return server.unref();
   }
 
-  private taken({ url = '' }: IncomingMessage): Stream | undefined {
+  private takeStream({ url = '' }: IncomingMessage): Stream | undefined {
     const [, kind = '', token = ''] = url.split(/[/?]/);
     const ticket = this.tickets.get(token);
     if (ticket?.stream.kind !== kind) return undefined;
@@ -105,7 +105,7 @@ export class StreamServer {
     this.sockets.add(socket);
     socket.once('close', () => this.sockets.delete(socket));
     socket.on('error', () => socket.destroy());
-    const stream = this.taken(request);
+    const stream = this.takeStream(request);
     if (!stream) return answer(socket, 404, {}, '404 page not found\n');
     try {
       if (request.headers.upgrade?.toLowerCase() === 'websocket') await overWebSocket(stream, request, socket, head);

@@ -256,7 +256,7 @@ export class ApiServer {
   }
 
   /** Leaves the connection to the endpoint: its stream is in progress until the connection closes. */
-  private taken({ raw }: FastifyRequest, reply: FastifyReply): FastifyReply {
+  private handOver({ raw }: FastifyRequest, reply: FastifyReply): FastifyReply {
     const ended = this.ends.get(raw)!;
     if (raw.socket.destroyed) ended();
     else raw.socket.once('close', ended);
@@ -264,7 +264,7 @@ export class ApiServer {
   }
 
   private send(answer: Answer, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-    if (answer === UPGRADED) return this.taken(request, reply);
+    if (answer === UPGRADED) return this.handOver(request, reply);
     const { status, headers, body } = answer;
     reply.code(status).headers(headers);
     const isTunnel = sentMethod(request.raw) === 'CONNECT' && status < 300;

@@ -30,7 +30,7 @@ export interface PodSource {
 
 /** The providing side. */
 export class PodVersions {
-  readonly #seen = new Map<string, { readonly state: object; readonly version: number }>();
+  readonly #reported = new Map<string, { readonly state: object; readonly version: number }>();
   #version = 0;
 
   changedSince(since: number, pods: readonly PodSource[]): PodsAnswer {
@@ -49,15 +49,15 @@ export class PodVersions {
   #versions(pods: readonly PodSource[]): { readonly pod: PodSource; readonly version: number }[] {
     return pods.map((pod) => {
       const { uid, state } = pod;
-      const before = this.#seen.get(uid);
+      const before = this.#reported.get(uid);
       if (before?.state === state) return { pod, version: before.version };
-      this.#seen.set(uid, { state, version: ++this.#version });
+      this.#reported.set(uid, { state, version: ++this.#version });
       return { pod, version: this.#version };
     });
   }
 
   #forgetOthers(uids: ReadonlySet<string>): void {
-    for (const uid of this.#seen.keys()) if (!uids.has(uid)) this.#seen.delete(uid);
+    for (const uid of this.#reported.keys()) if (!uids.has(uid)) this.#reported.delete(uid);
   }
 }
 

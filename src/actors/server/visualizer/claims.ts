@@ -34,7 +34,7 @@ export class Claims {
   /** By uid of a pod. */
   private readonly waits = new Map<string, ClaimWaitView>();
   /** By uid of a pod, the claims that it has asked for. */
-  private readonly wanted = new Map<string, readonly string[]>();
+  private readonly requested = new Map<string, readonly string[]>();
 
   /** `t` is the time of the record's turn. */
   take(record: KernelRecord, t: number, root: Address): void {
@@ -55,11 +55,11 @@ export class Claims {
     const claims = event as ClaimEvent;
     if (claims.type === 'claims.wanted') {
       const names = claims.wanted.map(({ name }) => `${claims.namespace}/${name}`);
-      this.wanted.set(claims.uid, names);
-      keepNewest(this.wanted, PODS_MAX);
+      this.requested.set(claims.uid, names);
+      keepNewest(this.requested, PODS_MAX);
       this.step(claims.uid, 'prepare', { step: 'reading', claims: names }, at);
     } else if (claims.type === 'claims.released')
-      this.step(claims.uid, 'unprepare', { step: 'recording', claims: this.wanted.get(claims.uid) ?? [] }, at);
+      this.step(claims.uid, 'unprepare', { step: 'recording', claims: this.requested.get(claims.uid) ?? [] }, at);
     else if (claims.type === 'claims.fetched') {
       const drivers = [...new Set(claims.claims.flatMap((claim) => claim.drivers))];
       this.step(uidIn(from), 'prepare', { step: 'recording', drivers }, at);
@@ -100,11 +100,11 @@ export class Claims {
 
   /** A pod without claims has nothing to forget, and most nodes have no other: the first line is for these. */
   private moved({ at, value, status }: KernelRecord & { readonly k: 'state' }, root: Address): void {
-    if (this.waits.size + this.wanted.size === 0 || !at.startsWith(`${root}/pods/pod-`)) return;
+    if (this.waits.size + this.requested.size === 0 || !at.startsWith(`${root}/pods/pod-`)) return;
     const uid = at.slice(`${root}/pods/pod-`.length);
     if (status !== undefined) {
       this.waits.delete(uid);
-      this.wanted.delete(uid);
+      this.requested.delete(uid);
     } else if (this.waits.get(uid)?.what === 'prepare' && isEnding(value)) this.waits.delete(uid);
   }
 }

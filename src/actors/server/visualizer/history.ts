@@ -55,7 +55,7 @@ export class History {
   private readonly start: SeenTurn[] = [];
   private startHeld = 0;
   private turns: SeenTurn[] = [];
-  private held = 0;
+  private recordCount = 0;
   private readonly source: CauseSource;
   /** The record that each actor received last in the current turn. */
   private lastReceived = new Map<Address, number>();
@@ -110,8 +110,8 @@ export class History {
     this.lastReceived.clear();
     const records = turn.records.slice(-RECORDS_MAX);
     this.turns.push({ ...turn, records });
-    this.held += records.length;
-    while (this.held > RECORDS_MAX) {
+    this.recordCount += records.length;
+    while (this.recordCount > RECORDS_MAX) {
       const oldest = this.turns.shift();
       if (!oldest) break;
       this.leave(oldest);
@@ -120,7 +120,7 @@ export class History {
 
   private leave(turn: SeenTurn): void {
     const { length } = turn.records;
-    this.held -= length;
+    this.recordCount -= length;
     if (this.startHeld + length > START_RECORDS_MAX) this.startHeld = START_RECORDS_MAX;
     else {
       this.start.push(turn);

@@ -13,18 +13,18 @@ const EXPANDED_TOTAL_MAX_CHARS = 6_291_456;
 
 /** The remaining growth of the expanded texts of one container. */
 export class ExpansionRoom {
-  #left = EXPANDED_TOTAL_MAX_CHARS;
+  #remainingChars = EXPANDED_TOTAL_MAX_CHARS;
 
   /** Throws an `Error` whose message is the container's waiting reason if `text` would be too long with `chars`. */
   check(text: string, chars: number): void {
-    const limit = Math.min(EXPANDED_MAX_CHARS, this.#left);
+    const limit = Math.min(EXPANDED_MAX_CHARS, this.#remainingChars);
     if (chars <= limit || chars <= text.length) return;
     const shown = text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}...` : text;
     throw new Error(`expanding ${JSON.stringify(shown)} gives more than the ${limit} characters that are left for it`);
   }
 
   use(text: string, chars: number): void {
-    this.#left -= Math.max(0, chars - text.length);
+    this.#remainingChars -= Math.max(0, chars - text.length);
   }
 }
 

@@ -121,11 +121,11 @@ export class TransportMetrics {
     }
     this.#open += 1;
     this.#calls.inc({ result: 'miss' });
-    if (seen.pluginCertificate !== null) this.#given(new X509Certificate(seen.pluginCertificate));
+    if (seen.pluginCertificate !== null) this.#countCertificate(new X509Certificate(seen.pluginCertificate));
   };
 
   /** Counts a certificate once, although each new connection presents it again. */
-  #given(certificate: X509Certificate): void {
+  #countCertificate(certificate: X509Certificate): void {
     const before = this.#certificate;
     if (before?.fingerprint256 === certificate.fingerprint256) return;
     if (before) this.#ages.observe((this.#nowMs() - before.validFromDate.getTime()) / MS_PER_SECOND);

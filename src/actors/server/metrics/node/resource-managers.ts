@@ -40,14 +40,14 @@ export class ResourceManagerWork extends Instruments implements Projection {
   on(record: NodeRecord, seen: RecordContext): void {
     if (record.k !== 'message') return;
     const { to, event } = record;
-    if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event);
+    if (to === ALLOCATION && event.type === 'allocation.wanted') this.#countAdmission(event);
     else if (to === ALLOCATION && event.type === 'allocation.released') this.#requests.delete(event.uid);
     else if (!isPodActor(to)) return;
     else if (event.type === 'allocation.granted') this.#decided(event, null, seen);
     else if (event.type === 'allocation.refused') this.#decided(event, event.rejection, seen);
   }
 
-  #wanted({
+  #countAdmission({
     request,
   }: {
     readonly request: { readonly uid: string; readonly containers?: readonly ExclusiveRequest[] };
@@ -64,7 +64,7 @@ export class ResourceManagerWork extends Instruments implements Projection {
     const reached = reachedOf(requests, rejection, managers);
     if (managers.cpuManager) this.#pinned('cpu', reached.cpus, rejection);
     if (managers.memoryManager) this.#pinned('memory', reached.memory, rejection);
-    this.#asked(managers, rejection, seen.turnMs);
+    this.#countTopology(managers, rejection, seen.turnMs);
     this.#aligned(managers, requests, rejection);
     if (managers.cpuManager) this.#cached(managers.cpuManager.cpus, cpus?.exclusive ?? {});
   }
@@ -77,7 +77,7 @@ export class ResourceManagerWork extends Instruments implements Projection {
   }
 
   /** Counts an admission by the topology manager, which every pod passes; its policy `none` counts no failures. */
-  #asked({ topology }: ResourceManagers, rejection: Rejection | null, ms: number): void {
+  #countTopology({ topology }: ResourceManagers, rejection: Rejection | null, ms: number): void {
     this.#families.topology.asked.inc();
     this.#families.topology.durations.observe(ms);
     if (topology === undefined || rejection === null) return;

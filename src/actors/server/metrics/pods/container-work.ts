@@ -47,7 +47,7 @@ export class ContainerWork extends Instruments implements Projection {
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
     if (record.k === 'message') this.#messageReceived(record, kernel);
-    else if (record.k === 'effect') this.#asked(record, kernel);
+    else if (record.k === 'effect') this.#operationRequested(record, kernel);
     else if (record.k === 'result' && request) this.#done(request, record, kernel);
     else if (record.k === 'state') this.#changed(record, kernel);
   }
@@ -67,7 +67,7 @@ export class ContainerWork extends Instruments implements Projection {
     }
   }
 
-  #asked({ at, ...request }: NodeEffect, kernel: Kernel): void {
+  #operationRequested({ at, ...request }: NodeEffect, kernel: Kernel): void {
     const { pods, userPods, imageVolumes } = this.#families;
     if (request.name === 'cri.runPodSandbox') {
       pods.started.inc();

@@ -100,8 +100,8 @@ export class ImageWork extends Instruments implements Projection {
   }
 
   #readMessage({ to, event }: NodeMessageRecord): void {
-    if (event.type === 'image.wanted') this.#wanted(event, '');
-    else if (event.type === 'image.asked') this.#wanted(event.request, to);
+    if (event.type === 'image.wanted') this.#imageRequested(event, '');
+    else if (event.type === 'image.asked') this.#imageRequested(event.request, to);
     else if (isPodActor(to) && (event.type === 'image.ready' || event.type === 'image.failed')) {
       this.#answered(`${event.uid} ${event.container}`, event.type === 'image.ready');
     } else if (to === 'kubelet/status' && event.type === 'status.removed') {
@@ -113,7 +113,7 @@ export class ImageWork extends Instruments implements Projection {
     return [...this.#requests.values()].filter((request) => request.actor === actor);
   }
 
-  #wanted({ uid, container, policy }: ImageWanted, actor: string): void {
+  #imageRequested({ uid, container, policy }: ImageWanted, actor: string): void {
     this.#requests.set(`${uid} ${container}`, { uid, actor, policy, isPresent: null, isPulled: false });
   }
 

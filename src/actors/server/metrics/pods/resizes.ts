@@ -39,7 +39,7 @@ interface Asked {
 
 export class Resizes extends Instruments implements Projection {
   readonly recordKinds = ['message', 'result', 'end'] as const;
-  readonly #asked = new Map<string, Asked>();
+  readonly #requests = new Map<string, Asked>();
   /** By pod, the start of applying a granted resize. */
   readonly #working = new Map<string, number>();
   /** The trigger, by the messages to the allocation manager in this turn. */
@@ -58,21 +58,21 @@ export class Resizes extends Instruments implements Projection {
   #readMessage({ to, event }: NodeMessageRecord): void {
     const trigger = to === ALLOCATION ? TRIGGERS[event.type] : undefined;
     if (trigger !== undefined) this.#trigger = trigger;
-    if (to === ALLOCATION && event.type === 'allocation.wanted') this.#wanted(event);
-    else if (to === ALLOCATION && event.type === 'allocation.released') this.#asked.delete(event.uid);
+    if (to === ALLOCATION && event.type === 'allocation.wanted') this.#resourcesRequested(event);
+    else if (to === ALLOCATION && event.type === 'allocation.released') this.#requests.delete(event.uid);
     else if (isPodActor(to) && event.type === 'allocation.pending') this.#refused(event.uid, event.refusal);
     else if (isPodActor(to) && event.type === 'allocation.granted') this.#granted(event.uid);
   }
 
-  #wanted({
+  #resourcesRequested({
     request: { uid },
     allocation,
   }: {
     readonly request: { readonly uid: string };
     allocation: Allocation;
   }): void {
-    const before = this.#asked.get(uid);
-    this.#asked.set(uid, { allocation, refusal: before?.refusal ?? null });
+    const before = this.#requests.get(uid);
+    this.#requests.set(uid, { allocation, refusal: before?.refusal ?? null });
     if (!before) return;
     for (const [name, resources] of Object.entries(allocation)) {
       if (name !== '') this.#compared(before.allocation[name] ?? {}, resources);
@@ -89,7 +89,7 @@ export class Resizes extends Instruments implements Projection {
   }
 
   #refused(uid: string, refusal: ResizeRefusal): void {
-    const resize = this.#asked.get(uid);
+    const resize = this.#requests.get(uid);
     if (!resize) return;
     const isNew = JSON.stringify(resize.refusal) !== JSON.stringify(refusal);
     resize.refusal = refusal;
@@ -97,7 +97,7 @@ export class Resizes extends Instruments implements Projection {
   }
 
   #granted(uid: string): void {
-    const resize = this.#asked.get(uid);
+    const resize = this.#requests.get(uid);
     if (resize?.refusal?.reason === 'Deferred') this.#families.accepted.inc({ retry_trigger: this.#trigger });
     if (resize) resize.refusal = null;
   }

@@ -181,7 +181,7 @@ export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly Drive
 export class VolumeLeftovers extends Instruments implements Projection {
   readonly recordKinds = ['result'] as const;
   /** Pods that had a folder when this agent listed them, and whose folder is not known to be removed. */
-  #left = new Set<string>();
+  #leftovers = new Set<string>();
   readonly #failing = new Set<string>();
   readonly #families = families(this.registry);
 
@@ -189,30 +189,30 @@ export class VolumeLeftovers extends Instruments implements Projection {
     if (record.k !== 'result' || !request) return;
     if (record.name === 'volume.podFolders' && !record.error) this.#listed(record.output.uids);
     else if (record.name === 'csi.inventory' && !record.error) {
-      this.#found(record.output.volumes.length, record.output.errors.length);
+      this.#inventoryListed(record.output.volumes.length, record.output.errors.length);
     } else if (request.name !== 'volume.tearDown') return;
     else if (podContextAt(request.address, kernel)?.pod === null) this.#tornDown(request, record);
   }
 
   #listed(uids: readonly string[]): void {
-    this.#left = new Set(uids);
+    this.#leftovers = new Set(uids);
     this.#families.cleaned.set(0);
     this.#families.errors.set(0);
   }
 
   #tornDown({ address }: UnderWay, { error }: NodeResult): void {
     const uid = podUidAt(address);
-    if (!this.#left.has(uid)) return;
+    if (!this.#leftovers.has(uid)) return;
     if (error) this.#failing.add(uid);
     else {
       this.#failing.delete(uid);
-      this.#left.delete(uid);
+      this.#leftovers.delete(uid);
       this.#families.cleaned.inc();
     }
     this.#families.errors.set(this.#failing.size);
   }
 
-  #found(readable: number, unreadable: number): void {
+  #inventoryListed(readable: number, unreadable: number): void {
     this.#families.reconstructed.inc(readable + unreadable);
     this.#families.unreadable.inc(unreadable);
   }
