@@ -159,7 +159,7 @@ function withoutSpaces(text: string): string {
 export function prefersGzip(header: string): boolean {
   const encodings = header.split(',').map((text) => {
     const [coding = '', quality] = text.split(';');
-    const weight = /^\s*weight=(.*)$/.exec(quality ?? '')?.[1];
+    const weight = /^\s*q=(.*)$/.exec(quality ?? '')?.[1];
     return { coding: coding.trim(), quality: weight === undefined ? 1 : Number.parseFloat(weight) || 0 };
   });
   const best = (offer: string): number =>
