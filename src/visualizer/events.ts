@@ -83,7 +83,7 @@ export class Events {
   /** Restores a search from the address of the page. */
   restore(text: string, group: string): void {
     this.search.value = text;
-    this.group.value = group;
+    this.setGroup(group);
     this.ask();
   }
 
@@ -343,10 +343,15 @@ export class Events {
     if (shown) this.choose(shown.n);
   }
 
-  private async showGroups(): Promise<void> {
-    const by = this.group.value as GroupBy | 'sequence' | '';
+  private setGroup(by: string): void {
+    this.group.value = by;
     this.groups.hidden = by === '';
     this.grid.hidden = by !== '';
+  }
+
+  private async showGroups(): Promise<void> {
+    const by = this.group.value as GroupBy | 'sequence' | '';
+    this.setGroup(by);
     this.search.dispatchEvent(new Event('change', { bubbles: true }));
     const { found, sequenced, actor, record } = this.store;
     const actors = sequenced.size > 0 ? [...sequenced] : [actor ?? ''];
@@ -383,9 +388,7 @@ export class Events {
     button.addEventListener('click', () => {
       const term = by === 'what' ? '' : `${by}:${by === 'kind' || by === 'turn' ? key : JSON.stringify(key)}`;
       if (term !== '') this.search.value = `${this.search.value.trim()} ${term}`.trim();
-      this.group.value = '';
-      this.groups.hidden = true;
-      this.grid.hidden = false;
+      this.setGroup('');
       this.ask();
       this.choose(first);
     });
