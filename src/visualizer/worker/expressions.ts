@@ -6,7 +6,7 @@ import { messageOf } from '../../kernel/thrown.ts';
 export function expressionTest(pattern: string): (text: string) => boolean {
   try {
     const compiled = RE2JS.compile(pattern, RE2JS.CASE_INSENSITIVE);
-    return (text) => compiled.matcher(text).find();
+    return (text) => compiled.test(text);
   } catch (error) {
     throw new Error(`/${pattern}/ is no expression: ${messageOf(error)}`, { cause: error });
   }
