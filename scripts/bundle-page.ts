@@ -5,20 +5,25 @@
  *     worker.js          its worker: records, search, the connection to a daemon
  *     reports.js         what the worker loads on demand: reports on a start,
  *     expressions.js     the engine of regular expressions of a search,
- *     engine.js          and the journal's reader, the kernel and the machines
- *     report-worker.js   both of these in one, for a report of one file
+ *     journals.js        the reader of journals,
+ *     execution.js       and the kernel with the machines
+ *     report-worker.js   worker, reader and machines in one, for a report of one file
  *
  * The kernel runs in the browser as it is; what it uses of Node, `src/visualizer/worker/node` has for it.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import type { InputOptions, OutputOptions, Plugin, rolldown as Rolldown } from 'rolldown';
 
 const ROOT = join(import.meta.dirname, '..');
 const PAGE = join(ROOT, 'src/visualizer');
 const NODE = join(PAGE, 'worker/node');
 const SOURCE_HASHES = join(ROOT, 'src/kernel/source-hashes.ts');
-const SUPERVISOR = join(ROOT, 'src/bin/insight/supervisor.ts');
+/** Modules that compute plain values from the machines. */
+const TABLES = ['src/bin/insight/supervisor.ts', 'src/visualizer/worker/chart-table.ts'].map((file) =>
+  join(ROOT, file),
+);
 
 /** Node's modules by their names, for a browser. */
 const STAND_INS = Object.fromEntries(
@@ -38,7 +43,7 @@ const FOR_BROWSER = {
 } satisfies InputOptions;
 
 export async function writePage(rolldown: typeof Rolldown, target: string): Promise<void> {
-  const plugins = [await shortPackage(), await tableOfHashes(), await tableOfPhases()];
+  const plugins = [await shortPackage(), await tableOfHashes(), ...(await Promise.all(TABLES.map(tableOfValues)))];
   const write = async (name: string, source: string, output: OutputOptions): Promise<void> => {
     const bundle = await rolldown({ ...FOR_BROWSER, input: { [name]: join(PAGE, source) }, plugins });
     const names = { entryFileNames: '[name].js', chunkFileNames: '[name].js' };
@@ -65,11 +70,11 @@ export async function tableOfHashes(): Promise<Plugin> {
   return { name: 'source-hashes', load: (id) => (id === SOURCE_HASHES ? { code } : null) };
 }
 
-/** Puts what reports know of the supervisor's chart in the place of the chart. */
-async function tableOfPhases(): Promise<Plugin> {
-  const supervisor = await import('../src/bin/insight/supervisor.ts');
-  const values = Object.entries(supervisor).map(([name, value]) => `export const ${name} = ${JSON.stringify(value)};`);
-  return { name: 'phases', load: (id) => (id === SUPERVISOR ? { code: values.join('\n') } : null) };
+/** Puts the values of a module in its place: the page then has them without the machines. */
+async function tableOfValues(file: string): Promise<Plugin> {
+  const own = (await import(pathToFileURL(file).href)) as Readonly<Record<string, unknown>>;
+  const values = Object.entries(own).map(([name, value]) => `export const ${name} = ${JSON.stringify(value)};`);
+  return { name: 'values', load: (id) => (id === file ? { code: values.join('\n') } : null) };
 }
 
 if (import.meta.main) {

@@ -49,17 +49,18 @@ export class Details {
   private contextText(known: ActorDetail | undefined): string {
     const { facts, moment } = this.store;
     if (known?.context !== undefined) return known.context;
-    if (
-      facts.recordedFrom !== undefined &&
-      (moment?.n ?? facts.n) >= facts.recordedFrom &&
-      known?.actor.status === 'active'
-    )
-      return `Not known: from record ${facts.recordedFrom} on this build decides otherwise, and no record has it.`;
-    if (known?.actor.status === 'active')
-      return 'Not kept: of so long a journal the page has no contexts of the middle.';
-    if (known) return 'It has ended; its context is gone.';
+    if (known) return known.actor.status === 'active' ? this.whyUnknown() : 'It has ended; its context is gone.';
     const isPast = moment !== undefined && !facts.runs;
     return isPast ? 'A running node shows its present only. Its journal has the past: press j.' : '';
+  }
+
+  private whyUnknown(): string {
+    const { facts, moment, isRun } = this.store;
+    const { recordedFrom, ranTo = -1 } = facts;
+    if (recordedFrom !== undefined && (moment?.n ?? facts.n) >= recordedFrom)
+      return `Not known: from record ${recordedFrom} on the machines do not run here, and no record has it.`;
+    if (!isRun) return ranTo === -1 ? '… (the machines do not run yet)' : `… (the machines are at record ${ranTo})`;
+    return 'Not kept: of so long a journal the page has no contexts of the middle.';
   }
 
   /** The states that it has been in, the newest first. Entries that were there stay: most of them do. */

@@ -154,6 +154,12 @@ export class Store {
     return `${this.nameOf(this.actor)} is not there at this moment.`;
   }
 
+  /** The machines have come to the moment that is shown, or will not. */
+  get isRun(): boolean {
+    const { ranTo } = this.facts;
+    return ranTo === undefined || ranTo >= (this.moment?.n ?? this.facts.n);
+  }
+
   /** The last step of an address, with a name in place of a uid. */
   nameOf(address: string): string {
     return this.named(decoded(lastOf(address)));
@@ -283,6 +289,7 @@ export class Store {
   /** Takes a report of the worker. */
   take({ facts, isNew, actors, gone, phases, pods, found }: Notice): void {
     const isMore = facts.n !== this.facts.n;
+    const wasRun = this.isRun;
     this.facts = facts;
     this.receivedAt = performance.now();
     if (isNew) this.begin();
@@ -296,8 +303,9 @@ export class Store {
     if (actors || gone || isNew) this.mark('actors');
     if (phases || isNew) this.mark('phases');
     if (pods || isNew || isMore) this.mark('pods');
-    if (isMore && this.record !== undefined && !this.moment) void this.askMoment();
-    if (actors?.some(({ address }) => address === this.actor)) this.askDetail();
+    const isKnown = this.isRun && !wasRun;
+    if (this.record !== undefined && (this.moment ? isKnown : isMore)) void this.askMoment();
+    if (isKnown || actors?.some(({ address }) => address === this.actor)) this.askDetail();
   }
 
   private begin(): void {
@@ -335,7 +343,7 @@ export class Store {
   /** The key of the answers about the choice: the actor, the moment, and the actor's last record. */
   private get askedFor(): string {
     const view = this.moment ? undefined : this.present.get(this.actor ?? '');
-    return `${this.actor} ${this.moment?.n} ${view?.active.at(-1)?.since} ${view?.requests.length} ${view?.status}`;
+    return `${this.actor} ${this.moment?.n} ${view?.active.at(-1)?.since} ${view?.requests.length} ${view?.status} ${this.isRun}`;
   }
 
   private async loadDetail(): Promise<void> {

@@ -204,7 +204,7 @@ describe.skipIf(noBrowser)('a journal that this build decides otherwise', () => 
     await page.keyboard.press('3');
     await sees('#pod-story .answer', /^Running and ready, ran \d+ ms after/)();
     await page.keyboard.press('2');
-    await sees('#actor .json', new RegExp(`^Not known: from record ${from} on this build decides otherwise`))();
+    await sees('#actor .json', new RegExp(`^Not known: from record ${from} on the machines do not run here`))();
     await page.evaluate(`location.hash = 'view=actors&actor=kubelet&record=${from - 20}'`);
     await sees('#actor .json', /"/)();
   });
@@ -280,6 +280,11 @@ describe.skipIf(noBrowser)('any moment', () => {
     await page.locator('#groups button', { hasText: 'kubelet/pleg' }).first().click();
     await expect.poll(() => page.locator('#search').inputValue()).toContain('actor:"kubelet/pleg"');
     expect(new URL(page.url()).hash).toContain('search=kind%3Astate+actor');
+    await page.evaluate("location.hash = 'view=records&group=sequence'");
+    await page.locator('#groups .arrow').first().waitFor();
+    await page.evaluate("location.hash = 'view=records'");
+    await expect.poll(() => page.locator('#grid').isVisible(), { timeout: PATIENCE_MS }).toBe(true);
+    expect(await page.locator('#groups').isHidden()).toBe(true);
   });
 });
 

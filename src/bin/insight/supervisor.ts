@@ -2,8 +2,8 @@
  * What reports on a start know of the supervisor's chart: its id, and its phases. The page's bundle has the values in
  * place of this file, so that a page of a running node reports without the machines.
  */
+import type { ChartNode } from '../../actors/server/visualizer/charts.ts';
 import { described, isNamed, type Phase } from '../../actors/server/visualizer/phases.ts';
-import type { AnyStateNode } from '../../kernel/state-nodes.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 
 export const ROOT: string = kubeletMachine.id;
@@ -11,7 +11,7 @@ export const ROOT: string = kubeletMachine.id;
 /** The phase of each state, by the state's path; null: the state is not one. */
 export const PHASES: Readonly<Record<string, Phase | null>> = Object.fromEntries(phasesBelow(kubeletMachine.root, ''));
 
-function phasesBelow(node: AnyStateNode, prefix: string): [string, Phase | null][] {
+function phasesBelow(node: ChartNode, prefix: string): [string, Phase | null][] {
   return Object.entries(node.states).flatMap(([key, state]) => {
     const path = `${prefix}${key}`;
     return [

@@ -4,33 +4,24 @@
  * Owns: what each actor was after each of its steps, kept by reference. Machines never change a context, they replace
  * what changed of it, so that all that a journal's actors ever were takes little more than what they became.
  * Invariants: nothing is performed; what the machines decide is compared with the journal, and the first difference
- * ends it: from that turn on everything is as the records say, and contexts are unknown; of the middle of a long
- * journal, past {@link SNAPSHOTS_MAX}, the contexts are not kept.
+ * ends it: from that turn on contexts are unknown; of the middle of a long journal, past {@link SNAPSHOTS_MAX}, the
+ * contexts are not kept.
  */
-import { contextText, KernelFeed, type ShownKernel, shown } from '../../actors/server/visualizer/feed.ts';
+import { contextText } from '../../actors/server/visualizer/feed.ts';
 import { hidden } from '../../actors/server/visualizer/hidden.ts';
-import type {
-  ActorDetail,
-  ActorView,
-  DriverView,
-  PhasesView,
-  PodView,
-  ShownRecord,
-} from '../../actors/server/visualizer/protocol.ts';
+import type { ActorDetail, ActorView } from '../../actors/server/visualizer/protocol.ts';
 import { shortText } from '../../actors/server/visualizer/trim.ts';
-
 import type { PendingTimer } from '../../kernel/clock.ts';
 import { JournalError } from '../../kernel/journal/errors.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
 import { isObject, jsonText, memberOf } from '../../kernel/json.ts';
 import type { Kernel } from '../../kernel/kernel.ts';
-import type { JournalRecord, KernelRecord } from '../../kernel/records.ts';
+import type { JournalRecord } from '../../kernel/records.ts';
 import { NotReplayable, type ReplayReport, replaying } from '../../kernel/replay.ts';
 import type { AnyTransitionDefinition, Step } from '../../kernel/steps.ts';
 import { candidatesOf, guardName } from '../../kernel/steps.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { lastIndexWhere } from './past.ts';
-import { RecordedKernel } from './recorded-kernel.ts';
 import type { ContextChange, EdgeView, StepView } from './requests.ts';
 
 /** Snapshots that are kept, about 2 KB each: those of 250,000 records. */
@@ -51,93 +42,65 @@ export class Execution {
   report: ReplayReport | undefined;
   /** Why it ended before the journal did. */
   error: string | undefined;
-  /** The record from which on everything is known from the records alone; undefined: none. */
-  recordedFrom: number | undefined;
+  /** The record from which on contexts are unknown, because this build does not decide it so; undefined: none. */
+  unknownFrom: number | undefined;
+  /** The last record to which it has run. */
+  ranTo: number;
+  kernel: Kernel | undefined;
   readonly #journal: Journal;
-  readonly #onRecord: (record: JournalRecord) => void;
   readonly #snapshots = new Map<string, TurnSnapshot[]>();
-  readonly #feed: KernelFeed;
-  #kernel: ShownKernel | undefined;
   /** The last turn whose contexts are known. */
-  #lastTurn = Number.POSITIVE_INFINITY;
+  #lastTurn = -1;
+  #lastRead = -1;
   #steps: Step[] = [];
-  private seen: readonly ShownRecord[] = [];
   #count = 0;
   /** Turns in which changes of contexts are not kept. */
   #gap: { readonly from: number; readonly to: number } | undefined;
 
-  /** `onRecord` gets each record when it is read. */
-  constructor(journal: Journal, onRecord: (record: JournalRecord) => void = () => {}) {
+  constructor(journal: Journal) {
     this.#journal = journal;
-    this.#onRecord = onRecord;
-    const now = (): number => this.#kernel?.now ?? journal.header.t;
-    this.#feed = new KernelFeed({ now, onSeen: ({ records }) => (this.seen = records.map(shown)) });
+    this.ranTo = (journal.checkpoint?.state.n ?? 0) - 1;
   }
 
-  get journal(): Journal {
-    return this.#journal;
-  }
-
-  /** Runs turn after turn, and gives the records of each. */
-  *run(): Generator<readonly ShownRecord[]> {
-    const { header, checkpoint, records } = this.#journal;
-    const log = new Log(records, this.#onRecord);
-    let ran: Kernel | undefined;
+  /** Runs turn after turn. */
+  *run(): Generator<void> {
+    const { header, checkpoint } = this.#journal;
     const run = replaying({
       machine: kubeletMachine,
-      records: log,
+      records: this.#records(),
       ...(checkpoint ? { from: { checkpoint: checkpoint.state, header } } : {}),
-      onTurn: (_, kernel) => (ran = kernel),
+      onTurn: (_, kernel) => (this.kernel = kernel),
       onStep: (step) => this.#steps.push(step),
     });
     try {
-      yield* this.#replayed(run, () => {
-        if (ran) this.#ran(log.takeTurn() ?? [], ran);
-      });
-      if (this.report?.divergence) yield* this.#fromRecords(log, this.report.divergence.n);
+      for (let next = run.next(); ; next = run.next()) {
+        if (next.done) {
+          this.report = next.value;
+          this.unknownFrom = next.value.divergence?.n;
+          return;
+        }
+        if (next.value && this.kernel) yield this.#ran(this.kernel);
+      }
     } catch (thrown) {
       const isExpected = thrown instanceof JournalError || thrown instanceof NotReplayable;
       this.error = isExpected ? thrown.message : `the page failed: ${String(thrown)}`;
-      if (thrown instanceof NotReplayable && checkpoint && !this.#kernel)
-        yield* this.#fromRecords(log, checkpoint.after + 1);
+      this.unknownFrom = this.ranTo + 1;
     }
   }
 
-  *#replayed(run: ReturnType<typeof replaying>, onTurn: () => void): Generator<readonly ShownRecord[]> {
-    for (let next = run.next(); ; next = run.next()) {
-      if (next.done) {
-        this.report = next.value;
-        return;
-      }
-      if (!next.value) continue;
-      onTurn();
-      yield this.seen;
+  /** Of changed machines a turn may have more records, or fewer: where it ends, the journal says. */
+  *#records(): Generator<JournalRecord> {
+    for (const record of this.#journal.records) {
+      if (record.k === 'end') this.#lastRead = record.n;
+      yield record;
     }
   }
 
-  /** A turn that the machines decided as the journal has it: what is shown are the records of the journal. */
-  #ran(records: readonly KernelRecord[], kernel: Kernel): void {
-    if (!this.#kernel) this.#adopt(kernel);
-    this.#kernel = kernel;
-    this.#feed.onTurn(records, kernel);
+  #ran(kernel: Kernel): void {
+    if (this.#snapshots.size === 0) this.#adopt(kernel);
     this.#keep(kernel);
-  }
-
-  /** Goes on with the turn that differs: a reader of the journal asks what was, not what the machines would do now. */
-  *#fromRecords(log: Log, from: number): Generator<readonly ShownRecord[]> {
-    const { header, checkpoint } = this.#journal;
-    const before = this.#kernel ?? { now: checkpoint?.state.t ?? header.t, n: from, turn: 0 };
-    const kept = (address: string) => this.#snapshots.get(address)?.at(-1)?.snapshot;
-    const kernel = new RecordedKernel(kubeletMachine, before, kept);
-    if (checkpoint && !this.#kernel) kernel.adopt(checkpoint.state.root);
-    this.recordedFrom = from;
-    this.#lastTurn = before.turn - 1;
-    this.#kernel = kernel;
-    for (let records = log.takeTurn(); records; records = log.takeTurn()) {
-      kernel.take(records);
-      this.#feed.onTurn(records, kernel);
-      yield this.seen;
-    }
+    this.#lastTurn = kernel.turn - 1;
+    this.ranTo = this.#lastRead;
   }
 
   /** Takes the actors of a journal that begins with a checkpoint. */
@@ -175,7 +138,7 @@ export class Execution {
     if (from === undefined || to === undefined) return;
     this.#gap = { from, to };
     this.#count = 0;
-    const living = new Set(this.#kernel?.addresses);
+    const living = new Set(this.kernel?.addresses);
     for (const [address, all] of this.#snapshots) {
       const last = all.findLastIndex(({ turn }) => turn <= to);
       const isOver = last === all.length - 1 && !living.has(address);
@@ -185,11 +148,6 @@ export class Execution {
       this.#count += kept.length;
     }
   }
-
-  phases = (): PhasesView => this.#feed.phases();
-  pods = (): readonly PodView[] => this.#feed.podList();
-  drivers = (): readonly DriverView[] => this.#feed.drivers();
-  views = (): readonly ActorView[] => this.#feed.tree().actors;
 
   /** The actor after a turn; `view` has everything but its context. */
   detail(view: ActorView, turn: number, at: number): ActorDetail {
@@ -231,42 +189,6 @@ export class Execution {
     if (this.#gap && turn > this.#gap.from && turn < this.#gap.to) return undefined;
     const kept = this.#snapshots.get(address) ?? [];
     return kept[lastUpTo(kept, turn)];
-  }
-}
-
-/** The records of a journal, read once; those of turns that were read are at hand until they are shown. */
-class Log implements Iterable<JournalRecord> {
-  readonly #records: Iterator<JournalRecord>;
-  readonly #turns: JournalRecord[][] = [];
-  #open: JournalRecord[] = [];
-
-  readonly #onRecord: (record: JournalRecord) => void;
-
-  constructor(records: Iterable<JournalRecord>, onRecord: (record: JournalRecord) => void) {
-    this.#records = records[Symbol.iterator]();
-    this.#onRecord = onRecord;
-  }
-
-  [Symbol.iterator](): Iterator<JournalRecord> {
-    return { next: () => this.#next() };
-  }
-
-  #next(): IteratorResult<JournalRecord> {
-    const next = this.#records.next();
-    if (next.done) return next;
-    this.#onRecord(next.value);
-    this.#open.push(next.value);
-    if (next.value.k === 'end') {
-      this.#turns.push(this.#open);
-      this.#open = [];
-    }
-    return next;
-  }
-
-  /** The records of the next turn, without marks of those that were left out; undefined: there is none. */
-  takeTurn(): readonly KernelRecord[] | undefined {
-    while (this.#turns.length === 0) if (this.#next().done) return undefined;
-    return this.#turns.shift()?.filter((record) => record.k !== 'dropped' && record.k !== 'gap');
   }
 }
 

@@ -29,7 +29,7 @@ const NAMES_MAX = 20_000;
 /** The questions of a model to the daemon, or to the journal that is run again. */
 export interface Source {
   facts(): Pick<Facts, 'connection' | 'incarnation' | 'node' | 'root' | 'now' | 'runs' | 'incarnations'> &
-    Partial<Pick<Facts, 'isReading' | 'note' | 'recordedFrom'>>;
+    Partial<Pick<Facts, 'isReading' | 'note' | 'ranTo' | 'recordedFrom'>>;
   phases(): Promise<PhasesView>;
   pods(): Promise<readonly PodView[]>;
   /** As the actor is at the end of a turn; absent: now. */

@@ -1,18 +1,26 @@
 /**
- * The source of a journal that is opened: run again turn by turn, beside the questions of the page.
+ * The source of a journal that is opened: read first, which shows everything but contexts, and then run again, turn by
+ * turn, beside the questions of the page.
  *
  * Invariants: a stretch of work is at most {@link SLICE_MS} long; what is wrong with the journal is a note, and what
- * was read before it is shown.
+ * was read before it is shown; what only the machines know is absent until they have come to it.
  */
 import type { ActorDetail } from '../../actors/server/visualizer/protocol.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import { sizeText } from '../words.ts';
 import type { Execution } from './execution.ts';
 import type { Model, Source } from './model.ts';
-import type { HealthRow, HealthView, StartView } from './reports.ts';
+import type { HealthRow, HealthView } from './reports.ts';
 import type { Other } from './requests.ts';
 import { pause } from './search.ts';
 
-type Engine = typeof import('./engine.ts');
+type Journals = typeof import('./journals.ts');
+
+/** What is loaded when a journal is opened, and after it has been read. */
+export interface Loading {
+  readonly journals: () => Promise<Journals>;
+  readonly machines: () => Promise<typeof import('./execution.ts')>;
+}
 
 /** Long enough that passing the turn costs little, short enough that no one waits for an answer. */
 const SLICE_MS = 30;
@@ -22,111 +30,142 @@ const FROM_RECORDS = 'What is shown after that is from the records; contexts of 
 /** A text with the names of files as their folder has them: those of the worker are its own. */
 export const withoutFolders = (text: string): string => text.replaceAll(/\/(?:shown|other)\//g, '');
 
+interface Answering {
+  /** Called after each stretch of work. */
+  readonly onProgress: () => void;
+  /** The next stretch begins when the page has its answers. */
+  readonly answers: () => Promise<void>;
+}
+
 export class Opened implements Source {
-  readonly #engine: Engine;
-  readonly #execution: Execution;
-  readonly #incarnations: readonly string[];
-  readonly #start: () => StartView;
+  readonly #journals: Journals;
+  readonly #opened: ReturnType<Journals['openJournal']>;
   readonly #model: Model;
+  #execution: Execution | undefined;
+  /** Why there are no machines. */
+  #missing: string | undefined;
   #isClosed = false;
   #isRead = false;
-  #tookMs = 0;
+  #isOver = false;
+  #ranMs = 0;
 
-  constructor(engine: Engine, opened: ReturnType<Engine['openJournal']>, model: Model) {
-    this.#engine = engine;
-    this.#execution = opened.execution;
-    this.#incarnations = opened.incarnations;
-    this.#start = opened.start;
+  constructor(journals: Journals, opened: ReturnType<Journals['openJournal']>, model: Model) {
+    this.#journals = journals;
+    this.#opened = opened;
     this.#model = model;
-    const { header } = this.#execution.journal;
-    model.started = header.t;
+    model.started = opened.journal.header.t;
     model.root = 'kubelet';
   }
 
-  /** Runs to the end; `onProgress` after each stretch, and the next one begins when the page has its `answers`. */
-  async run(onProgress: () => void, answers: () => Promise<void>): Promise<void> {
-    const beganMs = performance.now();
-    const turns = this.#execution.run();
+  /** Reads to the end; then the machines are loaded, and run to the end. */
+  async run(machines: Loading['machines'], answering: Answering): Promise<void> {
+    const { journal, reading } = this.#opened;
+    await this.#inSlices(reading.run(), (records) => this.#model.take(records), answering);
+    this.#isRead = true;
+    this.#changed(answering);
+    try {
+      const { Execution } = await machines();
+      this.#execution = new Execution(journal);
+      const beganMs = performance.now();
+      await this.#inSlices(this.#execution.run(), () => {}, answering);
+      this.#ranMs = performance.now() - beganMs;
+      if (this.#isSame) reading.kernel.ran = this.#execution.kernel;
+    } catch (error) {
+      this.#missing = messageOf(error);
+    }
+    this.#isOver = true;
+    this.#changed(answering);
+  }
+
+  async #inSlices<Turn>(turns: Iterator<Turn>, take: (turn: Turn) => void, { onProgress, answers }: Answering) {
     for (let done = false; !done && !this.#isClosed; ) {
       const end = performance.now() + SLICE_MS;
       do {
         const next = turns.next();
         done = next.done === true;
-        if (!next.done) this.#model.take(next.value);
+        if (!next.done) take(next.value);
       } while (!done && performance.now() < end);
       onProgress();
       await pause();
       await answers();
     }
-    this.#isRead = true;
-    this.#tookMs = performance.now() - beganMs;
-    this.#model.changed.phases = true;
-    this.#model.changed.pods = true;
+  }
+
+  #changed({ onProgress }: Answering): void {
+    Object.assign(this.#model.changed, { phases: true, pods: true });
     onProgress();
   }
 
+  /** The machines have decided all that the journal has. */
+  get #isSame(): boolean {
+    const { report, error } = this.#execution ?? {};
+    return report?.divergence === null && error === undefined && this.#opened.reading.error === undefined;
+  }
+
   facts(): ReturnType<Source['facts']> {
-    const { header } = this.#execution.journal;
-    const { recordedFrom } = this.#execution;
+    const { journal, incarnations } = this.#opened;
+    const { incarnation, node } = journal.header;
+    const unknownFrom = this.#missing === undefined ? this.#execution?.unknownFrom : 0;
     const note = this.#note();
     return {
       connection: 'journal',
-      incarnation: header.incarnation,
-      node: header.node,
-      root: 'kubelet',
+      incarnation,
+      node,
+      root: this.#model.root,
       now: this.#model.t,
       runs: true,
-      incarnations: this.#incarnations,
+      incarnations,
       ...(this.#isRead ? {} : { isReading: true }),
-      ...(recordedFrom === undefined ? {} : { recordedFrom }),
-      ...(note === undefined ? {} : { note }),
+      ...(this.#isOver ? {} : { ranTo: this.#execution?.ranTo ?? -1 }),
+      ...(unknownFrom === undefined ? {} : { recordedFrom: unknownFrom }),
+      ...(note === undefined ? {} : { note: withoutFolders(note) }),
     };
   }
 
   /** Which records are missing at the end, or known from the journal alone, and why. */
   #note(): string | undefined {
-    const note = this.#fault();
-    return note === undefined ? undefined : withoutFolders(note);
+    const { error } = this.#opened.reading;
+    if (error !== undefined) return `The journal cannot be read further: ${error}`;
+    const { torn } = this.#opened.journal;
+    const left = torn && `The last ${torn.bytes} bytes are not a whole turn and were left out`;
+    return this.#notRun() ?? left;
   }
 
-  #fault(): string | undefined {
-    const { report, error, journal, recordedFrom } = this.#execution;
-    if (error !== undefined) {
-      return recordedFrom === undefined
-        ? `The journal cannot be read further: ${error}`
-        : `This build cannot run it again: ${error}. ${FROM_RECORDS}`;
-    }
-    const { torn } = journal;
-    if (report?.divergence) {
-      const writer = `Statelet ${journal.header.build.statelet}`;
-      const from = `From record ${report.divergence.n} on this build decides otherwise (see statelet replay, or use ${writer}).`;
-      return `${from} ${FROM_RECORDS}`;
-    }
-    return torn ? `The last ${torn.bytes} bytes are not a whole turn and were left out` : undefined;
+  #notRun(): string | undefined {
+    const { report, error } = this.#execution ?? {};
+    const reason = this.#missing ?? error;
+    if (reason !== undefined) return `This build cannot run it again: ${reason}. ${FROM_RECORDS}`;
+    if (!report?.divergence) return undefined;
+    const writer = `Statelet ${this.#opened.journal.header.build.statelet}`;
+    const from = `From record ${report.divergence.n} on this build decides otherwise (see statelet replay, or use ${writer}).`;
+    return `${from} ${FROM_RECORDS}`;
   }
 
-  phases = async () => this.#execution.phases();
-  pods = async () => this.#execution.pods();
+  phases = async () => this.#opened.reading.phases();
+  pods = async () => this.#opened.reading.pods();
 
   async detail(address: string, at: Parameters<Source['detail']>[1]): Promise<ActorDetail | null> {
     const { past, turn, pages } = this.#model;
     const moment = at ?? { view: past.now(address), turn, n: pages.last };
-    return moment.view ? this.#execution.detail(moment.view, moment.turn, moment.n) : null;
+    if (!moment.view) return null;
+    const { view: actor, n } = moment;
+    return this.#execution?.detail(actor, moment.turn, n) ?? { actor, at: n, timers: [] };
   }
 
-  changes = (address: string, turn: number) => this.#execution.changes(address, turn);
-  step = (address: string, turn: number) => this.#execution.step(address, turn);
-  start = async () => this.#start();
-  compare = async (other: Other) => this.#engine.compareWith(this.#execution.journal, other);
+  changes = (address: string, turn: number) => this.#execution?.changes(address, turn);
+  step = (address: string, turn: number) => this.#execution?.step(address, turn);
+  start = async () => this.#opened.start();
+  compare = async (other: Other) => this.#journals.compareWith(this.#opened.journal, other);
 
   async health(): Promise<HealthView> {
-    const { report, error, journal } = this.#execution;
+    const { journal, reading } = this.#opened;
     const { pages, turn } = this.#model;
-    const isSame = report !== undefined && report.divergence === null && error === undefined;
-    const verdict = isSame ? 'same decisions' : this.#isRead ? (this.#note() ?? '') : 'still running';
-    const speed = this.#tookMs > 0 ? `${Math.round((pages.size / this.#tookMs) * 1_000)} records a second` : '';
+    const isBad = this.#isOver && !this.#isSame;
+    const soFar = this.#execution ? `up to record ${this.#execution.ranTo} so far` : 'not yet';
+    const verdict = this.#isSame ? 'same decisions' : isBad ? (this.#note() ?? '') : soFar;
+    const speed = this.#ranMs > 0 ? `${Math.round((pages.size / this.#ranMs) * 1_000)} records a second` : '';
     const rows: HealthRow[] = [
-      { name: 'run again', value: verdict, isBad: this.#isRead && !isSame },
+      { name: 'run again', value: verdict, isBad },
       { name: 'speed of that', value: speed },
       { name: 'records', value: String(pages.size) },
       { name: 'turns', value: String(turn + 1) },
@@ -137,7 +176,7 @@ export class Opened implements Source {
     return {
       rows: rows.filter(({ value }) => value !== ''),
       busiest: pages.busiest(),
-      drivers: this.#execution.drivers(),
+      drivers: reading.drivers(),
     };
   }
 

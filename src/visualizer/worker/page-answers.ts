@@ -11,7 +11,7 @@ import { groupsOf } from './groups.ts';
 import { Live } from './live.ts';
 import { Model, type Source } from './model.ts';
 import type { Content } from './node/fs.ts';
-import { Opened } from './opened.ts';
+import { type Loading, Opened } from './opened.ts';
 import { lastIndexWhere } from './past.ts';
 import { podStory } from './pod-story.ts';
 import { expressionsOf } from './query.ts';
@@ -41,11 +41,10 @@ const TURN_ARROWS_MAX = 40;
 /** Arrows of a sequence between chosen actors: some screens. */
 const ARROWS_MAX = 200;
 
-type Engine = typeof import('./engine.ts');
 type Asked<Name extends keyof Requests> = Parameters<Requests[Name]>[0];
 
 export class PageAnswers implements Requests {
-  readonly #engine: () => Promise<Engine>;
+  readonly #loading: Loading;
   readonly #post: (notice: Notice) => void;
   #model = new Model(true);
   #source: Source | undefined;
@@ -58,8 +57,8 @@ export class PageAnswers implements Requests {
   #searches = 0;
   #answeredAt = Number.NEGATIVE_INFINITY;
 
-  constructor(engine: () => Promise<Engine>, post: (notice: Notice) => void) {
-    this.#engine = engine;
+  constructor(loading: Loading, post: (notice: Notice) => void) {
+    this.#loading = loading;
     this.#post = post;
   }
 
@@ -85,7 +84,7 @@ export class PageAnswers implements Requests {
     if (opening.from === 'daemon') await this.#live();
     else {
       // Is loaded while the files are; a failure is that of the opening below.
-      this.#engine().catch(() => undefined);
+      this.#loading.journals().catch(() => undefined);
       const files = opening.from === 'files' ? opening.files : await servedFiles();
       await this.#openFiles(files, opening.incarnation);
     }
@@ -102,15 +101,13 @@ export class PageAnswers implements Requests {
   }
 
   async #openFiles(files: ReadonlyMap<string, Content>, incarnation: string | undefined): Promise<void> {
-    const engine = await this.#engine();
-    const opened = engine.openJournal(files, incarnation);
+    const journals = await this.#loading.journals();
+    const opened = journals.openJournal(files, incarnation);
     const model = new Model(false);
-    const source = new Opened(engine, opened, model);
+    const source = new Opened(journals, opened, model);
     this.#show(source, model);
-    void source.run(
-      () => this.#changed(),
-      () => this.#answered(),
-    );
+    const answering = { onProgress: () => this.#changed(), answers: () => this.#answered() };
+    void source.run(this.#loading.machines, answering);
   }
 
   #show(source: Source, model: Model): void {

@@ -39,7 +39,9 @@ export interface Facts {
   readonly isReading?: boolean;
   /** Why the journal is shown incompletely, or not at all. */
   readonly note?: string;
-  /** From this record on this build decides otherwise: contexts are unknown. */
+  /** The machines have run to this record so far: what only they know is absent after it. Absent: they are done. */
+  readonly ranTo?: number;
+  /** From this record on the machines do not run, because this build decides otherwise: contexts are unknown. */
   readonly recordedFrom?: number;
   /** The machines run in the worker: contexts of the past are known. */
   readonly runs: boolean;

@@ -8,7 +8,7 @@ import type { FromWorker, ToWorker } from './requests.ts';
 const post = (message: FromWorker): void => self.postMessage(message, { transfer: [] });
 
 const answers = new PageAnswers(
-  () => import('./engine.ts'),
+  { journals: () => import('./journals.ts'), machines: () => import('./execution.ts') },
   (notice) => post({ notice }),
 );
 

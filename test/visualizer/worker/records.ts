@@ -2,12 +2,15 @@
 import { join } from 'node:path';
 import { readJournal } from '../../../src/kernel/journal/reader.ts';
 import { Execution } from '../../../src/visualizer/worker/execution.ts';
+import { Reading } from '../../../src/visualizer/worker/reading.ts';
 
 export const GOLDEN = join(import.meta.dirname, '../../golden/journals/v4/node');
 
-/** A journal that was run to its end. */
+/** A journal that was read, and run to its end. */
 export function executed(path = GOLDEN) {
-  const execution = new Execution(readJournal(path));
-  const records = [...execution.run()].flat();
+  const journal = readJournal(path);
+  const records = [...new Reading(journal).run()].flat();
+  const execution = new Execution(journal);
+  for (const _turn of execution.run());
   return { execution, records };
 }

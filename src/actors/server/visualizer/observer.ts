@@ -9,11 +9,11 @@ import { type Address, parentOf } from '../../../kernel/address.ts';
 import { memberOf } from '../../../kernel/json.ts';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, KernelRecord, StateRecord } from '../../../kernel/records.ts';
-import { type AnyStateMachine, type AnyStateNode, machineOf } from '../../../kernel/state-nodes.ts';
 import { Calls } from './calls.ts';
+import { type Chart, type ChartNode, statesIn } from './charts.ts';
 import { Claims } from './claims.ts';
 import { type CauseSource, History, type SeenTurn, streamOf } from './history.ts';
-import { failureIn, Phases, statesIn } from './phases.ts';
+import { failureIn, Phases } from './phases.ts';
 import { Pods } from './pods.ts';
 import type {
   ActiveState,
@@ -41,7 +41,7 @@ interface ActiveSince {
 
 interface Actor {
   readonly address: Address;
-  readonly machine: AnyStateMachine;
+  readonly machine: Chart;
   value: unknown;
   status: ActorView['status'];
   error: string | undefined;
@@ -233,13 +233,16 @@ function namedUid(address: Address, snapshot: unknown): NamedUid | undefined {
   return address.endsWith(`-${uid}`) ? { uid, name } : undefined;
 }
 
+/** The machine of a snapshot, or `undefined` if the actor is no machine. */
+const machineOf = (snapshot: unknown): Chart | undefined => memberOf(snapshot, 'machine') as Chart | undefined;
+
 /** The address of a root that ended in its first turn and is no longer an actor. */
 function rootIn(records: readonly KernelRecord[]): Address {
   const rootState = records.find((record) => record.k === 'state' && !record.at.includes('/'));
   return rootState?.k === 'state' ? rootState.at : '';
 }
 
-const newActor = (address: Address, machine: AnyStateMachine): Actor => ({
+const newActor = (address: Address, machine: Chart): Actor => ({
   address,
   machine,
   value: undefined,
@@ -250,7 +253,7 @@ const newActor = (address: Address, machine: AnyStateMachine): Actor => ({
   states: [],
 });
 
-function described({ id, path, meta }: AnyStateNode, since: number): ActiveState {
+function described({ id, path, meta }: ChartNode, since: number): ActiveState {
   const text = memberOf(meta, 'waitsFor');
   return { id, path: path.join('.'), since, ...(typeof text === 'string' ? { waitsFor: text } : {}) };
 }

@@ -8,7 +8,7 @@
 import type { Address } from '../../../kernel/address.ts';
 import { AGENT_PHASE, TURN_FAILED } from '../../../kernel/fault.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
-import { type AnyStateMachine, type AnyStateNode, activeStates } from '../../../kernel/state-nodes.ts';
+import type { ChartNode } from './charts.ts';
 import type { FailureView, PhaseView } from './protocol.ts';
 
 /** Kept visits: a start has about 40, the rest is for restarts of subsystems. */
@@ -27,7 +27,7 @@ export class Phases {
   private readonly open = new Map<string, PhaseView>();
 
   /** The root is now in these states; `unknown`: and in others, which its chart does not have. */
-  changed(nodes: readonly AnyStateNode[], t: number, n: number, unknown: readonly string[] = []): void {
+  changed(nodes: readonly ChartNode[], t: number, n: number, unknown: readonly string[] = []): void {
     const others = unknown.map((path) => ({ id: path, name: path, depth: 0 }));
     this.nowIn([...phaseNodes(nodes).map(described), ...others], t, n);
   }
@@ -67,46 +67,18 @@ export function failureIn(record: KernelRecord, root: Address): FailureView | un
   return { n: record.n, message: String(err), ...(typeof phase === 'string' ? { phase } : {}) };
 }
 
-export interface ValueStates {
-  readonly nodes: readonly AnyStateNode[];
-  /** Paths of states that the chart does not have. */
-  readonly unknown: readonly string[];
-}
-
-/** The active states of a value that this build's chart, or one of another build, was in. */
-export function statesIn(machine: AnyStateMachine, value: unknown): ValueStates {
-  try {
-    return { nodes: activeStates(machine, value), unknown: [] };
-  } catch {
-    const [nodes, unknown]: [AnyStateNode[], string[]] = [[], []];
-    collectStates(machine.root, value, nodes, unknown);
-    return { nodes, unknown };
-  }
-}
-
-function collectStates(node: AnyStateNode, value: unknown, nodes: AnyStateNode[], unknown: string[]): void {
-  nodes.push(node);
-  const inside: readonly (readonly [string, unknown])[] =
-    typeof value === 'string' ? [[value, undefined]] : Object.entries(value ?? {});
-  for (const [key, below] of inside) {
-    const child = node.states[key];
-    if (child) collectStates(child, below, nodes, unknown);
-    else unknown.push([...node.path, key].join('.'));
-  }
-}
-
-function phaseNodes(nodes: readonly AnyStateNode[]): AnyStateNode[] {
-  const root: AnyStateNode | undefined = nodes[0]?.machine.root;
+function phaseNodes(nodes: readonly ChartNode[]): ChartNode[] {
+  const [root] = nodes;
   if (root && namesPhases(root)) return nodes.filter(isNamed);
   return nodes.filter((node) => Object.keys(node.states).length === 0);
 }
 
-const metaOf = (node: AnyStateNode): Meta => (node.meta ?? {}) as Meta;
-export const isNamed = (node: AnyStateNode): boolean =>
+const metaOf = (node: ChartNode): Meta => node.meta ?? {};
+export const isNamed = (node: ChartNode): boolean =>
   typeof metaOf(node).steps === 'string' || typeof metaOf(node).waitsFor === 'string';
 
-const naming = new WeakMap<AnyStateNode, boolean>();
-function namesPhases(node: AnyStateNode): boolean {
+const naming = new WeakMap<ChartNode, boolean>();
+function namesPhases(node: ChartNode): boolean {
   const known = naming.get(node);
   if (known !== undefined) return known;
   const names = isNamed(node) || Object.values(node.states).some((child) => namesPhases(child));
@@ -114,10 +86,10 @@ function namesPhases(node: AnyStateNode): boolean {
   return names;
 }
 
-export function described(node: AnyStateNode): Phase {
+export function described(node: ChartNode): Phase {
   const { steps, waitsFor } = metaOf(node);
   let depth = 0;
-  for (let up: AnyStateNode | undefined = node.parent; up; up = up.parent) if (isNamed(up)) depth++;
+  for (let up: ChartNode | undefined = node.parent; up; up = up.parent) if (isNamed(up)) depth++;
   return {
     id: node.id,
     name: node.path.join('.') || node.key,

@@ -13,8 +13,9 @@
  * Seeds: S183, S236. Upstream: pkg/kubelet/runtime.go, updateRuntimeUp.
  */
 import { assign, line, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
-import type { RuntimeAbilities, RuntimeCondition, RuntimeStatusItem } from '../../model/operations/runtime.ts';
+import type { RuntimeAbilities, RuntimeStatusItem } from '../../model/operations/runtime.ts';
 import type { PlegHealth } from '../../model/pods/runtime-messages.ts';
+import { conditionError, runtimeDown } from '../../model/status/runtime-errors.ts';
 import { type NodeReports, RUNTIME_UNKNOWN } from './object/facts.ts';
 
 export interface RuntimeStateContext {
@@ -27,18 +28,6 @@ export interface RuntimeStateContext {
 }
 
 export type RuntimeStateEvent = RuntimeStatusItem | { readonly type: 'runtimeState.wanted' } | PlegHealth;
-
-/** The error of a runtime whose status cannot be read. */
-export const runtimeDown = (message: string): string => `container runtime is down: ${message}`;
-
-/** Upstream's text for a condition that is missing or false; empty if it is true. */
-export function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {
-  const prefix = kind === 'RuntimeReady' ? 'container runtime not ready' : 'container runtime network not ready';
-  const condition = conditions.find(({ type }) => type === kind);
-  if (!condition) return `${prefix}: ${kind} condition is not set`;
-  if (condition.status) return '';
-  return `${prefix}: ${kind}=false reason:${condition.reason} message:${condition.message}`;
-}
 
 const errorsOf = (context: RuntimeStateContext): readonly string[] =>
   [context.runtimeError, context.plegError].filter((error) => error !== '');

@@ -1,13 +1,10 @@
-/**
- * The part of the worker that has the machines: it reads journals, runs them again and reports on starts. It is loaded
- * when the first of these is wanted, for it is larger than all the rest of the page.
- */
+/** The part of the worker that reads journals and reports on them. It is loaded when one is opened. */
 import { Story } from '../../bin/insight/story.ts';
 import { isSegmentName, segmentsIn } from '../../kernel/journal/layout.ts';
 import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
-import { Execution } from './execution.ts';
 import { type Content, putFiles } from './node/fs.ts';
+import { Reading } from './reading.ts';
 import { START_RECORDS_MAX } from './record-pages.ts';
 import { type Comparison, comparison, type StartView, startView, startViewOf } from './reports.ts';
 import type { Other } from './requests.ts';
@@ -19,7 +16,8 @@ const FILES_MAX = 10_000;
 const [SHOWN, OTHER] = ['/shown', '/other'];
 
 export interface OpenedJournal {
-  readonly execution: Execution;
+  readonly journal: Journal;
+  readonly reading: Reading;
   /** The starts that it has, the oldest first. */
   readonly incarnations: readonly string[];
   /** What is known of the start so far. */
@@ -31,7 +29,7 @@ export function openJournal(files: ReadonlyMap<string, Content>, incarnation?: s
   const journal = put(SHOWN, files, incarnation);
   const incarnations = [...new Set(segmentsIn(SHOWN).map((segment) => segment.incarnation))];
   const { story, take } = storyOf(journal);
-  return { execution: new Execution(journal, take), incarnations, start: () => startViewOf(story) };
+  return { journal, reading: new Reading(journal, take), incarnations, start: () => startViewOf(story) };
 }
 
 /** The start as far as the journal has been read. */
