@@ -129,6 +129,30 @@ describe.skipIf(noBrowser)('a journal opens', () => {
   });
 });
 
+describe.skipIf(noBrowser)('how its agent ended', () => {
+  const golden = (name: string) => join(import.meta.dirname, '../golden/journals/v4', name);
+  const note = () => page.locator('#note').textContent();
+
+  it('is in the journal when it was stopped, or failed', async () => {
+    await served(1, '', golden('startup-signal'));
+    await shown(/^Ended after /);
+    expect(await note()).toBe('');
+    await served(1, '', golden('startup-wrong-configuration'));
+    await shown(/^Failed after /);
+    expect(await note()).toBe('');
+  });
+
+  it('is known when another start followed', async () => {
+    await served(2);
+    await sees('#note', /^The agent did not end in order: it was killed, .+ after \+\d/)();
+  });
+
+  it('is not known when the journal just ends: it may still run', async () => {
+    await served(3);
+    await sees('#note', /^The journal ends at \+\d.+ without an end of the agent: it went on, or was killed$/)();
+  });
+});
+
 describe.skipIf(noBrowser)('what is wrong with a journal is said', () => {
   const give = async (name: string, bytes: string | Buffer) => {
     const path = join(folder, name);

@@ -7,7 +7,7 @@
  */
 import type { ActorDetail } from '../../actors/server/visualizer/protocol.ts';
 import { messageOf } from '../../kernel/thrown.ts';
-import { sizeText } from '../words.ts';
+import { duration, sizeText } from '../words.ts';
 import type { Execution } from './execution.ts';
 import type { Model, Source } from './model.ts';
 import type { HealthRow, HealthView } from './reports.ts';
@@ -122,13 +122,11 @@ export class Opened implements Source {
     };
   }
 
-  /** Which records are missing at the end, or known from the journal alone, and why. */
+  /** Which records are missing at the end, or known from the journal alone, and why; or that the agent had no end. */
   #note(): string | undefined {
     const { error } = this.#opened.reading;
     if (error !== undefined) return `The journal cannot be read further: ${error}`;
-    const { torn } = this.#opened.journal;
-    const left = torn && `The last ${torn.bytes} bytes are not a whole turn and were left out`;
-    return this.#notRun() ?? left;
+    return this.#notRun() ?? this.#end();
   }
 
   #notRun(): string | undefined {
@@ -139,6 +137,18 @@ export class Opened implements Source {
     const writer = `Statelet ${this.#opened.journal.header.build.statelet}`;
     const from = `From record ${report.divergence.n} on this build decides otherwise (see statelet replay, or use ${writer}).`;
     return `${from} ${FROM_RECORDS}`;
+  }
+
+  /** A journal says itself how its agent ended, unless it was killed, or goes on. */
+  #end(): string | undefined {
+    const { journal, incarnations, reading } = this.#opened;
+    if (journal.torn) return `The last ${journal.torn.bytes} bytes are not a whole turn and were left out`;
+    const { past, root, t, started } = this.#model;
+    if (!this.#isRead || past.now(root)?.status !== 'active' || reading.phases().failure) return undefined;
+    const at = `+${duration(t - started)}`;
+    return journal.header.incarnation === incarnations.at(-1)
+      ? `The journal ends at ${at} without an end of the agent: it went on, or was killed`
+      : `The agent did not end in order: it was killed, ran out of memory, or its machine lost power after ${at}`;
   }
 
   phases = async () => this.#opened.reading.phases();
