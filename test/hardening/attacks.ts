@@ -149,4 +149,9 @@ export const ATTACKS: readonly Row[] = [
     'clients that reset their connections right after their requests',
     'test/actors/server/tls/reset.test.ts::leaves neither connection nor answer behind',
   ),
+  row(
+    'A22',
+    'a server of a gRPC probe that answers no attempt to connect',
+    'test/actors/probe/watch.test.ts::to a server that accepts no connection leaves none behind',
+  ),
 ];

@@ -58,21 +58,21 @@ export async function probeGrpc(
   };
   signal.addEventListener('abort', close, { once: true });
   try {
-    const isConnected = await new Promise<boolean>((resolve) =>
-      client.waitForReady(deadline, (error) => resolve(error === undefined)),
-    );
-    if (!isConnected) {
+    return await credentials.owning(async () => {
+      if (await isConnected(client, deadline)) return await check(client, serviceName, deadline, timeoutSeconds);
       const reason = 'context deadline exceeded';
       return failure(
         `timeout: failed to connect service ${JSON.stringify(address)} within ${timeoutSeconds}s: ${reason}`,
       );
-    }
-    return await check(client, serviceName, deadline, timeoutSeconds);
+    });
   } finally {
     signal.removeEventListener('abort', close);
     close();
   }
 }
+
+const isConnected = (client: HealthClient, deadline: number): Promise<boolean> =>
+  new Promise((resolve) => client.waitForReady(deadline, (error) => resolve(error === undefined)));
 
 function check(client: HealthClient, name: string, deadline: number, timeoutSeconds: number): Promise<Attempt> {
   return new Promise((resolve) => {

@@ -1,10 +1,14 @@
 /** Servers that a test decides, on loopback, and one attempt of a probe against them. */
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { Worker } from 'node:worker_threads';
 import { onTestFinished } from 'vitest';
 import { probePorts } from '../../../src/actors/probe/index.ts';
 import { criOperations } from '../../../src/machines/model/operations/cri.ts';
 import type { ProbeHandler, ProbeWatch } from '../../../src/machines/model/operations/probe.ts';
+import { eventually } from '../../support/daemon.ts';
 import { type OpenStream, openStream } from '../../support/host-ports.ts';
 
 type Ports = ReturnType<typeof probePorts>;
@@ -42,6 +46,42 @@ export function rawServer(onConnection: (socket: Socket) => void): Promise<numbe
     for (const socket of sockets) socket.destroy();
   });
   return listening(server);
+}
+
+/** Listens, and never accepts: a thread that waits. */
+const DEAF = `
+  const { parentPort } = require('node:worker_threads');
+  const server = require('node:net').createServer();
+  server.listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => {
+    parentPort.postMessage(server.address().port);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+  });
+`;
+/** More than the kernel keeps for a listener that accepts none. */
+const CROWD = 8;
+
+/** A port whose listener has more connections than it takes: the kernel answers no further one. */
+export async function crowdedPort(): Promise<number> {
+  const worker = new Worker(DEAF, { eval: true });
+  const [port] = (await once(worker, 'message')) as [number];
+  const crowd = Array.from({ length: CROWD }, () => connect(port, '127.0.0.1').on('error', () => {}));
+  onTestFinished(async () => {
+    for (const socket of crowd) socket.destroy();
+    await worker.terminate();
+  });
+  await eventually('a connection that is not answered', () => beginningConnections(port) > 0);
+  const waiting = crowd.filter((socket) => socket.connecting);
+  for (const socket of waiting) socket.destroy();
+  return port;
+}
+
+const SYN_SENT = '02';
+
+/** How many connections to this port of loopback have begun and are not answered. */
+export function beginningConnections(port: number): number {
+  const remote = `0100007F:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  const rows = readFileSync('/proc/self/net/tcp', 'utf8').split('\n');
+  return rows.map((row) => row.trim().split(/ +/)).filter(([, , to, state]) => to === remote && state === SYN_SENT).length;
 }
 
 /** For what does not answer in time. */

@@ -8,7 +8,7 @@ import { criPorts } from '../../../src/actors/cri/ports.ts';
 import { eventually } from '../../support/daemon.ts';
 import { freePort } from '../../support/ports.ts';
 import { FakeRuntime, type Handlers, never, Refusal } from '../cri/fake-runtime.ts';
-import { attempt, HASTY, httpServer, portsOf, rawServer, watch } from './support.ts';
+import { attempt, beginningConnections, crowdedPort, HASTY, httpServer, portsOf, rawServer, watch } from './support.ts';
 
 describe('TCP', () => {
   const tcp = (port: number, host = '127.0.0.1') => ({ kind: 'tcpSocket', host, port }) as const;
@@ -68,6 +68,12 @@ describe('gRPC', () => {
     });
     expect(await attempt(ask(port), HASTY)).toMatchObject({ verdict: 'failure' });
     await eventually('the end of each connection', () => open.size === 0);
+  });
+
+  it('to a server that accepts no connection leaves none behind that is not established', async () => {
+    const port = await crowdedPort();
+    expect(await attempt(ask(port), HASTY)).toMatchObject({ verdict: 'failure' });
+    await eventually('the end of each connection', () => beginningConnections(port) === 0);
   });
 
   it('is content with SERVING, asks for its service, and says who asks', async () => {
