@@ -154,4 +154,18 @@ export const ATTACKS: readonly Row[] = [
     'a server of a gRPC probe that answers no attempt to connect',
     'test/actors/probe/watch.test.ts::to a server that accepts no connection leaves none behind',
   ),
+  row(
+    'A23',
+    'an API server that explains itself in megabytes, or names objects by paths',
+    'test/actors/kube/client.test.ts::keeps a page of what a server explains at length',
+    `${decode}::pods.metadata.name: a segment of a path expected`,
+    `${decode}::pods.metadata.resourceVersion: at most 1024 characters expected`,
+    `${decode}::with a key of megabytes at fault quotes a part of it`,
+  ),
+  row(
+    'A24',
+    'Nodes and volumes of an API server whose lists are none',
+    `${decode}::pods.status.conditions: a list expected`,
+    `${decode}::[0].matchFields: a value expected, not null`,
+  ),
 ];

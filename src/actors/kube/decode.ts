@@ -1,9 +1,9 @@
 /**
  * Validates objects of the API server against the shape that machines rely on, as Go's typed decoder does.
  *
- * Invariants: an object is a map that has `metadata`, whose names and versions are text and whose labels and
- * annotations are maps of text; `spec`, `status` and `data`, if present, are maps; nesting is at most {@link
- * NESTING_MAX}, which recursion can handle. Anything else is an error that names the field.
+ * Invariants: an object is a map that has `metadata`, whose names and versions are short texts and whose labels and
+ * annotations are maps of text; a name leads to no other folder; `spec`, `status` and `data`, if present, are maps;
+ * nesting is at most {@link NESTING_MAX}, which recursion can handle. Anything else is an error that names the field.
  *
  * Replaces what machines must not see: values of Secrets, issued tokens and literal values of pods become handles, and
  * are restored for requests. Managed fields are dropped: a node does not use them, and they are long.
@@ -19,12 +19,16 @@ const NESTING_MAX = 200;
 
 type Check = (value: Json, at: string) => void;
 
-const refused = (at: string, wanted: string, value: Json | undefined): OperationError =>
-  new OperationError(`the API server's answer cannot be decoded: ${at}: ${wanted} expected, not ${kindOf(value)}`, {
-    name: 'DecodeError',
-    code: 'MALFORMED',
-    retriable: true,
-  });
+/** The kept part of a field's place, which may contain the key of a map. */
+const PLACE_MAX_CHARS = 1_024;
+
+const refused = (at: string, wanted: string, value: Json | undefined): OperationError => {
+  const place = at.slice(0, PLACE_MAX_CHARS);
+  return new OperationError(
+    `the API server's answer cannot be decoded: ${place}: ${wanted} expected, not ${kindOf(value)}`,
+    { name: 'DecodeError', code: 'MALFORMED', retriable: true },
+  );
+};
 
 function kindOf(value: Json | undefined): string {
   if (value === null || value === undefined) return 'null';
@@ -34,6 +38,22 @@ function kindOf(value: Json | undefined): string {
 
 const text: Check = (value, at) => {
   if (typeof value !== 'string') throw refused(at, 'text', value);
+};
+/** The limit of a name, a uid or a version; API servers accept names of 253 characters. */
+const NAME_MAX_CHARS = 1_024;
+/** The limit of the token for the next page, which contains a name. */
+const CONTINUE_MAX_CHARS = 65_536;
+
+const shortText =
+  (maxChars: number): Check =>
+  (value, at) => {
+    text(value, at);
+    if ((value as string).length > maxChars) throw refused(at, `at most ${maxChars} characters`, value);
+  };
+/** A name is a segment of a path, as upstream's servers require of every object. */
+const name: Check = (value, at) => {
+  shortText(NAME_MAX_CHARS)(value, at);
+  if (/[/%\0]|^\.{1,2}$/.test(value as string)) throw refused(at, 'a segment of a path', value);
 };
 const number: Check = (value, at) => {
   if (typeof value !== 'number') throw refused(at, 'a number', value);
@@ -53,12 +73,12 @@ const listOf =
   };
 
 const OF_METADATA: Readonly<Record<string, Check>> = {
-  name: text,
-  generateName: text,
-  namespace: text,
-  uid: text,
-  resourceVersion: text,
-  continue: text,
+  name,
+  generateName: name,
+  namespace: name,
+  uid: shortText(NAME_MAX_CHARS),
+  resourceVersion: shortText(NAME_MAX_CHARS),
+  continue: shortText(CONTINUE_MAX_CHARS),
   creationTimestamp: text,
   deletionTimestamp: text,
   deletionGracePeriodSeconds: number,
@@ -74,15 +94,51 @@ const data: Check = (value, at) => {
   texts(value, at);
   if (Object.keys(value as JsonObject).length > KEYS_MAX) throw refused(at, `at most ${KEYS_MAX} keys`, value);
 };
-const OF_OBJECT: Readonly<Record<string, Check>> = { spec: map, status: map, data, binaryData: data };
 
 /** A null field counts as absent, as in Go. */
 function checkFields(fields: JsonObject, checks: Readonly<Record<string, Check>>, at: string): void {
-  for (const [name, check] of Object.entries(checks)) {
-    const value = Object.hasOwn(fields, name) ? fields[name] : undefined;
-    if (value !== undefined && value !== null) check(value, `${at}.${name}`);
+  for (const [field, check] of Object.entries(checks)) {
+    const value = Object.hasOwn(fields, field) ? fields[field] : undefined;
+    if (value !== undefined && value !== null) check(value, `${at}.${field}`);
   }
 }
+
+const mapOf =
+  (checks: Readonly<Record<string, Check>>): Check =>
+  (value, at) => {
+    map(value, at);
+    checkFields(value as JsonObject, checks, at);
+  };
+/** As {@link mapOf}, of fields that machines read as they are: Go's servers leave out what is empty. */
+const mapWithoutNull =
+  (checks: Readonly<Record<string, Check>>): Check =>
+  (value, at) => {
+    mapOf(checks)(value, at);
+    const empty = Object.keys(checks).find((field) => (value as JsonObject)[field] === null);
+    if (empty !== undefined) throw refused(`${at}.${empty}`, 'a value', null);
+  };
+
+const requirements = listOf(mapWithoutNull({ key: text, operator: text, values: listOf(text) }));
+const nodeTerms = listOf(mapWithoutNull({ matchExpressions: requirements, matchFields: requirements }));
+/** Fields of Nodes and PersistentVolumes: the machines that read them know no other form. */
+const OF_SPEC = {
+  podCIDR: text,
+  podCIDRs: listOf(text),
+  taints: listOf(map),
+  nodeAffinity: mapOf({ required: mapOf({ nodeSelectorTerms: nodeTerms }) }),
+};
+const OF_STATUS = {
+  conditions: listOf(map),
+  addresses: listOf(map),
+  volumesAttached: listOf(map),
+  volumesInUse: listOf(text),
+};
+const OF_OBJECT: Readonly<Record<string, Check>> = {
+  spec: mapOf(OF_SPEC),
+  status: mapOf(OF_STATUS),
+  data,
+  binaryData: data,
+};
 
 function checkNesting(value: Json | undefined, at: string, levels: number): void {
   if (typeof value !== 'object' || value === null) return;

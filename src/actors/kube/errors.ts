@@ -105,10 +105,15 @@ function hostnameText(error: Error): string {
 const RETRIABLE = new Set([408, 425, 429, 500, 502, 503, 504]);
 
 interface StatusObject {
-  readonly message?: string;
-  readonly reason?: string;
+  readonly message?: unknown;
+  readonly reason?: unknown;
   readonly details?: { readonly retryAfterSeconds?: number };
 }
+
+/** The kept part of the server's explanation, which goes into journal, log and events; it fills a page at most. */
+const MESSAGE_MAX_CHARS = 16_384;
+/** Of a reason, which is one word. */
+const REASON_MAX_CHARS = 1_024;
 
 const SECOND_MS = 1_000;
 /** The longest silence that a server may ask for: a node that waits for days does nothing for its pods. */
@@ -131,15 +136,17 @@ const REASONS: Readonly<Record<number, string>> = {
 /** A rejection by the server. `body` is a Status, or the text of a proxy. */
 export function refusal(status: number, body: string, retryAfter: string | undefined): OperationError {
   const answer = statusOf(body);
-  const reason = answer?.reason || (REASONS[status] ?? `HTTP${status}`);
+  const reason = textIn(answer?.reason, REASON_MAX_CHARS) || (REASONS[status] ?? `HTTP${status}`);
   const seconds = answer?.details?.retryAfterSeconds ?? Number(retryAfter);
-  return new OperationError(answer?.message || defaultText(status, reason), {
+  return new OperationError(textIn(answer?.message, MESSAGE_MAX_CHARS) || defaultText(status, reason), {
     name: 'StatusError',
     code: reason,
     retriable: RETRIABLE.has(status),
     retryAfterMs: Number.isFinite(seconds) ? Math.min(Math.max(0, seconds * SECOND_MS), SILENCE_MAX_MS) : undefined,
   });
 }
+
+const textIn = (value: unknown, maxChars: number): string => stringOf(value).slice(0, maxChars);
 
 function statusOf(body: string): StatusObject | undefined {
   try {

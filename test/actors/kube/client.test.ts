@@ -184,6 +184,17 @@ describe('limits', () => {
     expect(refusal(429, '', String(retryAfterSeconds))).toMatchObject({ retryAfterMs });
   });
 
+  it('keeps a page of what a server explains at length, and its reason if that is a word', () => {
+    const long = 'x'.repeat(1_000_000);
+    const { message, code } = refusal(500, JSON.stringify({ kind: 'Status', message: long, reason: long }), undefined);
+    expect([message.length, code?.length]).toEqual([16_384, 1_024]);
+    const odd = { kind: 'Status', message: { toString: 5 }, reason: ['a'] };
+    expect(refusal(503, JSON.stringify(odd), undefined)).toMatchObject({
+      message: 'the server is currently unable to handle the request',
+      code: 'ServiceUnavailable',
+    });
+  });
+
   it('keeps the rate of one client without holding up another', async () => {
     const stop = new AbortController();
     const ask = () => Array.from({ length: 4 }, () => node.ask('kube.get', pods('a'), { signal: stop.signal }));

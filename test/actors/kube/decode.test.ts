@@ -8,6 +8,14 @@ const deep = (levels: number): Json => JSON.parse(`${'{"a":'.repeat(levels)}1${'
 
 const keys = (count: number): Json => Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, '']));
 
+const LONG = 'x'.repeat(100_000);
+const TERMS = 'pods.spec.nodeAffinity.required.nodeSelectorTerms';
+/** A volume that only some nodes can use. */
+const bound = (nodeSelectorTerms: Json): Json => ({
+  metadata: {},
+  spec: { nodeAffinity: { required: { nodeSelectorTerms } } },
+});
+
 describe('an object', () => {
   it.each<[Json, string]>([
     [null, 'pods: a map expected, not null'],
@@ -24,6 +32,24 @@ describe('an object', () => {
     [{ metadata: {}, status: [] }, 'pods.status: a map expected, not a list'],
     [{ metadata: {}, data: { a: 1 } }, 'pods.data["a"]: text expected, not a number'],
     [{ metadata: {}, data: keys(10_001) }, 'pods.data: at most 10000 keys expected, not a map'],
+    [{ metadata: { name: 'a/b' } }, 'pods.metadata.name: a segment of a path expected, not a string'],
+    [{ metadata: { name: '..' } }, 'pods.metadata.name: a segment of a path expected, not a string'],
+    [{ metadata: { namespace: '../a' } }, 'pods.metadata.namespace: a segment of a path expected, not a string'],
+    [{ metadata: { name: 'a\0' } }, 'pods.metadata.name: a segment of a path expected, not a string'],
+    [{ metadata: { name: LONG } }, 'pods.metadata.name: at most 1024 characters expected, not a string'],
+    [{ metadata: { uid: LONG } }, 'pods.metadata.uid: at most 1024 characters expected, not a string'],
+    [{ metadata: { resourceVersion: LONG } }, 'pods.metadata.resourceVersion: at most 1024 characters expected'],
+    [{ metadata: { continue: LONG } }, 'pods.metadata.continue: at most 65536 characters expected'],
+    [{ metadata: {}, spec: { podCIDRs: '10.0.0.0/8' } }, 'pods.spec.podCIDRs: a list expected, not a string'],
+    [{ metadata: {}, spec: { taints: 5 } }, 'pods.spec.taints: a list expected, not a number'],
+    [{ metadata: {}, status: { conditions: {} } }, 'pods.status.conditions: a list expected, not a map'],
+    [{ metadata: {}, status: { conditions: [null] } }, 'pods.status.conditions[0]: a map expected, not null'],
+    [{ metadata: {}, status: { volumesAttached: 5 } }, 'pods.status.volumesAttached: a list expected, not a number'],
+    [bound([null]), `${TERMS}[0]: a map expected, not null`],
+    [bound({}), `${TERMS}: a list expected, not a map`],
+    [bound([{ matchFields: null }]), `${TERMS}[0].matchFields: a value expected, not null`],
+    [bound([{ matchExpressions: [{ values: null }] }]), `${TERMS}[0].matchExpressions[0].values: a value expected`],
+    [bound([{ matchExpressions: [{ values: 'a' }] }]), `${TERMS}[0].matchExpressions[0].values: a list expected`],
     [{ metadata: {}, spec: deep(100_000) }, 'pods: at most 200 levels expected, not a map'],
   ])('%o', (value, words) => {
     expect(() => decodedObject(value, 'pods')).toThrow(`the API server's answer cannot be decoded: ${words}`);
@@ -33,6 +59,13 @@ describe('an object', () => {
     const text = '{"metadata":{"name":"a","labels":null,"__proto__":{"name":5}},"spec":null,"__proto__":{"spec":7}}';
     const object = decodedObject(JSON.parse(text) as Json, 'pods');
     expect(JSON.stringify(object)).toBe(text);
+  });
+
+  it('with a key of megabytes at fault quotes a part of it', () => {
+    const labels = { ['x'.repeat(1_000_000)]: 5 };
+    expect(() => decodedObject({ metadata: { labels } }, 'pods')).toThrow(
+      /^.{1000,1200}: text expected, not a number$/,
+    );
   });
 
   it('without metadata has empty ones', () => {

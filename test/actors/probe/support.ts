@@ -81,7 +81,8 @@ const SYN_SENT = '02';
 export function beginningConnections(port: number): number {
   const remote = `0100007F:${port.toString(16).toUpperCase().padStart(4, '0')}`;
   const rows = readFileSync('/proc/self/net/tcp', 'utf8').split('\n');
-  return rows.map((row) => row.trim().split(/ +/)).filter(([, , to, state]) => to === remote && state === SYN_SENT).length;
+  return rows.map((row) => row.trim().split(/ +/)).filter(([, , to, state]) => to === remote && state === SYN_SENT)
+    .length;
 }
 
 /** For what does not answer in time. */
