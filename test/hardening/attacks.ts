@@ -27,6 +27,7 @@ export const ATTACKS: readonly Row[] = [
     'A3',
     'an API server whose lists, answers and lines never end, or are of another kind',
     'test/machines/charts/kube/reflector.test.ts::a list whose every page has %s next one ends',
+    'test/actors/kube/slow-answer.test.ts::is given up after five minutes',
     `${decode}::a line without end is given up`,
     `${decode}::is over with the line %s`,
     `${decode}::fails with the line %.60s`,

@@ -20,6 +20,8 @@ const RETRY_AFTER_MAX_MS = 30_000;
 const ANSWER_MAX_BYTES = 256 * 1_048_576;
 /** Upstream waits forever and relies on pings, which HTTP/1.1 lacks. */
 const HEADERS_TIMEOUT_MS = 60_000;
+/** The time for the body of a response that is not a watch. Upstream waits forever for the rest of an answer. */
+const BODY_TIMEOUT_MS = 300_000;
 
 interface ClientOptions {
   readonly transport: Transport;
@@ -154,11 +156,17 @@ function headerOf({ headers }: TransportAnswer, name: string): string | undefine
 
 async function bodyOf({ body }: TransportAnswer): Promise<Buffer> {
   const bytes = new GrowingBytes();
-  for await (const chunk of chunksOf(body)) {
-    bytes.add(chunk);
-    if (bytes.length > ANSWER_MAX_BYTES) {
-      throw new OperationError(`the answer has more than ${ANSWER_MAX_BYTES} bytes`, { code: 'TooLarge' });
+  const late = new OperationError('the answer does not end', { code: 'ETIMEDOUT', retriable: true });
+  const limit = setTimeout(() => body.destroy(late), BODY_TIMEOUT_MS);
+  try {
+    for await (const chunk of chunksOf(body)) {
+      bytes.add(chunk);
+      if (bytes.length > ANSWER_MAX_BYTES) {
+        throw new OperationError(`the answer has more than ${ANSWER_MAX_BYTES} bytes`, { code: 'TooLarge' });
+      }
     }
+  } finally {
+    clearTimeout(limit);
   }
   return bytes.take();
 }
