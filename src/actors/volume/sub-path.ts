@@ -50,14 +50,14 @@ export async function bindSubPaths(
   return { failed };
 }
 
-/** The message for the pod's author: whether the path exists, and nothing else of the node. */
+/** The message for the pod's author: whether the path is missing, and nothing else of the node. */
 async function pathMessage({ container, volume, volumePath, subPath }: SubPath): Promise<string> {
   const path = `${volumePath}/${subPath}`;
-  const isThere = await boundedCall(`subPath ${path}`, () => stat(path)).then(
-    () => true,
+  const isMissing = await boundedCall(`subPath ${path}`, () => stat(path)).then(
     () => false,
+    (error) => errnoOf(error) === 'ENOENT',
   );
-  const step = isThere ? 'prepare subPath' : 'create subPath directory';
+  const step = isMissing ? 'create subPath directory' : 'prepare subPath';
   return `failed to ${step} for volumeMount ${JSON.stringify(volume)} of container ${JSON.stringify(container)}`;
 }
 

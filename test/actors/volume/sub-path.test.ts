@@ -237,6 +237,14 @@ describe.skipIf(needsMounts).each(ROADS)('bound by %s', (_, road) => {
       'failed to create subPath directory for volumeMount "v" of container "c"',
     );
   });
+
+  it('cannot prepare what is below a file: it is not missing, and no folder can be made there', async () => {
+    writeFileSync(join(volume, 'f'), 'one');
+    expect((await bind('f/x')).failed['c']).toMatchObject({
+      message: 'failed to prepare subPath for volumeMount "v" of container "c"',
+    });
+    expect(readFileSync(join(volume, 'f'), 'utf8')).toBe('one');
+  });
 });
 
 describe('a program that hangs', () => {
