@@ -106,7 +106,9 @@ export const imageSetup = setup({
     isTurnOver: ({ context }) => context.turn.length === 0,
     verifies: ({ context }) => context.verification !== null,
     needsRecord: ({ context }) =>
-      context.verification !== null && context.present !== null && context.waiting.some(mayBeServed),
+      context.verification !== null &&
+      context.present !== null &&
+      (servesBeside(context) || context.waiting.some(mayBeServed)),
     mustRecordCredential: ({ context }) => context.learnt !== null,
     hasAnotherCredential: ({ context }) => context.attempt + 1 < context.credentials.length,
   },
@@ -122,6 +124,7 @@ const s = imageSetup;
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'imagesAsKubelet');
+const servesBeside = (context: Context): boolean => hasBehavior(context, 'pullsAsKubelet');
 
 const mayBeServed = ({ policy }: ImageWanted): boolean => policy !== 'Always';
 
@@ -202,6 +205,27 @@ export const addRequest = s.assign((args) => {
     ? { turn: [...turn, request], waiting, askedAtMs }
     : { turn, waiting: [...waiting, request], askedAtMs };
 });
+
+/** During a pull, a pod that needs none is answered at once; one that joins it is told that the image is pulled. */
+export const addRequestBeside = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'image.asked') return;
+  const { request } = event;
+  if (servesBeside(context) && needsNoPull(context, request)) {
+    if (context.present !== null) reportPresent(enqueue, request, context.present);
+    return;
+  }
+  enqueue(addRequest);
+  if (servesBeside(context) && joinsPull(context, request))
+    recordEvent(enqueue, request, containerEvents.pulling(request.image));
+});
+
+/** The intent of the pull is on disk: without a record of an earlier pull the origin of the image is unknown. */
+function needsNoPull({ present, verification, place, record }: Context, request: ImageWanted): boolean {
+  if (present === null || !mayBeServed(request)) return false;
+  if (verification === null) return true;
+  return record !== null && admittedAnyway(verification, place.image, { ...record, intended: true }) === true;
+}
 
 /** Whether the running pull serves this request too. Access to a present image is decided for each pod. */
 function joinsPull(context: Context, request: ImageWanted): boolean {

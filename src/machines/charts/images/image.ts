@@ -14,11 +14,13 @@
  *   I2 within its back-off a pod gets the last error and no new pull; 10 s, 20 s, ... 300 s by pod and image.
  *   I3 policy Never never pulls; policy Always always does.
  *   I4 an image that needs a credential is available only to pods that have presented one (`images/verification.ts`).
- *   I5 before a pull starts its intent is on disk, so that a dying agent leaves no image of unknown origin.
+ *   I5 a pod that may use the present image does not wait for the pull of another pod.
+ *   I6 before a pull starts its intent is on disk, so that a dying agent leaves no image of unknown origin.
  */
 import { sendParent } from '../../../kernel/xstate.ts';
 import {
   addRequest,
+  addRequestBeside,
   answerKnown,
   beginPull,
   beginTurn,
@@ -100,7 +102,11 @@ const admitting = {
   }),
 };
 
+/** The image was inspected, and a pull begins or runs. */
+const beside = { 'image.asked': { actions: addRequestBeside } } as const;
+
 const pulling = s.createStateConfig({
+  on: beside,
   entry: beginPull,
   exit: sendParent(({ context }) => ({ type: 'image.pullEnded', image: context.image })),
   initial: 'asking',
@@ -205,6 +211,7 @@ export const imageMachine = s.createMachine({
     ...admitting,
     /** Waits until the intent of the pull is on disk. */
     intending: {
+      on: beside,
       invoke: {
         id: 'recordIntent',
         src: 'images.recordIntent',
@@ -217,6 +224,7 @@ export const imageMachine = s.createMachine({
     queued: {
       entry: queuePull,
       on: {
+        ...beside,
         'image.mayPull': 'pulling',
         'image.throttled': [
           { guard: 'verifies', target: 'forgetting', actions: throttlePull },

@@ -133,6 +133,13 @@ const BEHAVIORS = [
       'reported if the Node listed a volume as attached and its VolumeAttachment did not.',
     since: 'Both errors have the texts of the kubelet.',
   },
+  {
+    name: 'pullsAsKubelet',
+    before:
+      'During a pull, a container with the policy `IfNotPresent` waited for it, and failed with it, even if it was ' +
+      'allowed to use the present image. No `Pulling` was recorded for a container that joined a pull.',
+    since: 'As in the kubelet, such a container starts at once; `Pulling` is recorded for each container that waits.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

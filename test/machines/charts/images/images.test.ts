@@ -325,6 +325,43 @@ describe('an image that nobody asks for', () => {
   });
 });
 
+describe('while another pod pulls the present image', () => {
+  const other = pod('u2', [], 'Always');
+  const pulling = `Pulling: Pulling image "${IMAGE}"`;
+
+  function withPull(settings: Partial<NodeSettings>, ...later: PodOptions[]): void {
+    prepare(settings, pod('u1')).boot().until('one runs', runs('u1'));
+    node.world.fault = (name) => (name === 'cri.pullImage' ? { hangs: true } : undefined);
+    node.world.setManifests([pod('u1'), other].map(manifest));
+    node.until('the pull', () => pulls().length === 2);
+    node.world.setManifests([pod('u1'), other, ...later].map(manifest));
+  }
+
+  it.each([[{}], [VERIFIED]])('a pod that may use it starts at once (%j)', (settings) => {
+    withPull(settings, pod('u3'));
+    node.until('it runs', runs('u3'));
+    expect(runs('u2')()).toBe(false);
+    expect(pulls()).toHaveLength(2);
+  });
+
+  it('a pod that must pull waits, too, and each of them has an event', () => {
+    withPull(VERIFIED, pod('u3', [], 'Always'));
+    node.run(5_000);
+    expect(runs('u3')()).toBe(false);
+    expect(pulls()).toHaveLength(2);
+    expect(node.events().filter((text) => text === pulling)).toHaveLength(3);
+  });
+
+  it('a pod waits if the origin of the image is unknown', () => {
+    prepare(VERIFIED, other).world.runtime.images.set(IMAGE, image(IMAGE));
+    node.world.fault = (name) => (name === 'cri.pullImage' ? { hangs: true } : undefined);
+    node.boot().until('the pull', () => pulls().length === 1);
+    node.world.setManifests([other, pod('u3')].map(manifest));
+    node.run(5_000);
+    expect(runs('u3')()).toBe(false);
+  });
+});
+
 describe('the back-off of a pull', () => {
   it('of a pod that is gone is forgotten when it is long over', () => {
     prepare({}, pod('u1'));
