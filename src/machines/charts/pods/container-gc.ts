@@ -53,6 +53,8 @@ interface Context {
   readonly purging: boolean;
   /** How many dead instances of a container stay when one more dies; `null`: all, until the next round. */
   readonly keptAtDeath: number | null;
+  /** A failed removal is an event of the Node, too: not on a node with the behavior `removalsAsKubelet`. */
+  readonly recordsFailures: boolean;
   /** A removal failed: the remaining ones wait for the next round. */
   readonly hasFailed: boolean;
   /** The current wait and its end, which a removal in between does not postpone. */
@@ -198,6 +200,7 @@ const answer = s.enqueueActions(({ enqueue }) => {
 const complain = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = errorOf(event);
   enqueue(line('error', ['Container garbage collection failed', { id: context.queue[0]?.id, error: message }]));
+  if (!context.recordsFailures) return;
   const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
   const text = { type: 'Warning' as const, reason: 'ContainerGCFailed', message };
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
@@ -223,6 +226,7 @@ export const containerGcMachine = s.createMachine({
     purging: false,
     keptAtDeath: keptAtDeath(input),
     hasFailed: false,
+    recordsFailures: !hasBehavior(input, 'removalsAsKubelet'),
     rest: isOver,
   }),
   entry: sendTo(to('pods'), { type: 'garbage.wanted' }),

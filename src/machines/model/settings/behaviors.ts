@@ -140,6 +140,11 @@ const BEHAVIORS = [
       'allowed to use the present image. No `Pulling` was recorded for a container that joined a pull.',
     since: 'As in the kubelet, such a container starts at once; `Pulling` is recorded for each container that waits.',
   },
+  {
+    name: 'removalsAsKubelet',
+    before: 'If a dead container could not be removed, an event of the Node (`ContainerGCFailed`) reported it.',
+    since: 'As in the kubelet, only the log reports it; the removal is tried again.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -6,6 +6,8 @@ import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 import { settings } from '../../../support/pods-node.ts';
 
 const PURGE = { type: 'garbage.purge' };
+/** The number of a node without the behavior `removalsAsKubelet`. */
+const WITH_EVENTS = 17;
 const dead = (id: string, createdAt: string) => ({ id, name: 'c', restartCount: 0, createdAt });
 const image = (id: string, more = {}) => ({
   id,
@@ -160,4 +162,18 @@ it('what cannot be removed when another one dies is tried again in the next roun
   expect(tries()).toBe(1);
   run.time.advanceTo(run.time.now() + 180_000);
   expect([tries() > 1, tries() < 6]).toEqual([true, true]);
+});
+
+it('a failed removal is in the log, and on a node of before also an event', () => {
+  const reports = (behavior: number) => {
+    const answers = { 'cri.removeContainer': fail('busy'), 'logs.unlink': ok(null) };
+    const run = runUnder(containerGcMachine, { ...settings, behavior }, answers, ['pods', 'eventRecorder']);
+    const two = [dead('1', '1'), dead('2', '2')];
+    run.send({ type: 'garbage.changed', uid: 'u', dead: two, sandboxes: [], over: false });
+    run.time.advanceTo(run.time.now() + 1_000);
+    const lines = run.records().filter((record) => record.k === 'log' && record.level === 'error').length;
+    return [lines, run.sent().filter(({ type }) => type === 'event.recorded').length];
+  };
+  expect(reports(settings.behavior)).toEqual([1, 0]);
+  expect(reports(WITH_EVENTS)).toEqual([1, 1]);
 });
