@@ -31,6 +31,14 @@ describe('images', () => {
     expect(await node.value('kubelet_image_pull_duration_seconds', {}, '_count')).toBe(1);
   });
 
+  it('are not pulled when the pull failed and an older one is present', async () => {
+    const { turn, value } = recording();
+    turn(0, asked(1, 'cri.pullImage', `${IMAGE}/pull`));
+    turn(1_000, failed(1), asked(2, 'cri.imageStatus', `${IMAGE}/status`));
+    turn(2_000, answered(2, { image: { size: '1' } }));
+    expect(await value('kubelet_image_pull_duration_seconds', {}, '_count')).toBeUndefined();
+  });
+
   it('are cleared away for their age or for the room', async () => {
     const { contexts, turn, value } = recording();
     const policy = { maxAgeMs: 1_000 };
@@ -84,6 +92,14 @@ describe('requests for images', () => {
     turn(3, asked(1, 'cri.imageStatus', `${IMAGE}/status`));
     turn(4, answered(1, { image: there ? { size: '1' } : null }), answerOf(answer));
     const labels = { present_locally, pull_policy: policy.toLowerCase(), pull_required };
+    expect(await value('kubelet_image_manager_ensure_image_requests_total', labels)).toBe(1);
+  });
+
+  it('that are answered during a pull of another pod had a present image', async () => {
+    const { turn, value } = recording();
+    turn(1, asked(1, 'cri.pullImage', `${IMAGE}/pull`));
+    turn(2, sent(IMAGE, { type: 'image.asked', request: { ...key, policy: 'IfNotPresent' } }), answerOf('image.ready'));
+    const labels = { present_locally: 'true', pull_policy: 'ifnotpresent', pull_required: 'false' };
     expect(await value('kubelet_image_manager_ensure_image_requests_total', labels)).toBe(1);
   });
 

@@ -85,8 +85,8 @@ export class ImageWork extends Instruments implements Projection {
   readonly recordKinds = ['message', 'effect', 'result'] as const;
   /** By pod and container, the open requests. */
   readonly #requests = new Map<string, ImageRequest>();
-  /** By the actor of an image, the start of its pull. */
-  readonly #pulls = new Map<string, number>();
+  /** By the actor of an image, the start of its pull, and whether the runtime has pulled it since. */
+  readonly #pulls = new Map<string, { readonly beganMs: number; readonly isPulled: boolean }>();
   /** By id, why an image is being removed. */
   readonly #removals = new Map<string, 'age' | 'space'>();
   readonly #families = families(this.registry);
@@ -121,6 +121,8 @@ export class ImageWork extends Instruments implements Projection {
     const request = this.#requests.get(key);
     this.#requests.delete(key);
     if (!request) return;
+    // Without an inspection the image is known from the one before another pod's pull.
+    request.isPresent ??= isReady && !request.isPulled ? true : null;
     const present_locally = labelOf(request.policy === 'Always' ? null : request.isPresent);
     const pull_required = labelOf(needsPull(request, isReady));
     this.#families.ensured.inc({ present_locally, pull_policy: POLICIES[request.policy], pull_required });
@@ -130,7 +132,7 @@ export class ImageWork extends Instruments implements Projection {
     const actor = IMAGE_ACTOR.exec(address)?.[0];
     if (actor === undefined) return;
     for (const request of this.#of(actor)) request.isPulled = true;
-    this.#pulls.set(actor, this.#pulls.get(actor) ?? nowMs);
+    this.#pulls.set(actor, this.#pulls.get(actor) ?? { beganMs: nowMs, isPulled: false });
   }
 
   #removing({ input: { image } }: NodeEffect & { readonly name: 'cri.removeImage' }, kernel: Kernel): void {
@@ -142,6 +144,7 @@ export class ImageWork extends Instruments implements Projection {
     const actor = IMAGE_ACTOR.exec(request.address)?.[0];
     if (request.name === 'cri.removeImage') this.#removed(record, request.input);
     else if (actor === undefined) return;
+    else if (record.name === 'cri.pullImage') this.#pulled(record, actor);
     else if (record.name === 'cri.imageStatus') this.#inspected(record, actor, kernel.now);
     else if (record.name === 'images.pullRecord') this.#checked(record, actor, kernel);
     else if (record.name === 'images.credentials') this.#compared(record, actor, kernel);
@@ -153,14 +156,20 @@ export class ImageWork extends Instruments implements Projection {
     if (!error && reason !== undefined) this.#families.removed.inc({ reason });
   }
 
+  /** After a failed pull an older image may be present: it was not pulled now. */
+  #pulled({ error }: NodeResult, actor: string): void {
+    const pull = this.#pulls.get(actor);
+    if (pull && !error) this.#pulls.set(actor, { ...pull, isPulled: true });
+  }
+
   /** Observes the duration of a pull under the size that the image's status gives. */
   #inspected({ output, error }: ResultOf<'cri.imageStatus'>, actor: string, nowMs: number): void {
     const image = error ? null : output.image;
     if (!error) for (const request of this.#of(actor)) request.isPresent ??= image !== null;
-    const sinceMs = this.#pulls.get(actor);
+    const pull = this.#pulls.get(actor);
     this.#pulls.delete(actor);
-    if (sinceMs === undefined || image === null) return;
-    const seconds = (nowMs - sinceMs) / MS_PER_SECOND;
+    if (!pull?.isPulled || image === null) return;
+    const seconds = (nowMs - pull.beganMs) / MS_PER_SECOND;
     this.#families.pulls.observe({ image_size_in_bytes: sizeLabel(Number(image.size)) }, seconds);
   }
 
