@@ -122,7 +122,10 @@ const subsystems = {
     nodeName: context.node.nodeName,
     durationSeconds: context.config.nodeLeaseDurationSeconds,
   })),
-  csiNode: subsystem('csiNode', ({ context }) => ({ nodeName: context.node.nodeName })),
+  csiNode: subsystem('csiNode', ({ context }) => ({
+    nodeName: context.node.nodeName,
+    behavior: context.input.behavior,
+  })),
   csiVolumes: subsystem('csiVolumes', ({ context }) => ({
     rootDir: context.settings.rootDir,
     nodeName: context.node.nodeName,

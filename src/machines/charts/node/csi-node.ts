@@ -30,6 +30,7 @@ import {
 import type { CSINode } from '../../model/api/node.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
 import { CSINODE_UNKNOWN } from './object/facts.ts';
 
@@ -57,8 +58,11 @@ export type CSINodeReport =
   | { readonly type: 'csi.driversWritten'; readonly names: readonly string[] }
   | { readonly type: 'csi.driversUnwritten'; readonly names: readonly string[]; readonly error: string };
 
-interface Context {
+interface CSINodeInput extends Decider {
   readonly nodeName: string;
+}
+
+interface Context extends CSINodeInput {
   readonly nodeUid: string;
   readonly drivers: Readonly<Record<string, CSIDriver>>;
   /** Drivers that are gone from this node: their entries have to be removed. */
@@ -95,15 +99,22 @@ function csiNode({ nodeName, nodeUid, drivers }: Context): CSINode {
   };
 }
 
+/** A Go server answers an empty list of topology keys with `null`. */
+const withTopologyKeys = (spec: CSINode['spec']): CSINode['spec'] =>
+  spec?.drivers
+    ? { ...spec, drivers: spec.drivers.map((driver) => ({ ...driver, topologyKeys: driver.topologyKeys ?? [] })) }
+    : spec;
+
 /** The patch that corrects annotation and drivers of an existing CSINode; `null` if they are correct. */
 function csiNodePatch(context: Context): JsonObject | null {
   const existing = required(context.existing, 'the CSINode that exists');
   const names = new Set([...Object.keys(context.drivers), ...context.gone]);
-  const others = (existing.spec?.drivers ?? []).filter(({ name }) => !names.has(name));
-  const before = { metadata: { annotations: existing.metadata?.annotations ?? {} }, spec: existing.spec };
+  const spec = hasBehavior(context, 'driversWithoutTopology') ? withTopologyKeys(existing.spec) : existing.spec;
+  const others = (spec?.drivers ?? []).filter(({ name }) => !names.has(name));
+  const before = { metadata: { annotations: existing.metadata?.annotations ?? {} }, spec };
   const after = {
     metadata: { annotations: { ...existing.metadata?.annotations, [MIGRATED_PLUGINS]: MIGRATED } },
-    spec: { ...existing.spec, drivers: [...others, ...Object.values(context.drivers).map(driverSpec)] },
+    spec: { ...spec, drivers: [...others, ...Object.values(context.drivers).map(driverSpec)] },
   };
   return strategicPatch(before, after, { 'spec.drivers': 'name' });
 }
@@ -112,7 +123,7 @@ const target = (nodeName: string) =>
   ({ client: 'kube', apiVersion: 'storage.k8s.io/v1', resource: 'csinodes', name: nodeName }) as const;
 
 const s = setup({
-  types: typed<{ input: { nodeName: string }; context: Context; events: Event }>(),
+  types: typed<{ input: CSINodeInput; context: Context; events: Event }>(),
   actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.patch'),
   guards: { isInLine: ({ context }) => csiNodePatch(context) === null },
   delays: { retry: ({ context }) => context.retryMs },

@@ -145,6 +145,13 @@ const BEHAVIORS = [
     before: 'If a dead container could not be removed, an event of the Node (`ContainerGCFailed`) reported it.',
     since: 'As in the kubelet, only the log reports it; the removal is tried again.',
   },
+  {
+    name: 'driversWithoutTopology',
+    before:
+      'The entry of a CSI driver without topology keys never counted as written, because a real API server answers an ' +
+      'empty list with `null`. After a minute the driver was rejected.',
+    since: 'The two are the same, and the driver is registered.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

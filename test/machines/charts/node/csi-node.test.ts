@@ -2,14 +2,19 @@ import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import type { JsonEvent } from '../../../../src/kernel/json.ts';
 import { csiNodeMachine } from '../../../../src/machines/charts/node/csi-node.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 
+const INPUT = { nodeName: 'node1', behavior: NEWEST_BEHAVIOR };
 const registered = { type: 'node.registered', uid: '<uid:node1>' } as JsonEvent;
 const recorded = readFileSync(new URL('../../../golden/pods/cases/node-register/api.ndjson', import.meta.url), 'utf8')
   .trim()
   .split('\n')
   .map((text) => JSON.parse(text) as { path: string; body: Record<string, unknown> })
   .find(({ path }) => path.endsWith('/csinodes'))!.body;
+
+/** The number of the behavior `driversWithoutTopology`. */
+const WITHOUT_TOPOLOGY = 19;
 
 const toPlugins = (sent: readonly { readonly to: string }[]) =>
   sent.filter(({ to }) => to === 'parent/pluginManager').map(({ to: _to, ...event }) => event);
@@ -18,7 +23,7 @@ it('posts what the recorded kubelet posted, once the Node is there', () => {
   const bodies: unknown[] = [];
   const world = runUnder(
     csiNodeMachine,
-    { nodeName: 'node1' },
+    INPUT,
     {
       'kube.get': fail('csinodes "node1" not found', 'NotFound'),
       'kube.create': ({ body }: { body: unknown }) => {
@@ -42,7 +47,7 @@ it('posts what the recorded kubelet posted, once the Node is there', () => {
 it('is content with the `null` by which a real API server says that there are no drivers', () => {
   const world = runUnder(
     csiNodeMachine,
-    { nodeName: 'node1' },
+    INPUT,
     {
       'kube.get': fail('csinodes "node1" not found', 'NotFound'),
       'kube.create': ok({ ...recorded, spec: { drivers: null } }),
@@ -54,11 +59,26 @@ it('is content with the `null` by which a real API server says that there are no
   expect(world.state()).toBe('initialized');
 });
 
+it.each([
+  [NEWEST_BEHAVIOR, 'initialized', 1],
+  [WITHOUT_TOPOLOGY - 1, 'backingOff', 0],
+])('of behavior %i, with the `null` for no topology keys, is %s', (behavior, state, written) => {
+  const driver = { name: 'a.csi', nodeID: 'n', topologyKeys: [] };
+  const answered = { ...recorded, spec: { drivers: [{ ...driver, topologyKeys: null }] } };
+  const answers = { 'kube.get': ok(recorded), 'kube.patch': ok(answered) };
+  const world = runUnder(csiNodeMachine, { ...INPUT, behavior }, answers, ['nodeStatus', 'pluginManager']);
+  world.send({ type: 'csi.driverRegistered', driver });
+  world.send(registered);
+  world.time.advanceTo(world.time.now());
+  expect(world.state()).toBe(state);
+  expect(toPlugins(world.sent())).toHaveLength(written);
+});
+
 it('does not ask at once again for what the server did not take', () => {
   let patches = 0;
   const world = runUnder(
     csiNodeMachine,
-    { nodeName: 'node1' },
+    INPUT,
     {
       'kube.get': ok({ ...recorded, metadata: { name: 'node1' } }),
       'kube.patch': () => {
@@ -78,7 +98,7 @@ it('adds a driver that registers and keeps those of others', () => {
   const bodies: unknown[] = [];
   const world = runUnder(
     csiNodeMachine,
-    { nodeName: 'node1' },
+    INPUT,
     {
       'kube.get': ok(others),
       'kube.patch': ({ body }: { body: { spec: { drivers: unknown[] } } }) => {
@@ -106,7 +126,7 @@ it('adds a driver that registers and keeps those of others', () => {
 });
 
 it('says after four tries that a driver cannot be written, and goes on trying', () => {
-  const world = runUnder(csiNodeMachine, { nodeName: 'node1' }, { 'kube.get': fail('away') }, [
+  const world = runUnder(csiNodeMachine, INPUT, { 'kube.get': fail('away') }, [
     'nodeStatus',
     'pluginManager',
   ]);
@@ -127,7 +147,7 @@ it('says after four tries that a driver cannot be written, and goes on trying', 
 });
 
 it('tries again for as long as the API server is away', () => {
-  const world = runUnder(csiNodeMachine, { nodeName: 'node1' }, { 'kube.get': fail('away') }, ['nodeStatus']);
+  const world = runUnder(csiNodeMachine, INPUT, { 'kube.get': fail('away') }, ['nodeStatus']);
   world.send(registered);
   world.time.advanceTo(world.time.now() + 10_000);
   expect(world.asked()).toHaveLength(5);
@@ -140,7 +160,7 @@ it('takes back the entry of a driver that is gone, and of no other', () => {
   const bodies: unknown[] = [];
   const world = runUnder(
     csiNodeMachine,
-    { nodeName: 'node1' },
+    INPUT,
     {
       'kube.get': () => ok(known),
       'kube.patch': ({ body }: { body: unknown }) => {
