@@ -35,7 +35,23 @@ export function podStateTexts({
   const active = Object.entries(grants).filter(([, { ended }]) => ended !== true);
   const allocated = active.map(([uid, { allocation }]) => [uid, allocation] as const);
   const actuated = allocated.map(([uid, allocation]) => [uid, resizes[uid] ?? allocation] as const);
-  return [textOf(Object.fromEntries(allocated)), textOf(Object.fromEntries(actuated))];
+  const running = actuated.map(([uid, allocation]) => [uid, withPodLimits(allocation)] as const);
+  return [textOf(Object.fromEntries(allocated)), textOf(Object.fromEntries(running))];
+}
+
+/** The resources of the whole pod that limit a container without a limit of its own. */
+const SHARED = ['cpu', 'memory'];
+
+/** A running container is recorded with the limits of its pod; else the kubelet finds a resize that is not complete. */
+function withPodLimits(allocation: Allocation): Allocation {
+  const { limits = {} } = allocation[WHOLE_POD] ?? {};
+  const shared = Object.entries(limits).filter(([name]) => SHARED.includes(name));
+  if (shared.length === 0) return allocation;
+  const containers = Object.entries(allocation).map(([name, each]) => {
+    const all = Object.fromEntries(sortedEntries({ ...Object.fromEntries(shared), ...each.limits }));
+    return [name, name === WHOLE_POD ? each : { ...each, limits: all }] as const;
+  });
+  return Object.fromEntries(containers);
 }
 
 function textOf(pods: Allocations): string {
@@ -75,7 +91,7 @@ export function withPodStates(
   const running = typeof actuated === 'string' ? {} : actuated;
   const resizes = unknownPods.flatMap(([uid, allocation]) => {
     const current = { ...allocation, ...running[uid] };
-    return JSON.stringify(current) === JSON.stringify(allocation) ? [] : [[uid, current] as const];
+    return textOf({ uid: withPodLimits(current) }) === textOf({ uid: withPodLimits(allocation) }) ? [] : [[uid, current] as const];
   });
   return {
     state: {

@@ -22,6 +22,18 @@ const ALLOCATIONS: Readonly<Record<string, Allocation>> = {
   },
 };
 
+/** `actuated_pods_state` of a kubelet 1.36.2 with a pod that has limits for all of its containers. */
+const OF_GO_WITH_POD_LIMITS = fileOf(
+  '{"entries":{"721a7080-7e53-4c3f-b7b8-7f33414053ae":{"ContainerResources":{"c":{"limits":{"cpu":"200m",' +
+    '"memory":"128Mi"}}},"PodLevelResources":{"limits":{"cpu":"200m","memory":"128Mi"},' +
+    '"requests":{"cpu":"200m","memory":"128Mi"}}}}}',
+  65339142,
+);
+const AMOUNTS = { cpu: '200m', memory: '128Mi' };
+const WITH_POD_LIMITS: Readonly<Record<string, Allocation>> = {
+  '721a7080-7e53-4c3f-b7b8-7f33414053ae': { '': { limits: AMOUNTS, requests: AMOUNTS }, c: {} },
+};
+
 const NONE = { containers: {}, probes: {} };
 const grantsOf = (allocations: Readonly<Record<string, Allocation>>, more: Partial<Grant> = {}) =>
   Object.fromEntries(
@@ -43,6 +55,12 @@ describe('what is written', () => {
       { ContainerResources: { c: {} }, PodLevelResources: { limits: { cpu: '1' } } },
       { ContainerResources: { c: { requests: { cpu: '1' } } }, PodLevelResources: null },
     ]);
+  });
+
+  it('has the limits of the pod for a running container without its own', () => {
+    const [allocated, actuated] = podStateTexts({ ...NONE, grants: grantsOf(WITH_POD_LIMITS) });
+    expect(actuated).toBe(OF_GO_WITH_POD_LIMITS);
+    expect(withPodStates(NONE, [allocated, actuated]).state).toEqual({ ...NONE, handedOver: WITH_POD_LIMITS });
   });
 
   it('has nothing of a pod that has ended', () => {
