@@ -91,7 +91,9 @@ export function withPodStates(
   const running = typeof actuated === 'string' ? {} : actuated;
   const resizes = unknownPods.flatMap(([uid, allocation]) => {
     const current = { ...allocation, ...running[uid] };
-    return textOf({ uid: withPodLimits(current) }) === textOf({ uid: withPodLimits(allocation) }) ? [] : [[uid, current] as const];
+    return textOf({ uid: withPodLimits(current) }) === textOf({ uid: withPodLimits(allocation) })
+      ? []
+      : [[uid, current] as const];
   });
   return {
     state: {

@@ -126,10 +126,7 @@ it('adds a driver that registers and keeps those of others', () => {
 });
 
 it('says after four tries that a driver cannot be written, and goes on trying', () => {
-  const world = runUnder(csiNodeMachine, INPUT, { 'kube.get': fail('away') }, [
-    'nodeStatus',
-    'pluginManager',
-  ]);
+  const world = runUnder(csiNodeMachine, INPUT, { 'kube.get': fail('away') }, ['nodeStatus', 'pluginManager']);
   world.send({ type: 'csi.driverRegistered', driver: { name: 'csi.example.test', nodeID: 'n', topologyKeys: [] } });
   world.send(registered);
   world.time.advanceTo(world.time.now() + 1_499);
