@@ -124,11 +124,11 @@ const s = imageSetup;
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'imagesAsKubelet');
-const servesBeside = (context: Context): boolean => hasBehavior(context, 'pullsAsKubelet');
+export const servesBeside = (context: Context): boolean => hasBehavior(context, 'pullsAsKubelet');
 
-const mayBeServed = ({ policy }: ImageWanted): boolean => policy !== 'Always';
+export const mayBeServed = ({ policy }: ImageWanted): boolean => policy !== 'Always';
 
-const recordEvent = (enqueue: Enqueue, { ref }: ImageWanted, text: EventText): void =>
+export const recordEvent = (enqueue: Enqueue, { ref }: ImageWanted, text: EventText): void =>
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
 
 const used = (enqueue: Enqueue, { ref }: ImageFacts): void =>
@@ -153,7 +153,7 @@ function reportRefused(enqueue: Enqueue, request: ImageWanted, reason: string, m
   enqueue.sendTo(to(podActor(answer.uid)), answer);
 }
 
-function reportPresent(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): void {
+export function reportPresent(enqueue: Enqueue, request: ImageWanted, image: ImageFacts): void {
   used(enqueue, image);
   reportReady(enqueue, request, image, { event: containerEvents.present(request.image) });
 }
@@ -206,29 +206,8 @@ export const addRequest = s.assign((args) => {
     : { turn, waiting: [...waiting, request], askedAtMs };
 });
 
-/** During a pull, a pod that needs none is answered at once; one that joins it is told that the image is pulled. */
-export const addRequestBeside = s.enqueueActions((args) => {
-  const { context, event, enqueue } = args;
-  if (event.type !== 'image.asked') return;
-  const { request } = event;
-  if (servesBeside(context) && needsNoPull(context, request)) {
-    if (context.present !== null) reportPresent(enqueue, request, context.present);
-    return;
-  }
-  enqueue(addRequest);
-  if (servesBeside(context) && joinsPull(context, request))
-    recordEvent(enqueue, request, containerEvents.pulling(request.image));
-});
-
-/** The intent of the pull is on disk: without a record of an earlier pull the origin of the image is unknown. */
-function needsNoPull({ present, verification, place, record }: Context, request: ImageWanted): boolean {
-  if (present === null || !mayBeServed(request)) return false;
-  if (verification === null) return true;
-  return record !== null && admittedAnyway(verification, place.image, { ...record, intended: true }) === true;
-}
-
 /** Whether the running pull serves this request too. Access to a present image is decided for each pod. */
-function joinsPull(context: Context, request: ImageWanted): boolean {
+export function joinsPull(context: Context, request: ImageWanted): boolean {
   const { turn, beganAtMs } = context;
   const [first] = turn;
   if (first === undefined || beganAtMs === 0 || request.policy === 'Never') return false;

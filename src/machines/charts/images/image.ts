@@ -18,9 +18,9 @@
  *   I6 before a pull starts its intent is on disk, so that a dying agent leaves no image of unknown origin.
  */
 import { sendParent } from '../../../kernel/xstate.ts';
+import { addRequestBeside } from './image-beside.ts';
 import {
   addRequest,
-  addRequestBeside,
   answerKnown,
   beginPull,
   beginTurn,

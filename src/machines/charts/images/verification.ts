@@ -37,6 +37,14 @@ export function admittedAnyway(settings: VerificationSettings, image: string, kn
   return pulled.secrets.length + (pulled.accounts ?? []).length === 0 ? false : null;
 }
 
+/** The same during a pull: its intent is on disk, so that without a record the origin of the image is unknown. */
+export const admittedBeside = (
+  settings: VerificationSettings | null,
+  image: string,
+  known: PullRecord | null,
+): boolean =>
+  settings === null || (known !== null && admittedAnyway(settings, image, { ...known, intended: true }) === true);
+
 export interface Admission {
   readonly admitted: boolean;
   /** The credential to add to the record, so that the same secret is recognized next time; `null` for none. */
