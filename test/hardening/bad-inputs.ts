@@ -111,14 +111,14 @@ export const BAD_INPUTS: readonly Row[] = [
   row(
     'B35',
     'a runtime that answers oddly',
-    `${relist}::a state that this contract does not know is unknown`,
-    `${relist}::missing metadata is missing, negative exit codes stay`,
+    `${relist}::a state of a newer runtime is unknown, and not ready`,
+    `${relist}::missing metadata stays absent, and negative exit codes are kept`,
     'test/actors/cri/client.test.ts::a reply over 16 MiB is refused',
   ),
   row(
     'B36',
     'sandboxes and containers of nobody',
-    `${relist}::what has no label of a pod is foreign`,
+    `${relist}::a sandbox or container without the labels of a pod is foreign`,
     'test/actors/cri/watch-pods.test.ts::foreign entries',
     `${live}::36 what another wrote into the runtime stays`,
   ),
