@@ -68,7 +68,12 @@ describe('in a cluster', () => {
     (server.store.get('storage.k8s.io/v1', 'csinodes', 'node1') as { spec?: { drivers?: unknown[] } } | undefined)?.spec
       ?.drivers;
 
-  it('the CSINode has the driver for as long as its socket is there', async () => {
+  const nodeMetadata = () =>
+    (server.store.get('v1', 'nodes', 'node1') as { metadata: Record<'labels' | 'annotations', Record<string, string>> })
+      .metadata;
+  const NODE_IDS = 'csi.volume.kubernetes.io/nodeid';
+
+  it('CSINode and Node have the driver for as long as its socket is there', async () => {
     await node.start([`--kubeconfig=${await server.kubeconfig('system:node:node1')}`]);
     driver = await startDriver();
     expect(await statusOf(driver)).toEqual({ plugin_registered: true, error: '' });
@@ -80,6 +85,8 @@ describe('in a cluster', () => {
         allocatable: { count: 7 },
       },
     ]);
+    expect(nodeMetadata().labels).toMatchObject({ 'topology.example.test/zone': 'a' });
+    expect(nodeMetadata().annotations).toMatchObject({ [NODE_IDS]: '{"csi.example.test":"id-of-node1"}' });
     const spec = { nodeAllocatableUpdatePeriodSeconds: 1 };
     const metadata = { name: 'csi.example.test' };
     server.create({ apiVersion: 'storage.k8s.io/v1', kind: 'CSIDriver', metadata, spec });
@@ -87,5 +94,7 @@ describe('in a cluster', () => {
     await eventually('the new limit', () => JSON.stringify(drivers()).includes('"allocatable":{"count":8}'));
     driver.close();
     await eventually('the driver to be gone', () => (drivers()?.length ? undefined : true));
+    expect(nodeMetadata().annotations[NODE_IDS]).toBeUndefined();
+    expect(nodeMetadata().labels).toMatchObject({ 'topology.example.test/zone': 'a' });
   });
 });

@@ -85,8 +85,9 @@ interface NodeInfoReply {
 
 async function askNodeInfo(endpoint: string, signal: AbortSignal): Promise<CSINodeInfo> {
   const reply = await callDriver<NodeInfoReply>(endpoint, 'NodeGetInfo', {}, signal);
-  const topologyKeys = Object.keys(reply.accessible_topology?.segments ?? {}).toSorted();
-  return { nodeID: reply.node_id, maxVolumes: reply.max_volumes_per_node, topologyKeys };
+  const topology = reply.accessible_topology?.segments ?? {};
+  const topologyKeys = Object.keys(topology).toSorted();
+  return { nodeID: reply.node_id, maxVolumes: reply.max_volumes_per_node, topologyKeys, topology };
 }
 
 const csiNodeGetInfo: Port<(typeof pluginOperations)['plugins.csiNodeGetInfo']> = ({ input: { endpoint }, signal }) =>

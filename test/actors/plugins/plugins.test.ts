@@ -137,6 +137,7 @@ it('a driver says what it calls the node, with its topology in order', async () 
     nodeID: 'n',
     maxVolumes: '9007199254740993',
     topologyKeys: ['rack', 'zone'],
+    topology: { rack: '4', zone: 'b' },
   });
 });
 
@@ -147,7 +148,7 @@ it('a driver is asked again and again, and heard when it says something else', a
   const stream = openStream(ports['plugins.followNodeInfo'], { endpoint: socket, periodMs: 20 });
   const known = (maxVolumes: string) => ({
     type: 'plugin.nodeInfo',
-    info: { nodeID: 'n', maxVolumes, topologyKeys: [] },
+    info: { nodeID: 'n', maxVolumes, topologyKeys: [], topology: {} },
     error: '',
   });
   expect(await stream.until(() => true)).toEqual(known('5'));

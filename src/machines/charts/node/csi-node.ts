@@ -1,15 +1,16 @@
 /**
- * The CSINode: publishes the CSI drivers of this node. Until the object exists the node is not ready.
+ * The CSINode: publishes the CSI drivers of this node, there and in the Node. Until the object exists the node is not
+ * ready.
  *
- * Decides: create it, or keep the one that exists.
+ * Decides: create it, or keep the one that exists; which drivers the Node's labels contradict.
  * Owns: the drivers that registered on this node.
  * Hears: `node.registered`; `csi.driverRegistered` and `csi.driverGone` of the plugin manager.
- * Asks: `kube.get`, `kube.create`, `kube.patch` of its CSINode.
+ * Asks: `kube.get`, `kube.create`, `kube.patch` of its CSINode; `kube.get` of the Node, `kube.patch` of nodes/status.
  * Sends: `nodeStatus` whether storage is usable, or why not; `pluginManager` which drivers were written, and which
  *   cannot be.
  * Invariants:
  *   C1 it never gives up, and never repeats a rejected request at once.
- *   C2 an entry of a driver is written before pods may use that driver.
+ *   C2 an entry of a driver is written before pods may use that driver, the Node's labels and annotation before it.
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
 
@@ -27,12 +28,14 @@ import {
   to,
   typed,
 } from '../../../kernel/xstate.ts';
-import type { CSINode } from '../../model/api/node.ts';
+import type { CSINode, Node } from '../../model/api/node.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
+import { driversOnNode, type NodeMetadata } from './object/csi-drivers.ts';
 import { CSINODE_UNKNOWN } from './object/facts.ts';
+import { nodeTarget } from './registration.ts';
 
 /** Upstream's pauses between attempts. */
 const RETRY: BackOff = { baseMs: 500, maxMs: 60_000 };
@@ -50,6 +53,8 @@ export interface CSIDriver {
   /** The driver's name for this node. */
   readonly nodeID: string;
   readonly topologyKeys: readonly string[];
+  /** Labels for the Node, by these keys; absent in journals of nodes without `driversOnNode`. */
+  readonly topology?: Readonly<Record<string, string>>;
   /** The number of volumes of the driver that fit on this node; absent without a limit. */
   readonly count?: number;
 }
@@ -68,6 +73,8 @@ interface Context extends CSINodeInput {
   /** Drivers that are gone from this node: their entries have to be removed. */
   readonly gone: readonly string[];
   readonly existing: CSINode | null;
+  /** Of the Node, as the API server had it last. */
+  readonly node: NodeMetadata | null;
   readonly retryMs: number;
   /** Failed attempts since the CSINode was last correct. */
   readonly failures: number;
@@ -119,29 +126,64 @@ function csiNodePatch(context: Context): JsonObject | null {
   return strategicPatch(before, after, { 'spec.drivers': 'name' });
 }
 
+const nodePart = ({ node, drivers, gone }: Context) =>
+  driversOnNode(required(node, 'the Node that was read'), Object.values(drivers), gone);
+const nodePatch = (context: Context): JsonObject | null => nodePart(context).patch;
+
+/** Whether the Node has everything of every driver, those that registered since it was read included. */
+function isNodeSettled(context: Context): boolean {
+  if (context.node === null) return false;
+  const { patch, rejected } = nodePart(context);
+  return patch === null && rejected.size === 0;
+}
+
 const target = (nodeName: string) =>
   ({ client: 'kube', apiVersion: 'storage.k8s.io/v1', resource: 'csinodes', name: nodeName }) as const;
 
 const s = setup({
   types: typed<{ input: CSINodeInput; context: Context; events: Event }>(),
   actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.patch'),
-  guards: { isInLine: ({ context }) => csiNodePatch(context) === null },
+  guards: {
+    isInLine: ({ context }) => csiNodePatch(context) === null,
+    isNodeInLine: ({ context }) => nodePatch(context) === null,
+    changesNode: ({ context }) =>
+      hasBehavior(context, 'driversOnNode') &&
+      Object.keys(context.drivers).length + context.gone.length > 0 &&
+      !isNodeSettled(context),
+  },
   delays: { retry: ({ context }) => context.retryMs },
 });
 
 const codeOf = (event: { error: unknown }): string => errorOf(event).code ?? '';
 
-const failed = s.enqueueActions(({ context, event, enqueue }) => {
-  const { message } = errorOf(event);
-  enqueue(line('error', ['Failed to initialize CSINode', { node: context.nodeName, err: message }]));
-  const failures = context.failures + 1;
-  enqueue.assign({ failures });
-  const names = Object.keys(context.drivers);
-  if (failures < TRIES_MAX || names.length === 0) return;
-  const error =
-    'error updating CSINode object with CSI driver node info: error updating CSINode: ' +
-    `timed out waiting for the condition; caused by: ${message}`;
-  enqueue.sendTo(to('pluginManager'), { type: 'csi.driversUnwritten', names, error } satisfies CSINodeReport);
+/** Upstream's text for a driver when `object` could not be changed in time. */
+const unwrittenText = (object: 'CSINode' | 'Node', cause: string): string =>
+  `error updating ${object} object with CSI driver node info: error updating ${object === 'Node' ? 'node' : object}: ` +
+  `timed out waiting for the condition; caused by: ${cause}`;
+
+const failing = (object: 'CSINode' | 'Node', text: string) =>
+  s.enqueueActions(({ context, event, enqueue }) => {
+    const { message } = errorOf(event);
+    enqueue(line('error', [text, { node: context.nodeName, err: message }]));
+    const failures = context.failures + 1;
+    enqueue.assign({ failures });
+    const names = Object.keys(context.drivers);
+    if (failures < TRIES_MAX || names.length === 0) return;
+    const error = unwrittenText(object, message);
+    enqueue.sendTo(to('pluginManager'), { type: 'csi.driversUnwritten', names, error } satisfies CSINodeReport);
+  });
+const failed = failing('CSINode', 'Failed to initialize CSINode');
+const failedOnNode = failing('Node', 'Failed to write the CSI drivers into the Node');
+
+/** A driver whose topology contradicts the Node is reported, and is not written. */
+const rejectDrivers = s.enqueueActions(({ context, enqueue }) => {
+  const { rejected } = nodePart(context);
+  for (const [name, cause] of rejected) {
+    const report: CSINodeReport = { type: 'csi.driversUnwritten', names: [name], error: unwrittenText('Node', cause) };
+    enqueue.sendTo(to('pluginManager'), report);
+  }
+  const accepted = Object.entries(context.drivers).filter(([name]) => !rejected.has(name));
+  if (rejected.size > 0) enqueue.assign({ drivers: Object.fromEntries(accepted) });
 });
 
 const sendWritten = s.enqueueActions(({ context, enqueue }) => {
@@ -153,6 +195,14 @@ const sendWritten = s.enqueueActions(({ context, enqueue }) => {
 const noteNode = s.assign(({ event }) => (event.type === 'node.registered' ? { nodeUid: event.uid } : {}));
 
 const remember = s.assign({ existing: ({ event }) => outputOf<CSINode>(event) });
+
+/** Of the Node only the part that drivers change. */
+const noteNodeObject = s.assign({
+  node: ({ event }): NodeMetadata => {
+    const { labels, annotations } = outputOf<Node>(event).metadata ?? {};
+    return { ...(labels ? { labels } : {}), ...(annotations ? { annotations } : {}) };
+  },
+});
 
 const noteDriver = s.assign(({ context, event }) => {
   if (event.type === 'csi.driverRegistered') {
@@ -173,6 +223,7 @@ export const csiNodeMachine = s.createMachine({
     drivers: {},
     gone: [],
     existing: null,
+    node: null,
     retryMs: RETRY.baseMs,
     failures: 0,
   }),
@@ -185,8 +236,40 @@ export const csiNodeMachine = s.createMachine({
   states: {
     unregistered: {
       meta: { waitsFor: 'the Node to be registered' },
-      on: { 'node.registered': { target: 'reading', actions: noteNode } },
+      on: { 'node.registered': { target: 'beginning', actions: noteNode } },
     },
+    /** The Node is read anew for each change: others have changed it meanwhile. */
+    beginning: {
+      entry: assign({ node: null }),
+      always: [{ guard: 'changesNode', target: 'readingNode' }, { target: 'reading' }],
+    },
+    readingNode: {
+      meta: { waitsFor: 'the Node, which gets the topology of CSI drivers' },
+      invoke: {
+        id: 'getNode',
+        src: 'kube.get',
+        input: ({ context }) => nodeTarget(context.nodeName),
+        onDone: { target: 'comparingNode', actions: [noteNodeObject, rejectDrivers] },
+        onError: { target: 'backingOff', actions: failedOnNode },
+      },
+    },
+    comparingNode: { always: [{ guard: 'isNodeInLine', target: 'reading' }, { target: 'patchingNode' }] },
+    patchingNode: {
+      meta: { waitsFor: 'the API server to take the topology of CSI drivers' },
+      invoke: {
+        id: 'patchNode',
+        src: 'kube.patch',
+        input: ({ context }) => ({
+          ...nodeTarget(context.nodeName),
+          subresource: 'status',
+          patchType: 'application/strategic-merge-patch+json' as const,
+          body: nodePatch(context),
+        }),
+        onDone: { target: 'verifyingNode', actions: noteNodeObject },
+        onError: { target: 'backingOff', actions: failedOnNode },
+      },
+    },
+    verifyingNode: { always: [{ guard: 'isNodeInLine', target: 'reading' }, { target: 'backingOff' }] },
     reading: {
       meta: { waitsFor: 'the CSINode of this node' },
       invoke: {
@@ -213,7 +296,13 @@ export const csiNodeMachine = s.createMachine({
         onError: { target: 'backingOff', actions: failed },
       },
     },
-    comparing: { always: [{ guard: 'isInLine', target: 'initialized' }, { target: 'patching' }] },
+    comparing: {
+      always: [
+        { guard: 'changesNode', target: 'beginning' },
+        { guard: 'isInLine', target: 'initialized' },
+        { target: 'patching' },
+      ],
+    },
     patching: {
       meta: { waitsFor: 'the API server to take the drivers of this node' },
       invoke: {
@@ -231,7 +320,7 @@ export const csiNodeMachine = s.createMachine({
     verifying: { always: [{ guard: 'isInLine', target: 'initialized' }, { target: 'backingOff' }] },
     backingOff: {
       exit: assign({ retryMs: ({ context }) => doubledMs(RETRY, context.retryMs) }),
-      after: { retry: 'reading' },
+      after: { retry: 'beginning' },
     },
     initialized: {
       entry: [
@@ -240,8 +329,8 @@ export const csiNodeMachine = s.createMachine({
         sendWritten,
       ],
       on: {
-        'csi.driverRegistered': { target: 'reading', actions: noteDriver },
-        'csi.driverGone': { target: 'reading', actions: noteDriver },
+        'csi.driverRegistered': { target: 'beginning', actions: noteDriver },
+        'csi.driverGone': { target: 'beginning', actions: noteDriver },
       },
     },
   },

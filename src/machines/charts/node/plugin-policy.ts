@@ -152,8 +152,9 @@ export function nodeInfoProblem({ nodeID }: CSINodeInfo): string | null {
   return nodeID.length > NODE_ID_MAX_BYTES ? `${failure} be ${NODE_ID_MAX_BYTES} characters or less` : null;
 }
 
-export function driverOf(name: string, { nodeID, maxVolumes, topologyKeys }: CSINodeInfo): CSIDriver {
+export function driverOf(name: string, info: CSINodeInfo): CSIDriver {
+  const { nodeID, maxVolumes, topologyKeys, topology } = info;
   const most = BigInt(maxVolumes);
   const count = most > 0n ? { count: Number(most < COUNT_MAX ? most : COUNT_MAX) } : {};
-  return { name, nodeID, topologyKeys, ...count };
+  return { name, nodeID, topologyKeys, ...(topology === undefined ? {} : { topology }), ...count };
 }

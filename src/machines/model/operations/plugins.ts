@@ -24,6 +24,8 @@ export interface CSINodeInfo {
   readonly maxVolumes: string;
   /** Ascending. */
   readonly topologyKeys: readonly string[];
+  /** The values of these keys; absent in journals of nodes without `driversOnNode`. */
+  readonly topology?: Readonly<Record<string, string>>;
 }
 
 export type PluginsChanged = {

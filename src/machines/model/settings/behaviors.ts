@@ -152,6 +152,11 @@ const BEHAVIORS = [
       'empty list with `null`. After a minute the driver was rejected.',
     since: 'The two are the same, and the driver is registered.',
   },
+  {
+    name: 'driversOnNode',
+    before: 'The Node had neither the topology labels of CSI drivers nor the annotation with their names for it.',
+    since: 'As in the kubelet, both are written before a driver is registered.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

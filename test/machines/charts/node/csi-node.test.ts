@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import type { JsonEvent } from '../../../../src/kernel/json.ts';
 import { csiNodeMachine } from '../../../../src/machines/charts/node/csi-node.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
-import { fail, ok, runUnder } from '../../../support/answering-world.ts';
+import { type Answers, fail, late, ok, runUnder } from '../../../support/answering-world.ts';
 
 const INPUT = { nodeName: 'node1', behavior: NEWEST_BEHAVIOR };
 const registered = { type: 'node.registered', uid: '<uid:node1>' } as JsonEvent;
@@ -15,6 +15,40 @@ const recorded = readFileSync(new URL('../../../golden/pods/cases/node-register/
 
 /** The number of the behavior `driversWithoutTopology`. */
 const WITHOUT_TOPOLOGY = 19;
+
+type Texts = Readonly<Record<string, string | null>>;
+interface Request {
+  readonly resource: string;
+  readonly body: { readonly metadata: Readonly<Record<'labels' | 'annotations', Texts | undefined>> };
+}
+
+/** Answers for the CSINode, and those of an API server that keeps the Node. */
+function withNode(answers: Answers, labels: Texts = {}, annotations: Texts = {}) {
+  const node = { labels, annotations };
+  const patches: unknown[] = [];
+  const merged = (before: Texts, change: Texts = {}): Texts =>
+    Object.fromEntries(Object.entries({ ...before, ...change }).filter(([, value]) => value !== null));
+  const csiNode = (name: string, input: Request) => {
+    const answer = answers[name];
+    return typeof answer === 'function' ? answer(input as never) : answer!;
+  };
+  const all: Answers = {
+    ...answers,
+    'kube.get': (input: Request) =>
+      input.resource === 'nodes' ? ok({ metadata: { ...node } }) : csiNode('kube.get', input),
+    'kube.patch': (input: Request) => {
+      if (input.resource !== 'nodes') return csiNode('kube.patch', input);
+      const { metadata, ...rest } = input.body;
+      patches.push({ metadata, ...rest });
+      node.labels = merged(node.labels, metadata.labels);
+      node.annotations = merged(node.annotations, metadata.annotations);
+      return ok({ metadata: { ...node } });
+    },
+  };
+  return { answers: all, patches, node };
+}
+
+const NODE_IDS = 'csi.volume.kubernetes.io/nodeid';
 
 const toPlugins = (sent: readonly { readonly to: string }[]) =>
   sent.filter(({ to }) => to === 'parent/pluginManager').map(({ to: _to, ...event }) => event);
@@ -65,7 +99,7 @@ it.each([
 ])('of behavior %i, with the `null` for no topology keys, is %s', (behavior, state, written) => {
   const driver = { name: 'a.csi', nodeID: 'n', topologyKeys: [] };
   const answered = { ...recorded, spec: { drivers: [{ ...driver, topologyKeys: null }] } };
-  const answers = { 'kube.get': ok(recorded), 'kube.patch': ok(answered) };
+  const { answers } = withNode({ 'kube.get': ok(recorded), 'kube.patch': ok(answered) });
   const world = runUnder(csiNodeMachine, { ...INPUT, behavior }, answers, ['nodeStatus', 'pluginManager']);
   world.send({ type: 'csi.driverRegistered', driver });
   world.send(registered);
@@ -99,13 +133,13 @@ it('adds a driver that registers and keeps those of others', () => {
   const world = runUnder(
     csiNodeMachine,
     INPUT,
-    {
+    withNode({
       'kube.get': ok(others),
       'kube.patch': ({ body }: { body: { spec: { drivers: unknown[] } } }) => {
         bodies.push(body);
         return ok({ ...others, spec: { drivers: [...others.spec.drivers, ...body.spec.drivers] } });
       },
-    },
+    }).answers,
     ['nodeStatus', 'pluginManager'],
   );
   world.send(registered);
@@ -126,7 +160,8 @@ it('adds a driver that registers and keeps those of others', () => {
 });
 
 it('says after four tries that a driver cannot be written, and goes on trying', () => {
-  const world = runUnder(csiNodeMachine, INPUT, { 'kube.get': fail('away') }, ['nodeStatus', 'pluginManager']);
+  const { answers } = withNode({ 'kube.get': fail('away') });
+  const world = runUnder(csiNodeMachine, INPUT, answers, ['nodeStatus', 'pluginManager']);
   world.send({ type: 'csi.driverRegistered', driver: { name: 'csi.example.test', nodeID: 'n', topologyKeys: [] } });
   world.send(registered);
   world.time.advanceTo(world.time.now() + 1_499);
@@ -158,14 +193,14 @@ it('takes back the entry of a driver that is gone, and of no other', () => {
   const world = runUnder(
     csiNodeMachine,
     INPUT,
-    {
+    withNode({
       'kube.get': () => ok(known),
       'kube.patch': ({ body }: { body: unknown }) => {
         bodies.push(body);
         known = { ...known, spec: { drivers: [entry('other')] } };
         return ok(known);
       },
-    },
+    }).answers,
     ['nodeStatus'],
   );
   world.send(registered);
@@ -184,4 +219,115 @@ it('takes back the entry of a driver that is gone, and of no other', () => {
   ]);
   expect(world.state()).toBe('initialized');
   expect(world.divergence()).toBeNull();
+});
+
+/** A CSINode that takes every driver. */
+function keptCSINode(): Answers {
+  let csiNode: Record<string, unknown> = recorded;
+  return {
+    'kube.get': () => ok(csiNode),
+    'kube.patch': ({ body }: { body: { spec: { drivers: readonly object[] } } }) => {
+      csiNode = { ...csiNode, spec: { drivers: body.spec.drivers.filter((each) => !('$patch' in each)) } };
+      return ok(csiNode);
+    },
+  };
+}
+const driver = { name: 'a.csi', nodeID: 'n', topologyKeys: ['zone'], topology: { zone: 'z1' } };
+
+it('writes topology and name of the node into the Node before the driver is in the CSINode', () => {
+  const { answers, patches, node } = withNode(keptCSINode(), { os: 'linux' }, { [NODE_IDS]: '{"b.csi":"m"}' });
+  const world = runUnder(csiNodeMachine, INPUT, answers, ['nodeStatus', 'pluginManager']);
+  world.send({ type: 'csi.driverRegistered', driver });
+  world.send(registered);
+  world.time.advanceTo(world.time.now());
+  expect(patches).toEqual([
+    { metadata: { labels: { zone: 'z1' }, annotations: { [NODE_IDS]: '{"a.csi":"n","b.csi":"m"}' } } },
+  ]);
+  expect(world.state()).toBe('initialized');
+  expect(toPlugins(world.sent())).toEqual([{ type: 'csi.driversWritten', names: ['a.csi'] }]);
+
+  world.send({ type: 'csi.driverRegistered', driver });
+  world.time.advanceTo(world.time.now());
+  expect(patches).toHaveLength(1);
+
+  world.send({ type: 'csi.driverGone', name: 'a.csi' });
+  world.time.advanceTo(world.time.now());
+  expect(node).toEqual({ labels: { os: 'linux', zone: 'z1' }, annotations: { [NODE_IDS]: '{"b.csi":"m"}' } });
+  expect(world.divergence()).toBeNull();
+});
+
+it('removes the annotation with the last driver', () => {
+  const { answers, node } = withNode(keptCSINode());
+  const world = runUnder(csiNodeMachine, INPUT, answers, ['nodeStatus', 'pluginManager']);
+  world.send({ type: 'csi.driverRegistered', driver });
+  world.send(registered);
+  world.time.advanceTo(world.time.now());
+  world.send({ type: 'csi.driverGone', name: 'a.csi' });
+  world.time.advanceTo(world.time.now());
+  expect(node.annotations).toEqual({});
+});
+
+it.each([
+  [
+    'topology contradicts a label',
+    { zone: 'z2' },
+    {},
+    'detected topology value collision: driver reported "zone":"z1" but existing label is "zone":"z2"',
+  ],
+  [
+    'Node has an annotation that is no map',
+    {},
+    { [NODE_IDS]: '[]' },
+    `failed to parse node's "${NODE_IDS}" annotation value ("[]") err=it is no map of texts`,
+  ],
+])('rejects a driver whose %s, and no other change is made', (_what, labels, annotations, cause) => {
+  const { answers, patches } = withNode(keptCSINode(), labels, annotations);
+  const world = runUnder(csiNodeMachine, INPUT, answers, ['nodeStatus', 'pluginManager']);
+  world.send({ type: 'csi.driverRegistered', driver });
+  world.send(registered);
+  world.time.advanceTo(world.time.now());
+  const error =
+    'error updating Node object with CSI driver node info: error updating node: ' +
+    `timed out waiting for the condition; caused by: ${cause}`;
+  expect(toPlugins(world.sent())).toEqual([{ type: 'csi.driversUnwritten', names: ['a.csi'], error }]);
+  expect(patches).toEqual([]);
+  expect(world.state()).toBe('initialized');
+});
+
+it('a driver that registers while the CSINode is read is in the Node first, too', () => {
+  const kept = keptCSINode();
+  const slow: Answers = { ...kept, 'kube.get': late(1_000, ok(recorded)) };
+  const { answers, patches } = withNode(slow);
+  const world = runUnder(csiNodeMachine, INPUT, answers, ['nodeStatus', 'pluginManager']);
+  world.send(registered);
+  world.time.advanceTo(world.time.now() + 500);
+  world.send({ type: 'csi.driverRegistered', driver });
+  world.time.advanceTo(world.time.now() + 5_000);
+  expect(patches).toHaveLength(1);
+  expect(world.state()).toBe('initialized');
+});
+
+it('reports that the Node cannot be written, and goes on trying', () => {
+  const { answers } = withNode(keptCSINode());
+  const refusing: Answers = { ...answers, 'kube.get': fail('away') };
+  const world = runUnder(csiNodeMachine, INPUT, refusing, ['nodeStatus', 'pluginManager']);
+  world.send({ type: 'csi.driverRegistered', driver });
+  world.send(registered);
+  world.time.advanceTo(world.time.now() + 3_500);
+  const error =
+    'error updating Node object with CSI driver node info: error updating node: ' +
+    'timed out waiting for the condition; caused by: away';
+  expect(toPlugins(world.sent())).toEqual([{ type: 'csi.driversUnwritten', names: ['a.csi'], error }]);
+  expect(world.state()).toBe('backingOff');
+});
+
+it('of the behavior before, leaves the Node as it is', () => {
+  const { answers, patches } = withNode(keptCSINode());
+  const input = { ...INPUT, behavior: WITHOUT_TOPOLOGY };
+  const world = runUnder(csiNodeMachine, input, answers, ['nodeStatus', 'pluginManager']);
+  world.send({ type: 'csi.driverRegistered', driver });
+  world.send(registered);
+  world.time.advanceTo(world.time.now());
+  expect(patches).toEqual([]);
+  expect(toPlugins(world.sent())).toEqual([{ type: 'csi.driversWritten', names: ['a.csi'] }]);
 });
