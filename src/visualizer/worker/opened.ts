@@ -141,14 +141,11 @@ export class Opened implements Source {
 
   /** A journal says itself how its agent ended, unless it was killed, or goes on. */
   #end(): string | undefined {
-    const { journal, incarnations, reading } = this.#opened;
+    const { journal, reading } = this.#opened;
     if (journal.torn) return `The last ${journal.torn.bytes} bytes are not a whole turn and were left out`;
     const { past, root, t, started } = this.#model;
     if (!this.#isRead || past.now(root)?.status !== 'active' || reading.phases().failure) return undefined;
-    const at = `+${duration(t - started)}`;
-    return journal.header.incarnation === incarnations.at(-1)
-      ? `The journal ends at ${at} without an end of the agent: it went on, or was killed`
-      : `The agent did not end in order: it was killed, ran out of memory, or its machine lost power after ${at}`;
+    return `The journal ends at +${duration(t - started)} without an end of the agent: it went on, or was killed`;
   }
 
   phases = async () => this.#opened.reading.phases();
