@@ -20,7 +20,7 @@ const SPARE_ROWS = 8;
 const HEIGHT_MAX_PX = 8_000_000;
 /** Records that are kept here; others are asked for again. */
 const LOADED_MAX = 2_000;
-/** Milliseconds after the last key until a search begins. */
+/** Milliseconds from a search to the next one while keys come. */
 const TYPING_MS = 40;
 
 export class Events {
@@ -59,10 +59,7 @@ export class Events {
   constructor(store: Store) {
     this.store = store;
     this.drawn = new RecordRows(store);
-    this.search.addEventListener('input', () => {
-      clearTimeout(this.typing);
-      this.typing = setTimeout(() => this.ask(), TYPING_MS);
-    });
+    this.search.addEventListener('input', () => this.typed());
     this.own.addEventListener('input', () => this.ask());
     this.follow.addEventListener('input', () => this.update());
     this.group.addEventListener('input', () => void this.showGroups());
@@ -95,6 +92,16 @@ export class Events {
   toggleFollow(): void {
     this.follow.checked = !this.follow.checked;
     this.update();
+  }
+
+  /** The first key searches at once. */
+  private typed(): void {
+    if (this.typing !== undefined) return;
+    this.ask();
+    this.typing = setTimeout(() => {
+      this.typing = undefined;
+      this.ask();
+    }, TYPING_MS);
   }
 
   /** Sends the text of the field to the worker if it changed. */
@@ -295,7 +302,6 @@ export class Events {
       this.search.value = '';
       this.ask();
     } else if (event.key !== 'Enter' && event.key !== 'ArrowDown') return;
-    clearTimeout(this.typing);
     this.ask();
     this.grid.focus();
     event.preventDefault();

@@ -22,8 +22,8 @@ export interface Loading {
   readonly machines: () => Promise<typeof import('./execution.ts')>;
 }
 
-/** Long enough that passing the turn costs little, short enough that no one waits for an answer. */
-const SLICE_MS = 30;
+/** Half a frame: an answer waits no longer, and to pass the turn costs a hundredth of it. */
+const SLICE_MS = 8;
 
 const FROM_RECORDS = 'What is shown after that is from the records; contexts of actors are not in them.';
 

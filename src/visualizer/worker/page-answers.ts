@@ -168,7 +168,7 @@ export class PageAnswers implements Requests {
   /** The page learns of the first rows at once, of further ones with all that changes. */
   async search({ text, actor }: Asked<'search'>): Promise<number> {
     const asked = ++this.#searches;
-    const expressions = await expressionsOf(text).catch(() => undefined);
+    const expressions = await expressionsOf(text);
     if (asked !== this.#searches) return this.#model.searchId;
     const search = this.#model.newSearch(text, actor, expressions);
     let isReported = false;

@@ -4,8 +4,7 @@
  *     kind:request actor:pods name:cri. -error        level:warn t:>1.5 turn:<40        input.image:nginx /time.?out/
  *
  * All terms must hold. Fields are those of the table (`n`, `t` in seconds, `turn`, `kind`, `actor`, `level`) and paths
- * into a record. Expressions run on an engine whose cost is linear in the text (RE2): none can hold up the page. It is
- * loaded when the first of them is searched.
+ * into a record. Expressions run on an engine whose cost is linear in the text (RE2): none can hold up the page.
  */
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { messageOf } from '../../kernel/thrown.ts';
@@ -47,9 +46,12 @@ interface Term {
 
 export type Expressions = typeof import('./expressions.ts');
 
-/** The engine of expressions, if the text of a search may have one. */
-export const expressionsOf = async (text: string): Promise<Expressions | undefined> =>
-  text.includes('/') ? import('./expressions.ts') : undefined;
+/** The engine of expressions, if the text of a search may have one. It is loaded beside the first search of any kind. */
+export async function expressionsOf(text: string): Promise<Expressions | undefined> {
+  if (text === '') return undefined;
+  const expressions = import('./expressions.ts').catch(() => undefined);
+  return text.includes('/') ? expressions : undefined;
+}
 
 /** `expressions`: as {@link expressionsOf} the text. */
 export function queryOf(text: string, names: Names, expressions?: Expressions): Query {
