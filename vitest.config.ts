@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { LongestFirst } from './test/support/longest-first.ts';
+import { patient } from './test/support/patience.ts';
 
 const SYSTEM = ['contract', 'conformance', 'node', 'browser'].map((folder) => `test/${folder}/**/*.test.ts`);
 /** Everything that wants an API server: a real one when KUBEBUILDER_ASSETS names it. */
@@ -41,8 +42,8 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: [...SYSTEM, ...THOROUGH, ...CLUSTER, ...GUEST],
           // Virtual time: only what never ends takes as long, also with other work on every core.
-          testTimeout: 240_000,
-          hookTimeout: 240_000,
+          testTimeout: patient(240_000),
+          hookTimeout: patient(240_000),
           pool: 'threads',
           maxWorkers,
         },
@@ -53,9 +54,9 @@ export default defineConfig({
           include: THOROUGH,
           exclude: SYSTEM,
           // What takes seconds on a quiet machine: who waits in vain says for what before that.
-          testTimeout: 240_000,
-          hookTimeout: 240_000,
-          expect: { poll: { timeout: 30_000 } },
+          testTimeout: patient(240_000),
+          hookTimeout: patient(240_000),
+          expect: { poll: { timeout: patient(30_000) } },
           pool: 'threads',
           maxWorkers,
         },
@@ -66,9 +67,9 @@ export default defineConfig({
           include: SYSTEM,
           exclude: CLUSTER,
           // What takes seconds on a quiet machine; each wait says itself what it waited for in vain.
-          testTimeout: 240_000,
-          hookTimeout: 240_000,
-          expect: { poll: { timeout: 30_000 } },
+          testTimeout: patient(240_000),
+          hookTimeout: patient(240_000),
+          expect: { poll: { timeout: patient(30_000) } },
           pool: 'forks',
           maxWorkers,
         },
@@ -78,9 +79,9 @@ export default defineConfig({
           name: 'cluster',
           include: CLUSTER,
           // They wait for a cluster and a node; both may have to share the machine. Each wait says itself what for.
-          testTimeout: 400_000,
-          hookTimeout: 600_000,
-          expect: { poll: { timeout: 30_000 } },
+          testTimeout: patient(400_000),
+          hookTimeout: patient(600_000),
+          expect: { poll: { timeout: patient(30_000) } },
           pool: 'forks',
           maxWorkers,
         },

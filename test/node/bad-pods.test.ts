@@ -7,10 +7,11 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const CALL = { timeoutMs: 20_000 };
-const TIMEOUT_MS = 240_000;
+const TIMEOUT_MS = patient(240_000);
 /** Two rounds of housekeeping, in which nothing may happen to what is of others. */
 const WHILE_MS = 5_000;
 const MEGABYTE = 1_048_576;

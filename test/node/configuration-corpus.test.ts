@@ -9,6 +9,7 @@ import { describe, expect, it } from 'vitest';
 import { parseCommandLine } from '../../src/machines/configuration/index.ts';
 import { ENDS_ELSEWHERE, EXCUSED } from '../golden/config-excused.ts';
 import { type Case, readCases, withCase } from '../machines/configuration/corpus.ts';
+import { patient } from '../support/patience.ts';
 
 const STATELET = join(import.meta.dirname, '../../src/bin/statelet.js');
 /** Of the ordinary refusals, every so many-th: with those that are always taken about 40 processes of 0.4 s. */
@@ -16,7 +17,7 @@ const STRIDE = 12;
 const KLOG_HEADER = /^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]]+\] /;
 const PANIC_STATUS = 2;
 /** A case that does not end is wrong; the slowest needs one second. */
-const CASE_TIMEOUT_MS = 90_000;
+const CASE_TIMEOUT_MS = patient(90_000);
 
 const endsByConfiguration = ({ name, expect: { exit, stderr, unstable } }: Case): boolean =>
   exit !== 'running' &&

@@ -14,6 +14,7 @@ import { ENDS_ELSEWHERE, NOT_EQUAL } from '../golden/config-excused.ts';
 import { type Case, readCases, withCase } from '../machines/configuration/corpus.ts';
 import { cgroupV1Available, makeCgroupRoot } from '../support/cgroups.ts';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
+import { patient } from '../support/patience.ts';
 import { freePort } from '../support/ports.ts';
 import { requirement } from '../support/require.ts';
 
@@ -22,7 +23,7 @@ const KLOG_HEADER = /^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]]+\] /;
 /** Said by Go's gRPC library, not by the kubelet. */
 const LIBRARY = /^\[core\]/;
 /** A case that does not end is not equal; the slowest waits for a runtime that does not answer. */
-const CASE_TIMEOUT_MS = 90_000;
+const CASE_TIMEOUT_MS = patient(90_000);
 /** Cases of the whole corpus, and how many of them the pure pipeline decides and no later part refuses. */
 const CORPUS = 835;
 const PURE = 779;

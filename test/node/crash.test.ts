@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, runtimes } from '../support/observed-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const KILLS = Number(process.env['STATELET_KILLS'] ?? 12);
@@ -18,8 +19,8 @@ const EXEC_MS = 50;
 /** The time in which a booting agent is killed: up to healthz and a little more. */
 const BOOT_MS = 600;
 /** A boot with all that a busy machine adds, and the two commands that read its journal. */
-const PER_KILL_MS = 60_000;
-const TIMEOUT_MS = 480_000;
+const PER_KILL_MS = patient(60_000);
+const TIMEOUT_MS = patient(480_000);
 const PODS = ['steady-1', 'steady-2', 'steady-3'];
 /** After so many kills what they left behind is read: all of it is verified and replayed, in one process each. */
 const READ_EVERY = 4;

@@ -22,13 +22,14 @@ import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { type CsiDriver, startCsiDriver } from '../fakes/csi-driver.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
 import { type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const DRIVER = 'csi.example.test';
 const UNIQUE = `kubernetes.io/csi/${DRIVER}^handle-1`;
 const CANARY = 'canary-91c40c7e-do-not-write-me';
 /** Two daemons, one after the other, on a machine that does other things as well. */
-const LIMITS = { timeout: 240_000 };
+const LIMITS = { timeout: patient(240_000) };
 const WAIT_MS = 60_000;
 /** Longer than everything together that is waited for at the end of a test. */
 const LEAVING_MS = 300_000;

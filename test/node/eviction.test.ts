@@ -6,12 +6,13 @@ import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
 import { BUSYBOX_IMAGE, PAUSE_IMAGE } from '../support/image.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const NODE = 'node1';
 /** The watches look every 10 s. */
 const PATIENTLY_MS = 120_000;
-vi.setConfig({ testTimeout: 4 * PATIENTLY_MS });
+vi.setConfig({ testTimeout: patient(4 * PATIENTLY_MS) });
 let server: ApiServer | undefined;
 let node: TestNode;
 

@@ -11,6 +11,7 @@ import { containerdAvailable } from '../support/containerd.ts';
 import { type Interference, ProxyRefusal, type RecordedCall } from '../support/cri-proxy.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { BYSTANDER, FaultyNode } from '../support/faulty-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 /** Calls by which a pod comes and goes. */
@@ -24,7 +25,7 @@ const MINUTE_MS = 60_000;
 /** Of agents, each in the middle of a start of one container. */
 const DEATHS = 3;
 /** Some seconds; a busy machine may take many times that. */
-const TIMEOUT_MS = 480_000;
+const TIMEOUT_MS = patient(480_000);
 
 const pass: Interference = (_call, forward) => forward();
 const { skip } = requirement('containerd', containerdAvailable());

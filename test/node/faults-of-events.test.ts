@@ -8,6 +8,7 @@ import { containerdAvailable } from '../support/containerd.ts';
 import type { StreamInterference } from '../support/cri-proxy.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { FaultyNode } from '../support/faulty-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 /** A hundred containers, which die together. */
@@ -27,7 +28,7 @@ const UNANSWERED_MAX = 25;
 /** An event that comes after the one that follows it. */
 const HELD_MS = 400;
 /** Some seconds; a busy machine may take many times that. */
-const TIMEOUT_MS = 480_000;
+const TIMEOUT_MS = patient(480_000);
 
 const pass: StreamInterference = (_method, message, send) => send(message);
 const { skip } = requirement('containerd', containerdAvailable());

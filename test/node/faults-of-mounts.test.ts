@@ -10,14 +10,15 @@ import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { BYSTANDER, FaultyNode } from '../support/faulty-node.ts';
 import { HungMount, hungMountsAvailable } from '../support/hung-mount.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 /** Some seconds; a busy machine may take many times that. */
-const TIMEOUT_MS = 480_000;
+const TIMEOUT_MS = patient(480_000);
 /** More than the threads that a process has without asking for more. */
 const HUNG = 5;
 /** On a busy machine. Who waits for what hangs, which is given up after five seconds again and again, takes longer. */
-const NORMAL_MS = 30_000;
+const NORMAL_MS = patient(30_000);
 
 const containerd = requirement('containerd', containerdAvailable());
 const { skip } = requirement('root', containerd.skip ? 'needs containerd' : hungMountsAvailable());

@@ -10,9 +10,10 @@ import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { DeadNames, deadNamesAvailable, LOOKUP_MS } from '../support/dead-names.ts';
 import { FaultyNode } from '../support/faulty-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
-const TIMEOUT_MS = 480_000;
+const TIMEOUT_MS = patient(480_000);
 /** More than the threads in which names are looked up. */
 const ASKING = 12;
 /** Whoever waits for one lookup takes longer. */

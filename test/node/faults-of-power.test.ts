@@ -10,11 +10,12 @@ import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { FaultyNode } from '../support/faulty-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const NODE = 'node1';
 /** Some seconds; a busy machine may take many times that. */
-const TIMEOUT_MS = 480_000;
+const TIMEOUT_MS = patient(480_000);
 const BOOTS = ['4b1f3d5e-0001-4000-8000-000000000000', '4b1f3d5e-0002-4000-8000-000000000000'] as const;
 
 const { skip } = requirement('containerd', containerdAvailable());

@@ -20,12 +20,13 @@ import { cgroupV1Available } from '../support/cgroups.ts';
 import { containerdAvailable, containerdMajor } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { BYSTANDER, FaultyNode } from '../support/faulty-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const run = promisify(execFile);
 
 /** Some seconds; a busy machine may take many times that. */
-const TIMEOUT_MS = 480_000;
+const TIMEOUT_MS = patient(480_000);
 /** Room for folders and the journal of a few pods, and soon full. */
 const DISK_BYTES = 24 * 1024 * 1024;
 /** Likewise. */

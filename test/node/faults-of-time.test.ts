@@ -6,11 +6,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { exchange, headerOf } from '../actors/server/exchange.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 import { clocksAvailable, SetClock } from '../support/set-clock.ts';
 
 const HOUR_SECONDS = 3_600;
-const TIMEOUT_MS = 480_000;
+const TIMEOUT_MS = patient(480_000);
 /** The shortest and the longest, so that nobody waits long for the third. */
 const BACKOFF_SECONDS = 10;
 const CONFIGURATION = `featureGates: { KubeletCrashLoopBackOffMax: true }
@@ -18,7 +19,7 @@ crashLoopBackOff: { maxContainerRestartPeriod: ${BACKOFF_SECONDS}s }`;
 /** What a busy machine adds to a back-off; whoever goes by the clock that was set waits for an hour. */
 const LATE_SECONDS = 120;
 /** Without waiting for anything but the runtime. */
-const SOON_MS = 120_000;
+const SOON_MS = patient(120_000);
 
 describe.each(runtimes)('a clock that is set, on $name', (choice) => {
   const isContainerd = choice.name === 'containerd';

@@ -10,10 +10,11 @@ import { loopProblem, needsMounts } from '../actors/volume/support.ts';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, runtimes } from '../support/observed-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const CALL = { timeoutMs: 20_000 };
-const TIMEOUT_MS = 240_000;
+const TIMEOUT_MS = patient(240_000);
 const DISK_BYTES = 64 * 1024 * 1024;
 /** `e2fsck` repaired what it found. */
 const REPAIRED = 1;

@@ -10,13 +10,14 @@ import { type ApiServer, startApiServer } from '../fakes/api-server/index.ts';
 import { type DraDriver, startDraDriver } from '../fakes/dra-driver.ts';
 import { type Containerd, containerdAvailable, containerdMajor, startContainerd } from '../support/containerd.ts';
 import { eventually, TestNode } from '../support/daemon.ts';
+import { patient } from '../support/patience.ts';
 import { askPodResources } from '../support/pod-resources.ts';
 import { requirement } from '../support/require.ts';
 import { Rest } from '../support/rest.ts';
 
 const DRIVER = 'gpu.example.test';
 const GROUP = 'resource.k8s.io/v1';
-const LIMITS = { timeout: 240_000 };
+const LIMITS = { timeout: patient(240_000) };
 const until: typeof eventually = (what, look) => eventually(what, look, 60_000);
 
 /** containerd 1.6 knows no CDI devices in its requests. */

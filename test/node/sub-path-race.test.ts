@@ -9,13 +9,14 @@ import { needsMounts } from '../actors/volume/support.ts';
 import { containerdAvailable } from '../support/containerd.ts';
 import { eventually, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 const CANARY = 'canary-of-the-node-8c1f';
 const NEIGHBOURS = 20;
 /** Of so many attempts that met the link, none may have shown the node. */
 const REFUSALS = 10;
-const WAIT_MS = 150_000;
+const WAIT_MS = patient(150_000);
 /** A neighbour that could not start tries again within a second, and one that was refused within ten. */
 const configuration = `featureGates: { KubeletCrashLoopBackOffMax: true }
 crashLoopBackOff: { maxContainerRestartPeriod: 1s }`;

@@ -1,6 +1,7 @@
 /** Chromium for tests of the page: with no network but the page's own, and everything that must not happen noted. */
 import { existsSync } from 'node:fs';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { patient } from './patience.ts';
 import { requirement } from './require.ts';
 
 const CHROMIUM = process.env['STATELET_CHROMIUM'] ?? '/usr/bin/chromium';
@@ -8,7 +9,7 @@ const missing = existsSync(CHROMIUM) ? null : `there is no ${CHROMIUM}; STATELET
 export const { skip: noBrowser } = requirement('browser', missing);
 
 /** A machine that does other things draws late; what is not there then never is. */
-export const PATIENCE_MS = 60_000;
+export const PATIENCE_MS = patient(60_000);
 
 /** Chromium drops what is under way when an interface of the machine comes or goes, as sandboxes of other tests do. */
 const CUT_OFF = 'net::ERR_NETWORK_CHANGED';

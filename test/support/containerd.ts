@@ -14,6 +14,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pLimit from 'p-limit';
 import { BUSYBOX, BUSYBOX_IMAGE, buildTestImages, PAUSE_IMAGE } from './image.ts';
+import { patient } from './patience.ts';
 import { freeSubnet } from './ports.ts';
 
 const run = promisify(execFile);
@@ -23,11 +24,11 @@ const CNI_PLUGINS = ['bridge', 'host-local', 'loopback'];
 const CNI_RESULTS = '/var/lib/cni/results';
 const CGROUP_ROOT = '/sys/fs/cgroup';
 /** A cold start of containerd takes about a second; a loaded machine has taken half a minute. */
-const READY_TIMEOUT_MS = 120_000;
+const READY_TIMEOUT_MS = patient(120_000);
 /** How long containerd may take to end after SIGTERM. */
-const STOP_TIMEOUT_MS = 10_000;
+const STOP_TIMEOUT_MS = patient(10_000);
 /** How long a process may take to be gone after SIGKILL. */
-const KILL_TIMEOUT_MS = 60_000;
+const KILL_TIMEOUT_MS = patient(60_000);
 const POLL_MS = 25;
 /** Each starts a process; a hundred one after another take minutes on a busy machine. */
 const KILLS_AT_ONCE = 4;

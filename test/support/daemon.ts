@@ -16,6 +16,7 @@ import { join } from 'node:path';
 import { systemCalls } from '../../src/actors/host/kernel/syscall.ts';
 import { mountsBelow } from '../../src/actors/volume/mounter.ts';
 import { cgroupV1Available, makeCgroupRoot, removeCgroupRoot } from './cgroups.ts';
+import { patient } from './patience.ts';
 import { freePort } from './ports.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -38,7 +39,7 @@ interface OnceOptions {
 }
 
 /** A command that should end by itself and has not. */
-const ONCE_TIMEOUT_MS = 180_000;
+const ONCE_TIMEOUT_MS = patient(180_000);
 
 /** Of a command: a replay that differs shows whole records. */
 const OUTPUT_MAX_BYTES = 64 * 1024 * 1024;
@@ -66,7 +67,8 @@ export async function eventually<T>(
   timeoutMs = PATIENCE_MS,
 ): Promise<NonNullable<T>> {
   const began = Date.now();
-  const end = began + timeoutMs;
+  const limitMs = patient(timeoutMs);
+  const end = began + limitMs;
   let last: unknown;
   for (;;) {
     try {
@@ -76,7 +78,7 @@ export async function eventually<T>(
       last = thrown;
     }
     if (Date.now() > end)
-      throw new Error(`${what}: not within ${timeoutMs} ms${last instanceof Error ? ` (${last.message})` : ''}`);
+      throw new Error(`${what}: not within ${limitMs} ms${last instanceof Error ? ` (${last.message})` : ''}`);
     const pauseMs = Math.min(POLL_MAX_MS, Math.max(POLL_MIN_MS, (Date.now() - began) * POLL_SHARE));
     await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }

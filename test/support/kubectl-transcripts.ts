@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parse } from 'yaml';
 import { untilNothingIsLost } from './kubectl-race.ts';
+import { patient } from './patience.ts';
 
 const GOLDEN = join(import.meta.dirname, '../golden/http');
 /** The only image of the corpus. */
@@ -18,7 +19,7 @@ const IMAGE = 'docker.io/library/busybox:latest';
 /** Of one difference, in a message. */
 const SHOWN_MAX_CHARS = 2_000;
 /** How long after the recorder's time a command may say what it said there, before it is interrupted. */
-const LATE_MS = 60_000;
+const LATE_MS = patient(60_000);
 const POLL_EVERY_MS = 100;
 /** What a terminal's user types comes when the command is there to read it: it says something first, if only a prompt. */
 const TYPING_AFTER_MS = 1_500;

@@ -4,6 +4,7 @@ import { loadKubeconfig } from '../../src/actors/kube/kubeconfig.ts';
 import { Transport, type TransportRequest } from '../../src/actors/kube/transport.ts';
 import type { Json } from '../../src/kernel/json.ts';
 import type { KubeObject } from '../../src/machines/model/operations/kube.ts';
+import { patient } from './patience.ts';
 
 type Method = TransportRequest['method'];
 
@@ -12,7 +13,7 @@ interface ListObject {
   readonly items: readonly KubeObject[];
 }
 
-const LIMIT_MS = 30_000;
+const LIMIT_MS = patient(30_000);
 const DONE = [200, 202];
 const CREATED = [201];
 const NOT_FOUND = 404;

@@ -11,12 +11,60 @@ export interface Excuse {
   readonly live?: RegExp;
   /** Major version of containerd that it is about; absent: any. */
   readonly containerd?: number;
+  /** Version of cgroups that it is about; absent: any. The recordings are of version 1. */
+  readonly cgroup?: 1 | 2;
+  /** Only where the machine is emulated, so that seconds of the recording are less than a step takes. */
+  readonly emulated?: true;
   /** There may be no difference either: two runs do not agree about it, or there was no registry to play the case. */
   readonly racy?: true;
   readonly reason: string;
 }
 
+/** Cases whose pods are removed seconds after they began. */
+const HURRIED = [
+  'image-invalid-name',
+  'init-fail-always',
+  'init-fail-never',
+  'probe-grpc',
+  'restart-never-exit0',
+].concat(['run-error-command', 'run-error-command-never', 'termination-message-file']);
+
 export const EXCUSES: readonly Excuse[] = [
+  {
+    case: '*',
+    path: /linux\.resources\.unified$/,
+    live: /^\{"memory\.oom\.group":"1"(,"memory\.swap\.max":"0")?\}$/,
+    cgroup: 2,
+    reason: 'on version 2 a container ends as a whole, and without swap; the kubelet sends both there only',
+  },
+  {
+    case: '*',
+    path: /linux\.resources\.memory_swap_limit_in_bytes$/,
+    live: /^undefined$/,
+    cgroup: 2,
+    reason: 'the same: memory.swap.max stands in for it (qos-burstable, pod-level-resources)',
+  },
+  {
+    case: 'sc-procmount-userns',
+    path: /^p sandbox:0 RunPodSandbox$/,
+    cgroup: 2,
+    reason: 'the kernel of the recordings has no user namespaces for pods; current ones have them, so the pod runs',
+  },
+  {
+    case: '*',
+    path: /CreateContainer\.config\.linux\.resources\.oom_score_adj$/,
+    live: /^"\d+"$/,
+    emulated: true,
+    reason: 'it is a share of the memory of the machine, which the emulated one has less of (qos-burstable)',
+  },
+  {
+    case: '*',
+    racy: true,
+    path: /StopContainer\.0\.timeout$/,
+    live: /^\d+$/,
+    emulated: true,
+    reason: 'the rest of the grace, after a hook that takes its time (prestop-*)',
+  },
   {
     case: '*',
     path: /^\S+ status .*[cC]ontainerStatuses\.\d\.user$/,
@@ -149,4 +197,29 @@ export const EXCUSES: readonly Excuse[] = [
     live: /"UnexpectedAdmissionError"|"Pod was rejected: Unexpected error while attempting to recover from admission/,
     reason: 'a static pod is critical: where it does not fit the node looks for pods to preempt first (out-of-*)',
   },
+  {
+    case: '*',
+    racy: true,
+    path: /containerStatuses\.0\.(state|lastState)\.(terminated|waiting)\.message$/,
+    live: /unable to start container process: error during container init: exec: .*\/nope/,
+    reason: 'runc 1.3 says also where it failed (run-error-command*)',
+  },
+  ...HURRIED.map(
+    (name): Excuse => ({
+      case: name,
+      racy: true,
+      path: /^p status before its removal\./,
+      emulated: true,
+      reason: 'removed so long after its start as in the recording: a restart, an end or its message is shown later',
+    }),
+  ),
+  ...['poststart-fail', 'probe-grpc', 'run-error-command'].map(
+    (name): Excuse => ({
+      case: name,
+      racy: true,
+      path: /^p(\/\w+:\d (Create|Start|Stop)Container| status at last\.containerStatuses)|^order of /,
+      emulated: true,
+      reason: 'the container restarts once more, or once less, in the time of the recording',
+    }),
+  ),
 ];

@@ -3,12 +3,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import type { Pod } from '../../../src/machines/model/api/pod.ts';
 import type { Recorded, Recording } from '../../machines/model/spec/recordings.ts';
+import { patient } from '../../support/patience.ts';
 import { fileOf, manifestOf, refOf } from './cases.ts';
 import type { GoldenNode } from './golden-node.ts';
 
 const POLL_MS = 150;
 /** Beyond what the recorder waited: this machine runs other tests at the same time. */
-const PATIENCE_MS = 240_000;
+const PATIENCE_MS = patient(240_000);
 
 export interface Played {
   readonly recording: Recording;

@@ -1,4 +1,5 @@
 /** The tables of what is seen on machines with systemd and cgroup v2: a guest each, its rows in their order. */
+import { MOUNT_CHECKOUT } from '../support/checkout.ts';
 import type { Plan } from '../support/suite.ts';
 import { ENDS } from './ends.ts';
 import { FLEET } from './fleet.ts';
@@ -7,6 +8,7 @@ import { ISOLATION } from './isolation.ts';
 import { JOURNAL, PRESSURE } from './pressure.ts';
 import { RESOURCES } from './resources.ts';
 import { SERVICE } from './service.ts';
+import { TESTS } from './tests.ts';
 
 /** Of every node of a cluster here: who may ask it is not what is tested. */
 const OPEN = { authentication: { anonymous: { enabled: true }, webhook: { enabled: false } } };
@@ -110,5 +112,16 @@ mount -t tmpfs tmpfs /srv/outer/inner`,
     // server takes JSON only; a Go kubelet sends protobuf unless it is told.
     configuration: { ...OPEN, shutdownGracePeriodByPodPriority: [], contentType: 'application/json' },
     rows: FLEET,
+  },
+  tests: {
+    name: 'tests',
+    debian: 'forky',
+    hardware: { memoryMiB: 6_144, disks: [{ name: 'work', size: '8G', format: [] }] },
+    // Where the tests have their runtimes and nodes: by default it lies in memory.
+    prepare: `${MOUNT_CHECKOUT}
+mount LABEL=work /tmp
+chmod 1777 /tmp`,
+    checkout: true,
+    rows: TESTS,
   },
 } as const satisfies Readonly<Record<string, Plan>>;

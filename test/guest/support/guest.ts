@@ -67,8 +67,13 @@ export class Guest {
   }
 
   /** Runs the script again and again until what it prints is as wanted. */
-  async until(what: string, script: string, isSo: (output: string) => boolean): Promise<string> {
-    const end = Date.now() + STATE_LIMIT_MS;
+  async until(
+    what: string,
+    script: string,
+    isSo: (output: string) => boolean,
+    limitMs = STATE_LIMIT_MS,
+  ): Promise<string> {
+    const end = Date.now() + limitMs;
     let output = '';
     while (Date.now() < end) {
       if (!this.isOn()) throw new Error(`${what}: the guest is off`);
@@ -76,7 +81,7 @@ export class Guest {
       if (isSo(output)) return output;
       await sleep(POLL_MS);
     }
-    throw new Error(`${what}: not within ${STATE_LIMIT_MS / 60_000} minutes; ${script} said last:\n${output}`);
+    throw new Error(`${what}: not within ${limitMs / 60_000} minutes; ${script} said last:\n${output}`);
   }
 
   isOn(): boolean {

@@ -9,6 +9,8 @@ export interface Disk {
   readonly size: string;
   /** Arguments of `mke2fs`; `swap`: made by `mkswap`. */
   readonly format: readonly string[] | 'swap';
+  /** A folder whose files it has from the beginning. */
+  readonly contents?: string;
 }
 
 export interface Hardware {
@@ -43,5 +45,8 @@ export function makeDisk(folder: string, disk: Disk): void {
   const file = diskFile(folder, disk);
   execFileSync('truncate', ['-s', disk.size, file]);
   if (disk.format === 'swap') execFileSync('mkswap', ['-q', '-L', disk.name, file]);
-  else execFileSync('mke2fs', ['-q', '-t', 'ext4', '-L', disk.name, ...disk.format, file]);
+  else {
+    const contents = disk.contents === undefined ? [] : ['-d', disk.contents];
+    execFileSync('mke2fs', ['-q', '-t', 'ext4', '-L', disk.name, ...disk.format, ...contents, file]);
+  }
 }

@@ -11,6 +11,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { parse } from 'yaml';
 import { requirement } from '../../support/require.ts';
 import { LONGER_WATCHDOG, podsRun, ROOT_DIR, type Row } from '../rows/row.ts';
+import { checkoutDisk } from './checkout.ts';
 import { GuestCluster } from './cluster.ts';
 import { Guest, makeDisks, NODE } from './guest.ts';
 import { type Hardware, PLAIN } from './hardware.ts';
@@ -32,6 +33,8 @@ export interface Plan {
   readonly journal?: string;
   /** Run as root before Statelet is installed. */
   readonly prepare?: string;
+  /** Has this checkout, for its tests, in place of an agent that is installed. */
+  readonly checkout?: boolean;
   /** A node of a cluster; without, it runs the static pods of `files/pods`. */
   readonly joined?: boolean;
   readonly rows: readonly Row[];
@@ -66,7 +69,9 @@ export function guestSuite(plan: Plan): void {
       it.skipIf(needs === 'kubelet' && requirement('kubelet', kubeletMissing()).skip)(`${what}: ${seen}`, () =>
         check(see),
       );
-    it('journals of every start replay, with the code of this tree', () => check((guest) => replays(guest, plan)));
+    it.skipIf(plan.checkout)('journals of every start replay, with the code of this tree', () =>
+      check((guest) => replays(guest, plan)),
+    );
   });
 }
 
@@ -77,7 +82,7 @@ interface Scene {
 
 /** A machine that is off, and its cluster. */
 async function makeScene(
-  { debian = 'trixie', hardware = {}, joined, configuration }: Plan,
+  { debian = 'trixie', hardware = {}, joined, checkout, configuration }: Plan,
   folder: string,
 ): Promise<Scene> {
   const system = guestSystem(debian);
@@ -90,15 +95,17 @@ async function makeScene(
   writeFileSync(join(input, 'kubelet.json'), JSON.stringify({ ...base, ...configuration }, null, 2));
   const cluster = joined === true ? await GuestCluster.start() : undefined;
   await cluster?.writeKubeconfig(join(input, 'kubelet.conf'));
-  const machine = { ...PLAIN, ...hardware };
+  const plain = { ...PLAIN, ...hardware };
+  const machine = checkout === true ? { ...plain, disks: [...plain.disks, checkoutDisk(folder)] } : plain;
   makeDisks(system, machine, folder, input);
   return { guest: new Guest(system, machine, folder), cluster };
 }
 
 /** Boots the machine, and makes it a node that is ready. */
-async function install({ prepare = '', flags = [] }: Plan, { guest, cluster }: Scene): Promise<void> {
+async function install({ prepare = '', flags = [], checkout }: Plan, { guest, cluster }: Scene): Promise<void> {
   await guest.boot();
   if (prepare !== '') await guest.run(`set -e\n${prepare}`);
+  if (checkout === true) return;
   const all = ['--config=/etc/kubernetes/kubelet.yaml', `--hostname-override=${NODE}`, ...flags];
   if (cluster === undefined) {
     await guest.run(installation(all, 'cp /mnt/pods/* /etc/kubernetes/manifests/'));
