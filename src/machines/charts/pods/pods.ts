@@ -17,7 +17,7 @@
  *   W4 a crashed actor is replaced after a back-off, and inspects the runtime before anything else.
  *   W5 an actor that loaded soft state is then sent which pods still exist.
  */
-import { to } from '../../../kernel/xstate.ts';
+import { line, now, to } from '../../../kernel/xstate.ts';
 import type { AllocationReport, PodsKnown } from '../../model/allocation/messages.ts';
 import type { CSIReport } from '../../model/csi/messages.ts';
 import type { GarbageWanted } from '../../model/pods/garbage-messages.ts';
@@ -25,9 +25,9 @@ import type { ImageReport } from '../../model/pods/image-messages.ts';
 import type { RuntimeMessage } from '../../model/pods/runtime-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { reap, reapCrashed, respawn } from './ended-pods.ts';
-import { handleObservation, handleRelist, logStale } from './observed-pods.ts';
+import { released, start } from './pod-start.ts';
 import { forwardObject, handleObjects, podsSetup as s, sendToPod, wantObjectsAgain } from './pods-setup.ts';
-import { endByNode, endLeftovers, handleConfig, handleHousekeeping, logUnlisted } from './wanted-pods.ts';
+import { endByNode, endLeftovers, endUnwanted, handleConfig, handleHousekeeping, logUnlisted } from './wanted-pods.ts';
 
 /** Before folders that could not be listed are listed again. */
 const LIST_AGAIN_MS = 60_000;
@@ -46,6 +46,34 @@ const forward = s.enqueueActions(({ context, event, enqueue }) => {
   } else {
     for (const { uid, alive } of Object.values(context.records)) if (alive) sendToPod(enqueue, uid, message);
   }
+});
+
+const handleObservation = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'runtime.podChanged') return;
+  const { status } = event;
+  const record = context.records[status.uid];
+  if (record?.alive) sendToPod(enqueue, status.uid, event);
+  if (record) return;
+  const { uid, name, namespace } = status;
+  const added = start(args, { uid, name, namespace }, undefined, { runtime: status });
+  const judged = context.judges ? endUnwanted(enqueue, added) : added;
+  enqueue.assign({ records: { ...context.records, [uid]: judged } });
+});
+
+const handleRelist = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'runtime.relisted') return;
+  const listedUids = new Set(event.uids);
+  for (const { uid, alive } of Object.values(context.records)) {
+    if (alive && !listedUids.has(uid)) sendToPod(enqueue, uid, { type: 'runtime.absent', observedAtMs: now(args) });
+  }
+  enqueue.assign({ relisted: true, records: released(enqueue, context.records) });
+});
+
+const logStale = s.enqueueActions(({ event, enqueue }) => {
+  if (event.type !== 'runtime.podStale') return;
+  enqueue(line('warn', ['A pod cannot be inspected', { uid: event.uid, error: event.message }]));
 });
 
 const noteSoftState = s.assign(({ event }) => (event.type === 'softState.loaded' ? { softState: event.state } : {}));
