@@ -24,8 +24,7 @@ import type { GarbageWanted } from '../../model/pods/garbage-messages.ts';
 import type { ImageReport } from '../../model/pods/image-messages.ts';
 import type { RuntimeMessage } from '../../model/pods/runtime-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
-import { reap, reapCrashed, respawn } from './ended-pods.ts';
-import { released, start } from './pod-start.ts';
+import { reap, reapCrashed, releaseHeld, respawn, startPod } from './pod-actors.ts';
 import { forwardObject, handleObjects, podsSetup as s, sendToPod, wantObjectsAgain } from './pods-setup.ts';
 import { endByNode, endLeftovers, endUnwanted, handleConfig, handleHousekeeping, logUnlisted } from './wanted-pods.ts';
 
@@ -56,7 +55,7 @@ const handleObservation = s.enqueueActions((args) => {
   if (record?.alive) sendToPod(enqueue, status.uid, event);
   if (record) return;
   const { uid, name, namespace } = status;
-  const added = start(args, { uid, name, namespace }, undefined, { runtime: status });
+  const added = startPod(args, { uid, name, namespace }, undefined, { runtime: status });
   const judged = context.judges ? endUnwanted(enqueue, added) : added;
   enqueue.assign({ records: { ...context.records, [uid]: judged } });
 });
@@ -68,7 +67,7 @@ const handleRelist = s.enqueueActions((args) => {
   for (const { uid, alive } of Object.values(context.records)) {
     if (alive && !listedUids.has(uid)) sendToPod(enqueue, uid, { type: 'runtime.absent', observedAtMs: now(args) });
   }
-  enqueue.assign({ relisted: true, records: released(enqueue, context.records) });
+  enqueue.assign({ relisted: true, records: releaseHeld(enqueue, context.records) });
 });
 
 const logStale = s.enqueueActions(({ event, enqueue }) => {

@@ -5,8 +5,7 @@ import { withKeys } from '../../model/objects/config-objects.ts';
 import { neededKeys } from '../../model/objects/keys.ts';
 import type { PodKill } from '../../model/pods/pod-messages.ts';
 import { emptyRuntime } from '../../model/status/runtime-facts.ts';
-import { sendReleased } from './ended-pods.ts';
-import { start } from './pod-start.ts';
+import { sendReleased, startPod } from './pod-actors.ts';
 import {
   type Args,
   type Enqueue,
@@ -55,7 +54,7 @@ function want(args: Args, records: Records, pod: Pod): PodRecord {
   }
   const hasPredecessor = Object.values(records).some((other) => isPredecessor(other, pod));
   const mustWait = isStaticPod(pod) && (hasPredecessor || !args.context.relisted);
-  return start(args, ref, before, { pod, held: mustWait });
+  return startPod(args, ref, before, { pod, held: mustWait });
 }
 
 const isPredecessor = (other: PodRecord, pod: Pod): boolean =>
@@ -100,7 +99,7 @@ export const endLeftovers = s.enqueueActions((args) => {
   for (const ref of leftovers) {
     if (records[ref.uid]) continue;
     const runtime = emptyRuntime(ref.uid, ref.name, ref.namespace, now(args));
-    records[ref.uid] = endUnwanted(args.enqueue, start(args, ref, undefined, { runtime }));
+    records[ref.uid] = endUnwanted(args.enqueue, startPod(args, ref, undefined, { runtime }));
   }
   args.enqueue.assign({ records });
 });
