@@ -194,7 +194,7 @@ const sendWritten = s.enqueueActions(({ context, enqueue }) => {
 
 const noteNode = s.assign(({ event }) => (event.type === 'node.registered' ? { nodeUid: event.uid } : {}));
 
-const remember = s.assign({ existing: ({ event }) => outputOf<CSINode>(event) });
+const noteExisting = s.assign({ existing: ({ event }) => outputOf<CSINode>(event) });
 
 /** Of the Node only the part that drivers change. */
 const noteNodeObject = s.assign({
@@ -276,7 +276,7 @@ export const csiNodeMachine = s.createMachine({
         id: 'get',
         src: 'kube.get',
         input: ({ context }) => target(context.nodeName),
-        onDone: { target: 'comparing', actions: remember },
+        onDone: { target: 'comparing', actions: noteExisting },
         onError: [
           { guard: ({ event }) => codeOf(event) === 'NotFound', target: 'creating' },
           { target: 'backingOff', actions: failed },
@@ -292,7 +292,7 @@ export const csiNodeMachine = s.createMachine({
           const { name: _named, ...collection } = target(context.nodeName);
           return { ...collection, body: csiNode(context) };
         },
-        onDone: { target: 'comparing', actions: remember },
+        onDone: { target: 'comparing', actions: noteExisting },
         onError: { target: 'backingOff', actions: failed },
       },
     },
@@ -313,7 +313,7 @@ export const csiNodeMachine = s.createMachine({
           patchType: 'application/strategic-merge-patch+json' as const,
           body: csiNodePatch(context),
         }),
-        onDone: { target: 'verifying', actions: remember },
+        onDone: { target: 'verifying', actions: noteExisting },
         onError: { target: 'backingOff', actions: failed },
       },
     },

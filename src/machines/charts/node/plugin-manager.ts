@@ -37,7 +37,7 @@ export interface PluginManagerInput extends Decider {
   readonly inCluster: boolean;
 }
 
-interface Taken {
+interface AcceptedDriver {
   readonly name: string;
   /** The version of CSI that the driver speaks. */
   readonly version: string;
@@ -51,7 +51,7 @@ interface Plugin {
   readonly id: string;
   readonly identity: string;
   /** The accepted driver; `null` before. */
-  readonly driver: Taken | null;
+  readonly driver: AcceptedDriver | null;
   /** The connected device plugin; `null` before. */
   readonly device: DevicePlugin | null;
   /** The accepted resource driver; `null` before. */
@@ -92,7 +92,7 @@ function start(enqueue: Enqueue, context: Context, { path, identity }: PluginSoc
 }
 
 /** Ends the actor of a socket, and the driver that registered there. */
-function end(enqueue: Enqueue, context: Context, path: string, { id, driver, device, dra }: Plugin): void {
+function endPlugin(enqueue: Enqueue, context: Context, path: string, { id, driver, device, dra }: Plugin): void {
   enqueue.stopChild(id);
   if (dra) enqueue.sendTo(to('draManager'), { type: 'dra.withdrawn', driver: dra.driver, endpoint: dra.endpoint });
   if (device) {
@@ -112,7 +112,7 @@ function withdraw(enqueue: Enqueue, { inCluster, plugins }: Context, id: string,
   for (const part of ['csiNode', 'csiVolumes']) enqueue.sendTo(to(part), { type: 'csi.driverGone', name });
 }
 
-function sendEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: Taken): void {
+function sendEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: AcceptedDriver): void {
   const change: CSIDriverChange = { type: 'csi.driverListening', name, endpoint };
   if (isRegistered) enqueue.sendTo(to('csiVolumes'), change);
 }
@@ -159,7 +159,7 @@ const follow = s.enqueueActions(({ context, event, enqueue }) => {
   const plugins = Object.entries(context.plugins);
   const stays = ([path, { identity }]: (typeof plugins)[number]) => there.get(path) === identity;
   let after: Context = { ...context, plugins: Object.fromEntries(plugins.filter(stays)) };
-  for (const entry of plugins) if (!stays(entry)) end(enqueue, after, ...entry);
+  for (const entry of plugins) if (!stays(entry)) endPlugin(enqueue, after, ...entry);
   for (const socket of event.sockets) if (!after.plugins[socket.path]) after = start(enqueue, after, socket);
   enqueue.assign(after);
 });
@@ -169,7 +169,7 @@ const decide = s.enqueueActions(({ context, event, enqueue }) => {
   const { socket, info } = event;
   const plugin = context.plugins[socket];
   if (!plugin) return;
-  const verdict = pluginVerdict(info, socket, takenBy(context));
+  const verdict = pluginVerdict(info, socket, registeredIn(context));
   const endpoint = endpointOf(info, socket);
   if ('service' in verdict) {
     const dra = { driver: info.name, endpoint, service: verdict.service };
@@ -182,7 +182,7 @@ const decide = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver } } });
 });
 
-function takenBy(context: Context) {
+function registeredIn(context: Context) {
   const plugins = Object.values(context.plugins);
   const drivers = plugins.flatMap(({ driver }) => (driver ? [[driver.name, driver.version] as const] : []));
   const draPlugins = plugins.flatMap(({ dra }) => (dra ? [draKey(dra.driver, dra.endpoint)] : []));
@@ -254,7 +254,7 @@ const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const [path, plugin] = found;
   const { message } = errorOf(event);
   enqueue(line('error', ['The actor of a plugin crashed and starts again', { socket: path, err: message }]));
-  end(enqueue, context, path, plugin);
+  endPlugin(enqueue, context, path, plugin);
   enqueue.assign({ plugins: { ...context.plugins, [path]: { ...plugin, driver: null, device: null, dra: null } } });
   enqueue.raise({ type: 'plugin.respawn', path, id }, { delay: RETRY_MS, id: `respawn-${id}` });
 });

@@ -32,7 +32,7 @@ import { endByNode, endLeftovers, endUnwanted, handleConfig, handleHousekeeping,
 const LIST_AGAIN_MS = 60_000;
 
 /** Pods that start from now on get these settings. */
-const handleNode = s.enqueueActions(({ context, event, enqueue }) => {
+const handleSettings = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.changed') return;
   enqueue.assign({ settings: event.settings });
   for (const { uid, alive } of Object.values(context.records)) if (alive) sendToPod(enqueue, uid, event);
@@ -112,7 +112,7 @@ export const podsMachine = s.createMachine({
     'config.pods': { actions: handleConfig },
     'pods.housekeeping': { actions: handleHousekeeping },
     'pods.kill': { actions: endByNode },
-    'node.changed': { actions: handleNode },
+    'node.changed': { actions: handleSettings },
     'allocation.started': { actions: forward },
     'allocation.shared': { actions: forward },
     'runtime.podChanged': { actions: handleObservation },

@@ -137,7 +137,7 @@ const forget = s.assign(({ context, event }) => {
 });
 
 /** Forgets pods that are gone, including facts recorded after a pod was forgotten. */
-const forgetOthers = s.assign(({ context, event }) => {
+const forgetGonePods = s.assign(({ context, event }) => {
   if (event.type !== 'pods.known') return {};
   const known = new Set(event.uids);
   const state = ofPods(context.state, (uid) => known.has(uid));
@@ -147,7 +147,7 @@ const forgetOthers = s.assign(({ context, event }) => {
 const mapped = <Value>(table: Readonly<Record<string, Value>>, change: (value: Value) => Value) =>
   Object.fromEntries(Object.entries(table).map(([key, value]) => [key, change(value)]));
 
-function withPossibleWaits(state: SoftState, nowMs: number): SoftState {
+function withShortenedBackOffs(state: SoftState, nowMs: number): SoftState {
   const containers = mapped(state.containers, (container) => ({
     ...container,
     backoffUntilMs: Math.min(container.backoffUntilMs, nowMs + container.backoffMs),
@@ -176,11 +176,11 @@ const loaded = ({ context }: { context: Context }) => ({ type: 'softState.loaded
 
 const noteLoaded = s.assign((args) => {
   const { unread: _told, ...output } = outputOf<SoftState & { unread?: string }>(args.event);
-  return { state: merged(withPossibleWaits(output, now(args)), args.context.state) };
+  return { state: merged(withShortenedBackOffs(output, now(args)), args.context.state) };
 });
 
 /** Logs state files that cannot be used. Upstream does not start with such files. */
-const complainOfFiles = s.enqueueActions(({ context, event, enqueue }) => {
+const logUnusableFiles = s.enqueueActions(({ context, event, enqueue }) => {
   const { unread: error = '' } = outputOf<SoftState & { unread?: string }>(event);
   if (error === '') return;
   const text = 'Cannot read what another kubelet allocated; its pods are admitted with what they request';
@@ -206,7 +206,7 @@ export const softStateMachine = s.createMachine({
     'softState.resized': { actions: noteResize },
     'softState.rejected': { actions: note },
     'softState.forgotten': { actions: forget },
-    'pods.known': { actions: forgetOthers },
+    'pods.known': { actions: forgetGonePods },
   },
   states: {
     loading: {
@@ -214,7 +214,7 @@ export const softStateMachine = s.createMachine({
         id: 'load',
         src: 'host.loadSoftState',
         input: ({ context }) => placeOf(context),
-        onDone: { target: 'ready', actions: [complainOfFiles, noteLoaded] },
+        onDone: { target: 'ready', actions: [logUnusableFiles, noteLoaded] },
         onError: {
           target: 'ready',
           actions: line('warn', ({ context, event }) => [

@@ -35,13 +35,13 @@ export const handleConfig = s.enqueueActions((args) => {
     }
   } else {
     for (const pod of event.pods) {
-      if (!isMirrorPod(pod)) records[pod.metadata.uid] = want(args, records, pod);
+      if (!isMirrorPod(pod)) records[pod.metadata.uid] = handleWanted(args, records, pod);
     }
   }
   enqueue.assign({ records });
 });
 
-function want(args: Args, records: Records, pod: Pod): PodRecord {
+function handleWanted(args: Args, records: Records, pod: Pod): PodRecord {
   const ref = refOf(pod);
   const before = records[ref.uid];
   if (before?.kill) return { ...before, desired: true, again: true };

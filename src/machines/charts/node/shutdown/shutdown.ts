@@ -18,7 +18,6 @@ import {
   begin,
   type Context,
   cancel,
-  end,
   endGroup,
   logLost,
   logTimeOut,
@@ -27,6 +26,7 @@ import {
   logUnstored,
   nextGroup,
   noteDelay,
+  noteEnd,
   notePod,
   shutdownSetup as s,
 } from './shutdown-setup.ts';
@@ -71,7 +71,7 @@ const guarding = s.createStateConfig({
     },
     ended: {
       always: [
-        { guard: 'isLastGroup', target: 'storingEnd', actions: end },
+        { guard: 'isLastGroup', target: 'storingEnd', actions: noteEnd },
         { target: 'ending', actions: nextGroup },
       ],
     },

@@ -207,8 +207,8 @@ export const without = <Value>(
 };
 
 /** Takes the reports about the node from the actors that watch it. */
-export const observe = allocationSetup.assign(({ context, event }): Partial<Context> => {
-  if (event.type === 'node.known') return observed(event.node);
+export const observeNode = allocationSetup.assign(({ context, event }): Partial<Context> => {
+  if (event.type === 'node.known') return admissionFacts(event.node);
   if (event.type === 'node.pressed') return { pressures: event.pressures };
   if (event.type === 'node.reported') {
     return { strictGroups: event.reports.features?.supplementalGroupsPolicy ?? context.strictGroups };
@@ -217,7 +217,7 @@ export const observe = allocationSetup.assign(({ context, event }): Partial<Cont
 });
 
 /** The part of the Node that admission reads. */
-const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
+const admissionFacts = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
   labels: metadata?.labels ?? {},
   taints: spec?.taints ?? [],
   isNodeKnown: true,

@@ -28,20 +28,20 @@ import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import { devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
 import { NO_DEMAND } from '../../../model/cgroups/node-groups.ts';
 import { grantAssigned, handleNew, handlePluginAnswers, reapCrashed } from './admission.ts';
-import { regrant, retry, retryUnjudged } from './admitted-pods.ts';
+import { regrant, retry, retryPostponed } from './admitted-pods.ts';
 import {
   allocationSetup,
   holdingsIn,
   isSame,
   noteEnd,
-  observe,
+  observeNode,
   reply,
   reportHealth,
   updating,
   type Work,
   without,
 } from './allocation-setup.ts';
-import { forgetOthers, forgetRecalled, recalledOf, remember, takeOver } from './earlier-pods.ts';
+import { forgetGonePods, forgetRecalled, loadGrants, recalledGrants, takeOverHoldings } from './earlier-pods.ts';
 
 const s = allocationSetup;
 
@@ -72,7 +72,7 @@ const handleDevices = s.enqueueActions((args) => {
   enqueue.assign({ devices: event.devices });
 });
 
-const free = updating((work) => {
+const releaseResources = updating((work) => {
   const { event } = work.args;
   if (event.type !== 'allocation.ended' && event.type !== 'allocation.released') return;
   const { uid } = event;
@@ -116,7 +116,7 @@ const stopWaiting = updating((work) => {
 });
 
 /** The Node, or the pods of an earlier agent, are known now: pods that waited for that are evaluated. */
-const checkEarly = updating(retryUnjudged);
+const evaluatePostponed = updating(retryPostponed);
 
 export const allocationMachine = s.createMachine({
   id: 'allocation',
@@ -128,7 +128,7 @@ export const allocationMachine = s.createMachine({
     isShuttingDown: false,
     isNodeKnown: settings.apiServer === undefined,
     strictGroups: false,
-    ...recalledOf({}),
+    ...recalledGrants({}),
     awaited: [],
     handedOver: {},
     remembers: false,
@@ -149,14 +149,14 @@ export const allocationMachine = s.createMachine({
     enqueue.sendTo(to('deviceManager'), { type: 'devices.wanted' });
   }),
   on: {
-    'softState.loaded': { actions: [remember, s.assign({ remembers: true })] },
-    'resources.handedOver': { actions: takeOver },
+    'softState.loaded': { actions: [loadGrants, s.assign({ remembers: true })] },
+    'resources.handedOver': { actions: takeOverHoldings },
     'allocation.wanted': { actions: handleWanted },
-    'allocation.ended': { actions: [free, checkEarly] },
-    'allocation.released': { actions: [free, checkEarly] },
+    'allocation.ended': { actions: [releaseResources, evaluatePostponed] },
+    'allocation.released': { actions: [releaseResources, evaluatePostponed] },
     'allocation.waited': { actions: stopWaiting },
     'allocation.awaited': { actions: updating(retry) },
-    'pods.known': { actions: [forgetOthers, checkEarly] },
+    'pods.known': { actions: [forgetGonePods, evaluatePostponed] },
     'devices.preferred': { actions: handlePluginAnswers },
     'devices.allocated': { actions: handlePluginAnswers },
     'devices.refused': { actions: handlePluginAnswers },
@@ -168,10 +168,10 @@ export const allocationMachine = s.createMachine({
     'resources.wanted': {
       actions: sendTo(to('containerManager'), ({ context }) => resourcesHeld(context.settings, holdingsIn(context))),
     },
-    'node.known': { actions: [observe, checkEarly] },
-    'node.pressed': { actions: observe },
-    'node.shuttingDown': { actions: observe },
-    'node.reported': { actions: observe },
+    'node.known': { actions: [observeNode, evaluatePostponed] },
+    'node.pressed': { actions: observeNode },
+    'node.shuttingDown': { actions: observeNode },
+    'node.reported': { actions: observeNode },
   },
   initial: 'quiet',
   states: {

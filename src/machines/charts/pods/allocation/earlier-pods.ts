@@ -16,7 +16,9 @@ import {
 } from './allocation-setup.ts';
 
 /** The grants of the soft state, of pods that go on and of pods that have ended. */
-export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Context, 'grants' | 'over' | 'recalled'> {
+export function recalledGrants({
+  grants = {},
+}: Pick<SoftState, 'grants'>): Pick<Context, 'grants' | 'over' | 'recalled'> {
   const having = (isOver: boolean): Context['grants'] =>
     Object.fromEntries(Object.entries(grants).filter(([, grant]) => (grant.ended === true) === isOver));
   const active = having(false);
@@ -24,9 +26,9 @@ export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Con
 }
 
 /** Loads the soft state once. Later copies are for other actors, and older than the state here. */
-export const remember = updating(({ args: { context, event }, state }) => {
+export const loadGrants = updating(({ args: { context, event }, state }) => {
   if (event.type !== 'softState.loaded' || context.remembers) return;
-  const { grants, over, recalled } = recalledOf(event.state);
+  const { grants, over, recalled } = recalledGrants(event.state);
   state.recalled = [...new Set([...state.recalled, ...recalled])];
   state.grants = { ...grants, ...state.grants };
   state.over = { ...over, ...state.over };
@@ -36,7 +38,7 @@ export const remember = updating(({ args: { context, event }, state }) => {
 });
 
 /** Takes over the holdings in the state files of pods that are unknown here: soft state is newer than any file. */
-export const takeOver = updating(({ args, state }) => {
+export const takeOverHoldings = updating(({ args, state }) => {
   const { event, enqueue } = args;
   if (event.type !== 'resources.handedOver') return;
   const isKnown = (uid: string) => [state.grants, state.over, state.rejections].some((table) => uid in table);
@@ -74,7 +76,7 @@ export function checkRecalled(work: Work, wanted: AllocationRequest): void {
 // no rejection: a pod without room waits.
 
 /** Notes that the pod was admitted, was refused or is gone. */
-export function noteJudged(work: Work, uid: string): void {
+export function noteEvaluated(work: Work, uid: string): void {
   if (!work.state.awaited.includes(uid)) return;
   work.state.awaited = work.state.awaited.filter((each) => each !== uid);
   if (work.state.awaited.length === 0) work.args.enqueue.raise({ type: 'allocation.awaited' });
@@ -82,13 +84,13 @@ export function noteJudged(work: Work, uid: string): void {
 
 /** The pod is no longer expected to ask for its earlier holding. */
 export function forgetRecalled(work: Work, uid: string): void {
-  noteJudged(work, uid);
+  noteEvaluated(work, uid);
   work.state.recalled = work.state.recalled.filter((each) => each !== uid);
   work.state.handedOver = without(work.state.handedOver, uid);
 }
 
 /** Grants, refusals and what an earlier agent gave are kept only for pods that are on this node. */
-export const forgetOthers = updating((work) => {
+export const forgetGonePods = updating((work) => {
   const { event } = work.args;
   if (event.type !== 'pods.known') return;
   const known = new Set(event.uids);

@@ -16,16 +16,16 @@ export function postpone(work: Work, wanted: AllocationRequest): void {
 }
 
 /** Whether pods of an earlier agent hold resources that may soon be free: such a pod may be gone, or may be ending. */
-const mayLeave = ({ args: { context }, state }: Work, uid: string): boolean =>
+const mayBecomeFree = ({ args: { context }, state }: Work, uid: string): boolean =>
   hasBehavior(context.settings, 'resourcesAsKubelet') &&
   [...state.recalled, ...Object.keys(state.handedOver)].some((other) => other !== uid);
 
 /** Rejections that may be due to holdings of pods that are gone. */
 const SHORTAGE_OF_PODS = ['NodePorts', 'UnexpectedAdmissionError', 'TopologyAffinityError', 'SMTAlignmentError'];
-export const isShortEarly = (work: Work, uid: string, rejection: Rejection | null): boolean =>
+export const isShortForNow = (work: Work, uid: string, rejection: Rejection | null): boolean =>
   rejection !== null &&
   (SHORTAGE_OF_PODS.includes(rejection.reason) || rejection.reason.startsWith('OutOf')) &&
-  mayLeave(work, uid);
+  mayBecomeFree(work, uid);
 
 /** Rejections that may be due to labels and taints that are not known yet. */
 const NODE_REASONS = ['NodeAffinity', 'TaintToleration'];
@@ -39,11 +39,11 @@ export function isTooEarly(
 ): boolean {
   const isOfTheNode = rejection !== null && NODE_REASONS.includes(rejection.reason);
   if (!work.args.context.isNodeKnown && !rules.isStatic && isOfTheNode) return true;
-  return (victims.length > 0 && mayLeave(work, uid)) || isShortEarly(work, uid, rejection);
+  return (victims.length > 0 && mayBecomeFree(work, uid)) || isShortForNow(work, uid, rejection);
 }
 
 /** Whether other pods of another kubelet have not asked for their resources yet. */
-export const isAwaiting = ({ state }: Work, uid: string): boolean => state.awaited.some((other) => other !== uid);
+export const awaitsOtherPods = ({ state }: Work, uid: string): boolean => state.awaited.some((other) => other !== uid);
 
 export function postponeResize(work: Work, wanted: AllocationRequest): void {
   const { uid } = wanted.request;

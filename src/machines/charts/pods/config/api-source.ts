@@ -30,7 +30,7 @@ import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts'
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../../kube/reflector.ts';
 import { podFromApi, seenPod } from './api-pod.ts';
-import { differences, forgotten, goneFrom, type PublishedPods, publishedOf, withSource } from './pod-source.ts';
+import { differences, type PublishedPods, publishedOf, removedPods, withoutPods, withSource } from './pod-source.ts';
 
 const SOURCE = 'api';
 /** Before unreadable files are read again. */
@@ -167,7 +167,7 @@ const handleList = s.enqueueActions((args) => {
   if (event.type !== 'reflector.listed') return;
   const pods = podsOf(enqueue, event.items, context, now(args));
   sendListed(enqueue, pods);
-  const next = report(enqueue, { ...context, mirrors: {} }, pods, goneFrom(context.reported, pods));
+  const next = report(enqueue, { ...context, mirrors: {} }, pods, removedPods(context.reported, pods));
   sendMirrorsListed(enqueue, pods);
   reportReady(enqueue, next);
   enqueue.assign({ ...next, isListed: true });
@@ -249,7 +249,7 @@ function isExpired({ kind, data }: ConfigObject, nowMs: number): boolean {
 
 /** Forgets publications, so that the next list publishes these pods again. */
 const forget = s.assign(({ context, event }) =>
-  event.type === 'config.wanted' ? { reported: forgotten(context.reported, event.uids), isListed: false } : {},
+  event.type === 'config.wanted' ? { reported: withoutPods(context.reported, event.uids), isListed: false } : {},
 );
 
 const following = s.createStateConfig({

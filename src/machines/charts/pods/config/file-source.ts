@@ -25,7 +25,7 @@ import {
   type SourceReady,
 } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { forgotten, type PublishedPods, withSource } from './pod-source.ts';
+import { type PublishedPods, withoutPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 import { publishStaticPods, sendMirrorsReady } from './static-publication.ts';
 
@@ -99,7 +99,7 @@ function sendObjects(enqueue: Enqueue, { versions: reported, settings }: Context
 const forget = s.assign(({ context, event }) => {
   if (event.type !== 'config.wanted') return {};
   const { versions, reported } = context;
-  return { versions: event.uids === null ? null : versions, reported: forgotten(reported, event.uids) };
+  return { versions: event.uids === null ? null : versions, reported: withoutPods(reported, event.uids) };
 });
 
 const logBroken = line<Context, { error: unknown; type: string }, undefined, Event>('error', ({ context, event }) => [

@@ -16,7 +16,7 @@ import { type Ended, errorOf, type ItemOf, line, now, pick, setup, typed } from 
 import { hostOperations } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Receiver, receiverOf } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { forgotten, type PublishedPods, withSource } from './pod-source.ts';
+import { type PublishedPods, withoutPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 import { publishStaticPods } from './static-publication.ts';
 
@@ -90,7 +90,7 @@ export const httpSourceMachine = s.createMachine({
     'config.wanted': {
       target: '.watching',
       actions: s.assign(({ context, event }) =>
-        event.type === 'config.wanted' ? { reported: forgotten(context.reported, event.uids) } : {},
+        event.type === 'config.wanted' ? { reported: withoutPods(context.reported, event.uids) } : {},
       ),
     },
   },

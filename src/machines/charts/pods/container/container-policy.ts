@@ -271,14 +271,14 @@ const backOffMessage = (backoffMs: number, container: ContainerInput | Container
     ? { reason: '', message: '' }
     : {
         reason: waitingReasons.crashLoopBackOff,
-        message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), container.name, podOf(container)),
+        message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), container.name, formatPod(container)),
       };
 
 /** Why the postStart hook failed, from the result of the call; `null` if the hook cannot run at all. */
 export function hookMessage(context: ContainerContext, end: HookEnd | null): string {
   const { name, wanted } = context;
   const { postStart } = wanted;
-  const pod = podOf(context);
+  const pod = formatPod(context);
   const isAsKubelet = hasBehavior(context, 'hooksAsKubelet');
   if (postStart?.kind === 'unsupported' && isAsKubelet) return refusalOf(postStart, name, pod);
   if (end === null || postStart === null) return hookMessages.unsupported(name, pod);
@@ -297,8 +297,11 @@ const refusalOf = ({ path, error }: Hook & { readonly kind: 'unsupported' }, nam
 export type HookEnd = { readonly error: string } | OutputOf<Operations['cri.execSync']>;
 
 /** `name_namespace(uid)`: how upstream's messages name a pod. */
-export const podOf = ({ podName, namespace, uid }: Pick<ContainerContext, 'podName' | 'namespace' | 'uid'>): string =>
-  `${podName}_${namespace}(${uid})`;
+export const formatPod = ({
+  podName,
+  namespace,
+  uid,
+}: Pick<ContainerContext, 'podName' | 'namespace' | 'uid'>): string => `${podName}_${namespace}(${uid})`;
 
 export const refOf = (
   context: Pick<ContainerContext, 'podName' | 'namespace' | 'uid' | 'resourceVersion' | 'kind' | 'name'>,

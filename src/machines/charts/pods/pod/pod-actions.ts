@@ -10,21 +10,21 @@ import { SPAWNED } from '../container/container-view.ts';
 import type { PodContext } from './pod-context.ts';
 import { membersOf, wantedOf } from './pod-members.ts';
 import { podOrName, refOf } from './pod-policy.ts';
-import { order, podSetup as s, settle } from './pod-setup.ts';
-import { impossibility, nextAttempt } from './pod-turns.ts';
+import { applyChange, podSetup as s, sendToContainer } from './pod-setup.ts';
+import { nextAttempt, runRefusal } from './pod-turns.ts';
 
 export const configure = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'pod.configured') return;
   const pod = withAllocation(event.pod, context.allocation);
-  settle(enqueue, context, { pod, asked: event.pod }, now(args));
+  applyChange(enqueue, context, { pod, asked: event.pod }, now(args));
   for (const member of membersOf(pod)) {
     const { name } = member.container;
     if (!context.containers[name]) continue;
     const definition = wantedOf(pod, member);
     const before = context.pod && membersOf(context.pod).find(({ container }) => container.name === name);
     if (before && JSON.stringify(wantedOf(context.pod, before)) === JSON.stringify(definition)) continue;
-    order(enqueue, name, { type: 'container.configured', wanted: definition });
+    sendToContainer(enqueue, name, { type: 'container.configured', wanted: definition });
   }
 });
 
@@ -43,7 +43,7 @@ export const recordDns = s.enqueueActions(({ context, enqueue }) => {
   }
 });
 
-export const complain = (text: string) =>
+export const logFailure = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const { uid, namespace, name } = context;
     const error = errorOf(event);
@@ -51,7 +51,7 @@ export const complain = (text: string) =>
   });
 
 export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
-  const problem = impossibility(context);
+  const problem = runRefusal(context);
   if (problem === null) return;
   const isOfClaims = context.pod !== null && claimRefusal(context.pod) === problem;
   const text = podEvents[isOfClaims ? 'failedPrepareDynamicResources' : 'failedCreatePodSandBox'](problem);
@@ -62,7 +62,7 @@ export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
  * Records a failure. `reserved for` means that the runtime has this sandbox name already, from a call whose reply was
  * lost.
  */
-export const failed = s.assign((args) => {
+export const noteFailure = s.assign((args) => {
   const { context, event } = args;
   const message = errorIn(event)?.message ?? '';
   return {
@@ -83,9 +83,9 @@ export const beginReplacing = s.enqueueActions((args) => {
       return [name, runsAgain ? { ...each, view: SPAWNED } : each];
     }),
   );
-  settle(enqueue, context, { containers, initialised: false, attempt: nextAttempt(context) }, now(args));
+  applyChange(enqueue, context, { containers, initialised: false, attempt: nextAttempt(context) }, now(args));
   for (const name of Object.keys(containers)) {
     const message = killMessages.stopping(name);
-    order(enqueue, name, { type: 'container.stop', graceSeconds, message, after: 'restart' });
+    sendToContainer(enqueue, name, { type: 'container.stop', graceSeconds, message, after: 'restart' });
   }
 });

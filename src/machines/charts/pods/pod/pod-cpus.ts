@@ -6,7 +6,7 @@
  */
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
-import { complain } from './pod-actions.ts';
+import { logFailure } from './pod-actions.ts';
 import type { CpuPin, PodContext } from './pod-context.ts';
 import { podSetup as s } from './pod-setup.ts';
 
@@ -30,11 +30,11 @@ function nextPin(context: PodContext): CpuPin | null {
   return null;
 }
 
-const isThere = ({ runtime }: PodContext, id: string): boolean =>
+const isInRuntime = ({ runtime }: PodContext, id: string): boolean =>
   (runtime?.containers ?? []).some((instance) => instance.id === id);
 
-const noteReported = s.assign(({ context }) => {
-  const others = Object.entries(context.pinned).filter(([id]) => isThere(context, id));
+const noteUpdated = s.assign(({ context }) => {
+  const others = Object.entries(context.pinned).filter(([id]) => isInRuntime(context, id));
   const pinned = Object.fromEntries(others);
   return { pinned: context.pin === null ? pinned : { ...pinned, [context.pin.id]: context.pin.cpus }, pin: null };
 });
@@ -57,8 +57,8 @@ export const pinning = s.createStateConfig({
           containerId: context.pin?.id ?? '',
           linux: { cpuset_cpus: context.pin?.cpus ?? '' },
         }),
-        onDone: { target: 'idle', actions: noteReported },
-        onError: { target: 'failing', actions: complain('Cannot give the container its CPUs') },
+        onDone: { target: 'idle', actions: noteUpdated },
+        onError: { target: 'failing', actions: logFailure('Cannot give the container its CPUs') },
       },
     },
     failing: { after: { pinAgain: 'idle' } },

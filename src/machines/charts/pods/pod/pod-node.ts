@@ -11,7 +11,7 @@ import type { RememberedPod } from '../../../model/operations/host.ts';
 import type { RememberedPodsMessage } from '../../../model/pods/soft-state-messages.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import type { PodContext } from './pod-context.ts';
-import { type Enqueue, order, podSetup as s } from './pod-setup.ts';
+import { type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 
 function report(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged['pod']): void {
   const message: NodePodChanged = { type: 'node.podChanged', uid, pod };
@@ -40,7 +40,7 @@ export const handleNode = s.enqueueActions(({ context, event, enqueue }) => {
   for (const id of Object.keys(context.logs)) enqueue.stopChild(id);
   enqueue.assign({ node, logs: {} });
   const limited = { type: 'container.limited', maxBackoffMs: node.crashLoopBackOffMaxMs } as const;
-  for (const name of Object.keys(context.containers)) order(enqueue, name, limited);
+  for (const name of Object.keys(context.containers)) sendToContainer(enqueue, name, limited);
 });
 
 /** Reports that no container of the pod runs any more. */

@@ -78,11 +78,11 @@ export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>, no
 export const graceLeft = ({ graceSeconds, sinceMs }: Kill, nowMs: number): number =>
   Math.max(MIN_GRACE_SECONDS, graceSeconds - Math.floor((nowMs - sinceMs) / 1_000));
 
-const isGone = ({ view }: ContainerRecord): boolean => view.phase === 'ended';
+const hasEnded = ({ view }: ContainerRecord): boolean => view.phase === 'ended';
 
 /** The containers to stop now: all regular ones at once, then the sidecars in reverse order. */
 export function nextToStop({ containers, pod }: PodContext): string[] {
-  const open = Object.entries(containers).filter(([, record]) => !isGone(record));
+  const open = Object.entries(containers).filter(([, record]) => !hasEnded(record));
   const first = open.filter(([, { kind }]) => kind !== 'sidecar').map(([name]) => name);
   if (first.length > 0) return first;
   const order = (pod?.spec.initContainers ?? []).map(({ name }) => name);
@@ -92,7 +92,7 @@ export function nextToStop({ containers, pod }: PodContext): string[] {
     .slice(0, 1);
 }
 
-export const allGone = ({ containers }: PodContext): boolean => Object.values(containers).every(isGone);
+export const allEnded = ({ containers }: PodContext): boolean => Object.values(containers).every(hasEnded);
 
 export const anyAlive = ({ runtime }: PodContext): boolean => (runtime?.containers ?? []).some(isAlive);
 

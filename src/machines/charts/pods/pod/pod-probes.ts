@@ -16,7 +16,7 @@ import type { ProberInput } from '../prober/prober.ts';
 import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
 import type { PodContext } from './pod-context.ts';
 import { addressesOf, refOf } from './pod-policy.ts';
-import { type Enqueue, order, podSetup as s, settle } from './pod-setup.ts';
+import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { type Probed, type ProberPlan, probedInstance, proberChanges } from './probe-plan.ts';
 
 const DEFAULT_GRACE_SECONDS = 30;
@@ -75,7 +75,7 @@ export const noteVerdict = s.enqueueActions((args) => {
   if (!instance || instance.facts.id !== event.containerId) return;
   const state = afterVerdict(instance.state, event);
   const probes = { ...context.probes, [event.container]: state };
-  settle(enqueue, context, { probes }, now(args));
+  applyChange(enqueue, context, { probes }, now(args));
   if (state.failed) kill(enqueue, context, instance, event);
   else remember(enqueue, context.uid, event.container, state);
 });
@@ -94,7 +94,7 @@ function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { ki
   const isLast = comes === 'never' && !context.pod?.spec.containers.some((each) => othersContinue(context, each, name));
   const probe = kind === 'startup' ? 'startup' : 'liveness';
   const probeSeconds = isLast ? undefined : probeOf(container, kind)?.terminationGracePeriodSeconds;
-  order(enqueue, name, {
+  sendToContainer(enqueue, name, {
     type: 'container.stop',
     graceSeconds: probeSeconds ?? context.pod?.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
     message: isLast ? killMessages.stopping(name) : killMessages.probeFailed(name, probe, comes),

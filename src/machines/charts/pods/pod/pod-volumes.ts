@@ -29,7 +29,7 @@ export const volumesPlace = (context: PodContext) => ({
  * Plans the volumes. A pod whose volumes need no set-up has no actor for them. Mounted volumes stay while their plan is
  * the same.
  */
-function plan(enqueue: Enqueue, context: PodContext): void {
+function sendPlan(enqueue: Enqueue, context: PodContext): void {
   if (isAwaiting(context)) return;
   const { node, objects } = context;
   const next = volumePlan({ pod: podOrName(context), node, objects, unavailable: unavailable(context) });
@@ -49,8 +49,8 @@ function plan(enqueue: Enqueue, context: PodContext): void {
 }
 
 export const planVolumes = s.enqueueActions(({ context, enqueue }) => {
-  askForCredentials(enqueue, context);
-  plan(enqueue, context);
+  requestCredentials(enqueue, context);
+  sendPlan(enqueue, context);
 });
 
 /** No volume is set up before the pod may run; volumes that are set up follow their objects. */
@@ -68,7 +68,7 @@ const noteFound = (isToRun: boolean) =>
     enqueue.assign({ objects, lookups });
     if (!mayPlan(context, isToRun)) return;
     const next = { ...context, objects, lookups };
-    plan(enqueue, next);
+    sendPlan(enqueue, next);
     const isRenewed = before !== undefined && objects[key]?.kind === 'Token' && objects[key].version !== before.version;
     if (isRenewed && context.volumes !== null) remember(enqueue, next);
   });
@@ -83,7 +83,7 @@ const noteChanged = (isToRun: boolean) =>
     if (event.type !== 'objects.changed') return;
     const { objects } = event;
     enqueue.assign({ objects });
-    if (mayPlan(context, isToRun)) plan(enqueue, { ...context, objects });
+    if (mayPlan(context, isToRun)) sendPlan(enqueue, { ...context, objects });
   });
 
 /** A ConfigMap or Secret was added, changed or removed. */
@@ -124,20 +124,20 @@ export const releaseVolumes = s.enqueueActions(({ context, enqueue }) => {
 });
 
 /** Each credential has an actor for as long as the pod lives. */
-function askForCredentials(enqueue: Enqueue, context: PodContext): void {
+function requestCredentials(enqueue: Enqueue, context: PodContext): void {
   const pod = podOrName(context);
   const { uid, namespace, name, node } = context;
   const shared = { pod: { uid, namespace, name }, serviceAccount: serviceAccountOf(pod) };
   const credentials = { ...context.credentials };
   for (const [key, source] of Object.entries(tokensOf(pod))) {
     if (credentials[key] !== undefined) continue;
-    const id = unused('token', credentials);
+    const id = unusedId('token', credentials);
     enqueue.spawnChild('token', { id, input: { ...shared, key, source } });
     credentials[key] = id;
   }
   for (const [key, source] of Object.entries(node.apiServer?.podCertificates === true ? certificatesOf(pod) : {})) {
     if (credentials[key] !== undefined) continue;
-    const id = unused('certificate', credentials);
+    const id = unusedId('certificate', credentials);
     const input = { ...shared, ref: refOf(context), nodeName: node.nodeName, key, source };
     enqueue.spawnChild('certificate', { id, input });
     credentials[key] = id;
@@ -145,7 +145,7 @@ function askForCredentials(enqueue: Enqueue, context: PodContext): void {
   enqueue.assign({ credentials });
 }
 
-function unused(kind: 'token' | 'certificate', credentials: PodContext['credentials']): string {
+function unusedId(kind: 'token' | 'certificate', credentials: PodContext['credentials']): string {
   const taken = new Set(Object.values(credentials));
   let at = 0;
   while (taken.has(`${kind}-${at}`)) at += 1;

@@ -21,18 +21,18 @@
  *      pod any more.
  */
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { beginReplacing, complain, configure, failed, record, recordBlocked, recordDns } from './pod-actions.ts';
+import { beginReplacing, configure, logFailure, noteFailure, record, recordBlocked, recordDns } from './pod-actions.ts';
 import {
   admitting,
-  askAllocation,
-  askChange,
   endAllocation,
   handleGrant,
   handleHealth,
   notePending,
   releaseAllocation,
+  requestAllocation,
+  requestChangedAllocation,
 } from './pod-allocation.ts';
-import { askClaims, handleClaims, preparingClaims } from './pod-claims.ts';
+import { handleClaims, preparingClaims, requestClaims } from './pod-claims.ts';
 import {
   adoptContainers,
   beginWriting,
@@ -47,17 +47,17 @@ import { handleShared, pinning } from './pod-cpus.ts';
 import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
 import { grouping } from './pod-group.ts';
-import { askDelayedImages, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
+import { forwardImage, requestDelayedImages, requestImage, requestImagesAgain } from './pod-images.ts';
 import { noteKill } from './pod-kill.ts';
 import { logging, reapLog, respawnLog } from './pod-logs.ts';
 import { handleNode, rememberPod, sendNode, sendNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import {
+  handleAbsence,
+  handleInspection,
+  handleInstance,
+  handleObservation,
   handleSandbox,
-  learnAbsence,
-  learnFromInspection,
-  learnFromWatch,
-  learnInstance,
   observeNow,
   sendCollectorsAgain,
 } from './pod-observation.ts';
@@ -145,7 +145,7 @@ const preparing = s.createStateConfig({
         onDone: 'volumes',
         onError: {
           target: '#sync.backingOff',
-          actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
+          actions: [noteFailure, record((_, error) => podEvents.failedMakeDirectories(error.message))],
         },
       },
     },
@@ -166,10 +166,10 @@ const preparing = s.createStateConfig({
   },
 });
 
-const reconfigured = [sendNodeChange, askChange, configure, adoptContainers, planVolumes];
+const reconfigured = [sendNodeChange, requestChangedAllocation, configure, adoptContainers, planVolumes];
 
 const sync = s.createStateConfig({
-  entry: [sendNode, adoptContainers, planVolumes, askClaims],
+  entry: [sendNode, adoptContainers, planVolumes, requestClaims],
   initial: 'deciding',
   always: [
     { guard: 'isDeleted', target: '#terminating', actions: noteKill },
@@ -182,7 +182,7 @@ const sync = s.createStateConfig({
     'volumes.mounted': { actions: noteMounted },
     'volumes.lost': { actions: planVolumes },
     'objects.changed': { actions: handleObjects },
-    'object.found': { actions: [handleObject, askImagesAgain] },
+    'object.found': { actions: [handleObject, requestImagesAgain] },
   },
   states: {
     deciding: {
@@ -203,8 +203,8 @@ const sync = s.createStateConfig({
     blocked: {
       entry: recordBlocked,
       on: {
-        'pod.configured': { target: 'deciding', actions: [...reconfigured, askImagesAgain] },
-        'object.found': { target: 'deciding', actions: [handleObject, askImagesAgain] },
+        'pod.configured': { target: 'deciding', actions: [...reconfigured, requestImagesAgain] },
+        'object.found': { target: 'deciding', actions: [handleObject, requestImagesAgain] },
       },
     },
     replacing,
@@ -220,7 +220,7 @@ const sync = s.createStateConfig({
         onDone: { target: 'deciding', actions: noteUsers },
         onError: {
           target: 'backingOff',
-          actions: [failed, record((_, error) => podEvents.failedCreatePodSandBox(error.message))],
+          actions: [noteFailure, record((_, error) => podEvents.failedCreatePodSandBox(error.message))],
         },
       },
     },
@@ -237,8 +237,8 @@ const sync = s.createStateConfig({
         onError: {
           target: 'backingOff',
           actions: [
-            failed,
-            complain('CreatePodSandbox for pod failed'),
+            noteFailure,
+            logFailure('CreatePodSandbox for pod failed'),
             record((_, error) => podEvents.failedCreatePodSandBox(error.message)),
           ],
         },
@@ -256,7 +256,7 @@ const sync = s.createStateConfig({
       always: [
         { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'lacksSandbox', target: 'deciding' },
-        { guard: 'hasDelayedImages', actions: askDelayedImages },
+        { guard: 'hasDelayedImages', actions: requestDelayedImages },
         { guard: 'hasTurn', target: 'writing' },
       ],
     },
@@ -276,7 +276,7 @@ const sync = s.createStateConfig({
         ],
         onError: {
           target: 'backingOff',
-          actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
+          actions: [noteFailure, record((_, error) => podEvents.failedMakeDirectories(error.message))],
         },
       },
     },
@@ -301,8 +301,8 @@ const observer = s.createStateConfig({
         id: 'podStatus',
         src: 'cri.podStatus',
         input: ({ context }) => ({ uid: context.uid }),
-        onDone: { target: 'idle', actions: learnFromInspection },
-        onError: { target: 'failing', actions: complain('Cannot inspect the pod in the runtime') },
+        onDone: { target: 'idle', actions: handleInspection },
+        onError: { target: 'failing', actions: logFailure('Cannot inspect the pod in the runtime') },
       },
       on: { 'inspection.due': { target: 'asking', reenter: true }, acted: { target: 'asking', reenter: true } },
       after: { [INSPECTION_DEADLINE_MS]: { target: 'asking', reenter: true } },
@@ -319,33 +319,33 @@ export const podMachine = s.createMachine({
     alive: {
       type: 'parallel',
       on: {
-        'runtime.podChanged': { actions: learnFromWatch },
-        'runtime.sandboxChanged': { actions: learnInstance },
-        'runtime.containerChanged': { actions: learnInstance },
+        'runtime.podChanged': { actions: handleObservation },
+        'runtime.sandboxChanged': { actions: handleInstance },
+        'runtime.containerChanged': { actions: handleInstance },
         'runtime.podRemoved': { actions: observeNow },
-        'runtime.absent': { actions: learnAbsence },
+        'runtime.absent': { actions: handleAbsence },
         'container.changed': { actions: noteContainer },
         'container.wanted': { actions: noteRequest },
-        'container.imageWanted': { actions: askImage },
+        'container.imageWanted': { actions: requestImage },
         'container.respawn': { actions: adoptContainers },
         'image.ready': { actions: forwardImage },
         'image.failed': { actions: forwardImage },
         'images.started': { actions: forwardImage },
         'objects.changed': { actions: noteObjects },
-        'object.found': { actions: [noteObject, askImagesAgain] },
+        'object.found': { actions: [noteObject, requestImagesAgain] },
         'csi.mounted': { actions: forwardPublished },
         'csi.started': { actions: forwardPublished },
         'node.changed': { actions: handleNode },
         'garbage.wanted': { actions: [sendCollectorsAgain, sendNode] },
         'status.wanted': { actions: sendStatusAgain },
-        'allocation.started': { actions: askAllocation },
+        'allocation.started': { actions: requestAllocation },
         'allocation.granted': { actions: handleGrant },
         'allocation.pending': { actions: notePending },
         'allocation.shared': { actions: handleShared },
         'allocation.deviceHealth': { actions: handleHealth },
         'claims.known': { actions: handleClaims },
         'claims.health': { actions: handleClaims },
-        'claims.started': { actions: askClaims },
+        'claims.started': { actions: requestClaims },
         'xstate.error.actor.volumes': { actions: replaceVolumes },
         'prober.judged': { actions: noteVerdict },
         'prober.respawn': { actions: respawnProber },

@@ -23,7 +23,7 @@ import {
 import type { ProberReport } from '../../../model/pods/container-messages.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { containerEvents, type ProbeName } from '../../../model/reasons/reasons.ts';
-import type { Asked, ProbeKind } from './prober-policy.ts';
+import type { ProbeCall, ProbeKind } from './prober-policy.ts';
 
 /** Before a watch that ended or failed is opened again. */
 const WATCH_RETRY_MS = 1_000;
@@ -33,7 +33,7 @@ export interface ProberInput {
   readonly container: string;
   readonly containerId: string;
   readonly ref: ObjectReference;
-  readonly asked: Asked;
+  readonly asked: ProbeCall;
   readonly delayMs: number;
   readonly watch: Omit<ProbeWatch, 'handler'>;
   /** An impossible probe is an event in each period, not once: behavior `impossibleProbeEachPeriod`. */
