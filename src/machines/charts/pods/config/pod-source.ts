@@ -12,7 +12,7 @@ import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { withoutIgnored } from './ignored-fields.ts';
 
-/** What a source keeps of a published pod, to find changes. */
+/** A published pod, as its source keeps it to find changes. */
 export interface PublishedPod extends PodRef {
   /** The hash of the definition: of all fields that the pod's actor acts on. */
   readonly hash: string;
@@ -73,9 +73,10 @@ interface Publication {
 /** The messages that publish these differences. */
 export function differences(source: Source, pods: readonly Pod[], reported: Publication): readonly ConfigMessage[] {
   const { gone } = reported;
-  const known = pods.map((pod) => {
+  const known = pods.flatMap((pod) => {
     const { uid } = pod.metadata;
-    return { pod, before: reported.before[uid], after: reported.after[uid]! };
+    const after = reported.after[uid];
+    return after === undefined ? [] : [{ pod, before: reported.before[uid], after }];
   });
   const podsWhere = (op: (each: (typeof known)[number]) => boolean): readonly Pod[] =>
     known.filter(op).map(({ pod }) => pod);
@@ -98,7 +99,7 @@ export function differences(source: Source, pods: readonly Pod[], reported: Publ
   return messages.filter((message) => message.pods.length > 0);
 }
 
-/** Published pods that are not among these. */
+/** Published pods that the source no longer has. */
 export function removedPods(reported: PublishedPods, pods: readonly Pod[]): readonly PublishedPod[] {
   const there = new Set(pods.map((pod) => pod.metadata.uid));
   return Object.values(reported).filter(({ uid }) => !there.has(uid));
@@ -107,6 +108,6 @@ export function removedPods(reported: PublishedPods, pods: readonly Pod[]): read
 export const publishedOf = (pods: readonly Pod[]): PublishedPods =>
   Object.fromEntries(pods.map((pod) => [pod.metadata.uid, publishedPod(pod)]));
 
-/** Forgets publications because a receiver lost its state: of these pods, or of all (`null`). */
+/** Forgets the publication of these pods, or of all (`null`), because a receiver lost its state. */
 export const withoutPods = (reported: PublishedPods, uids: readonly string[] | null): PublishedPods =>
   Object.fromEntries(Object.entries(reported).filter(([uid]) => uids !== null && !uids.includes(uid)));

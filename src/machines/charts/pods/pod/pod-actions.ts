@@ -1,6 +1,7 @@
 /** Actions of a pod's machine for its configuration, its sandbox and its events. The chart is in `pod.ts`. */
 import { errorIn, errorOf, line, now, type PlainError, random, to } from '../../../../kernel/xstate.ts';
 import { withAllocation } from '../../../model/allocation/request.ts';
+import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import { claimRefusal } from '../../../model/dra/claims.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { type EventText, killMessages, nodeRef, podEvents } from '../../../model/reasons/reasons.ts';
@@ -34,7 +35,7 @@ export const record = (text: (context: PodContext, error: PlainError) => EventTe
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text(context, error)));
   });
 
-/** Records that the resolver configuration of the pod is not quite the requested one. */
+/** Records where the pod's DNS configuration differs from the requested one. */
 export const recordDns = s.enqueueActions(({ context, enqueue }) => {
   const { events, nodeEvents } = podDns(podOrName(context), context.node);
   for (const text of events) enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
@@ -59,7 +60,7 @@ export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
 });
 
 /**
- * Records a failure. `reserved for` means that the runtime has this sandbox name already, from a call whose reply was
+ * Stores a failure. `reserved for` means that the runtime has this sandbox name already, from a call whose reply was
  * lost.
  */
 export const noteFailure = s.assign((args) => {
@@ -76,7 +77,7 @@ export const noteFailure = s.assign((args) => {
 /** The sandbox died: its containers end, and those that run in order run again. */
 export const beginReplacing = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  const graceSeconds = context.pod?.spec.terminationGracePeriodSeconds ?? 30;
+  const graceSeconds = context.pod?.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS;
   const containers = Object.fromEntries(
     Object.entries(context.containers).map(([name, each]) => {
       const runsAgain = each.view.phase === 'ended' && runsInOrder(each);

@@ -21,7 +21,7 @@ import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod
 import { isRegularTurn, sandboxPlan, turnsOf } from './pod-turns.ts';
 
 /**
- * How many containers one turn starts, or allows to be created: a pod may have a thousand, and turns must stay short.
+ * Limit of containers that one turn starts, or permits to be created: a pod may have a thousand, and turns stay short.
  */
 const CONTAINERS_PER_TURN = 40;
 
@@ -107,10 +107,12 @@ export const checkPermission = s.enqueueActions((args) => {
   const made: string[] = [];
   for (const member of members) {
     const { name } = member.container;
+    const record = containers[name];
+    if (record === undefined) continue;
     const answer = permission(context, member);
-    const restartCount = containers[name]?.request?.restartCount ?? 0;
+    const restartCount = record.request?.restartCount ?? 0;
     const isMade = isCreated({ facts: factsOf(context.runtime, name), restartCount });
-    containers[name] = { ...containers[name]!, request: null, begins: !('error' in answer) };
+    containers[name] = { ...record, request: null, begins: !('error' in answer) };
     if (!isMade && context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
     if (!isMade && !('error' in answer)) made.push(name);
     if ('error' in answer) sendToContainer(enqueue, name, { type: 'container.refused', ...answer.error });

@@ -1,5 +1,5 @@
 /** The pure rules by which a pod's machine decides. See `pod.ts`. */
-import type { ObjectReference, Pod } from '../../../model/api/pod.ts';
+import { DEFAULT_GRACE_SECONDS, type ObjectReference, type Pod } from '../../../model/api/pod.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { PodKill } from '../../../model/pods/pod-messages.ts';
 import { hasInitialized, podIPs } from '../../../model/status/index.ts';
@@ -7,7 +7,6 @@ import { type ContainerFacts, factsOf, isAlive } from '../../../model/status/run
 import { isSame } from '../../../model/values/same.ts';
 import { runsInOrder } from '../container/container-policy.ts';
 import type { ContainerRecord, Kill, PodContext } from './pod-context.ts';
-import { DEFAULT_GRACE_SECONDS } from './pod-members.ts';
 
 /** The pod, or a minimal one if only the runtime knows it. */
 export const podOrName = ({ pod, uid, name, namespace }: PodContext): Pod =>

@@ -6,7 +6,7 @@
  * an ended instance is ignored.
  */
 import { now, random, required, to } from '../../../../kernel/xstate.ts';
-import type { Container } from '../../../model/api/pod.ts';
+import { type Container, DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import type { ProberReport } from '../../../model/pods/container-messages.ts';
 import type { SoftStateMessage } from '../../../model/pods/soft-state-messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
@@ -18,8 +18,6 @@ import type { PodContext } from './pod-context.ts';
 import { addressesOf, refOf } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { type Probed, type ProberPlan, probedInstance, proberChanges } from './probe-plan.ts';
-
-const DEFAULT_GRACE_SECONDS = 30;
 
 function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chance: number): ProberInput {
   const { container, facts, kind, state } = plan;
@@ -125,7 +123,7 @@ function remember(enqueue: Enqueue, uid: string, container: string, { id, starte
   enqueue.sendTo(to('softState'), message);
 }
 
-/** Before a crashed prober is replaced. */
+/** The pause before a crashed prober is replaced. */
 const RESPAWN_MS = 10_000;
 
 /** Replaces a crashed prober after a pause; the pod goes on without it. */

@@ -7,6 +7,7 @@
  * `softState` has the resources of the running instances. R4 no container gets less memory than it uses.
  */
 import { errorOf, now, type OutputOf, outputOf, required, to } from '../../../../kernel/xstate.ts';
+import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
 import type { Operations } from '../../../model/operations/index.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
@@ -31,8 +32,6 @@ import {
 
 const isRunning = ({ runtime, containers }: PodContext, name: string): boolean =>
   factsOf(runtime, name)?.state === 'running' && containers[name]?.view.phase === 'running';
-
-const DEFAULT_GRACE_SECONDS = 30;
 
 const hasGroups = ({ node }: PodContext): boolean => node.makesPodCgroups === true;
 

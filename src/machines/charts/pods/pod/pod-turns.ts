@@ -96,7 +96,8 @@ function hasHookAhead({ containers }: PodContext, { kind, container }: Member): 
 function reachableMembers(context: PodContext, members: readonly Member[]): Member[] {
   const inOrder = members.filter(isInOrder);
   const last = inOrder.findLastIndex((member) => hasStartedInSandbox(context, member));
-  const turn = last !== -1 && isPassed(context, inOrder[last]!) ? last + 1 : Math.max(last, 0);
+  const lastStarted = inOrder[last];
+  const turn = lastStarted !== undefined && isPassed(context, lastStarted) ? last + 1 : Math.max(last, 0);
   return members.filter(({ kind }, at) => {
     if (kind === 'init') return at === turn;
     return kind === 'ephemeral' || at <= turn || turn === inOrder.length;
@@ -132,7 +133,7 @@ export const mustRestartAll = (context: PodContext): boolean =>
 
 export type SandboxPlan = 'use' | 'create' | 'replace' | 'finished';
 
-/** Newest first, as every rule about sandboxes expects. */
+/** The runtime's state with the newest sandbox and container first, as all rules expect. */
 export const newestFirst = (runtime: PodRuntimeStatus): PodRuntimeStatus => ({
   ...runtime,
   sandboxes: sandboxesOf(runtime),
