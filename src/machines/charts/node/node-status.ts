@@ -78,7 +78,7 @@ export interface NodeStatusInput extends Decider {
 const TRIES_MAX = 5;
 /** How long upstream waits for the runtime at the start of a kubelet. */
 const DECIDING_MS = 30_000;
-/** Before a missing Node is requested again. */
+/** The pause before a missing Node is requested again. */
 const GET_AGAIN_MS = 1_000;
 
 interface Context extends Omit<NodeStatusInput, 'reports'> {

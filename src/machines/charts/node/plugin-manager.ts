@@ -10,7 +10,7 @@
  *   `csiNode` which drivers registered and are gone, and their reports about this node; `csiVolumes` their sockets.
  * Invariants:
  *   M1 a driver is registered exactly as long as its socket is the one it registered on.
- *   M2 a plugin that hangs, sends wrong data or crashes its actor keeps no other from registering.
+ *   M2 a plugin that hangs, sends wrong data or crashes its actor prevents no other from registering.
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
 
@@ -27,7 +27,7 @@ import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
 import { draKey, endpointOf, pluginVerdict, type Verdict } from './plugin-policy.ts';
 
-/** Before a broken watch is reopened, or the crashed actor of a plugin is replaced. */
+/** The pause before a broken watch is reopened, or the crashed actor of a plugin is replaced. */
 const RETRY_MS = 5_000;
 
 export interface PluginManagerInput extends Decider {

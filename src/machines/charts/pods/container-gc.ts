@@ -53,7 +53,7 @@ interface Context {
   readonly purging: boolean;
   /** How many dead instances of a container stay when one more dies; `null`: all, until the next round. */
   readonly keptAtDeath: number | null;
-  /** A failed removal is an event of the Node, too: not on a node with the behavior `removalsAsKubelet`. */
+  /** A failed removal is also an event of the Node: only without the behavior `removalsAsKubelet`. */
   readonly recordsFailures: boolean;
   /** A removal failed: the remaining ones wait for the next round. */
   readonly hasFailed: boolean;
@@ -210,7 +210,7 @@ const removingSurplus = { guard: 'hasSurplus', target: 'next', actions: collectS
 
 const failed = { target: 'next', actions: [logFailure, skip] } as const;
 
-/** The number of dead instances that stay at another death; upstream keeps one if there is no limit. */
+/** How many dead instances of a container stay when one more dies; upstream keeps one if there is no limit. */
 const keptAtDeath = (input: ContainerGcInput): number | null =>
   hasBehavior(input, 'deadContainersAsKubelet') ? Math.max(1, input.containerGc.maxPerPodContainer) : null;
 

@@ -3,14 +3,14 @@
  *
  * Decides: which pods get an actor, which wait for another pod of their name, which are ended, what follows a crash.
  * Owns: by uid the name, whether it is wanted, which objects it names, and the kill that was ordered; all ConfigMaps
- *   and Secrets. Never a pod: those live in their actors.
+ *   and Secrets. The pods themselves are in their actors.
  * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill`;
  *   `softState.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods `object.found`,
  *   `csi.*`, restarts of senders and shared CPUs. Answers of `images` and `allocation` go to the pod's actor itself.
  * Asks: `volume.podFolders` and `logs.podFolders` once, for leftovers of an earlier agent; `podConfig` for a pod whose
  *   actor crashed; `softState` for restart counts and back-offs; `objects` for the objects that pods use.
  * Invariants:
- *   W1 one actor a uid, from the first message until nothing of the pod is left on the node.
+ *   W1 each uid has one actor, from the first message until nothing of the pod is left on the node.
  *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
  *   W3 a pod whose end was ordered is not started again; if it is wanted again in the meantime, it restarts afterwards,
  *      which counts as a restart of its containers.
@@ -28,10 +28,10 @@ import { reap, reapCrashed, releaseHeld, respawn, startPod } from './pod-actors.
 import { forwardObject, handleObjects, podsSetup as s, sendToPod, wantObjectsAgain } from './pods-setup.ts';
 import { endByNode, endLeftovers, endUnwanted, handleConfig, handleHousekeeping, logUnlisted } from './wanted-pods.ts';
 
-/** Before folders that could not be listed are listed again. */
+/** The pause before folders that could not be listed are listed again. */
 const LIST_AGAIN_MS = 60_000;
 
-/** Pods that start from now on get these settings. */
+/** Stores changed settings for new pods, and sends them to the others. */
 const handleSettings = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.changed') return;
   enqueue.assign({ settings: event.settings });

@@ -4,7 +4,7 @@
  *
  * Decides: when to write.
  * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; grants, rejections with their
- *   reasons, the resources of running instances during a resize, and the kubelet's own files of both.
+ *   reasons, the resources of running instances during a resize, and the kubelet's state files of grants and resizes.
  * Hears: `softState.noted` and `softState.begun` of containers, `softState.pulled` of images, `softState.probed` and
  *   `softState.resized` of pods, `softState.allocated` and `softState.rejected` of `allocation`, `softState.forgotten`
  *   and `pods.known` of `pods`, `softState.wanted` of both.
@@ -32,7 +32,7 @@ import { PULL_QUIET_MS } from '../images/image-setup.ts';
  * write.
  */
 const GATHER_MS = 1_000;
-/** Before a failed write is retried. */
+/** The pause before a failed write is retried. */
 const RETRY_MS = 30_000;
 
 export type SoftStateInput = Pick<NodeSettings, 'behavior' | 'rootDir' | 'makesPodCgroups' | 'softStateFile'>;

@@ -8,13 +8,13 @@
  * Asks: `podConfig` and `pleg` to publish everything again when it or `pods` lost it.
  * Sends: the root `syncLoop.started`, which answers with `runtime.up` when the runtime is up; `pods` the housekeeping.
  * Invariants:
- *   L1 messages about a pod reach `pods` in the order in which its source or `pleg` sent them: these send them to
- *      `pods` themselves, and only afterwards a summary to this actor.
+ *   L1 messages about a pod reach `pods` in the order in which its source or `pleg` sent them: the senders send them to
+ *      `pods` directly, and only afterwards a summary to this actor.
  *   L2 no pod is ended for being unwanted before every source has published and the runtime was listed once, both to
  *      the present actor `pods`.
  *   L3 no housekeeping while the runtime is down.
- *   L4 no pod is wanted before the runtime was up once: by then the node's cgroups exist, in which those of pods are
- *      created. The sources publish nothing before they are asked to.
+ *   L4 no pod is wanted before the runtime was up once: by then the node's cgroups exist, which contain the cgroups of
+ *      pods. The sources publish nothing before this actor requests it.
  */
 import { line, sendParent, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { PodsMessage } from '../../model/pods/pod-messages.ts';

@@ -1,4 +1,4 @@
-/** Starts the pods that a source wants, and ends those that none wants. Part of `pods.ts`. */
+/** Starts the pods that a source wants, and ends the pods that no source wants. Part of `pods.ts`. */
 import { errorOf, line, now, outputOf } from '../../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../../model/api/pod.ts';
 import { withKeys } from '../../model/objects/config-objects.ts';

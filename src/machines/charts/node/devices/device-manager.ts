@@ -13,8 +13,9 @@
  *   R2 devices of a plugin that is gone are unhealthy; five minutes later the resource is removed from the node.
  *   R3 a resource known from an earlier start exists, without devices, until its plugin registers again or that time
  *      has passed.
- *   R4 a plugin that hangs or sends wrong data keeps no other from registering.
- *   R5 a node has at most {@link RESOURCES_MAX} resources: the plugin of one more is ignored, which is logged.
+ *   R4 a plugin that hangs or sends wrong data prevents no other from registering.
+ *   R5 a node has at most {@link RESOURCES_MAX} resources: the plugin of a further one is ignored, and a line is
+ *      logged.
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
 
@@ -46,7 +47,7 @@ import {
 const NOT_READ = 'Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date';
 /** Upstream's pause before the registration is served again. */
 const SERVE_RETRY_MS = 1_000;
-/** Before a failed checkpoint write is retried. */
+/** The pause before a failed checkpoint write is retried. */
 const WRITE_RETRY_MS = 10_000;
 
 interface DeviceManagerInput extends Decider {

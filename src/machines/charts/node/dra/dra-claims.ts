@@ -14,7 +14,7 @@ import { answerPod, type DraArgs, type DraManagerContext, draSetup as s } from '
 
 const PREPARE = 'prepare-';
 const RELEASE = 'release-';
-/** Before the registration of a driver whose actor crashed is requested again. */
+/** The pause before the registration of a driver whose actor crashed is requested again. */
 const RESPAWN_MS = 5_000;
 
 const failedToPrepare = (uid: string, error: string) => ({

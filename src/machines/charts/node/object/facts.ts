@@ -18,8 +18,7 @@ export interface NodeFacts {
   readonly hostname: string;
   /** `InternalIP` of each family, then `Hostname`; `ExternalIP` and others come from a cloud controller. */
   readonly addresses: readonly NodeAddress[];
-  /** Labels of `--node-labels` that say where a machine is and what it is, and the provided address, are those of the
-   * flags also in a Node that exists. */
+  /** An existing Node, too, gets the topology and instance type labels of `--node-labels`, and the provided address. */
   readonly followsFlags?: true;
   readonly info: NodeSystemInfo;
   /** Port of the node's own API. */

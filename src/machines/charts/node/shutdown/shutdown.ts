@@ -8,7 +8,7 @@
  * Sends: `nodeStatus` and `allocation` that the node is shutting down, and no longer is; `pods` which pods to end.
  * Invariants:
  *   D1 the lock is held from the first moment until the last group is over, and never longer.
- *   D2 a group starts when the previous one is gone, or its time is over.
+ *   D2 a group starts when the pods of the previous one are gone, or its time is over.
  *   D3 without logind the node runs as usual, but its shutdown is not graceful.
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
@@ -31,9 +31,9 @@ import {
   shutdownSetup as s,
 } from './shutdown-setup.ts';
 
-/** Before a lost bus or lock is requested again; as upstream. */
+/** The pause before a lost bus or lock is requested again; as upstream. */
 const RECONNECT_MS = 1_000;
-/** Before a machine without logind is asked again. */
+/** The pause before a machine without logind is asked again. */
 const ABSENT_MS = 60_000;
 
 const state = ({ context: { settings, beganAtMs: startMs, endedAtMs: endMs } }: { context: Context }) => ({

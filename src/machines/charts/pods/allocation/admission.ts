@@ -63,7 +63,8 @@ function refuse(work: Work, request: AdmissionRequest, rejection: Rejection): vo
 }
 
 /**
- * Upstream assigns CPUs and memory before it counts resources, so a pod that lacks them is rejected for that reason.
+ * The rejection of a pod whose exclusive CPUs or memory cannot be assigned; `null` if they can. It has precedence over
+ * other shortages, because upstream assigns exclusive resources before it counts the others.
  */
 function assignmentRejection(work: Work, { request }: AllocationRequest, { reason }: Rejection): Rejection | null {
   if (!reason.startsWith('OutOf') && reason !== 'UnexpectedAdmissionError') return null;
@@ -122,7 +123,7 @@ function grant(work: Work, { request: { uid, demand }, allocation }: AllocationR
   noteEvaluated(work, uid);
 }
 
-/** Takes the plugins' answers for a pod that still exists. */
+/** Handles the answers of device plugins for a pod that still exists. */
 export const handlePluginAnswers = updating((work) => {
   const { event } = work.args;
   if (!('uid' in event) || !event.type.startsWith('devices.')) return;

@@ -1,4 +1,6 @@
-/** Answers admitted pods: the same grant again, or a resize, now or when resources are free. */
+/**
+ * Answers the requests of admitted pods: with the same grant again, or with a resize, now or when resources are free.
+ */
 import { now } from '../../../../kernel/xstate.ts';
 import { byUrgency, resize } from '../../../model/allocation/admit.ts';
 import { type AdmissionRequest, carriedOver } from '../../../model/allocation/request.ts';

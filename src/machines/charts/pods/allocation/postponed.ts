@@ -2,7 +2,7 @@
  * Requests that are answered later: of pods that cannot be admitted yet, and of resizes that cannot be granted yet.
  *
  * Holdings from an earlier agent or another kubelet count until it is known which of their pods exist; but they cause
- * no rejection: a pod without room waits.
+ * no rejection: a pod that lacks resources because of them waits.
  */
 import { now } from '../../../../kernel/xstate.ts';
 import type { Rejection } from '../../../model/allocation/node-view.ts';
@@ -10,7 +10,7 @@ import type { AdmissionRequest } from '../../../model/allocation/request.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { AllocationRequest, Work } from './allocation-setup.ts';
 
-/** Judges the pod later, when the Node or the pods of an earlier agent are known. */
+/** Evaluates the pod later, when the Node or the pods of an earlier agent are known. */
 export function postpone(work: Work, wanted: AllocationRequest): void {
   work.state.unjudged = { ...work.state.unjudged, [wanted.request.uid]: wanted };
 }

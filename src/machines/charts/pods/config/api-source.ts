@@ -2,7 +2,7 @@
  * The API server as a source of pods (`apiSource` below `podConfig`): all pods that are bound to this node.
  *
  * Decides: which pods were added, changed, are being deleted, were removed; which changes concern only the status.
- * Owns: of each pod the hashes of its last publication; which pods are mirrors of static ones. Never a pod.
+ * Owns: of each pod the hashes of its last publication; which pods are mirrors of static ones. No pods.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
  * Asks: `host.loadPods`, at the start and when pods are wanted again, until it answers. Its reflector lists and
  *   watches.
@@ -33,7 +33,7 @@ import { podFromApi, seenPod } from './api-pod.ts';
 import { differences, type PublishedPods, publishedOf, removedPods, withoutPods, withSource } from './pod-source.ts';
 
 const SOURCE = 'api';
-/** Before unreadable files are read again. */
+/** The pause before unreadable files are read again. */
 const RELOAD_MS = 60_000;
 /** Without a list within this time the API server counts as unreachable: remembered pods start without it. */
 const UNREACHABLE_MS = 10_000;
@@ -133,7 +133,7 @@ function sendSeen(enqueue: Enqueue, pod: Pod): void {
   if (isMirrorPod(pod)) enqueue.sendTo(to('mirrorPods'), mirrorSeen(pod));
 }
 
-/** Reports all pods of the list: pods missing in it are gone, even if this source restarted and did not know them. */
+/** Sends all pods of the list: pods missing in it are gone, even if this source restarted and did not know them. */
 function sendListed(enqueue: Enqueue, pods: readonly Pod[]): void {
   const uids = pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid));
   enqueue.sendTo(to('status'), { type: 'status.listed', uids } satisfies StatusListed);
@@ -211,7 +211,7 @@ const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
   enqueue.assign({ remembered: [] });
 });
 
-/** Without an API server, the last wanted pods stay wanted until it answers. */
+/** Starts the remembered pods: the API server wanted them last, and has not answered since. */
 const startRemembered = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const known = ownRemembered(context).filter(({ pod }) => context.reported[pod.metadata.uid] === undefined);

@@ -3,13 +3,14 @@
  * and Secrets in the same folder.
  *
  * Decides: which pods and objects were added, changed or removed.
- * Owns: by pod and object the version that was last published, and the last errors of manifests. Never a pod.
+ * Owns: by pod and object the version that was last published, and the last errors of manifests. No pods.
  * Hears: `manifests.changed` of the stream; `config.wanted` when a receiver lost its state.
  * Asks: `host.watchManifests`.
  * Sends: `pods` `config.objects` and `config.pods`; `syncLoop` `config.sourceReady`; `mirrorPods` its pods.
  * Invariants:
- *   C1 within one change removals are published first, so that a pod whose file was rewritten leaves before it comes.
- *   C2 a manifest's error is reported once, and its end once.
+ *   C1 within one change removals are published first, so that a pod whose file was rewritten is removed before it is
+ *      added.
+ *   C2 a manifest's error is logged once, and its correction once.
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from it alone, and a static pod may name none.
  */
@@ -29,7 +30,7 @@ import { type PublishedPods, withoutPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 import { publishStaticPods, sendMirrorsReady } from './static-publication.ts';
 
-/** Before the watch of the manifests is opened again after it broke. */
+/** The pause before the watch of the manifests is opened again after it broke. */
 const REOPEN_MS = 1_000;
 const SOURCE = 'file';
 

@@ -2,7 +2,7 @@
  * The log of one running instance of a container (`log-<name>`).
  *
  * Decides: when the runtime has to reopen the log, and when the log gets its name back.
- * Owns: nothing but the instance it was made for.
+ * Owns: nothing; it ends with the instance.
  * Hears: `log.rotated`, `log.missing`, `log.failed` of its watch.
  * Asks: `logs.keep`, `cri.reopenContainerLog`, `logs.restore`.
  * Invariants:
@@ -27,7 +27,7 @@ interface Context extends ContainerLogInput {
 
 type Event = ItemOf<(typeof operations)['logs.keep']> | Ended;
 
-/** Before a watch that broke is opened again. */
+/** The pause before a watch that broke is opened again. */
 const WATCH_RETRY_MS = 60_000;
 
 const s = setup({

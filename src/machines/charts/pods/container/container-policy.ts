@@ -146,7 +146,7 @@ export const isStillCreated = ({ facts, id, stop }: ContainerContext): boolean =
 /** A later observation no longer shows the instance. */
 export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFacts | null): boolean => seen?.id !== id;
 
-/** An instance that ran for this many longest back-offs resets the back-off. */
+/** The back-off is reset by an instance that ran for this many times the maximum back-off. */
 const GOOD_RUN_BACKOFFS = 2;
 
 /** Init containers and sidecars start in order. */
@@ -165,7 +165,7 @@ export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace
   });
 }
 
-/** Whether its restart rules request a restart of all containers of the pod, which the pod then does. */
+/** Whether the restart rules of the container request a restart of all containers of the pod. */
 export const requestsRestartAll = ({ kind, facts, wanted, stop, name }: ContainerContext): boolean =>
   kind !== 'ephemeral' &&
   facts?.state === 'exited' &&
@@ -236,7 +236,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
   };
 }
 
-/** All containers of the pod restart while this one waits: its failures are forgotten. */
+/** Forgets the failures of a waiting container, because all containers of the pod restart. */
 export const resetForRestartAll = ({ id, restartCount }: ContainerContext): Partial<ContainerContext> => ({
   id: '',
   restartCount: id === '' ? restartCount : restartCount + 1,
@@ -261,7 +261,7 @@ export const withoutBackoff = ({ restartCount }: ContainerContext): Partial<Cont
 /** A deadline in the past. */
 const AT_ONCE = 0;
 
-/** The next instance does not wait: a first restart, or one whose back-off is over. */
+/** The next instance need not wait: it is the first restart, or its back-off is over. */
 export const startsAtOnce = ({ backoffMs, untilMs }: Pick<ContainerContext, 'backoffMs' | 'untilMs'>): boolean =>
   backoffMs === 0 || untilMs === AT_ONCE;
 
@@ -322,7 +322,7 @@ const RETRY: BackOff = { baseMs: 1_000, maxMs: 10_000, jitter: 0.5 };
 
 export const retryDelay = (failures: number, chance: number): number => Math.round(pauseMs(RETRY, failures, chance));
 
-/** Every stop leaves the container this much time, however short its grace and however long its hook took. */
+/** The shortest time to stop, however short the grace period and however long the hook took. */
 const MIN_STOP_SECONDS = 2;
 
 /** How long the runtime waits between the stop signal and the kill, in seconds. */

@@ -212,7 +212,7 @@ export const observe = s.assign({
   facts: ({ context, event }) => (event.type === 'container.observed' ? event.facts : context.facts),
 });
 
-/** Takes the instance in the answer to a call; the end of an instance is never undone. */
+/** Stores the instance that the answer to a call shows; the end of an instance is never undone. */
 export const updateFromAnswer = s.assign({
   facts: ({ context: { facts }, event }) => {
     const shown = shownIn(event);
@@ -221,7 +221,7 @@ export const updateFromAnswer = s.assign({
   },
 });
 
-/** Takes the instance that the runtime shows. An unknown one, whose reply was lost, is adopted. */
+/** Stores the instance that the runtime shows. An unknown instance, whose reply was lost, is adopted. */
 export const updateInstance = s.assign((args) => {
   const { context, event } = args;
   const facts = event.type === 'container.observed' ? event.facts : context.facts;
@@ -335,7 +335,7 @@ export const reportStopped = s.enqueueActions(({ context, event, enqueue }) => {
 
 const preStopFailed = containerEvents.failedPreStopHook();
 
-/** Records how the postStart hook failed, for the event. */
+/** Stores how the postStart hook failed, for the event. */
 export const noteHookFailure = s.assign(({ context, event }) => {
   const error = errorIn(event);
   const output = outputOf<HookEnd | undefined>(event) ?? null;

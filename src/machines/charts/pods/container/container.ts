@@ -4,18 +4,18 @@
  * Decides: when to ask for the image, when to create, start, stop, wait and restart.
  * Owns: the instance it works on, its restart count, its crash-loop back-off.
  * Hears: `container.observed` (the newest instance in the runtime), `container.permitted` and `container.refused` (its
- *   turn), `container.configured`, `container.stop` and `container.turn` (those before it have stopped) of its pod;
- *   `image.*` of `images` through its pod.
+ *   turn), `container.configured`, `container.stop` and `container.turn` (its turn to stop) of its pod; `image.*` of
+ *   `images` through its pod.
  * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `cri.execSync` and `probe.httpHook` for
  *   hooks, `host.terminationMessage`.
  * Sends: its pod every change; `eventRecorder` its events; `softState` restart counts and back-offs.
  * Invariants:
  *   T1 an instance that runs with the wanted definition is never touched.
  *   T2 nothing is created without the pod's permission; the permission is for one instance in one sandbox.
- *   T3 the instance in the answer to a call is taken as it is; after a call whose outcome is unknown the runtime is
- *      inspected before the next try: an existing instance is adopted, never created twice.
- *   T4 between two starts is the back-off: 0, 10 s, 20 s, ... up to the maximum; an instance that ran for ten minutes
- *      resets it, and a start that was cancelled with an earlier agent does not count.
+ *   T3 the answer to a call shows the instance; after a call whose outcome is unknown the runtime is inspected before
+ *      the next try: an existing instance is adopted, never created twice.
+ *   T4 between two starts the container waits for its back-off: 0, 10 s, 20 s, ... up to the maximum; an instance that
+ *      ran for ten minutes resets it, and a start that was cancelled with an earlier agent does not count.
  */
 import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
@@ -113,7 +113,7 @@ const waiting = s.createStateConfig({
     },
     /** Waits until requesting the image again can help. */
     imageFailed: { entry: { type: 'report', params: { phase: 'waiting' } }, after: { wait: 'image' }, on: redefined },
-    /** Waits for the sandbox, and for the containers that begin first. */
+    /** Waits for the sandbox, and for the containers that start before this one. */
     turn: {
       entry: 'askTurn',
       on: {
@@ -284,7 +284,7 @@ const stopping = s.createStateConfig({
     },
     /** Waits for the preStop hook, within the grace period; a longer hook continues during the stop call. */
     hook: preStop,
-    /** Waits until the containers that stop first have stopped, within the grace. */
+    /** Waits until the containers that stop before this one have stopped, within the grace period. */
     turn: {
       entry: beginWait,
       exit: endWait,

@@ -1,8 +1,8 @@
 /**
  * A pod's share of the node: its admission and its granted resources. Part of the chart of `pod.ts`.
  *
- * Invariants: G1 nothing is created for a pod that the node has not admitted. G2 `pod` has the resources that were
- * granted, `asked` those of its source.
+ * Invariants: G1 nothing is created for a pod that the node has not admitted. G2 `pod` has the granted resources,
+ * `asked` the requested ones.
  */
 import { now, to } from '../../../../kernel/xstate.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
@@ -39,7 +39,7 @@ const requestFor = (pod: Pod, node: NodeSettings) => ({
   allocation: allocationOf(pod),
 });
 
-/** The pod with what another kubelet granted to it; `null` where it requests nothing else. Static pods never do. */
+/** The pod with the resources that another kubelet granted; `null` if it requests the same, or is a static pod. */
 function beforeThisAgent(pod: Pod, handedOver: Allocation | undefined): Pod | null {
   if (handedOver === undefined || isStaticPod(pod)) return null;
   const requested = allocationOf(pod);
@@ -91,7 +91,7 @@ const sharesOf = ({ cpus, memoryNodes = {}, devices = {} }: PodShares) => ({
 
 const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** Takes the health of its devices, for its status. */
+/** Stores the health of the pod's devices, for its status. */
 export const handleHealth = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.deviceHealth' || context.node.reportsDeviceHealth !== true) return;

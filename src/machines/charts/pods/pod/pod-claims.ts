@@ -18,7 +18,7 @@ import { hasClaims } from './pod-turns.ts';
 
 const sendRequest = (enqueue: Enqueue, request: ClaimRequest): void => enqueue.sendTo(to('draManager'), request);
 
-/** Asks for the claims that an earlier start, or an earlier sandbox, has prepared. */
+/** Requests the claims again that were prepared for an earlier start, or for an earlier sandbox. */
 export const requestClaims = s.enqueueActions(({ context, enqueue }) => {
   if (hasClaims(context)) sendRequest(enqueue, { type: 'claims.asked', uid: context.uid });
 });

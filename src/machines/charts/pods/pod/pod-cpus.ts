@@ -1,8 +1,9 @@
 /**
  * The CPUs of containers on a node with exclusive CPUs. Part of the chart of `pod.ts`.
  *
- * Invariants: C1 an instance is created with its CPUs, and updated when they change; shared CPUs are sent once more. C2
- * a failed update of CPUs is retried, and stops no instance. Upstream: cpumanager (reconcileState).
+ * Invariants: C1 an instance is created with its CPUs, and updated when they change; shared CPUs are also sent once
+ * after its creation. C2 a failed update of CPUs is retried, and stops no instance. Upstream: cpumanager
+ * (reconcileState).
  */
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
@@ -10,7 +11,7 @@ import { logFailure } from './pod-actions.ts';
 import type { CpuPin, PodContext } from './pod-context.ts';
 import { podSetup as s } from './pod-setup.ts';
 
-/** Takes the CPUs of containers without exclusive ones. */
+/** Stores the shared CPUs, of containers without exclusive ones. */
 export const handleShared = s.assign(({ context, event }) =>
   event.type === 'allocation.shared' && context.cpus !== null
     ? { cpus: { ...context.cpus, shared: event.shared } }

@@ -1,4 +1,4 @@
-/** What a pod learns about its sandboxes and containers, by inspections, events and answers to its calls. */
+/** Observes the sandboxes and containers of a pod, by inspections, events and answers to the pod's own calls. */
 import { now, type OutputOf, outputOf, to } from '../../../../kernel/xstate.ts';
 import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
@@ -20,7 +20,9 @@ import { newestFirst } from './pod-turns.ts';
 
 type ActionArgs = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
-/** Takes the runtime's state of the pod, and publishes its status. `by`: the container that knows its part already. */
+/**
+ * Stores the runtime's state of the pod, and publishes the status. `by`: the container that reported its part itself.
+ */
 export function applyRuntime(
   args: ActionArgs,
   runtime: PodRuntimeStatus,
@@ -36,7 +38,7 @@ export function applyRuntime(
   }
 }
 
-/** Takes an inspection of the whole pod. */
+/** Stores an inspection of the whole pod. */
 function applyInspection(args: ActionArgs, seen: PodRuntimeStatus, own = false): void {
   const { context, enqueue } = args;
   const runtime = mergedStatus(context.runtime, newestFirst(seen));
@@ -66,12 +68,12 @@ export const sendCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
   if (runtime !== null) sendCollectors(enqueue, { ...context, runtime: emptyRuntime(uid, '', '', 0) }, runtime);
 });
 
-/** An inspection by this actor began after its last call; other observations count only if they began later. */
+/** The actor's own inspection counts: it began after the last call. */
 export const handleInspection = s.enqueueActions((args) =>
   applyInspection(args, outputOf<PodRuntimeStatus>(args.event), true),
 );
 
-/** An observation that began before the last call is dropped and repeated: it may have shown other changes too. */
+/** Another observation counts if it began after the last call; otherwise the runtime is inspected again. */
 export const handleObservation = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'runtime.podChanged') return;

@@ -194,7 +194,7 @@ const isShownRunning = ({ containers, runtime }: PodContext, name: string): bool
 const isResized = ({ actuated, allocation }: PodContext): boolean =>
   JSON.stringify(actuated) === JSON.stringify(allocation);
 
-/** Only a node that counts its resources has to be asked. */
+/** The pod needs admission by the node, which counts its resources, and does not have it yet. */
 const isUnadmitted = ({ node, allocation }: PodContext): boolean => node.admission !== undefined && allocation === null;
 
 const s = podSetup;

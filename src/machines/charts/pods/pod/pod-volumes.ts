@@ -17,7 +17,7 @@ import { podOrName, refOf } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 
 const ACTOR = 'volumes';
-/** Before a crashed actor, of the volumes or of a credential, is replaced. */
+/** The pause before a crashed actor, of the volumes or of a credential, is replaced. */
 const RESPAWN_MS = 1_000;
 
 export const volumesPlace = (context: PodContext) => ({

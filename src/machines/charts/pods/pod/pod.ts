@@ -79,7 +79,7 @@ import {
   replaceVolumes,
 } from './pod-volumes.ts';
 
-/** Before a failed inspection is retried. */
+/** The pause before a failed inspection is retried. */
 const INSPECTION_RETRY_MS = 1_000;
 /** An inspection that takes longer is repeated. */
 const INSPECTION_DEADLINE_MS = 15_000;
@@ -156,7 +156,7 @@ const preparing = s.createStateConfig({
         { guard: 'isMounted', target: 'grouped' },
       ],
     },
-    /** Waits for its cgroup, which is created since the pod was admitted. */
+    /** Waits for its cgroup, whose creation began when the pod was admitted. */
     grouped: {
       always: [
         { guard: 'mustPrepareClaims', target: '#sync.preparingClaims' },
@@ -197,7 +197,7 @@ const sync = s.createStateConfig({
         { target: 'preparing' },
       ],
     },
-    /** Waits for the end that its deadline orders, which is due; or for a later deadline. */
+    /** The deadline is exceeded: waits for the order to end the pod, or for a configuration with a later deadline. */
     overdue: { on: { 'pod.configured': { target: 'deciding', actions: reconfigured } } },
     /** This node can never run the pod: waits for another configuration. */
     blocked: {
@@ -280,7 +280,7 @@ const sync = s.createStateConfig({
         },
       },
     },
-    /** Waits for the plugins of their devices. */
+    /** Waits for the plugins to prepare the devices of these containers. */
     preparingDevices,
     readingVariables,
     withVariables,

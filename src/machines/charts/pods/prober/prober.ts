@@ -25,7 +25,7 @@ import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { containerEvents, type ProbeName } from '../../../model/reasons/reasons.ts';
 import type { ProbeCall, ProbeKind } from './prober-policy.ts';
 
-/** Before a watch that ended or failed is opened again. */
+/** The pause before a watch that ended or failed is opened again. */
 const WATCH_RETRY_MS = 1_000;
 
 export interface ProberInput {

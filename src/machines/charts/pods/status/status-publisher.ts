@@ -25,9 +25,9 @@ import type { StatusMessage } from '../../../model/pods/status-messages.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import type { PodStage } from '../../../model/status/pod-status.ts';
 import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
-import { statusPatch, type Urgency, urgencyOf } from './publication.ts';
+import { statusPatch, type Urgency, urgencyOf } from './status-patch.ts';
 
-/** How long a change waits for others; a start within `soon` is one write, any other start two. */
+/** How long a change waits for others. A pod that starts within `soon` causes one write, any other pod two. */
 const MAX_WAIT_MS: Readonly<Record<Urgency, number>> = { now: 0, soon: 500, later: 10_000 };
 
 export type PublisherInput = PodRef;
