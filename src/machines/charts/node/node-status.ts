@@ -161,7 +161,13 @@ const noteReport = s.assign({
   },
 });
 
-function emit(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warning', reason: string, message?: string) {
+function recordEvent(
+  enqueue: Enqueue,
+  { facts }: Context,
+  eventType: 'Normal' | 'Warning',
+  reason: string,
+  message?: string,
+) {
   const text = message ?? `Node ${facts.nodeName} status is now: ${reason}`;
   enqueue.sendTo(
     to('eventRecorder'),
@@ -189,12 +195,12 @@ const noteNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (node === null) return noteDeleted(enqueue);
   const before = context.node?.spec?.unschedulable ?? false;
   const after = node.spec?.unschedulable ?? false;
-  if (before !== after) emit(enqueue, context, 'Normal', after ? 'NodeNotSchedulable' : 'NodeSchedulable');
+  if (before !== after) recordEvent(enqueue, context, 'Normal', after ? 'NodeNotSchedulable' : 'NodeSchedulable');
   const { bootID } = context.facts.info;
   const known = node.status?.nodeInfo?.bootID ?? '';
   if (context.node === null && known !== '' && known !== bootID) {
     const text = `Node ${context.facts.nodeName} has been rebooted, boot id: ${bootID}`;
-    emit(enqueue, context, 'Warning', 'Rebooted', text);
+    recordEvent(enqueue, context, 'Warning', 'Rebooted', text);
   }
   enqueue.assign({ node });
   reportParts(enqueue, context.node, node);
@@ -223,13 +229,13 @@ const noteExisting = s.enqueueActions((args) => {
   const pressure = (projected({ ...context, reports }, now(args)).conditions ?? []).filter(
     ({ type }) => type !== 'Ready',
   );
-  for (const reason of transitionEvents([], pressure)) emit(enqueue, context, 'Normal', reason);
+  for (const reason of transitionEvents([], pressure)) recordEvent(enqueue, context, 'Normal', reason);
   if (Object.keys(old).length > 0) enqueue.raise({ type: 'pressure.seen' }, { delay: PRESSURE_MS });
   enqueue.assign({ recorded: null, reports });
 });
 
 /** Begins a period without retries: the Node is current. */
-const begin = s.assign(({ context }) => (isAsKubelet(context) ? { tries: 0 } : {}));
+const beginPeriod = s.assign(({ context }) => (isAsKubelet(context) ? { tries: 0 } : {}));
 
 const announce = s.enqueueActions(({ context, enqueue }) => {
   const registered = { type: 'node.registered', uid: context.node?.metadata?.uid ?? '' } as const;
@@ -252,7 +258,7 @@ const compose = s.enqueueActions((args) => {
   const [asKubelet, conditions] = [isAsKubelet(context), next.conditions ?? []];
   const isSilent = context.tries > 0 || context.node === null;
   const reasons = asKubelet && isSilent ? [] : transitionEvents(before, conditions);
-  for (const reason of reasons) emit(enqueue, context, 'Normal', reason);
+  for (const reason of reasons) recordEvent(enqueue, context, 'Normal', reason);
   enqueue.assign({ next, recorded: asKubelet ? null : conditions, reportedAtMs: nowMs, tries: context.tries + 1 });
 });
 
@@ -344,14 +350,14 @@ export const nodeStatusMachine = s.createMachine({
         },
       ],
       on: {
-        'reflector.listed': { target: '.judging', actions: [announceAnother, noteNode, begin] },
+        'reflector.listed': { target: '.judging', actions: [announceAnother, noteNode, beginPeriod] },
         'reflector.changed': [
           {
             guard: ({ event }) => event.change === 'DELETED',
             target: '.calm',
             actions: s.enqueueActions(({ enqueue }) => noteDeleted(enqueue)),
           },
-          { target: '.judging', actions: [announceAnother, noteNode, begin] },
+          { target: '.judging', actions: [announceAnother, noteNode, beginPeriod] },
         ],
       },
       initial: 'judging',

@@ -84,7 +84,7 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-function start(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
+function startPlugin(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
   const id = `plugin-${context.spawned}`;
   enqueue.spawnChild('plugin', { id, input: { socket: path } });
   const plugins = { ...context.plugins, [path]: { id, identity, driver: null, device: null, dra: null } };
@@ -152,7 +152,7 @@ const sendChanged = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo(to('csiNode'), { type: 'csi.driverRegistered', driver: event.driver });
 });
 
-const follow = s.enqueueActions(({ context, event, enqueue }) => {
+const handleSockets = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'plugins.changed') return;
   for (const error of event.errors) enqueue(line('error', [error, {}]));
   const there = new Map(event.sockets.map(({ path, identity }) => [path, identity]));
@@ -160,11 +160,11 @@ const follow = s.enqueueActions(({ context, event, enqueue }) => {
   const stays = ([path, { identity }]: (typeof plugins)[number]) => there.get(path) === identity;
   let after: Context = { ...context, plugins: Object.fromEntries(plugins.filter(stays)) };
   for (const entry of plugins) if (!stays(entry)) endPlugin(enqueue, after, ...entry);
-  for (const socket of event.sockets) if (!after.plugins[socket.path]) after = start(enqueue, after, socket);
+  for (const socket of event.sockets) if (!after.plugins[socket.path]) after = startPlugin(enqueue, after, socket);
   enqueue.assign(after);
 });
 
-const decide = s.enqueueActions(({ context, event, enqueue }) => {
+const handleIntroduced = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'plugin.introduced') return;
   const { socket, info } = event;
   const plugin = context.plugins[socket];
@@ -263,7 +263,7 @@ const respawn = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'plugin.respawn') return;
   const { path, id } = event;
   const plugin = context.plugins[path];
-  if (plugin?.id === id) enqueue.assign(start(enqueue, context, { path, identity: plugin.identity }));
+  if (plugin?.id === id) enqueue.assign(startPlugin(enqueue, context, { path, identity: plugin.identity }));
 });
 
 const logBroken = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
@@ -277,8 +277,8 @@ export const pluginManagerMachine = s.createMachine({
   entry: line('info', 'Starting Kubelet Plugin Manager'),
   initial: 'watching',
   on: {
-    'plugins.changed': { actions: follow },
-    'plugin.introduced': { actions: decide },
+    'plugins.changed': { actions: handleSockets },
+    'plugin.introduced': { actions: handleIntroduced },
     'plugin.registered': { actions: register },
     'plugin.changed': { actions: sendChanged },
     'plugin.deviceConnected': { actions: connectDevice },

@@ -51,13 +51,13 @@ const handleObservation = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'runtime.podChanged') return;
   const { status } = event;
-  const record = context.records[status.uid];
-  if (record?.alive) sendToPod(enqueue, status.uid, event);
-  if (record) return;
+  const known = context.records[status.uid];
+  if (known?.alive) sendToPod(enqueue, status.uid, event);
+  if (known) return;
   const { uid, name, namespace } = status;
   const added = startPod(args, { uid, name, namespace }, undefined, { runtime: status });
-  const judged = context.judges ? endUnwanted(enqueue, added) : added;
-  enqueue.assign({ records: { ...context.records, [uid]: judged } });
+  const record = context.judges ? endUnwanted(enqueue, added) : added;
+  enqueue.assign({ records: { ...context.records, [uid]: record } });
 });
 
 const handleRelist = s.enqueueActions((args) => {

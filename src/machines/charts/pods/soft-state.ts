@@ -55,7 +55,7 @@ const s = setup({
 });
 
 /** Sets one entry of a table. */
-const note = s.assign(({ context: { state }, event }) => {
+const noteContainer = s.assign(({ context: { state }, event }) => {
   switch (event.type) {
     case 'softState.noted':
       return changed(state, { containers: { ...state.containers, [event.key]: event.container } });
@@ -130,7 +130,7 @@ function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState |
   return sizeOf(kept) === sizeOf(state) ? null : kept;
 }
 
-const forget = s.assign(({ context, event }) => {
+const forgetPod = s.assign(({ context, event }) => {
   if (event.type !== 'softState.forgotten') return {};
   const state = ofPods(context.state, (uid) => uid !== event.uid);
   return state === null ? {} : { state, isDirty: true };
@@ -198,14 +198,14 @@ export const softStateMachine = s.createMachine({
   }),
   initial: 'loading',
   on: {
-    'softState.noted': { actions: note },
-    'softState.begun': { actions: note },
-    'softState.probed': { actions: note },
+    'softState.noted': { actions: noteContainer },
+    'softState.begun': { actions: noteContainer },
+    'softState.probed': { actions: noteContainer },
     'softState.pulled': { actions: notePull },
     'softState.allocated': { actions: noteGrant },
     'softState.resized': { actions: noteResize },
-    'softState.rejected': { actions: note },
-    'softState.forgotten': { actions: forget },
+    'softState.rejected': { actions: noteContainer },
+    'softState.forgotten': { actions: forgetPod },
     'pods.known': { actions: forgetGonePods },
   },
   states: {

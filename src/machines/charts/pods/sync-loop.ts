@@ -70,9 +70,9 @@ const forget = s.assign({
   relisted: false,
 });
 
-const askSources = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('podConfig'), { type: 'sources.wanted' }));
+const requestSources = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('podConfig'), { type: 'sources.wanted' }));
 
-const askRuntime = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' }));
+const requestRuntime = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' }));
 
 export const syncLoopMachine = s.createMachine({
   id: 'syncLoop',
@@ -81,23 +81,23 @@ export const syncLoopMachine = s.createMachine({
     relisted: false,
     runtimeUp: false,
   }),
-  entry: [sendParent({ type: 'syncLoop.started' }), askRuntime],
+  entry: [sendParent({ type: 'syncLoop.started' }), requestRuntime],
   initial: 'waiting',
   on: {
     'runtime.relisted': { actions: noteRelist },
     'config.sourceReady': { actions: noteSource },
     'runtime.up': { actions: s.assign({ runtimeUp: true }) },
     'runtime.down': { actions: s.assign({ runtimeUp: false }) },
-    'sources.started': { actions: askSources },
-    'pods.started': { target: '.starting', actions: [forget, askSources, askRuntime] },
+    'sources.started': { actions: requestSources },
+    'pods.started': { target: '.starting', actions: [forget, requestSources, requestRuntime] },
   },
   states: {
     /** Waits until the runtime is up for the first time. */
     waiting: {
       on: {
-        'runtime.up': { target: 'starting', actions: [s.assign({ runtimeUp: true }), askSources] },
+        'runtime.up': { target: 'starting', actions: [s.assign({ runtimeUp: true }), requestSources] },
         'sources.started': {},
-        'pods.started': { actions: [forget, askRuntime] },
+        'pods.started': { actions: [forget, requestRuntime] },
       },
     },
     /** Waits until every source has published, the runtime is up and its pods were listed. */

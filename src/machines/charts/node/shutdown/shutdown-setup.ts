@@ -109,7 +109,7 @@ function recordEvent(enqueue: Enqueue, { nodeName }: Context, what: 'event' | 'c
   );
 }
 
-export const begin = s.enqueueActions((args) => {
+export const beginShutdown = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   enqueue(line('info', 'Shutdown manager processing shutdown event'));
   enqueue.assign({ group: 0, beganAtMs: now(args), endedAtMs: null });
@@ -117,7 +117,7 @@ export const begin = s.enqueueActions((args) => {
   sendNode(enqueue, true);
 });
 
-export const cancel = s.enqueueActions(({ context, enqueue }) => {
+export const cancelShutdown = s.enqueueActions(({ context, enqueue }) => {
   recordEvent(enqueue, context, 'cancellation');
   sendNode(enqueue, false);
 });

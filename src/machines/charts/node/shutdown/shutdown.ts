@@ -15,9 +15,9 @@
 import { line, required, to } from '../../../../kernel/xstate.ts';
 import { periodRequestedSeconds } from './policy.ts';
 import {
-  begin,
+  beginShutdown,
   type Context,
-  cancel,
+  cancelShutdown,
   endGroup,
   logLost,
   logTimeOut,
@@ -53,7 +53,7 @@ const guarding = s.createStateConfig({
   initial: 'waiting',
   states: {
     /** Waits for the machine to shut down. */
-    waiting: { on: { 'shutdown.prepared': { guard: 'isActive', target: 'storingStart', actions: begin } } },
+    waiting: { on: { 'shutdown.prepared': { guard: 'isActive', target: 'storingStart', actions: beginShutdown } } },
     storingStart: {
       invoke: {
         id: 'storeStart',
@@ -85,7 +85,7 @@ const guarding = s.createStateConfig({
       },
     },
   },
-  on: { 'shutdown.prepared': { guard: 'isCancelled', target: '.waiting', actions: cancel } },
+  on: { 'shutdown.prepared': { guard: 'isCancelled', target: '.waiting', actions: cancelShutdown } },
 });
 
 const active = s.createStateConfig({
@@ -104,7 +104,7 @@ const active = s.createStateConfig({
     released: {
       id: 'released',
       entry: line('info', 'Shutdown manager completed processing shutdown event, node will shutdown shortly'),
-      on: { 'shutdown.prepared': { guard: 'isCancelled', target: 'guarding', actions: cancel } },
+      on: { 'shutdown.prepared': { guard: 'isCancelled', target: 'guarding', actions: cancelShutdown } },
     },
   },
 });

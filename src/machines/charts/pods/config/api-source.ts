@@ -101,7 +101,7 @@ function reportInvalid(enqueue: Enqueue, object: KubeObject, error: string, cont
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
 }
 
-function report(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
+function publish(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
   const podsToRun = pods.filter((pod) => !isMirrorPod(pod));
   const goneOwn = gone.filter(({ uid }) => context.reported[uid] !== undefined);
   for (const pod of pods) sendSeen(enqueue, pod);
@@ -167,7 +167,7 @@ const handleList = s.enqueueActions((args) => {
   if (event.type !== 'reflector.listed') return;
   const pods = podsOf(enqueue, event.items, context, now(args));
   sendListed(enqueue, pods);
-  const next = report(enqueue, { ...context, mirrors: {} }, pods, removedPods(context.reported, pods));
+  const next = publish(enqueue, { ...context, mirrors: {} }, pods, removedPods(context.reported, pods));
   sendMirrorsListed(enqueue, pods);
   reportReady(enqueue, next);
   enqueue.assign({ ...next, isListed: true });
@@ -179,7 +179,7 @@ const handleChange = s.enqueueActions((args) => {
   const pods = podsOf(enqueue, [event.object], context, now(args));
   const isGone = event.change === 'DELETED';
   if (isGone) for (const pod of pods) sendGone(enqueue, refOf(pod), context.mirrors[pod.metadata.uid]?.staticUid);
-  const next = report(enqueue, context, isGone ? [] : pods, isGone ? pods.map(refOf) : []);
+  const next = publish(enqueue, context, isGone ? [] : pods, isGone ? pods.map(refOf) : []);
   if (Object.keys(next.reported).join() !== Object.keys(context.reported).join()) reportReady(enqueue, next);
   enqueue.assign(next);
 });
@@ -248,14 +248,14 @@ function isExpired({ kind, data }: ConfigObject, nowMs: number): boolean {
 }
 
 /** Forgets publications, so that the next list publishes these pods again. */
-const forget = s.assign(({ context, event }) =>
+const forgetPublished = s.assign(({ context, event }) =>
   event.type === 'config.wanted' ? { reported: withoutPods(context.reported, event.uids), isListed: false } : {},
 );
 
 const following = s.createStateConfig({
   initial: 'open',
   on: {
-    'config.wanted': { target: '.open', reenter: true, actions: forget },
+    'config.wanted': { target: '.open', reenter: true, actions: forgetPublished },
     'status.wanted': { target: '.open', reenter: true },
   },
   states: {

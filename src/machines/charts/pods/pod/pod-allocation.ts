@@ -47,7 +47,7 @@ function beforeThisAgent(pod: Pod, handedOver: Allocation | undefined): Pod | nu
   return isSame(granted, requested) ? null : withAllocation(pod, granted);
 }
 
-/** Requests the resources of the wanted pod; a manager that lost its state is told again that a pod has ended. */
+/** Requests the resources of the wanted pod; a manager that lost its state is informed again that a pod has ended. */
 export const requestAllocation = s.enqueueActions(({ context, enqueue }) => {
   if (context.node.admission === undefined) return;
   if (context.stage === 'terminated') sendEnd(enqueue, context);

@@ -44,7 +44,7 @@ function startNextContainers(enqueue: Enqueue, context: PodContext): void {
 export const adoptContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   if (context.stage !== 'sync') return;
-  const facts = { ...context, initialised: context.initialised || hasBegun(context) };
+  const facts = { ...context, initialised: context.initialised || hasStartedRegular(context) };
   const members = membersWithoutActor(context).slice(0, CONTAINERS_PER_TURN);
   const records = members.map(
     ({ container, kind }) => [container.name, { kind, view: SPAWNED, request: null }] as const,
@@ -57,7 +57,7 @@ export const adoptContainers = s.enqueueActions((args) => {
   }
 });
 
-const hasBegun = (context: PodContext): boolean =>
+const hasStartedRegular = (context: PodContext): boolean =>
   sandboxPlan(context) === 'use' &&
   (context.pod?.spec.containers ?? []).some(({ name }) => hasBegunInSandbox(context.runtime, name));
 
@@ -99,7 +99,7 @@ export const noteUsers = s.assign({
 });
 
 /** The files exist: containers whose turn it is may be created. */
-export const checkPermission = s.enqueueActions((args) => {
+export const permitContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const members = turnsOf(context).filter(({ container }) => context.writing.includes(container.name));
   const containers = { ...context.containers };

@@ -10,13 +10,13 @@ import { pullPolicy, sandboxConfig } from '../../../model/spec/index.ts';
 import { usesOf } from '../../../model/volumes/plan.ts';
 import type { PodContext } from './pod-context.ts';
 import { membersOf } from './pod-members.ts';
-import { isAwaiting } from './pod-objects.ts';
+import { awaitsObjects } from './pod-objects.ts';
 import { podOrName, refOf } from './pod-policy.ts';
 import { podSetup as s, sendToContainer } from './pod-setup.ts';
 import { delayedImages, isReached, nextAttempt, runRefusal } from './pod-turns.ts';
 
 /** No image is pulled for a pod that cannot run here, or before the pod's secrets are known. */
-const isTooEarly = (context: PodContext): boolean => isAwaiting(context) || runRefusal(context) !== null;
+const isTooEarly = (context: PodContext): boolean => awaitsObjects(context) || runRefusal(context) !== null;
 
 const isEnding = ({ kill, stage }: PodContext): boolean => kill !== null || stage !== 'sync';
 
@@ -74,7 +74,7 @@ export const requestDelayedImages = s.enqueueActions(({ context, enqueue }) => {
   for (const name of names) sendToContainer(enqueue, name, { type: 'images.started' });
 });
 
-/** A container with image volumes is told about its own image once the images of its volumes exist too. */
+/** A container with image volumes gets the report on its own image once the images of its volumes exist too. */
 export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   if (event.type === 'images.started') {
     for (const name of Object.keys(context.containers)) sendToContainer(enqueue, name, event);

@@ -20,11 +20,11 @@ const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext
 };
 
 /** The kill of a pod that ended by itself, or that is being deleted. */
-const BY_ITSELF = { graceSeconds: null, remove: false, verdict: null };
+const ORDINARY_END = { graceSeconds: null, remove: false, verdict: null };
 
 export const noteKill = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
-  const kill = mergedKill(context, event.type === 'pod.kill' ? event : BY_ITSELF, now(args));
+  const kill = mergedKill(context, event.type === 'pod.kill' ? event : ORDINARY_END, now(args));
   const isNew = context.kill === null || kill.graceSeconds < context.kill.graceSeconds;
   if (kill.verdict?.reason === podReasons.preempting && context.kill?.verdict == null)
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), podEvents.preempting()));

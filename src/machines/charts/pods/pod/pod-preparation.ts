@@ -9,7 +9,7 @@
 import { line, outputOf } from '../../../../kernel/xstate.ts';
 import type { FileValues, Unprepared } from '../../../model/operations/volume.ts';
 import { logFailure, noteFailure } from './pod-actions.ts';
-import { checkPermission } from './pod-containers.ts';
+import { permitContainers } from './pod-containers.ts';
 import type { PodContext } from './pod-context.ts';
 import { fileVariablesOf, subPathsOf } from './pod-files.ts';
 import { rememberPod } from './pod-node.ts';
@@ -59,7 +59,7 @@ export const withVariables = s.createStateConfig({
   always: [
     { guard: 'hasDevices', target: 'preparingDevices' },
     { guard: 'hasSubPaths', target: 'bindingSubPaths' },
-    { target: 'active', actions: [checkPermission, rememberPod] },
+    { target: 'active', actions: [permitContainers, rememberPod] },
   ],
 });
 
@@ -70,7 +70,7 @@ export const bindingSubPaths = s.createStateConfig({
     id: 'subPaths',
     src: 'volume.bindSubPaths',
     input: ({ context }) => ({ ...volumesPlace(context), subPaths: subPathsOf(context) }),
-    onDone: { target: 'active', actions: [noteSubPaths, checkPermission, rememberPod] },
+    onDone: { target: 'active', actions: [noteSubPaths, permitContainers, rememberPod] },
     onError: { target: 'backingOff', actions: [noteFailure, logFailure('Cannot bind sub-paths')] },
   },
 });
@@ -89,7 +89,7 @@ export const preparingDevices = s.createStateConfig({
     }),
     onDone: [
       { guard: 'hasSubPaths', target: 'bindingSubPaths', actions: noteUnprepared },
-      { target: 'active', actions: [noteUnprepared, checkPermission, rememberPod] },
+      { target: 'active', actions: [noteUnprepared, permitContainers, rememberPod] },
     ],
     onError: { target: 'backingOff', actions: [noteFailure, logFailure('Cannot prepare devices')] },
   },

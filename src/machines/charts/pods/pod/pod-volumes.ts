@@ -11,8 +11,8 @@ import { volumePlan } from '../../../model/volumes/plan.ts';
 import { childIn, reapChild } from '../../children.ts';
 import type { VolumesOrder } from '../volumes/volumes.ts';
 import type { PodContext } from './pod-context.ts';
-import { remember } from './pod-node.ts';
-import { isAwaiting, unavailable } from './pod-objects.ts';
+import { sendRemembered } from './pod-node.ts';
+import { awaitsObjects, unavailable } from './pod-objects.ts';
 import { podOrName, refOf } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 
@@ -30,7 +30,7 @@ export const volumesPlace = (context: PodContext) => ({
  * the same.
  */
 function sendPlan(enqueue: Enqueue, context: PodContext): void {
-  if (isAwaiting(context)) return;
+  if (awaitsObjects(context)) return;
   const { node, objects } = context;
   const next = volumePlan({ pod: podOrName(context), node, objects, unavailable: unavailable(context) });
   if (!context.hasVolumes && next.setUps.length + next.csi.length + next.failures.length === 0) {
@@ -70,7 +70,7 @@ const noteFound = (isToRun: boolean) =>
     const next = { ...context, objects, lookups };
     sendPlan(enqueue, next);
     const isRenewed = before !== undefined && objects[key]?.kind === 'Token' && objects[key].version !== before.version;
-    if (isRenewed && context.volumes !== null) remember(enqueue, next);
+    if (isRenewed && context.volumes !== null) sendRemembered(enqueue, next);
   });
 
 /** The API server's answer about an object that this pod uses, or about its own token. */

@@ -36,16 +36,16 @@ import { handleClaims, preparingClaims, requestClaims } from './pod-claims.ts';
 import {
   adoptContainers,
   beginWriting,
-  checkPermission,
   noteContainer,
   noteRequest,
   noteUsers,
+  permitContainers,
   reapContainer,
 } from './pod-containers.ts';
 import { initialPod } from './pod-context.ts';
 import { handleShared, pinning } from './pod-cpus.ts';
 import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
-import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
+import { filesOfTurn, foldersOf, sandboxConfigOf, usersPlace } from './pod-files.ts';
 import { grouping } from './pod-group.ts';
 import { forwardImage, requestDelayedImages, requestImage, requestImagesAgain } from './pod-images.ts';
 import { noteKill } from './pod-kill.ts';
@@ -166,7 +166,7 @@ const preparing = s.createStateConfig({
   },
 });
 
-const reconfigured = [sendNodeChange, requestChangedAllocation, configure, adoptContainers, planVolumes];
+const reconfigure = [sendNodeChange, requestChangedAllocation, configure, adoptContainers, planVolumes];
 
 const sync = s.createStateConfig({
   entry: [sendNode, adoptContainers, planVolumes, requestClaims],
@@ -178,7 +178,7 @@ const sync = s.createStateConfig({
   ],
   on: {
     'pod.kill': { target: '#terminating', actions: noteKill },
-    'pod.configured': { actions: reconfigured },
+    'pod.configured': { actions: reconfigure },
     'volumes.mounted': { actions: noteMounted },
     'volumes.lost': { actions: planVolumes },
     'objects.changed': { actions: handleObjects },
@@ -198,12 +198,12 @@ const sync = s.createStateConfig({
       ],
     },
     /** The deadline is exceeded: waits for the order to end the pod, or for a configuration with a later deadline. */
-    overdue: { on: { 'pod.configured': { target: 'deciding', actions: reconfigured } } },
+    overdue: { on: { 'pod.configured': { target: 'deciding', actions: reconfigure } } },
     /** This node can never run the pod: waits for another configuration. */
     blocked: {
       entry: recordBlocked,
       on: {
-        'pod.configured': { target: 'deciding', actions: [...reconfigured, requestImagesAgain] },
+        'pod.configured': { target: 'deciding', actions: [...reconfigure, requestImagesAgain] },
         'object.found': { target: 'deciding', actions: [handleObject, requestImagesAgain] },
       },
     },
@@ -230,7 +230,7 @@ const sync = s.createStateConfig({
         id: 'runSandbox',
         src: 'cri.runPodSandbox',
         input: ({ context }) => ({
-          config: sandboxOf(context, nextAttempt(context)),
+          config: sandboxConfigOf(context, nextAttempt(context)),
           runtimeHandler: runtimeHandler(context) ?? '',
         }),
         onDone: { target: 'awaitingSandbox', actions: handleSandbox },
@@ -267,12 +267,12 @@ const sync = s.createStateConfig({
       invoke: {
         id: 'files',
         src: 'host.preparePod',
-        input: ({ context }) => turnFiles(context),
+        input: ({ context }) => filesOfTurn(context),
         onDone: [
           { guard: 'hasFileVariables', target: 'readingVariables' },
           { guard: 'hasDevices', target: 'preparingDevices' },
           { guard: 'hasSubPaths', target: 'bindingSubPaths' },
-          { target: 'active', actions: [checkPermission, rememberPod] },
+          { target: 'active', actions: [permitContainers, rememberPod] },
         ],
         onError: {
           target: 'backingOff',

@@ -74,7 +74,7 @@ const report = s.enqueueActions(({ context: { ref, kind }, event, enqueue }) => 
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, textOf(kind, event)));
 });
 
-const judge = s.enqueueActions(({ context, event, enqueue }) => {
+const sendVerdict = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'probe.judged') return;
   const { container, kind, containerId, watch } = context;
   const { verdict } = event;
@@ -130,7 +130,7 @@ export const proberMachine = s.createMachine({
       },
       on: {
         'probe.reported': { actions: report },
-        'probe.judged': [{ guard: 'isLast', target: 'held', actions: judge }, { actions: judge }],
+        'probe.judged': [{ guard: 'isLast', target: 'held', actions: sendVerdict }, { actions: sendVerdict }],
       },
     },
     backingOff: { after: { [WATCH_RETRY_MS]: 'probing' } },
