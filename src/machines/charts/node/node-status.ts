@@ -161,13 +161,7 @@ const noteReport = s.assign({
   },
 });
 
-function recordEvent(
-  enqueue: Enqueue,
-  { facts }: Context,
-  eventType: 'Normal' | 'Warning',
-  reason: string,
-  message?: string,
-) {
+function emit(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warning', reason: string, message?: string) {
   const text = message ?? `Node ${facts.nodeName} status is now: ${reason}`;
   enqueue.sendTo(
     to('eventRecorder'),
@@ -195,12 +189,12 @@ const noteNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (node === null) return noteDeleted(enqueue);
   const before = context.node?.spec?.unschedulable ?? false;
   const after = node.spec?.unschedulable ?? false;
-  if (before !== after) recordEvent(enqueue, context, 'Normal', after ? 'NodeNotSchedulable' : 'NodeSchedulable');
+  if (before !== after) emit(enqueue, context, 'Normal', after ? 'NodeNotSchedulable' : 'NodeSchedulable');
   const { bootID } = context.facts.info;
   const known = node.status?.nodeInfo?.bootID ?? '';
   if (context.node === null && known !== '' && known !== bootID) {
     const text = `Node ${context.facts.nodeName} has been rebooted, boot id: ${bootID}`;
-    recordEvent(enqueue, context, 'Warning', 'Rebooted', text);
+    emit(enqueue, context, 'Warning', 'Rebooted', text);
   }
   enqueue.assign({ node });
   reportParts(enqueue, context.node, node);
@@ -229,7 +223,7 @@ const noteExisting = s.enqueueActions((args) => {
   const pressure = (projected({ ...context, reports }, now(args)).conditions ?? []).filter(
     ({ type }) => type !== 'Ready',
   );
-  for (const reason of transitionEvents([], pressure)) recordEvent(enqueue, context, 'Normal', reason);
+  for (const reason of transitionEvents([], pressure)) emit(enqueue, context, 'Normal', reason);
   if (Object.keys(old).length > 0) enqueue.raise({ type: 'pressure.seen' }, { delay: PRESSURE_MS });
   enqueue.assign({ recorded: null, reports });
 });
@@ -258,7 +252,7 @@ const compose = s.enqueueActions((args) => {
   const [asKubelet, conditions] = [isAsKubelet(context), next.conditions ?? []];
   const isSilent = context.tries > 0 || context.node === null;
   const reasons = asKubelet && isSilent ? [] : transitionEvents(before, conditions);
-  for (const reason of reasons) recordEvent(enqueue, context, 'Normal', reason);
+  for (const reason of reasons) emit(enqueue, context, 'Normal', reason);
   enqueue.assign({ next, recorded: asKubelet ? null : conditions, reportedAtMs: nowMs, tries: context.tries + 1 });
 });
 

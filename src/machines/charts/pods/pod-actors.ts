@@ -1,6 +1,6 @@
 /**
- * The actors of pods: started, released when their pod's name is free, reaped when they end, and replaced after a crash.
- * Part of `pods.ts`.
+ * The actors of pods: started, released when no other pod has their pod's name, reaped when they end, and replaced
+ * after a crash. Part of `pods.ts`.
  */
 import { errorOf, line, now, outputOf, to } from '../../../kernel/xstate.ts';
 import { isStaticPod, type PodRef } from '../../model/api/pod.ts';
