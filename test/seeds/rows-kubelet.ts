@@ -218,7 +218,7 @@ export const KUBELET_ROWS: readonly Row[] = [
     ['containerLog: kept', 'cri.reopenContainerLog'],
     ['test/machines/charts/pods/container/container-log.test.ts', 'test/actors/logs/container-logs.test.ts'],
   ),
-  built('S173', 'last failure of a container', 'src/machines/charts/pods/container/container-setup.ts#failed', [
+  built('S173', 'last failure of a container', 'src/machines/charts/pods/container/container-setup.ts#noteFailure', [
     TESTS.pod,
     TESTS.reasons,
   ]),

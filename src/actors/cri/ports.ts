@@ -3,7 +3,7 @@
  *
  * Invariants: an operation of class `once` with unknown outcome is looked up before it is repeated, and a name that the
  * runtime reserved for us is adopted; after each own change the watchers inspect the pod; sandboxes wait while others
- * start, but not for stuck calls ({@link StartingCalls}).
+ * start, but not for stuck calls (`StartingCalls`).
  */
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';

@@ -36,11 +36,12 @@ export async function viewCommand(log: string | undefined, options: ViewOptions)
   if (!/^\d+$/.test(port) || Number(port) > PORT_MAX) {
     return refuse('view', `--port is a number up to ${PORT_MAX}, not ${JSON.stringify(port)}`, exitCodes.usage);
   }
-  if (log === undefined && output === undefined) {
-    return refuse('view', 'name a journal, or with --output a file that becomes a page for any', exitCodes.usage);
-  }
   try {
-    if (log === undefined) return await write(output!, undefined, 'a page for any journal');
+    if (log === undefined) {
+      const sentence = 'name a journal, or with --output a file that becomes a page for any';
+      if (output === undefined) return refuse('view', sentence, exitCodes.usage);
+      return await write(output, undefined, 'a page for any journal');
+    }
     const journal = journalAt(log, incarnation);
     const { path, ...chosen } = placeOf(log, incarnation);
     const files = new JournalFiles(path, chosen.incarnation ?? journal.header.incarnation);

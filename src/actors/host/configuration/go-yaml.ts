@@ -5,11 +5,11 @@
  * duplicate keys. Invariant: the last of two equal keys wins, and each duplicate is reported with its line; an alias
  * bomb is rejected before it expands.
  */
+
 import { type Document, isAlias, isMap, isScalar, isSeq, type LineCounter, type Node, type YAMLMap } from 'yaml';
 import type { Json } from '../../../kernel/json.ts';
-import { textOfNumber } from '../../../machines/model/values/exact-number.ts';
-import { printFloat, quote } from '../../../machines/model/values/go-text.ts';
-import { finite, type Scalar, scalarOf, YamlRefusal } from './go-yaml-scalars.ts';
+import { numberOf, textOfNumber } from '../../../machines/model/values/exact-number.ts';
+import { parseInteger, printFloat, quote } from '../../../machines/model/values/go-text.ts';
 
 /** Levels of nesting; a configuration needs six, and upstream stops at ten times as many. */
 export const MAX_DEPTH = 1_000;
@@ -170,4 +170,66 @@ function goSyntax(value: Json | undefined): string {
   if (Array.isArray(value)) return `[]interface {}{${value.map(goSyntax).join(', ')}}`;
   const entries = Object.entries(value).map(([key, item]) => `${quote(key)}:${goSyntax(item)}`);
   return `map[interface {}]interface {}{${entries.join(', ')}}`;
+}
+
+const TAGS = 'tag:yaml.org,2002:';
+const RESOLVED_TAGS = ['str', 'bool', 'int', 'float', 'null', 'timestamp'];
+
+/** Why a document cannot be read, with the wording of the Go reader. */
+class YamlRefusal extends Error {}
+
+interface Scalar {
+  readonly tag: string;
+  readonly value: Json;
+}
+
+const WORDS: ReadonlyMap<string, Scalar> = new Map(
+  [
+    { tag: 'bool', value: true, words: 'y Y yes Yes YES true True TRUE on On ON' },
+    { tag: 'bool', value: false, words: 'n N no No NO false False FALSE off Off OFF' },
+    { tag: 'null', value: null, words: '~ null Null NULL' },
+    { tag: 'float', value: 'NaN', words: '.nan .NaN .NAN' },
+    { tag: 'float', value: '+Inf', words: '.inf .Inf .INF +.inf +.Inf +.INF' },
+    { tag: 'float', value: '-Inf', words: '-.inf -.Inf -.INF' },
+  ].flatMap(({ words, ...scalar }) => ['', ...words.split(' ')].slice(1).map((word) => [word, scalar] as const)),
+);
+const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/;
+const LARGEST_UNSIGNED = 2n ** 64n - 1n;
+
+/** A quoted scalar is text, and so is one with an unknown tag. */
+function scalarOf({ value, type, tag = '' }: { value: unknown; type?: string; tag?: string }): Scalar {
+  const text = typeof value === 'string' ? value : '';
+  const isPlain = type === undefined || type === 'PLAIN';
+  const name = tag.startsWith(TAGS) ? tag.slice(TAGS.length) : '';
+  if (tag === '' || tag === '!') return isPlain || tag === '!' ? plainScalar(text) : { tag: 'str', value: text };
+  if (name === 'binary') return { tag: 'str', value: Buffer.from(text, 'base64').toString() };
+  if (name === 'str' || !RESOLVED_TAGS.includes(name)) return { tag: 'str', value: text };
+  const found = plainScalar(text);
+  const isDate = name === 'timestamp' && /^[0-9]{4}-/.test(text);
+  const fits = isDate || found.tag === name || (found.tag === 'int' && name === 'float');
+  if (!fits) throw new YamlRefusal(`yaml: cannot decode !!${found.tag} \`${text}\` as a !!${name}`);
+  return found;
+}
+
+/** Rejects a value that JSON cannot express, such as infinity. */
+function finite({ tag, value }: Scalar): Json {
+  if (tag !== 'float' || typeof value === 'number') return value;
+  throw new YamlRefusal(`json: unsupported value: ${JSON.stringify(value).replaceAll('"', '')}`);
+}
+
+function plainScalar(text: string): Scalar {
+  const word = text === '' ? WORDS.get('~') : WORDS.get(text);
+  if (word !== undefined) return word;
+  if (!/^[-+.0-9]/.test(text)) return { tag: 'str', value: text };
+  const plain = text.startsWith('.') ? text : text.replaceAll('_', '');
+  const integer = text.startsWith('.') ? null : integerOf(plain);
+  if (integer !== null) return { tag: 'int', value: integer };
+  const number = FLOAT.test(plain) ? Number(plain) : Number.NaN;
+  return Number.isFinite(number) ? { tag: 'float', value: number } : { tag: 'str', value: text };
+}
+
+function integerOf(text: string): Json {
+  const parsed = parseInteger(text, 64);
+  if (parsed.error === undefined) return numberOf(String(parsed.value));
+  return /^[0-9]+$/.test(text) && !text.startsWith('0') && BigInt(text) <= LARGEST_UNSIGNED ? numberOf(text) : null;
 }

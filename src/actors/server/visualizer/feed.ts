@@ -90,7 +90,7 @@ export class KernelFeed implements Feed {
     this.observer = new Observer();
   }
 
-  /** For {@link Kernel}'s option of this name; may be called before any request. */
+  /** For the kernel's option of this name; may be called before any request. */
   readonly onTurn = (records: readonly KernelRecord[], kernel: ShownKernel, tookMs = 0): void => {
     this.kernel = kernel;
     if (this.turnsMs.push(tookMs) > TURNS_MAX) this.turnsMs.shift();

@@ -42,9 +42,9 @@ import {
 } from './csi-volumes-setup.ts';
 import { beginHealth, healthOf, reconcile, reportMounted, sendUsers } from './reconcile.ts';
 
-/** Before a crashed actor of a volume is replaced, or the disk is listed again. */
+/** The pause before a crashed actor of a volume is replaced, or the disk is listed again. */
 const RETRY_MS = 5_000;
-/** Before a crashed watch of the CSIDriver objects is reopened. */
+/** The pause before a crashed watch of the CSIDriver objects is reopened. */
 const REOPEN_MS = 1_000;
 
 /** Updates the context with an event, then reconciles. */

@@ -5,20 +5,31 @@
  * Invariant: an actor gets a message only if it differs from the last one.
  */
 import { type AnyActorRef, to } from '../../../kernel/xstate.ts';
-import type { CSIFailure, CSILimits, CSIReport, MountOrder } from '../../model/csi/messages.ts';
-import { mountPlace } from '../../model/csi/places.ts';
-import { limitsPeriodMs } from '../../model/csi/policy.ts';
+import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrder } from '../../model/csi/messages.ts';
+import { type DeviceId, deviceIdOf, mountPlace } from '../../model/csi/places.ts';
+import { deviceKey, limitsPeriodMs } from '../../model/csi/policy.ts';
+import type { FoundVolume } from '../../model/operations/csi.ts';
 import {
   type Context,
+  type Device,
+  deviceOf,
+  driverOf,
   type Enqueue,
+  isDeviceUsed,
+  isNamed,
+  isTaken,
+  isWithoutActor,
   type Listed,
   type Mount,
+  mountOf,
   podDirectoryOf,
+  podFound,
+  sameIfEqual,
   usersOf,
+  volumeFound,
   volumesInUse,
 } from './csi-volumes-setup.ts';
-import { beginDevices, noteSizes, sendDevices } from './reconcile-devices.ts';
-import { beginMounts, foundOf, sendMounts } from './reconcile-mounts.ts';
+import { isKnown, isLarger } from './expansion-policy.ts';
 
 const isListed = (context: Context): context is Listed => context.found !== null;
 
@@ -86,4 +97,176 @@ function sendPeriods(enqueue: Enqueue, context: Listed): Listed {
     enqueue.sendTo(to('pluginManager'), { type: 'csi.limitsFollowed', name, periodMs } satisfies CSILimits);
   }
   return { ...context, periods: Object.fromEntries(periods.filter(([, periodMs]) => periodMs > 0)) };
+}
+
+/** A device starts with its first user; an unused one that was found on disk starts in order to be unstaged. */
+function beginDevices(enqueue: Enqueue, before: Listed): Listed {
+  const unused = before.found.devices.filter((device) => !isDeviceUsed(before, deviceKey(device)));
+  const crashed = before.devices.filter(({ id }) => id === '').map(({ volume }) => volume);
+  const desired = before.mounts.flatMap(({ volume, isWanted }) =>
+    volume.isEphemeral || !isWanted ? [] : [deviceIdOf(volume)],
+  );
+  const begins = new Map<string, DeviceId>();
+  for (const id of [...crashed, ...desired, ...unused]) {
+    const key = deviceKey(id);
+    if (isWithoutActor(deviceOf(before, key)) && !begins.has(key)) begins.set(key, id);
+  }
+  const begin = (context: Listed, [key, volume]: [string, DeviceId]) =>
+    beginDevice(enqueue, context, { key, volume, existing: deviceOf(before, key) });
+  return [...begins].reduce(begin, before);
+}
+
+/** `existing`: the entry of an actor that crashed. */
+type BeginDevice = Pick<Device, 'key' | 'volume'> & { readonly existing: Device | undefined };
+
+function beginDevice(enqueue: Enqueue, before: Listed, { key, volume, existing }: BeginDevice): Listed {
+  const device = {
+    id: `device-${before.spawned}`,
+    key,
+    volume,
+    staged: null,
+    isNodeFull: false,
+    size: '',
+    reported: '',
+  };
+  const found = before.found.devices;
+  const context = {
+    ...before,
+    found: { ...before.found, devices: found.filter((each) => deviceKey(each) !== key) },
+    devices: [...before.devices.filter((each) => each !== existing), device],
+    spawned: before.spawned + 1,
+  };
+  const { type: _, ...known } = deviceOrder(context, device);
+  const { rootDir: root, nodeName, behavior } = before;
+  const mayBeStaged = existing !== undefined || found.some((each) => deviceKey(each) === key);
+  const input = { ...known, key, root, nodeName, behavior, id: device.volume, mayBeStaged };
+  enqueue.spawnChild('device', { id: device.id, input });
+  return noteDevice(context, key, { reported: JSON.stringify(known) });
+}
+
+/** The size that a volume had when its first user began is its size on this node. */
+function noteSizes(_enqueue: Enqueue, context: Listed): Listed {
+  const devices = context.devices.map((device) => {
+    if (device.size !== '') return device;
+    const had = usersOf(context, device.key).find(({ volume }) => isKnown(volume.size?.had ?? ''))?.volume.size?.had;
+    return had === undefined ? device : { ...device, size: had };
+  });
+  return { ...context, devices: sameIfEqual(context.devices, devices) };
+}
+
+const noteDevice = (context: Listed, key: string, more: Partial<Device>): Listed => ({
+  ...context,
+  devices: context.devices.map((device) => (device.key === key ? { ...device, ...more } : device)),
+});
+
+function deviceOrder(context: Context, { key, volume }: Device): DeviceOrder {
+  return {
+    type: 'device.known',
+    driver: driverOf(context, volume.driver),
+    volume: usersOf(context, key).find(({ isWanted }) => isWanted)?.volume ?? null,
+    isUsed: isDeviceUsed(context, key),
+    isReported: isNamed(context.node.inUse, key),
+    isAttached: isNamed(context.node.attached, key),
+  };
+}
+
+function sendDevices(enqueue: Enqueue, context: Listed): Listed {
+  const devices = context.devices.map((device) => {
+    const { type, ...known } = deviceOrder(context, device);
+    const reported = JSON.stringify(known);
+    if (device.id === '' || reported === device.reported) return device;
+    enqueue.sendTo<AnyActorRef>(device.id, { type, ...known } satisfies DeviceOrder);
+    return known.isUsed ? { ...device, reported } : { ...device, reported, staged: null };
+  });
+  return { ...context, devices: sameIfEqual(context.devices, devices) };
+}
+
+/**
+ * A wanted volume starts at once; one that was only found on disk starts when its pod is released, to be unpublished.
+ */
+function beginMounts(enqueue: Enqueue, before: Listed): Listed {
+  const crashed = before.mounts.filter(({ id }) => id === '');
+  const due = Object.entries(before.pods).flatMap(([uid, { volumes, isReleased }]): Wanted[] =>
+    isReleased
+      ? foundOf(before, uid).map((found) => ({ uid, volume: volumeFound(found), isWanted: false }))
+      : volumes.map((volume) => ({ uid, volume, isWanted: true })),
+  );
+  const begins = new Map<string, Begin>();
+  for (const { uid, volume, isWanted } of [...crashed, ...due]) {
+    const [key, existing] = [`${uid}/${volume.spec}`, mountOf(before, uid, volume.spec)];
+    if (isWithoutActor(existing) && !begins.has(key)) begins.set(key, { uid, volume, isWanted, existing });
+  }
+  return [...begins.values()].reduce((context, begin) => beginMount(enqueue, context, begin), before);
+}
+
+type Wanted = Pick<Mount, 'uid' | 'volume' | 'isWanted'>;
+/** `existing`: the entry of an actor that crashed. */
+type Begin = Wanted & { readonly existing: Mount | undefined };
+
+const foundOf = ({ found }: Context, uid: string): readonly FoundVolume[] =>
+  (found?.volumes ?? []).filter((volume) => volume.uid === uid);
+
+function beginMount(enqueue: Enqueue, before: Listed, { uid, volume, isWanted, existing }: Begin): Listed {
+  const isThis = (each: FoundVolume) => each.uid === uid && each.spec === volume.spec;
+  const mount = { id: `mount-${before.spawned}`, uid, volume, isWanted, isPublished: false, reported: '' };
+  const found = before.found.volumes;
+  const context = {
+    ...before,
+    found: { ...before.found, volumes: found.filter((each) => !isThis(each)) },
+    mounts: existing ? before.mounts.map((each) => (each === existing ? mount : each)) : [...before.mounts, mount],
+    spawned: before.spawned + 1,
+  };
+  const { type: _, ...known } = mountOrder(context, mount);
+  const { rootDir: root, nodeName, behavior } = before;
+  const input = {
+    ...known,
+    id: mount.id,
+    root,
+    nodeName,
+    behavior,
+    volume,
+    podDirectory: podDirectoryOf(before, uid),
+    pod: before.pods[uid]?.pod ?? podFound(uid),
+    mayBePublished: existing !== undefined || found.some(isThis),
+  };
+  enqueue.spawnChild('mount', { id: mount.id, input });
+  return noteMountReported(context, mount.id, JSON.stringify(known));
+}
+
+const noteMountReported = (context: Listed, id: string, reported: string): Listed => ({
+  ...context,
+  mounts: context.mounts.map((mount) => (mount.id === id ? { ...mount, reported } : mount)),
+});
+
+function mountOrder(context: Context, mount: Mount): Extract<MountOrder, { type: 'mount.known' }> {
+  const { volume, uid } = mount;
+  const device = volume.isEphemeral ? undefined : deviceOf(context, deviceKey(volume));
+  return {
+    type: 'mount.known',
+    driver: driverOf(context, volume.driver),
+    device: device?.staged ?? null,
+    isTaken: isTaken(context, mount),
+    isReleased: context.pods[uid]?.isReleased ?? false,
+    expansion: expansionOf(context, mount, device?.size ?? ''),
+  };
+}
+
+/** One of the mounts of a device expands it: the oldest that containers may use, or else the oldest. */
+function expansionOf(context: Context, { id, volume }: Mount, has: string): Expansion | null {
+  const { size } = volume;
+  if (size === null || !isKnown(has) || !isLarger(size.wanted, has)) return null;
+  const users = usersOf(context, deviceKey(volume)).filter(({ isWanted }) => isWanted);
+  const user = users.find(({ isPublished }) => isPublished) ?? users[0];
+  return user?.id === id ? { claim: size.claim, to: size.wanted, status: size.status } : null;
+}
+
+function sendMounts(enqueue: Enqueue, context: Listed): Listed {
+  const mounts = context.mounts.map((mount) => {
+    const { type, ...known } = mountOrder(context, mount);
+    const reported = JSON.stringify(known);
+    if (mount.id === '' || reported === mount.reported) return mount;
+    enqueue.sendTo<AnyActorRef>(mount.id, { type, ...known } satisfies MountOrder);
+    return { ...mount, reported };
+  });
+  return { ...context, mounts: sameIfEqual(context.mounts, mounts) };
 }

@@ -17,8 +17,9 @@
  *   I5 a pod that may use the present image does not wait for the pull of another pod.
  *   I6 before a pull starts its intent is on disk, so that a dying agent leaves no image of unknown origin.
  */
+
 import { sendParent } from '../../../kernel/xstate.ts';
-import { addRequestBeside } from './image-beside.ts';
+import { containerEvents } from '../../model/reasons/reasons.ts';
 import {
   addRequest,
   answerKnown,
@@ -31,18 +32,37 @@ import {
   failPull,
   failRecord,
   failVanished,
+  joinsPull,
+  mayBeServed,
   noteCredentials,
   noteFailure,
   noteRecord,
   noteStatus,
   pullingPod,
   queuePull,
+  recordEvent,
   recordInput,
+  reportPresent,
   imageSetup as s,
+  servesBeside,
   serveTurn,
   throttlePull,
   warn,
 } from './image-setup.ts';
+import { admittedBeside } from './verification.ts';
+
+/** During a pull, a pod that needs none is answered at once; one that joins it is told that the image is pulled. */
+const addRequestBeside = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'image.asked') return;
+  const { request } = event;
+  const { present, verification, place, record } = context;
+  const isFree = servesBeside(context) && mayBeServed(request) && admittedBeside(verification, place.image, record);
+  if (present !== null && isFree) return reportPresent(enqueue, request, present);
+  enqueue(addRequest);
+  if (servesBeside(context) && joinsPull(context, request))
+    recordEvent(enqueue, request, containerEvents.pulling(request.image));
+});
 
 /**
  * Decides whether the image may be used: by the record of earlier pulls, then by the credentials of the pods whose turn

@@ -154,7 +154,7 @@ const reap = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ known: context.known.filter((other) => other !== id) });
 });
 
-/** Before pods that waited for a crashed actor are asked to request the image again. */
+/** The pause before pods that waited for a crashed actor are asked to request the image again. */
 const ASK_AGAIN_MS = 1_000;
 
 export const imagesMachine = s.createMachine({

@@ -50,7 +50,7 @@ const MIGRATED_PLUGINS = 'storage.alpha.kubernetes.io/migrated-plugins';
 
 export interface CSIDriver {
   readonly name: string;
-  /** The driver's name for this node. */
+  /** The node ID: the driver's name for this node. */
   readonly nodeID: string;
   readonly topologyKeys: readonly string[];
   /** Labels for the Node, by these keys; absent in journals of nodes without `driversOnNode`. */
@@ -73,7 +73,7 @@ interface Context extends CSINodeInput {
   /** Drivers that are gone from this node: their entries have to be removed. */
   readonly gone: readonly string[];
   readonly existing: CSINode | null;
-  /** Of the Node, as the API server had it last. */
+  /** The metadata of the Node, as last read from the API server. */
   readonly node: NodeMetadata | null;
   readonly retryMs: number;
   /** Failed attempts since the CSINode was last correct. */
@@ -130,7 +130,7 @@ const nodePart = ({ node, drivers, gone }: Context) =>
   driversOnNode(required(node, 'the Node that was read'), Object.values(drivers), gone);
 const nodePatch = (context: Context): JsonObject | null => nodePart(context).patch;
 
-/** Whether the Node has everything of every driver, those that registered since it was read included. */
+/** Whether the Node has the labels and node IDs of all drivers, including drivers that registered after it was read. */
 function isNodeSettled(context: Context): boolean {
   if (context.node === null) return false;
   const { patch, rejected } = nodePart(context);
@@ -194,9 +194,9 @@ const sendWritten = s.enqueueActions(({ context, enqueue }) => {
 
 const noteNode = s.assign(({ event }) => (event.type === 'node.registered' ? { nodeUid: event.uid } : {}));
 
-const remember = s.assign({ existing: ({ event }) => outputOf<CSINode>(event) });
+const noteExisting = s.assign({ existing: ({ event }) => outputOf<CSINode>(event) });
 
-/** Of the Node only the part that drivers change. */
+/** Stores only the part of the Node that drivers change. */
 const noteNodeObject = s.assign({
   node: ({ event }): NodeMetadata => {
     const { labels, annotations } = outputOf<Node>(event).metadata ?? {};
@@ -238,7 +238,7 @@ export const csiNodeMachine = s.createMachine({
       meta: { waitsFor: 'the Node to be registered' },
       on: { 'node.registered': { target: 'beginning', actions: noteNode } },
     },
-    /** The Node is read anew for each change: others have changed it meanwhile. */
+    /** Reads the Node again for each change: other clients may have changed it in the meantime. */
     beginning: {
       entry: assign({ node: null }),
       always: [{ guard: 'changesNode', target: 'readingNode' }, { target: 'reading' }],
@@ -276,7 +276,7 @@ export const csiNodeMachine = s.createMachine({
         id: 'get',
         src: 'kube.get',
         input: ({ context }) => target(context.nodeName),
-        onDone: { target: 'comparing', actions: remember },
+        onDone: { target: 'comparing', actions: noteExisting },
         onError: [
           { guard: ({ event }) => codeOf(event) === 'NotFound', target: 'creating' },
           { target: 'backingOff', actions: failed },
@@ -292,7 +292,7 @@ export const csiNodeMachine = s.createMachine({
           const { name: _named, ...collection } = target(context.nodeName);
           return { ...collection, body: csiNode(context) };
         },
-        onDone: { target: 'comparing', actions: remember },
+        onDone: { target: 'comparing', actions: noteExisting },
         onError: { target: 'backingOff', actions: failed },
       },
     },
@@ -313,7 +313,7 @@ export const csiNodeMachine = s.createMachine({
           patchType: 'application/strategic-merge-patch+json' as const,
           body: csiNodePatch(context),
         }),
-        onDone: { target: 'verifying', actions: remember },
+        onDone: { target: 'verifying', actions: noteExisting },
         onError: { target: 'backingOff', actions: failed },
       },
     },

@@ -98,7 +98,7 @@ function renewed({ nodeName, durationSeconds, lease, ownerUid, behavior }: Conte
 
 const noteOwner = s.assign(({ event }) => (event.type === 'node.registered' ? { ownerUid: event.uid } : {}));
 
-const remember = s.assign({ lease: ({ event }) => outputOf<Lease>(event), tries: 0 });
+const noteLease = s.assign({ lease: ({ event }) => outputOf<Lease>(event), tries: 0 });
 
 const failed = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
@@ -120,7 +120,7 @@ export const leaseMachine = s.createMachine({
         id: 'get',
         src: 'kube.get',
         input: ({ context }) => target(context, context.nodeName),
-        onDone: { target: 'renewing', actions: remember },
+        onDone: { target: 'renewing', actions: noteLease },
         onError: [
           { guard: isCode('NotFound'), target: 'creating' },
           { target: 'pausing', actions: failed('Failed to ensure lease exists, will retry') },
@@ -137,7 +137,7 @@ export const leaseMachine = s.createMachine({
           ...target(args.context),
           body: renewed({ ...args.context, lease: null }, now({ system: args.self.system })) as Json,
         }),
-        onDone: { target: 'holding', actions: remember },
+        onDone: { target: 'holding', actions: noteLease },
         onError: { target: 'pausing', actions: failed('Failed to ensure lease exists, will retry') },
       },
     },
@@ -168,7 +168,7 @@ export const leaseMachine = s.createMachine({
           ...target(args.context, args.context.nodeName),
           body: renewed(args.context, now({ system: args.self.system })) as Json,
         }),
-        onDone: { target: 'holding', actions: remember },
+        onDone: { target: 'holding', actions: noteLease },
         onError: [
           { guard: isCode('Conflict'), target: 'reading', actions: failed('Failed to update lease') },
           { guard: isCode('NotFound'), target: 'creating' },

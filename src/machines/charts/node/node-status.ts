@@ -51,10 +51,10 @@ import {
   type NodeFacts,
   type NodeReports,
   nodeImages,
-  oldPressures,
   PRESSURE_MS,
   pressures,
-  reported,
+  pressuresIn,
+  withReports,
 } from './object/facts.ts';
 import { labelsIn, lostLabels, newNode, volumesIn } from './object/node.ts';
 import { hasChange, hasConditionChange, holdsMore, nodeStatus, statusPatch } from './object/status.ts';
@@ -78,7 +78,7 @@ export interface NodeStatusInput extends Decider {
 const TRIES_MAX = 5;
 /** How long upstream waits for the runtime at the start of a kubelet. */
 const DECIDING_MS = 30_000;
-/** Before a missing Node is requested again. */
+/** The pause before a missing Node is requested again. */
 const GET_AGAIN_MS = 1_000;
 
 interface Context extends Omit<NodeStatusInput, 'reports'> {
@@ -154,7 +154,7 @@ const noteReport = s.assign({
   isPressureOld: ({ context, event }) => context.isPressureOld && event.type !== 'eviction.conditions',
   reports: ({ context, event }) => {
     if (event.type === 'pressure.seen' && context.isPressureOld) return { ...context.reports, ...pressures([]) };
-    if (event.type === 'node.reported') return reported(context.reports, event.reports);
+    if (event.type === 'node.reported') return withReports(context.reports, event.reports);
     if (event.type === 'eviction.conditions') return { ...context.reports, ...pressures(event.conditions) };
     if (event.type !== 'images.changed') return context.reports;
     return { ...context.reports, images: nodeImages(event.images, context.maxImages) };
@@ -213,12 +213,12 @@ const sendAgain = s.enqueueActions(({ context, enqueue }) => {
 });
 
 /** Each start reports pressure, as upstream; everything else in an existing Node was reported by an earlier one. */
-const remember = s.enqueueActions((args) => {
+const noteExisting = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const isNew = outputOf<Partial<Registered>>(event).isNew === true;
   const known = context.node?.status?.conditions ?? [];
   if (isNew || !isAsKubelet(context)) return enqueue.assign({ recorded: isNew ? [] : known });
-  const old = context.isPressureOld && hasBehavior(context, 'evictionAsKubelet') ? oldPressures(known) : {};
+  const old = context.isPressureOld && hasBehavior(context, 'evictionAsKubelet') ? pressuresIn(known) : {};
   const reports = { ...context.reports, ...old };
   const pressure = (projected({ ...context, reports }, now(args)).conditions ?? []).filter(
     ({ type }) => type !== 'Ready',
@@ -229,7 +229,7 @@ const remember = s.enqueueActions((args) => {
 });
 
 /** Begins a period without retries: the Node is current. */
-const begin = s.assign(({ context }) => (isAsKubelet(context) ? { tries: 0 } : {}));
+const beginPeriod = s.assign(({ context }) => (isAsKubelet(context) ? { tries: 0 } : {}));
 
 const announce = s.enqueueActions(({ context, enqueue }) => {
   const registered = { type: 'node.registered', uid: context.node?.metadata?.uid ?? '' } as const;
@@ -257,7 +257,7 @@ const compose = s.enqueueActions((args) => {
 });
 
 /** Spreads the reports of nodes that changed together: half to one and a half of the period, as upstream. */
-const settle = s.assign((args) => {
+const scheduleNextReport = s.assign((args) => {
   const { context } = args;
   const wasChanged = hasChange(statusOf(context), context.next);
   return { tries: 0, quietMs: context.reportFrequencyMs * (wasChanged ? 0.5 + random(args) : 1) };
@@ -303,7 +303,7 @@ export const nodeStatusMachine = s.createMachine({
           const { facts, getsOnExistsOnly = false } = args.context;
           return { facts, node: newNode(facts, status), ...(getsOnExistsOnly ? { getsOnExistsOnly } : {}) };
         },
-        onDone: { target: 'known', actions: [noteNode, remember] },
+        onDone: { target: 'known', actions: [noteNode, noteExisting] },
         onError: { target: 'absent', actions: failed },
       },
     },
@@ -313,7 +313,7 @@ export const nodeStatusMachine = s.createMachine({
         id: 'get',
         src: 'kube.get',
         input: ({ context }) => nodeTarget(context.facts.nodeName),
-        onDone: { target: 'known', actions: [noteNode, remember] },
+        onDone: { target: 'known', actions: [noteNode, noteExisting] },
         onError: { target: 'absent', actions: failed },
       },
     },
@@ -344,14 +344,14 @@ export const nodeStatusMachine = s.createMachine({
         },
       ],
       on: {
-        'reflector.listed': { target: '.judging', actions: [announceAnother, noteNode, begin] },
+        'reflector.listed': { target: '.judging', actions: [announceAnother, noteNode, beginPeriod] },
         'reflector.changed': [
           {
             guard: ({ event }) => event.change === 'DELETED',
             target: '.calm',
             actions: s.enqueueActions(({ enqueue }) => noteDeleted(enqueue)),
           },
-          { target: '.judging', actions: [announceAnother, noteNode, begin] },
+          { target: '.judging', actions: [announceAnother, noteNode, beginPeriod] },
         ],
       },
       initial: 'judging',
@@ -379,7 +379,7 @@ export const nodeStatusMachine = s.createMachine({
               patchType: 'application/strategic-merge-patch+json' as const,
               body: { ...statusPatch(statusOf(context), context.next), ...labelsOf(context) },
             }),
-            onDone: { target: 'judging', actions: [settle, noteNode] },
+            onDone: { target: 'judging', actions: [scheduleNextReport, noteNode] },
             onError: [
               { guard: 'mayTryAgain', target: 'patching', reenter: true, actions: failed },
               {

@@ -29,7 +29,7 @@ export interface OomWatcherInput {
 
 type Event = ItemOf<(typeof hostOperations)['host.watchOom']>;
 
-/** Before a log whose reading failed is reopened. */
+/** The pause before a log whose reading failed is reopened. */
 const RETRY_MS = 60_000;
 /** The cgroup in an OOM record that concerns the whole machine. */
 const MACHINE = '/';

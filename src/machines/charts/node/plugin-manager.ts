@@ -10,7 +10,7 @@
  *   `csiNode` which drivers registered and are gone, and their reports about this node; `csiVolumes` their sockets.
  * Invariants:
  *   M1 a driver is registered exactly as long as its socket is the one it registered on.
- *   M2 a plugin that hangs, sends wrong data or crashes its actor keeps no other from registering.
+ *   M2 a plugin that hangs, sends wrong data or crashes its actor prevents no other from registering.
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
 
@@ -27,7 +27,7 @@ import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
 import { draKey, endpointOf, pluginVerdict, type Verdict } from './plugin-policy.ts';
 
-/** Before a broken watch is reopened, or the crashed actor of a plugin is replaced. */
+/** The pause before a broken watch is reopened, or the crashed actor of a plugin is replaced. */
 const RETRY_MS = 5_000;
 
 export interface PluginManagerInput extends Decider {
@@ -37,7 +37,7 @@ export interface PluginManagerInput extends Decider {
   readonly inCluster: boolean;
 }
 
-interface Taken {
+interface AcceptedDriver {
   readonly name: string;
   /** The version of CSI that the driver speaks. */
   readonly version: string;
@@ -51,7 +51,7 @@ interface Plugin {
   readonly id: string;
   readonly identity: string;
   /** The accepted driver; `null` before. */
-  readonly driver: Taken | null;
+  readonly driver: AcceptedDriver | null;
   /** The connected device plugin; `null` before. */
   readonly device: DevicePlugin | null;
   /** The accepted resource driver; `null` before. */
@@ -84,7 +84,7 @@ const s = setup({
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
-function start(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
+function startPlugin(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
   const id = `plugin-${context.spawned}`;
   enqueue.spawnChild('plugin', { id, input: { socket: path } });
   const plugins = { ...context.plugins, [path]: { id, identity, driver: null, device: null, dra: null } };
@@ -92,7 +92,7 @@ function start(enqueue: Enqueue, context: Context, { path, identity }: PluginSoc
 }
 
 /** Ends the actor of a socket, and the driver that registered there. */
-function end(enqueue: Enqueue, context: Context, path: string, { id, driver, device, dra }: Plugin): void {
+function endPlugin(enqueue: Enqueue, context: Context, path: string, { id, driver, device, dra }: Plugin): void {
   enqueue.stopChild(id);
   if (dra) enqueue.sendTo(to('draManager'), { type: 'dra.withdrawn', driver: dra.driver, endpoint: dra.endpoint });
   if (device) {
@@ -112,7 +112,7 @@ function withdraw(enqueue: Enqueue, { inCluster, plugins }: Context, id: string,
   for (const part of ['csiNode', 'csiVolumes']) enqueue.sendTo(to(part), { type: 'csi.driverGone', name });
 }
 
-function sendEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: Taken): void {
+function sendEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: AcceptedDriver): void {
   const change: CSIDriverChange = { type: 'csi.driverListening', name, endpoint };
   if (isRegistered) enqueue.sendTo(to('csiVolumes'), change);
 }
@@ -152,24 +152,24 @@ const sendChanged = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.sendTo(to('csiNode'), { type: 'csi.driverRegistered', driver: event.driver });
 });
 
-const follow = s.enqueueActions(({ context, event, enqueue }) => {
+const handleSockets = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'plugins.changed') return;
   for (const error of event.errors) enqueue(line('error', [error, {}]));
   const there = new Map(event.sockets.map(({ path, identity }) => [path, identity]));
   const plugins = Object.entries(context.plugins);
   const stays = ([path, { identity }]: (typeof plugins)[number]) => there.get(path) === identity;
   let after: Context = { ...context, plugins: Object.fromEntries(plugins.filter(stays)) };
-  for (const entry of plugins) if (!stays(entry)) end(enqueue, after, ...entry);
-  for (const socket of event.sockets) if (!after.plugins[socket.path]) after = start(enqueue, after, socket);
+  for (const entry of plugins) if (!stays(entry)) endPlugin(enqueue, after, ...entry);
+  for (const socket of event.sockets) if (!after.plugins[socket.path]) after = startPlugin(enqueue, after, socket);
   enqueue.assign(after);
 });
 
-const decide = s.enqueueActions(({ context, event, enqueue }) => {
+const handleIntroduced = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'plugin.introduced') return;
   const { socket, info } = event;
   const plugin = context.plugins[socket];
   if (!plugin) return;
-  const verdict = pluginVerdict(info, socket, takenBy(context));
+  const verdict = pluginVerdict(info, socket, registeredIn(context));
   const endpoint = endpointOf(info, socket);
   if ('service' in verdict) {
     const dra = { driver: info.name, endpoint, service: verdict.service };
@@ -182,7 +182,7 @@ const decide = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver } } });
 });
 
-function takenBy(context: Context) {
+function registeredIn(context: Context) {
   const plugins = Object.values(context.plugins);
   const drivers = plugins.flatMap(({ driver }) => (driver ? [[driver.name, driver.version] as const] : []));
   const draPlugins = plugins.flatMap(({ dra }) => (dra ? [draKey(dra.driver, dra.endpoint)] : []));
@@ -254,7 +254,7 @@ const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const [path, plugin] = found;
   const { message } = errorOf(event);
   enqueue(line('error', ['The actor of a plugin crashed and starts again', { socket: path, err: message }]));
-  end(enqueue, context, path, plugin);
+  endPlugin(enqueue, context, path, plugin);
   enqueue.assign({ plugins: { ...context.plugins, [path]: { ...plugin, driver: null, device: null, dra: null } } });
   enqueue.raise({ type: 'plugin.respawn', path, id }, { delay: RETRY_MS, id: `respawn-${id}` });
 });
@@ -263,7 +263,7 @@ const respawn = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'plugin.respawn') return;
   const { path, id } = event;
   const plugin = context.plugins[path];
-  if (plugin?.id === id) enqueue.assign(start(enqueue, context, { path, identity: plugin.identity }));
+  if (plugin?.id === id) enqueue.assign(startPlugin(enqueue, context, { path, identity: plugin.identity }));
 });
 
 const logBroken = line<Context, { type: string }, undefined, Event>('error', ({ context, event }) => [
@@ -277,8 +277,8 @@ export const pluginManagerMachine = s.createMachine({
   entry: line('info', 'Starting Kubelet Plugin Manager'),
   initial: 'watching',
   on: {
-    'plugins.changed': { actions: follow },
-    'plugin.introduced': { actions: decide },
+    'plugins.changed': { actions: handleSockets },
+    'plugin.introduced': { actions: handleIntroduced },
     'plugin.registered': { actions: register },
     'plugin.changed': { actions: sendChanged },
     'plugin.deviceConnected': { actions: connectDevice },

@@ -96,7 +96,7 @@ function validated(
 export const endpointOf = ({ endpoint }: PluginInfo, socket: string): string => endpoint || socket;
 
 /** The drivers and plugins that are registered on this node. */
-export interface Taken {
+export interface RegisteredPlugins {
   readonly drivers: DriverVersions;
   /** Sockets of resource drivers, as `driver endpoint`. */
   readonly draPlugins: ReadonlySet<string>;
@@ -107,7 +107,7 @@ export interface Taken {
 export const draKey = (driver: string, endpoint: string): string => `${driver} ${endpoint}`;
 
 /** A resource driver, by the first service in its list that this node knows. */
-function draVerdict(info: PluginInfo, endpoint: string, { draPlugins }: Taken): Verdict {
+function draVerdict(info: PluginInfo, endpoint: string, { draPlugins }: RegisteredPlugins): Verdict {
   const { name, versions } = info;
   const [service] = versions.flatMap((version) => DRA_SERVICES.filter((each) => each === version));
   if (service === undefined) {
@@ -126,7 +126,7 @@ function draVerdict(info: PluginInfo, endpoint: string, { draPlugins }: Taken): 
 const goQuoted = (texts: readonly string[]): string => `[${texts.map((text) => JSON.stringify(text)).join(' ')}]`;
 
 /** Whether the plugin that listens on `socket` is accepted; `error` is the text for the plugin. */
-export function pluginVerdict(info: PluginInfo, socket: string, taken: Taken): Verdict {
+export function pluginVerdict(info: PluginInfo, socket: string, taken: RegisteredPlugins): Verdict {
   const { type, name } = info;
   if (type === DEVICE_PLUGIN) {
     const problem = announcementProblem(info.versions, name);

@@ -36,7 +36,7 @@ const s = setup({
   guards: { isReported: ({ context }) => context.wanted === '' || context.wanted === context.known },
 });
 
-const note = s.assign({
+const notePodCIDR = s.assign({
   wanted: ({ context, event }) => (event.type === 'node.known' ? podCIDROf(event.node) : context.wanted),
 });
 
@@ -44,10 +44,10 @@ export const podCIDRMachine = s.createMachine({
   id: 'podCIDR',
   context: { wanted: '', known: '' },
   initial: 'judging',
-  on: { 'node.known': { actions: note } },
+  on: { 'node.known': { actions: notePodCIDR } },
   states: {
     judging: { always: [{ guard: 'isReported', target: 'reported' }, { target: 'reporting' }] },
-    reported: { on: { 'node.known': { target: 'judging', actions: note } } },
+    reported: { on: { 'node.known': { target: 'judging', actions: notePodCIDR } } },
     reporting: {
       meta: { waitsFor: 'the runtime to take the addresses of pods' },
       entry: line('info', ({ context }) => [

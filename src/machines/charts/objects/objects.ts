@@ -42,7 +42,7 @@ export type ObjectsInput = Pick<NodeSettings, 'nodeName' | 'apiServer' | 'behavi
 
 /** Actors started for one pod in a turn: the cost of each grows with their number. A node of 0.2.0 has no limit. */
 const STARTS_MAX = 50;
-/** Before the crashed actor of an object is restarted. */
+/** The pause before the crashed actor of an object is restarted. */
 const RESPAWN_MS = 1_000;
 /** The period of syncing a pod and of reading its objects; also upstream's default for `Cache`. */
 const PERIOD_MS = 60_000;

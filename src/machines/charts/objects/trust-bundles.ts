@@ -24,7 +24,9 @@ import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } fro
 
 /** The newest version that the cluster has is used. */
 const VERSIONS = ['v1', 'v1beta1', 'v1alpha1'].map((version) => `certificates.k8s.io/${version}`);
-/** Before a cluster without the API is asked again: an API server enables it by a restart with other flags. */
+/**
+ * The pause before a cluster without the API is asked again: an API server enables it by a restart with other flags.
+ */
 const ABSENT_MS = 300_000;
 /** A list that takes longer is reported to the pods that wait for it. */
 const SYNC_MS = 10_000;

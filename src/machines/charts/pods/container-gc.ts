@@ -53,7 +53,7 @@ interface Context {
   readonly purging: boolean;
   /** How many dead instances of a container stay when one more dies; `null`: all, until the next round. */
   readonly keptAtDeath: number | null;
-  /** A failed removal is an event of the Node, too: not on a node with the behavior `removalsAsKubelet`. */
+  /** A failed removal is also an event of the Node: only without the behavior `removalsAsKubelet`. */
   readonly recordsFailures: boolean;
   /** A removal failed: the remaining ones wait for the next round. */
   readonly hasFailed: boolean;
@@ -154,7 +154,7 @@ const s = setup({
   delays: { rest: (args) => Math.max(0, args.context.rest.untilMs - now({ system: args.self.system })) },
 });
 
-const note = s.assign(({ context, event }) => {
+const noteGarbage = s.assign(({ context, event }) => {
   if (event.type !== 'garbage.changed') return {};
   const { uid, dead, sandboxes, over, isEvicted = false } = event;
   const { [uid]: _before, ...others } = context.pods;
@@ -178,26 +178,26 @@ const restIn = (state: 'waiting' | 'settling') =>
       : { rest: { in: state, untilMs: now(args) + CONTAINER_GC_MS } };
   });
 
-const isOver = { in: 'settling', untilMs: 0 } as const;
+const NO_REST = { in: 'settling', untilMs: 0 } as const;
 const collectSurplus = s.assign({ queue: ({ context }) => surplusOf(context) });
 
-const counted = (args: { readonly context: Context; readonly system: unknown }): Pods =>
+const oldEnough = (args: { readonly context: Context; readonly system: unknown }): Pods =>
   ofAge(args.context.pods, args.context.policy, now(args));
 
-const collect = s.assign({ rest: isOver, queue: (args) => victimsOf(counted(args), args.context.policy) });
+const collect = s.assign({ rest: NO_REST, queue: (args) => victimsOf(oldEnough(args), args.context.policy) });
 
 const beginPurge = s.assign({
   purging: true,
-  rest: isOver,
-  queue: (args) => purgeVictimsOf(counted(args), args.context.policy),
+  rest: NO_REST,
+  queue: (args) => purgeVictimsOf(oldEnough(args), args.context.policy),
 });
 
-const answer = s.enqueueActions(({ enqueue }) => {
+const answerPurge = s.enqueueActions(({ enqueue }) => {
   enqueue.assign({ purging: false });
   enqueue.sendTo(to('eviction'), { type: 'garbage.purged' });
 });
 
-const complain = s.enqueueActions(({ context, event, enqueue }) => {
+const logFailure = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = errorOf(event);
   enqueue(line('error', ['Container garbage collection failed', { id: context.queue[0]?.id, error: message }]));
   if (!context.recordsFailures) return;
@@ -208,9 +208,9 @@ const complain = s.enqueueActions(({ context, event, enqueue }) => {
 
 const removingSurplus = { guard: 'hasSurplus', target: 'next', actions: collectSurplus } as const;
 
-const failed = { target: 'next', actions: [complain, skip] } as const;
+const failed = { target: 'next', actions: [logFailure, skip] } as const;
 
-/** The number of dead instances that stay at another death; upstream keeps one if there is no limit. */
+/** How many dead instances of a container stay when one more dies; upstream keeps one if there is no limit. */
 const keptAtDeath = (input: ContainerGcInput): number | null =>
   hasBehavior(input, 'deadContainersAsKubelet') ? Math.max(1, input.containerGc.maxPerPodContainer) : null;
 
@@ -227,11 +227,11 @@ export const containerGcMachine = s.createMachine({
     keptAtDeath: keptAtDeath(input),
     hasFailed: false,
     recordsFailures: !hasBehavior(input, 'removalsAsKubelet'),
-    rest: isOver,
+    rest: NO_REST,
   }),
   entry: sendTo(to('pods'), { type: 'garbage.wanted' }),
   initial: 'choosing',
-  on: { 'garbage.changed': { actions: note }, 'garbage.purge': { target: '.next', actions: beginPurge } },
+  on: { 'garbage.changed': { actions: noteGarbage }, 'garbage.purge': { target: '.next', actions: beginPurge } },
   states: {
     choosing: { always: [{ guard: 'hasLinks', target: 'sweeping' }, { target: 'idle' }] },
     /** Waits until links without a log are removed: a crashed agent may have left them. */
@@ -261,7 +261,11 @@ export const containerGcMachine = s.createMachine({
     },
     next: {
       always: [
-        { guard: ({ context }) => context.purging && context.queue.length === 0, target: 'settling', actions: answer },
+        {
+          guard: ({ context }) => context.purging && context.queue.length === 0,
+          target: 'settling',
+          actions: answerPurge,
+        },
         { guard: 'wasWaiting', target: 'waiting' },
         { guard: 'isDone', target: 'settling' },
         { guard: 'isContainer', target: 'removingContainer' },

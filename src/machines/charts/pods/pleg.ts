@@ -27,7 +27,7 @@ const PLEG_THRESHOLD_MS = 180_000;
 const INSPECT_DEADLINE_MS = 10_000;
 /** Inspections in parallel: enough for 100 pods in a moment, few enough not to slow the runtime down. */
 const INSPECT_PARALLEL = 8;
-/** Before the stream is opened again after it broke. */
+/** The pause before the stream is opened again after it broke. */
 const REOPEN_MS = 1_000;
 
 export type PlegInput = Receiver & Pick<NodeSettings, 'relistPeriodMs'>;

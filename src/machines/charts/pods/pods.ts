@@ -3,37 +3,36 @@
  *
  * Decides: which pods get an actor, which wait for another pod of their name, which are ended, what follows a crash.
  * Owns: by uid the name, whether it is wanted, which objects it names, and the kill that was ordered; all ConfigMaps
- *   and Secrets. Never a pod: those live in their actors.
+ *   and Secrets. The pods themselves are in their actors.
  * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill`;
  *   `softState.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods `object.found`,
  *   `csi.*`, restarts of senders and shared CPUs. Answers of `images` and `allocation` go to the pod's actor itself.
  * Asks: `volume.podFolders` and `logs.podFolders` once, for leftovers of an earlier agent; `podConfig` for a pod whose
  *   actor crashed; `softState` for restart counts and back-offs; `objects` for the objects that pods use.
  * Invariants:
- *   W1 one actor a uid, from the first message until nothing of the pod is left on the node.
+ *   W1 each uid has one actor, from the first message until nothing of the pod is left on the node.
  *   W2 of static pods with one full name only one is not held; the next one starts when the one before is gone.
  *   W3 a pod whose end was ordered is not started again; if it is wanted again in the meantime, it restarts afterwards,
  *      which counts as a restart of its containers.
  *   W4 a crashed actor is replaced after a back-off, and inspects the runtime before anything else.
  *   W5 an actor that loaded soft state is then sent which pods still exist.
  */
-import { to } from '../../../kernel/xstate.ts';
+import { line, now, to } from '../../../kernel/xstate.ts';
 import type { AllocationReport, PodsKnown } from '../../model/allocation/messages.ts';
 import type { CSIReport } from '../../model/csi/messages.ts';
 import type { GarbageWanted } from '../../model/pods/garbage-messages.ts';
 import type { ImageReport } from '../../model/pods/image-messages.ts';
 import type { RuntimeMessage } from '../../model/pods/runtime-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
-import { reap, reapCrashed, respawn } from './ended-pods.ts';
-import { handleObservation, handleRelist, logStale } from './observed-pods.ts';
+import { reap, reapCrashed, releaseHeld, respawn, startPod } from './pod-actors.ts';
 import { forwardObject, handleObjects, podsSetup as s, sendToPod, wantObjectsAgain } from './pods-setup.ts';
-import { endByNode, endLeftovers, handleConfig, handleHousekeeping, logUnlisted } from './wanted-pods.ts';
+import { endByNode, endLeftovers, endUnwanted, handleConfig, handleHousekeeping, logUnlisted } from './wanted-pods.ts';
 
-/** Before folders that could not be listed are listed again. */
+/** The pause before folders that could not be listed are listed again. */
 const LIST_AGAIN_MS = 60_000;
 
-/** Pods that start from now on get these settings. */
-const handleNode = s.enqueueActions(({ context, event, enqueue }) => {
+/** Stores changed settings for new pods, and sends them to the others. */
+const handleSettings = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.changed') return;
   enqueue.assign({ settings: event.settings });
   for (const { uid, alive } of Object.values(context.records)) if (alive) sendToPod(enqueue, uid, event);
@@ -46,6 +45,34 @@ const forward = s.enqueueActions(({ context, event, enqueue }) => {
   } else {
     for (const { uid, alive } of Object.values(context.records)) if (alive) sendToPod(enqueue, uid, message);
   }
+});
+
+const handleObservation = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'runtime.podChanged') return;
+  const { status } = event;
+  const known = context.records[status.uid];
+  if (known?.alive) sendToPod(enqueue, status.uid, event);
+  if (known) return;
+  const { uid, name, namespace } = status;
+  const added = startPod(args, { uid, name, namespace }, undefined, { runtime: status });
+  const record = context.judges ? endUnwanted(enqueue, added) : added;
+  enqueue.assign({ records: { ...context.records, [uid]: record } });
+});
+
+const handleRelist = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  if (event.type !== 'runtime.relisted') return;
+  const listedUids = new Set(event.uids);
+  for (const { uid, alive } of Object.values(context.records)) {
+    if (alive && !listedUids.has(uid)) sendToPod(enqueue, uid, { type: 'runtime.absent', observedAtMs: now(args) });
+  }
+  enqueue.assign({ relisted: true, records: releaseHeld(enqueue, context.records) });
+});
+
+const logStale = s.enqueueActions(({ event, enqueue }) => {
+  if (event.type !== 'runtime.podStale') return;
+  enqueue(line('warn', ['A pod cannot be inspected', { uid: event.uid, error: event.message }]));
 });
 
 const noteSoftState = s.assign(({ event }) => (event.type === 'softState.loaded' ? { softState: event.state } : {}));
@@ -85,7 +112,7 @@ export const podsMachine = s.createMachine({
     'config.pods': { actions: handleConfig },
     'pods.housekeeping': { actions: handleHousekeeping },
     'pods.kill': { actions: endByNode },
-    'node.changed': { actions: handleNode },
+    'node.changed': { actions: handleSettings },
     'allocation.started': { actions: forward },
     'allocation.shared': { actions: forward },
     'runtime.podChanged': { actions: handleObservation },

@@ -23,7 +23,7 @@ export type RememberedPodsInput = Pick<NodeSettings, 'nodeName' | 'rememberedPod
 /** The content of a file; `null` to remove it. */
 type ToWrite = RememberedPod | null;
 
-/** Before a failed removal is retried. */
+/** The pause before a failed removal is retried. */
 const RETRY_MS = 10_000;
 const NOTHING = { uid: '', remembered: null };
 

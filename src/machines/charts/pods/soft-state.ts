@@ -4,7 +4,7 @@
  *
  * Decides: when to write.
  * Owns: restart counts, back-offs and results of probes by container, back-offs of pulls; grants, rejections with their
- *   reasons, the resources of running instances during a resize, and the kubelet's own files of both.
+ *   reasons, the resources of running instances during a resize, and the kubelet's state files of grants and resizes.
  * Hears: `softState.noted` and `softState.begun` of containers, `softState.pulled` of images, `softState.probed` and
  *   `softState.resized` of pods, `softState.allocated` and `softState.rejected` of `allocation`, `softState.forgotten`
  *   and `pods.known` of `pods`, `softState.wanted` of both.
@@ -32,7 +32,7 @@ import { PULL_QUIET_MS } from '../images/image-setup.ts';
  * write.
  */
 const GATHER_MS = 1_000;
-/** Before a failed write is retried. */
+/** The pause before a failed write is retried. */
 const RETRY_MS = 30_000;
 
 export type SoftStateInput = Pick<NodeSettings, 'behavior' | 'rootDir' | 'makesPodCgroups' | 'softStateFile'>;
@@ -55,7 +55,7 @@ const s = setup({
 });
 
 /** Sets one entry of a table. */
-const note = s.assign(({ context: { state }, event }) => {
+const noteContainer = s.assign(({ context: { state }, event }) => {
   switch (event.type) {
     case 'softState.noted':
       return changed(state, { containers: { ...state.containers, [event.key]: event.container } });
@@ -130,14 +130,14 @@ function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState |
   return sizeOf(kept) === sizeOf(state) ? null : kept;
 }
 
-const forget = s.assign(({ context, event }) => {
+const forgetPod = s.assign(({ context, event }) => {
   if (event.type !== 'softState.forgotten') return {};
   const state = ofPods(context.state, (uid) => uid !== event.uid);
   return state === null ? {} : { state, isDirty: true };
 });
 
 /** Forgets pods that are gone, including facts recorded after a pod was forgotten. */
-const forgetOthers = s.assign(({ context, event }) => {
+const forgetGonePods = s.assign(({ context, event }) => {
   if (event.type !== 'pods.known') return {};
   const known = new Set(event.uids);
   const state = ofPods(context.state, (uid) => known.has(uid));
@@ -147,7 +147,7 @@ const forgetOthers = s.assign(({ context, event }) => {
 const mapped = <Value>(table: Readonly<Record<string, Value>>, change: (value: Value) => Value) =>
   Object.fromEntries(Object.entries(table).map(([key, value]) => [key, change(value)]));
 
-function withPossibleWaits(state: SoftState, nowMs: number): SoftState {
+function withShortenedBackOffs(state: SoftState, nowMs: number): SoftState {
   const containers = mapped(state.containers, (container) => ({
     ...container,
     backoffUntilMs: Math.min(container.backoffUntilMs, nowMs + container.backoffMs),
@@ -176,11 +176,11 @@ const loaded = ({ context }: { context: Context }) => ({ type: 'softState.loaded
 
 const noteLoaded = s.assign((args) => {
   const { unread: _told, ...output } = outputOf<SoftState & { unread?: string }>(args.event);
-  return { state: merged(withPossibleWaits(output, now(args)), args.context.state) };
+  return { state: merged(withShortenedBackOffs(output, now(args)), args.context.state) };
 });
 
 /** Logs state files that cannot be used. Upstream does not start with such files. */
-const complainOfFiles = s.enqueueActions(({ context, event, enqueue }) => {
+const logUnusableFiles = s.enqueueActions(({ context, event, enqueue }) => {
   const { unread: error = '' } = outputOf<SoftState & { unread?: string }>(event);
   if (error === '') return;
   const text = 'Cannot read what another kubelet allocated; its pods are admitted with what they request';
@@ -198,15 +198,15 @@ export const softStateMachine = s.createMachine({
   }),
   initial: 'loading',
   on: {
-    'softState.noted': { actions: note },
-    'softState.begun': { actions: note },
-    'softState.probed': { actions: note },
+    'softState.noted': { actions: noteContainer },
+    'softState.begun': { actions: noteContainer },
+    'softState.probed': { actions: noteContainer },
     'softState.pulled': { actions: notePull },
     'softState.allocated': { actions: noteGrant },
     'softState.resized': { actions: noteResize },
-    'softState.rejected': { actions: note },
-    'softState.forgotten': { actions: forget },
-    'pods.known': { actions: forgetOthers },
+    'softState.rejected': { actions: noteContainer },
+    'softState.forgotten': { actions: forgetPod },
+    'pods.known': { actions: forgetGonePods },
   },
   states: {
     loading: {
@@ -214,7 +214,7 @@ export const softStateMachine = s.createMachine({
         id: 'load',
         src: 'host.loadSoftState',
         input: ({ context }) => placeOf(context),
-        onDone: { target: 'ready', actions: [complainOfFiles, noteLoaded] },
+        onDone: { target: 'ready', actions: [logUnusableFiles, noteLoaded] },
         onError: {
           target: 'ready',
           actions: line('warn', ({ context, event }) => [

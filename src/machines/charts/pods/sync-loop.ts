@@ -8,13 +8,13 @@
  * Asks: `podConfig` and `pleg` to publish everything again when it or `pods` lost it.
  * Sends: the root `syncLoop.started`, which answers with `runtime.up` when the runtime is up; `pods` the housekeeping.
  * Invariants:
- *   L1 messages about a pod reach `pods` in the order in which its source or `pleg` sent them: these send them to
- *      `pods` themselves, and only afterwards a summary to this actor.
+ *   L1 messages about a pod reach `pods` in the order in which its source or `pleg` sent them: the senders send them to
+ *      `pods` directly, and only afterwards a summary to this actor.
  *   L2 no pod is ended for being unwanted before every source has published and the runtime was listed once, both to
  *      the present actor `pods`.
  *   L3 no housekeeping while the runtime is down.
- *   L4 no pod is wanted before the runtime was up once: by then the node's cgroups exist, in which those of pods are
- *      created. The sources publish nothing before they are asked to.
+ *   L4 no pod is wanted before the runtime was up once: by then the node's cgroups exist, which contain the cgroups of
+ *      pods. The sources publish nothing before this actor requests it.
  */
 import { line, sendParent, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { PodsMessage } from '../../model/pods/pod-messages.ts';
@@ -70,9 +70,9 @@ const forget = s.assign({
   relisted: false,
 });
 
-const askSources = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('podConfig'), { type: 'sources.wanted' }));
+const requestSources = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('podConfig'), { type: 'sources.wanted' }));
 
-const askRuntime = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' }));
+const requestRuntime = s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pleg'), { type: 'runtime.wanted' }));
 
 export const syncLoopMachine = s.createMachine({
   id: 'syncLoop',
@@ -81,23 +81,23 @@ export const syncLoopMachine = s.createMachine({
     relisted: false,
     runtimeUp: false,
   }),
-  entry: [sendParent({ type: 'syncLoop.started' }), askRuntime],
+  entry: [sendParent({ type: 'syncLoop.started' }), requestRuntime],
   initial: 'waiting',
   on: {
     'runtime.relisted': { actions: noteRelist },
     'config.sourceReady': { actions: noteSource },
     'runtime.up': { actions: s.assign({ runtimeUp: true }) },
     'runtime.down': { actions: s.assign({ runtimeUp: false }) },
-    'sources.started': { actions: askSources },
-    'pods.started': { target: '.starting', actions: [forget, askSources, askRuntime] },
+    'sources.started': { actions: requestSources },
+    'pods.started': { target: '.starting', actions: [forget, requestSources, requestRuntime] },
   },
   states: {
     /** Waits until the runtime is up for the first time. */
     waiting: {
       on: {
-        'runtime.up': { target: 'starting', actions: [s.assign({ runtimeUp: true }), askSources] },
+        'runtime.up': { target: 'starting', actions: [s.assign({ runtimeUp: true }), requestSources] },
         'sources.started': {},
-        'pods.started': { actions: [forget, askRuntime] },
+        'pods.started': { actions: [forget, requestRuntime] },
       },
     },
     /** Waits until every source has published, the runtime is up and its pods were listed. */

@@ -1,12 +1,11 @@
-/** Starts the pods that a source wants, and ends those that none wants. Part of `pods.ts`. */
+/** Starts the pods that a source wants, and ends the pods that no source wants. Part of `pods.ts`. */
 import { errorOf, line, now, outputOf } from '../../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../../model/api/pod.ts';
 import { withKeys } from '../../model/objects/config-objects.ts';
 import { neededKeys } from '../../model/objects/keys.ts';
 import type { PodKill } from '../../model/pods/pod-messages.ts';
 import { emptyRuntime } from '../../model/status/runtime-facts.ts';
-import { sendReleased } from './ended-pods.ts';
-import { start } from './pod-start.ts';
+import { sendReleased, startPod } from './pod-actors.ts';
 import {
   type Args,
   type Enqueue,
@@ -36,13 +35,13 @@ export const handleConfig = s.enqueueActions((args) => {
     }
   } else {
     for (const pod of event.pods) {
-      if (!isMirrorPod(pod)) records[pod.metadata.uid] = want(args, records, pod);
+      if (!isMirrorPod(pod)) records[pod.metadata.uid] = handleWanted(args, records, pod);
     }
   }
   enqueue.assign({ records });
 });
 
-function want(args: Args, records: Records, pod: Pod): PodRecord {
+function handleWanted(args: Args, records: Records, pod: Pod): PodRecord {
   const ref = refOf(pod);
   const before = records[ref.uid];
   if (before?.kill) return { ...before, desired: true, again: true };
@@ -55,7 +54,7 @@ function want(args: Args, records: Records, pod: Pod): PodRecord {
   }
   const hasPredecessor = Object.values(records).some((other) => isPredecessor(other, pod));
   const mustWait = isStaticPod(pod) && (hasPredecessor || !args.context.relisted);
-  return start(args, ref, before, { pod, held: mustWait });
+  return startPod(args, ref, before, { pod, held: mustWait });
 }
 
 const isPredecessor = (other: PodRecord, pod: Pod): boolean =>
@@ -100,7 +99,7 @@ export const endLeftovers = s.enqueueActions((args) => {
   for (const ref of leftovers) {
     if (records[ref.uid]) continue;
     const runtime = emptyRuntime(ref.uid, ref.name, ref.namespace, now(args));
-    records[ref.uid] = endUnwanted(args.enqueue, start(args, ref, undefined, { runtime }));
+    records[ref.uid] = endUnwanted(args.enqueue, startPod(args, ref, undefined, { runtime }));
   }
   args.enqueue.assign({ records });
 });

@@ -7,10 +7,9 @@
 
 import type { PodDemand } from '../operations/grants.ts';
 import type { NodeView, Rejection } from './node-view.ts';
-import { checkPredicates } from './predicates.ts';
+import { checkPredicates, outOf } from './predicates.ts';
 import { type Candidate, choose } from './preemption.ts';
 import type { AdmissionRequest } from './request.ts';
-import { outOf } from './shortages.ts';
 
 export type Admission =
   | { readonly rejection: Rejection; readonly victims?: undefined; readonly shortOf?: undefined }

@@ -3,12 +3,12 @@
  *
  * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit).
  */
+
 import type { Toleration } from '../api/pod.ts';
 import type { PodDemand } from '../operations/grants.ts';
 import { mismatchOf, tolerates } from './node-match.ts';
 import type { NodeView, Rejection, Shortage, Taint } from './node-view.ts';
 import type { AdmissionRequest } from './request.ts';
-import { shortagesOf } from './shortages.ts';
 import { forbiddenSysctl } from './sysctls.ts';
 
 /** All reasons against a pod, in order of precedence. */
@@ -88,3 +88,26 @@ function afterPredicates({ rules }: AdmissionRequest, node: NodeView): Rejection
   if (rules.lacking !== undefined) return FEATURE_DISABLED[rules.lacking];
   return node.isShuttingDown ? SHUTTING_DOWN : null;
 }
+
+const FIRST = ['cpu', 'memory', 'ephemeral-storage'];
+const STANDARD = new Set([...FIRST, 'pods']);
+
+/** Resources that this node does not know are not checked: other components account for them. */
+function shortagesOf({ requests }: PodDemand, { allocatable }: NodeView, others: readonly PodDemand[]): Shortage[] {
+  const checkedNames = Object.keys(requests).filter((name) => STANDARD.has(name) || allocatable[name] !== undefined);
+  const rest = checkedNames.filter((name) => !STANDARD.has(name)).toSorted();
+  const amounts = [...FIRST.filter((name) => checkedNames.includes(name)), ...rest].flatMap((name) => {
+    const requested = BigInt(requests[name] ?? '0');
+    const used = others.reduce((sum, each) => sum + BigInt(each.requests[name] ?? '0'), 0n);
+    const capacity = BigInt(allocatable[name] ?? '0');
+    return requested > 0n && requested > capacity - used ? [{ resource: name, requested, used, capacity }] : [];
+  });
+  const pods = BigInt(allocatable['pods'] ?? '0');
+  const used = BigInt(others.length);
+  return used + 1n > pods ? [{ resource: 'pods', requested: 1n, used, capacity: pods }, ...amounts] : amounts;
+}
+
+export const outOf = ({ resource, requested, used, capacity }: Shortage): Rejection => ({
+  reason: `OutOf${resource}`,
+  message: `Node didn't have enough resource: ${resource}, requested: ${requested}, used: ${used}, capacity: ${capacity}`,
+});

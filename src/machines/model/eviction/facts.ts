@@ -5,7 +5,7 @@
  * Pure. Sent by the pod's actor when it starts, when its configuration changes, and for the last time when none of its
  * containers runs any more.
  */
-import { isMirrorPod, isStaticPod, type Pod } from '../api/pod.ts';
+import { DEFAULT_GRACE_SECONDS, isMirrorPod, isStaticPod, type Pod } from '../api/pod.ts';
 import type { StorageLimits } from '../operations/stats.ts';
 import { hasBehavior, NEWEST_BEHAVIOR } from '../settings/behaviors.ts';
 import { hasPodLevelResources, podContainers } from '../spec/qos.ts';
@@ -43,8 +43,6 @@ export interface NodePodChanged {
   /** The pod's resources are free too: its volumes are unmounted, its cgroup is removed. */
   readonly isReclaimed?: true;
 }
-
-const DEFAULT_GRACE_SECONDS = 30;
 
 const isCriticalPod = (pod: Pod): boolean =>
   isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= SYSTEM_CRITICAL_PRIORITY;

@@ -3,7 +3,13 @@
  *
  * Invariant: the values are exactly the kubelet's, including key order and Go's JSON, because other agents read them.
  */
-import type { Container, ContainerPort, LifecycleHandler, Pod } from '../api/pod.ts';
+import {
+  type Container,
+  type ContainerPort,
+  DEFAULT_GRACE_SECONDS,
+  type LifecycleHandler,
+  type Pod,
+} from '../api/pod.ts';
 import { containerHash, goJson } from './hash.ts';
 
 export const containerAnnotationKeys = {
@@ -17,8 +23,6 @@ export const containerAnnotationKeys = {
   terminationGracePeriod: 'io.kubernetes.pod.terminationGracePeriod',
 } as const;
 
-const DEFAULT_TERMINATION_GRACE_SECONDS = 30;
-
 export function containerAnnotations(pod: Pod, container: Container, restartCount: number): Record<string, string> {
   const keys = containerAnnotationKeys;
   const { deletionGracePeriodSeconds: deletion } = pod.metadata;
@@ -30,7 +34,7 @@ export function containerAnnotations(pod: Pod, container: Container, restartCoun
     [keys.terminationMessagePath]: container.terminationMessagePath ?? '/dev/termination-log',
     [keys.terminationMessagePolicy]: container.terminationMessagePolicy ?? 'File',
     ...(deletion === undefined ? {} : { [keys.deletionGracePeriod]: String(deletion) }),
-    [keys.terminationGracePeriod]: String(pod.spec.terminationGracePeriodSeconds ?? DEFAULT_TERMINATION_GRACE_SECONDS),
+    [keys.terminationGracePeriod]: String(pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS),
     ...(preStop === undefined ? {} : { [keys.preStopHandler]: goJson(orderedHandler(preStop)) }),
     ...(ports.length === 0 ? {} : { [keys.ports]: goJson(ports.map(orderedPort)) }),
   };

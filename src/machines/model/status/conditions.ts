@@ -74,6 +74,7 @@ export interface ConditionFacts {
 
 /** A condition without times. */
 type Verdict = Pick<PodCondition, 'type' | 'status' | 'reason' | 'message'>;
+type TimedCondition = PodCondition & { readonly lastTransitionTime: string };
 
 const OWNED = new Set([
   'PodScheduled',
@@ -217,7 +218,7 @@ export function withTransitionTimes(
   previous: readonly PodCondition[],
   nowMs: number,
   generation: number | undefined,
-): readonly PodCondition[] {
+): readonly TimedCondition[] {
   return verdicts.map((verdict) => {
     const before = previous.find(({ type }) => type === verdict.type);
     const isUnchanged = before?.status === verdict.status && before.lastTransitionTime !== undefined;

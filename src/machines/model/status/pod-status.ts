@@ -206,7 +206,7 @@ function resizeConditions(facts: PodStatusFacts, phase: string): readonly PodCon
   return withTransitionTimes(verdicts, before, nowMs, pod.metadata.generation).map((condition) => ({
     ...condition,
     ...(isEnding ? observedBefore(condition, before) : {}),
-    lastProbeTime: condition.lastTransitionTime!,
+    lastProbeTime: condition.lastTransitionTime,
   }));
 }
 

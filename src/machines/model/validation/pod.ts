@@ -42,7 +42,7 @@ const MAX_SEARCH_CHARACTERS = 2_048;
 /** A uid is the name of a folder, and part of cgroup names. */
 const UID = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,126}[A-Za-z0-9])?$/;
 
-/** Without `asKubelet`, by the rules of 0.2.0. Rules for newer fields are in {@link validateFeatures}. */
+/** Without `asKubelet`, by the rules of 0.2.0. Rules for newer fields are in `features.ts`. */
 export function validatePod({ metadata, spec }: Pod, asKubelet = true): FieldError[] {
   return [...validateMetadata(metadata, 'metadata', asKubelet), ...validateSpec(spec, 'spec', asKubelet)];
 }

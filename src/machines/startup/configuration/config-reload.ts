@@ -58,7 +58,7 @@ type Event =
 const SETTLE_MS = 200;
 /** The period of reading the files without a hint. */
 const CHECK_PERIOD_MS = 10_000;
-/** Before a broken watch is reopened. */
+/** The pause before a broken watch is reopened. */
 const REOPEN_MS = 10_000;
 
 const CHANGED = 'The configuration was changed';

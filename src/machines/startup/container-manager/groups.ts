@@ -18,7 +18,7 @@ import {
 
 /** Upstream's period of correcting the cgroups. */
 const HOLD_PERIOD_MS = 60_000;
-/** Before a failed write of a state file is retried. */
+/** The pause before a failed write of a state file is retried. */
 const WRITE_RETRY_MS = 10_000;
 /** Waits for pods that start together and change the sums together. */
 const GATHER_MS = 200;

@@ -38,7 +38,7 @@ const MAX_DOMAIN_CHARACTERS = 253;
 const CHECK_PERIOD_MS = 30_000;
 /** Upstream's limit. */
 const RESOLV_CONF_MAX_BYTES = 10 * 1024 * 1024;
-/** Before a broken watch is reopened. */
+/** The pause before a broken watch is reopened. */
 const REOPEN_MS = 10_000;
 /** Between a change of the file and reading it: writers often write more than once. */
 const SETTLE_MS = 100;

@@ -13,8 +13,9 @@
  *   R2 devices of a plugin that is gone are unhealthy; five minutes later the resource is removed from the node.
  *   R3 a resource known from an earlier start exists, without devices, until its plugin registers again or that time
  *      has passed.
- *   R4 a plugin that hangs or sends wrong data keeps no other from registering.
- *   R5 a node has at most {@link RESOURCES_MAX} resources: the plugin of one more is ignored, which is logged.
+ *   R4 a plugin that hangs or sends wrong data prevents no other from registering.
+ *   R5 a node has at most {@link RESOURCES_MAX} resources: the plugin of a further one is ignored, and a line is
+ *      logged.
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
 
@@ -40,13 +41,13 @@ import {
   registeredDevices,
   rememberedResources,
   STOP_GRACE_MS,
-  stopped,
+  withoutPlugin,
 } from './device-policy.ts';
 
 const NOT_READ = 'Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date';
 /** Upstream's pause before the registration is served again. */
 const SERVE_RETRY_MS = 1_000;
-/** Before a failed checkpoint write is retried. */
+/** The pause before a failed checkpoint write is retried. */
 const WRITE_RETRY_MS = 10_000;
 
 interface DeviceManagerInput extends Decider {
@@ -89,7 +90,7 @@ const checkpoint = ({ folder }: Context): string => `${folder}/${CHECKPOINT_FILE
 
 const changed = (resources: Resources) => ({ type: 'devices.changed', devices: devicesOf(resources) });
 
-function report({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void {
+function publishCapacity({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void {
   const { capacity, allocatable } = deviceAmounts(devicesOf(resources));
   enqueue.sendTo(to('allocation'), changed(resources));
   const reports = { deviceCapacity: capacity, deviceAllocatable: allocatable };
@@ -97,13 +98,13 @@ function report({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void 
 }
 
 /** Stores the new state of resources, and publishes it if it differs. */
-function keep(args: Args, resources: Resources, change: Partial<Context> = {}): void {
+function storeResources(args: Args, resources: Resources, change: Partial<Context> = {}): void {
   const isNew = haveChanged(args.context.resources, resources);
-  if (isNew) report(args, resources);
+  if (isNew) publishCapacity(args, resources);
   args.enqueue.assign({ ...change, resources, isStale: args.context.isStale || isNew });
 }
 
-const remember = s.enqueueActions((args) => {
+const loadCheckpoint = s.enqueueActions((args) => {
   const { contents } = outputOf<{ contents: readonly (string | null)[] }>(args.event);
   const [text] = contents;
   if (text == null) return;
@@ -115,7 +116,7 @@ const remember = s.enqueueActions((args) => {
   const entry: ResourceEntry = { id: '', endpoint: '', options: NO_OPTIONS, isListed: false, devices: [] };
   const names = rememberedResources(state);
   for (const resource of names) expireLater(args, resource);
-  keep(args, Object.fromEntries(names.map((name) => [name, entry])));
+  storeResources(args, Object.fromEntries(names.map((name) => [name, entry])));
 });
 
 function expireLater({ enqueue }: Args, resource: string): void {
@@ -143,10 +144,10 @@ const connect = s.enqueueActions((args) => {
   enqueue.spawnChild('devicePlugin', { id, input: { id, resource, endpoint, options } });
   const { isListed = false, devices = [] } = before ?? {};
   const entry = { id, endpoint, options, isListed, devices };
-  keep(args, { ...context.resources, [resource]: entry }, { spawned: context.spawned + 1 });
+  storeResources(args, { ...context.resources, [resource]: entry }, { spawned: context.spawned + 1 });
 });
 
-const list = s.enqueueActions((args) => {
+const handleListed = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'device.listed') return;
   const { resource, id, devices } = event;
@@ -155,21 +156,21 @@ const list = s.enqueueActions((args) => {
   const healthyCount = devices.filter(({ isHealthy }) => isHealthy).length;
   const counts = { resourceName: resource, totalCount: devices.length, healthyCount };
   enqueue(line('info', ['Processed device updates for resource', counts]));
-  keep(args, { ...context.resources, [resource]: { ...entry, isListed: true, devices } });
+  storeResources(args, { ...context.resources, [resource]: { ...entry, isListed: true, devices } });
 });
 
 /** Handles the end of a resource's plugin. */
-function end(args: Args, resource: string, entry: ResourceEntry): void {
+function endPlugin(args: Args, resource: string, entry: ResourceEntry): void {
   args.enqueue(line('info', ['Endpoint became unhealthy', { resourceName: resource, endpoint: entry.endpoint }]));
   expireLater(args, resource);
-  keep(args, { ...args.context.resources, [resource]: stopped(entry, args.context) });
+  storeResources(args, { ...args.context.resources, [resource]: withoutPlugin(entry, args.context) });
 }
 
-const stop = s.enqueueActions((args) => {
+const handleStopped = s.enqueueActions((args) => {
   const { context, event } = args;
   if (event.type !== 'device.stopped') return;
   const entry = context.resources[event.resource];
-  if (entry?.id === event.id) end(args, event.resource, entry);
+  if (entry?.id === event.id) endPlugin(args, event.resource, entry);
 });
 
 const withdraw = s.enqueueActions((args) => {
@@ -178,7 +179,7 @@ const withdraw = s.enqueueActions((args) => {
   const entry = context.resources[event.resource];
   if (entry === undefined || entry.id === '' || entry.endpoint !== event.endpoint) return;
   enqueue.stopChild(entry.id);
-  end(args, event.resource, entry);
+  endPlugin(args, event.resource, entry);
 });
 
 /** The actor of a plugin crashed: its plugin counts as gone, and may register again. */
@@ -189,14 +190,14 @@ const reapCrashed = s.enqueueActions((args) => {
   if (found === undefined) return;
   const { message } = errorOf(event);
   enqueue(line('error', ['The actor of a device plugin crashed', { resourceName: found[0], err: message }]));
-  end(args, ...found);
+  endPlugin(args, ...found);
 });
 
 const expire = s.enqueueActions((args) => {
   const { context, event } = args;
   if (event.type !== 'device.expired' || context.resources[event.resource]?.id !== '') return;
   const { [event.resource]: _gone, ...resources } = context.resources;
-  keep(args, resources);
+  storeResources(args, resources);
 });
 
 const noteHoldings = s.assign(({ event }) =>
@@ -217,7 +218,7 @@ export const deviceManagerMachine = s.createMachine({
         id: 'load',
         src: 'host.readCheckpoints',
         input: ({ context }) => ({ paths: [checkpoint(context)] }),
-        onDone: { target: 'ready', actions: remember },
+        onDone: { target: 'ready', actions: loadCheckpoint },
         onError: {
           target: 'ready',
           actions: line('error', ({ event }) => [NOT_READ, { err: errorOf(event).message }]),
@@ -230,8 +231,8 @@ export const deviceManagerMachine = s.createMachine({
       on: {
         'devices.registered': { actions: connect },
         'devices.withdrawn': { actions: withdraw },
-        'device.listed': { actions: list },
-        'device.stopped': { actions: stop },
+        'device.listed': { actions: handleListed },
+        'device.stopped': { actions: handleStopped },
         'device.expired': { actions: expire },
         'xstate.error.actor.*': { actions: reapCrashed },
       },

@@ -83,7 +83,7 @@ export const devicesOf = (resources: Resources): Devices =>
  * Without its plugin no device can be allocated; the health of devices that containers hold stays as last reported,
  * except on a node of 0.2.0.
  */
-export const stopped = (entry: ResourceEntry, node: { readonly behavior: number }): ResourceEntry => ({
+export const withoutPlugin = (entry: ResourceEntry, node: { readonly behavior: number }): ResourceEntry => ({
   ...entry,
   id: '',
   isListed: false,

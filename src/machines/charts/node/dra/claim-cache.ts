@@ -152,7 +152,7 @@ export function withoutPod(
 }
 
 /** The drivers have unprepared the claims of a pod, or failed. */
-export function ended(cache: ClaimCache, uid: string, isTaken: boolean): ClaimCache {
+export function withEnded(cache: ClaimCache, uid: string, isTaken: boolean): ClaimCache {
   const next = Object.entries(cache).flatMap(([key, entry]): [string, ClaimEntry][] => {
     if (!entry.isEnding || !entry.pods.includes(uid)) return [[key, entry]];
     return isTaken ? [] : [[key, { ...entry, isEnding: false }]];

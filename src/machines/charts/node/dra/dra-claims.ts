@@ -6,7 +6,7 @@
  */
 import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import { childIn } from '../../children.ts';
-import { ended, preparedFor, withDevices, withoutPod, withPod } from './claim-cache.ts';
+import { preparedFor, withDevices, withEnded, withoutPod, withPod } from './claim-cache.ts';
 import type { ClaimPreparationOutput } from './claim-preparation.ts';
 import type { ClaimReleaseOutput } from './claim-release.ts';
 import { forgetDriver } from './dra-drivers.ts';
@@ -14,7 +14,7 @@ import { answerPod, type DraArgs, type DraManagerContext, draSetup as s } from '
 
 const PREPARE = 'prepare-';
 const RELEASE = 'release-';
-/** Before the registration of a driver whose actor crashed is requested again. */
+/** The pause before the registration of a driver whose actor crashed is requested again. */
 const RESPAWN_MS = 5_000;
 
 const failedToPrepare = (uid: string, error: string) => ({
@@ -105,15 +105,15 @@ function releasePod(args: DraArgs, context: DraManagerContext, uid: string, isAw
     enqueue.spawnChild('release', { id: `${RELEASE}${uid}`, input: { uid, calls } });
     return { ...context, cache, releases };
   }
-  return released({ ...context, cache }, uid, isAwaited);
+  return withoutClaimsOf({ ...context, cache }, uid, isAwaited);
 }
 
 /** The checkpoint must forget the claims before the pod is informed. */
-function released(context: DraManagerContext, uid: string, isAwaited: boolean): DraManagerContext {
+function withoutClaimsOf(context: DraManagerContext, uid: string, isAwaited: boolean): DraManagerContext {
   const { [uid]: _ended, ...releases } = context.releases;
   const waiting = isAwaited ? [...context.waiting, { kind: 'unprepared' as const, uid }] : context.waiting;
   const abandoned = context.abandoned.filter((each) => each !== uid);
-  return { ...context, cache: ended(context.cache, uid, true), releases, waiting, abandoned, isStale: true };
+  return { ...context, cache: withEnded(context.cache, uid, true), releases, waiting, abandoned, isStale: true };
 }
 
 function failRelease({ enqueue }: DraArgs, uid: string, error: string, isAwaited: boolean): void {
@@ -135,10 +135,10 @@ export const handleReleased = s.enqueueActions((args) => {
 function endRelease(args: DraArgs, uid: string, error: string): DraManagerContext {
   const { context } = args;
   const isAwaited = context.releases[uid]?.isAwaited === true;
-  if (error === '') return released(context, uid, isAwaited);
+  if (error === '') return withoutClaimsOf(context, uid, isAwaited);
   failRelease(args, uid, error, isAwaited);
   const { [uid]: _ended, ...releases } = context.releases;
-  return { ...context, releases, cache: ended(context.cache, uid, false) };
+  return { ...context, releases, cache: withEnded(context.cache, uid, false) };
 }
 
 /** The task of a crashed actor has failed; the registration of a driver is requested again. */

@@ -3,12 +3,12 @@
  *
  * Decides: which claims are prepared, when drivers unprepare them, when the slices of a driver are deleted.
  * Owns: the drivers that registered, the claims that pods of this node use, and the checkpoint of them.
- * Hears: `claims.*` of pods and of its actors; `dra.registered` and `dra.withdrawn` of the plugin manager; `dra.reported`
- *   of its actors; `pods.known` of `pods`.
+ * Hears: `claims.*` of pods and of its actors; `dra.registered` and `dra.withdrawn` of the plugin manager;
+ *   `dra.reported` of its actors; `pods.known` of `pods`.
  * Asks: `host.readCheckpoints`, `host.writeCheckpoint`; its actors ask the drivers and the API server.
  * Sends: pods the outcome of their claims; the root `draManager.failed` when the checkpoint cannot be read.
  * Invariants:
- *   Q1 a pod is told only about claims that the checkpoint has.
+ *   Q1 a pod gets only claims that are in the checkpoint.
  *   Q2 a claim that a driver may know is unprepared before it is forgotten, even if its pod is gone.
  *   Q3 a hanging driver delays only claims that it has to prepare.
  * Upstream: pkg/kubelet/cm/dra. KEP 4381.
@@ -31,7 +31,7 @@ import { answerPod, podHealth, draSetup as s, stateFile } from './dra-setup.ts';
 
 /** Upstream's period of looking for claims of pods that are gone. */
 const RECONCILE_MS = 60_000;
-/** Before a failed checkpoint write is retried. */
+/** The pause before a failed checkpoint write is retried. */
 const WRITE_RETRY_MS = 10_000;
 
 const unreadable = (message: string): string =>

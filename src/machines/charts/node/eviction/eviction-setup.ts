@@ -76,7 +76,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 type Change = ReturnType<typeof observed>;
 
 /** Applies a change of the context, and sends the conditions if they changed. */
-function settle(enqueue: Enqueue, context: EvictionContext, change: Change): void {
+function applyChange(enqueue: Enqueue, context: EvictionContext, change: Change): void {
   enqueue.assign(change);
   enqueue.raise({ type: 'shortage.noted' });
   if (change.conditions.join() === context.conditions.join()) return;
@@ -90,7 +90,7 @@ export const noteSignals = s.enqueueActions((args) => {
   if (event.type !== 'signals.changed') return;
   enqueue.assign({ failing: false, idleTurns: 0 });
   enqueue.raise({ type: 'world.changed' });
-  settle(enqueue, context, observed(context, event.observations, now(args)));
+  applyChange(enqueue, context, observed(context, event.observations, now(args)));
 });
 
 export const noteObservations = s.enqueueActions((args) => {
@@ -98,12 +98,12 @@ export const noteObservations = s.enqueueActions((args) => {
   const output = outputOf<{ observations: Observations; pods: readonly PodUse[] }>(event);
   const { observations, pods } = output;
   enqueue.assign({ uses: pods });
-  settle(enqueue, context, observed(context, observations, now(args)));
+  applyChange(enqueue, context, observed(context, observations, now(args)));
 });
 
 export const noteTime = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  settle(enqueue, context, reobserved(context, now(args)));
+  applyChange(enqueue, context, reobserved(context, now(args)));
 });
 
 export const logFailure = s.enqueueActions(({ context, event, enqueue }) => {

@@ -1,6 +1,6 @@
 /**
- * What the CSI drivers of this node put into the Node: their names for it, in an annotation, and their topology as
- * labels, by which volumes and pods are placed.
+ * The part of the Node that comes from its CSI drivers: an annotation with the node ID of each driver, and topology
+ * labels, by which the scheduler places volumes and pods.
  *
  * Upstream: pkg/volume/csi/nodeinfomanager (updateNodeIDInNode, updateTopologyLabels, removeNodeIDFromNode).
  */
@@ -9,14 +9,14 @@ import type { Node } from '../../../model/api/node.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import { byBytes, quote } from '../../../model/values/go-text.ts';
 
-/** The names of this node by driver, as JSON. */
+/** The annotation with the node IDs by driver, as JSON. */
 const NODE_IDS = 'csi.volume.kubernetes.io/nodeid';
 
 export type NodeMetadata = Pick<NonNullable<Node['metadata']>, 'labels' | 'annotations'>;
 
 interface Driver {
   readonly name: string;
-  /** The driver's name for this node. */
+  /** The node ID: the driver's name for this node. */
   readonly nodeID: string;
   readonly topology?: Readonly<Record<string, string>>;
 }

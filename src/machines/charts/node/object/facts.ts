@@ -18,8 +18,7 @@ export interface NodeFacts {
   readonly hostname: string;
   /** `InternalIP` of each family, then `Hostname`; `ExternalIP` and others come from a cloud controller. */
   readonly addresses: readonly NodeAddress[];
-  /** Labels of `--node-labels` that say where a machine is and what it is, and the provided address, are those of the
-   * flags also in a Node that exists. */
+  /** An existing Node, too, gets the topology and instance type labels of `--node-labels`, and the provided address. */
   readonly followsFlags?: true;
   readonly info: NodeSystemInfo;
   /** Port of the node's own API. */
@@ -117,7 +116,7 @@ export function nodeImages(images: readonly Image[], max: number): NodeImage[] {
 export const PRESSURE_MS = 10_000;
 
 /** The pressure conditions that are true; empty for none. */
-export function oldPressures(conditions: NonNullable<NodeStatus['conditions']>): Partial<NodeReports> {
+export function pressuresIn(conditions: NonNullable<NodeStatus['conditions']>): Partial<NodeReports> {
   const types = conditions.flatMap(({ type, status }) =>
     status === 'True' && type.endsWith('Pressure') ? [type] : [],
   );
@@ -132,7 +131,7 @@ export const pressures = (conditions: readonly string[]): Partial<NodeReports> =
 });
 
 /** Adds reports; a device resource whose plugin is gone for good stays, at zero. */
-export function reported(before: NodeReports, now: Partial<NodeReports>): NodeReports {
+export function withReports(before: NodeReports, now: Partial<NodeReports>): NodeReports {
   const { deviceCapacity, deviceAllocatable } = now;
   if (deviceCapacity === undefined) return { ...before, ...now };
   const gone = Object.fromEntries(Object.keys(before.deviceCapacity).map((name) => [name, '0']));

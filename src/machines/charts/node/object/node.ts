@@ -94,7 +94,7 @@ export function newNode(facts: NodeFacts, status: NodeStatus): Node {
 
 /**
  * The patch that corrects labels and annotations of an existing Node; `null` if they are correct. Labels and taints of
- * other clients stay, and so do other `--node-labels` and taints of an earlier registration: those are of new Nodes.
+ * other clients stay. Other `--node-labels`, and `--register-with-taints`, apply only to new Nodes.
  */
 export function reconciliation(facts: NodeFacts, existing: Node): JsonObject | null {
   const { [ATTACH_DETACH]: _managed, [PROVIDED_NODE_IP]: provided, ...others } = existing.metadata?.annotations ?? {};

@@ -71,14 +71,14 @@ const s = shutdownSetup;
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 /** Logs why there is no graceful shutdown; the same reason once. */
-function complain(enqueue: Enqueue, { complaint }: Context, text: string, err: string): void {
+function logOnce(enqueue: Enqueue, { complaint }: Context, text: string, err: string): void {
   if (complaint === err) return;
   enqueue(line('error', [text, { err }]));
   enqueue.assign({ complaint: err });
 }
 
 export const logUnavailable = s.enqueueActions(({ context, event, enqueue }) =>
-  complain(enqueue, context, 'Failed to start node shutdown manager', reasonOf(event)),
+  logOnce(enqueue, context, 'Failed to start node shutdown manager', reasonOf(event)),
 );
 
 export const logTooShort = s.enqueueActions(({ context, enqueue }) => {
@@ -87,11 +87,11 @@ export const logTooShort = s.enqueueActions(({ context, enqueue }) => {
   const err =
     `node shutdown manager was unable to update logind InhibitDelayMaxSec to ${requested} (ShutdownGracePeriod), ` +
     `current value of InhibitDelayMaxSec (${current}) is less than requested ShutdownGracePeriod`;
-  complain(enqueue, context, 'Failed to start node shutdown manager', err);
+  logOnce(enqueue, context, 'Failed to start node shutdown manager', err);
 });
 
 export const logLost = s.enqueueActions(({ context, event, enqueue }) =>
-  complain(enqueue, context, 'Unable to watch the node for shutdown events', reasonOf(event)),
+  logOnce(enqueue, context, 'Unable to watch the node for shutdown events', reasonOf(event)),
 );
 
 const reasonOf = (event: unknown): string => errorIn(event)?.message ?? 'it ended';
@@ -109,7 +109,7 @@ function recordEvent(enqueue: Enqueue, { nodeName }: Context, what: 'event' | 'c
   );
 }
 
-export const begin = s.enqueueActions((args) => {
+export const beginShutdown = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   enqueue(line('info', 'Shutdown manager processing shutdown event'));
   enqueue.assign({ group: 0, beganAtMs: now(args), endedAtMs: null });
@@ -117,7 +117,7 @@ export const begin = s.enqueueActions((args) => {
   sendNode(enqueue, true);
 });
 
-export const cancel = s.enqueueActions(({ context, enqueue }) => {
+export const cancelShutdown = s.enqueueActions(({ context, enqueue }) => {
   recordEvent(enqueue, context, 'cancellation');
   sendNode(enqueue, false);
 });
@@ -163,4 +163,4 @@ export const logUnstored = line<Context, { type: string; error: unknown }, undef
 ]);
 
 export const nextGroup = s.assign({ group: ({ context }) => context.group + 1 });
-export const end = s.assign({ endedAtMs: (args) => now(args) });
+export const noteEnd = s.assign({ endedAtMs: (args) => now(args) });

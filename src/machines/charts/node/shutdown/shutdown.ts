@@ -8,17 +8,16 @@
  * Sends: `nodeStatus` and `allocation` that the node is shutting down, and no longer is; `pods` which pods to end.
  * Invariants:
  *   D1 the lock is held from the first moment until the last group is over, and never longer.
- *   D2 a group starts when the previous one is gone, or its time is over.
+ *   D2 a group starts when the pods of the previous one are gone, or its time is over.
  *   D3 without logind the node runs as usual, but its shutdown is not graceful.
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
 import { line, required, to } from '../../../../kernel/xstate.ts';
 import { periodRequestedSeconds } from './policy.ts';
 import {
-  begin,
+  beginShutdown,
   type Context,
-  cancel,
-  end,
+  cancelShutdown,
   endGroup,
   logLost,
   logTimeOut,
@@ -27,13 +26,14 @@ import {
   logUnstored,
   nextGroup,
   noteDelay,
+  noteEnd,
   notePod,
   shutdownSetup as s,
 } from './shutdown-setup.ts';
 
-/** Before a lost bus or lock is requested again; as upstream. */
+/** The pause before a lost bus or lock is requested again; as upstream. */
 const RECONNECT_MS = 1_000;
-/** Before a machine without logind is asked again. */
+/** The pause before a machine without logind is asked again. */
 const ABSENT_MS = 60_000;
 
 const state = ({ context: { settings, beganAtMs: startMs, endedAtMs: endMs } }: { context: Context }) => ({
@@ -53,7 +53,7 @@ const guarding = s.createStateConfig({
   initial: 'waiting',
   states: {
     /** Waits for the machine to shut down. */
-    waiting: { on: { 'shutdown.prepared': { guard: 'isActive', target: 'storingStart', actions: begin } } },
+    waiting: { on: { 'shutdown.prepared': { guard: 'isActive', target: 'storingStart', actions: beginShutdown } } },
     storingStart: {
       invoke: {
         id: 'storeStart',
@@ -71,7 +71,7 @@ const guarding = s.createStateConfig({
     },
     ended: {
       always: [
-        { guard: 'isLastGroup', target: 'storingEnd', actions: end },
+        { guard: 'isLastGroup', target: 'storingEnd', actions: noteEnd },
         { target: 'ending', actions: nextGroup },
       ],
     },
@@ -85,7 +85,7 @@ const guarding = s.createStateConfig({
       },
     },
   },
-  on: { 'shutdown.prepared': { guard: 'isCancelled', target: '.waiting', actions: cancel } },
+  on: { 'shutdown.prepared': { guard: 'isCancelled', target: '.waiting', actions: cancelShutdown } },
 });
 
 const active = s.createStateConfig({
@@ -104,7 +104,7 @@ const active = s.createStateConfig({
     released: {
       id: 'released',
       entry: line('info', 'Shutdown manager completed processing shutdown event, node will shutdown shortly'),
-      on: { 'shutdown.prepared': { guard: 'isCancelled', target: 'guarding', actions: cancel } },
+      on: { 'shutdown.prepared': { guard: 'isCancelled', target: 'guarding', actions: cancelShutdown } },
     },
   },
 });

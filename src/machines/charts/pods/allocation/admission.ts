@@ -31,8 +31,8 @@ import {
   without,
 } from './allocation-setup.ts';
 import type { DeviceCallsInput } from './device-calls.ts';
-import { noteJudged } from './earlier-pods.ts';
-import { isShortEarly, isTooEarly, postpone } from './postponed.ts';
+import { noteEvaluated } from './earlier-pods.ts';
+import { isShortForNow, isTooEarly, postpone } from './postponed.ts';
 
 /** How long a critical pod waits for the pods that it preempts. */
 const PREEMPTION_WAIT_MS = 60_000;
@@ -43,7 +43,7 @@ export function handleNew(work: Work, wanted: AllocationRequest): void {
   const { rejection, victims = [], shortOf } = admit(request, viewOf(work.args.context), candidates(work.state));
   if (isTooEarly(work, request, rejection, victims)) return postpone(work, wanted);
   work.state.unjudged = without(work.state.unjudged, uid);
-  if (rejection !== null) return refuse(work, request, ownShortage(work, wanted, rejection) ?? rejection);
+  if (rejection !== null) return refuse(work, request, assignmentRejection(work, wanted, rejection) ?? rejection);
   if (victims.length === 0) return grantAssigned(work, wanted);
   work.state.waiting = { ...work.state.waiting, [uid]: { request, allocation, victims } };
   work.args.enqueue.raise({ type: 'allocation.waited', uid }, { delay: PREEMPTION_WAIT_MS, id: `waited-${uid}` });
@@ -59,19 +59,20 @@ function refuse(work: Work, request: AdmissionRequest, rejection: Rejection): vo
   }
   recordEvent(work, request, podEvents.rejected(rejection.reason, rejection.message));
   reply(work, { type: 'allocation.refused', uid, rejection });
-  noteJudged(work, uid);
+  noteEvaluated(work, uid);
 }
 
 /**
- * Upstream assigns CPUs and memory before it counts resources, so a pod that lacks them is rejected for that reason.
+ * The rejection of a pod whose exclusive CPUs or memory cannot be assigned; `null` if they can. It has precedence over
+ * other shortages, because upstream assigns exclusive resources before it counts the others.
  */
-function ownShortage(work: Work, { request }: AllocationRequest, { reason }: Rejection): Rejection | null {
+function assignmentRejection(work: Work, { request }: AllocationRequest, { reason }: Rejection): Rejection | null {
   if (!reason.startsWith('OutOf') && reason !== 'UnexpectedAdmissionError') return null;
-  const answer = assigned(work, request, {});
+  const answer = assignmentFor(work, request, {});
   return 'rejection' in answer ? answer.rejection : null;
 }
 
-function assigned(work: Work, request: AdmissionRequest, answers: DeviceAnswers): Assignment {
+function assignmentFor(work: Work, request: AdmissionRequest, answers: DeviceAnswers): Assignment {
   const { settings, devices } = work.args.context;
   const { [request.uid]: _own, ...others } = work.state.arranging;
   const promised = Object.values(others).flatMap(({ holding }) => holding ?? []);
@@ -87,9 +88,9 @@ export function grantAssigned(
   const { uid } = request;
   work.state.waiting = without(work.state.waiting, uid);
   work.state.arranging = without(work.state.arranging, uid);
-  const answer = assigned(work, request, answers);
+  const answer = assignmentFor(work, request, answers);
   if ('rejection' in answer) {
-    if (isShortEarly(work, uid, answer.rejection)) return postpone(work, { request, allocation });
+    if (isShortForNow(work, uid, answer.rejection)) return postpone(work, { request, allocation });
     return refuse(work, request, answer.rejection);
   }
   if ('question' in answer) {
@@ -119,10 +120,10 @@ function grant(work: Work, { request: { uid, demand }, allocation }: AllocationR
   const shares = podShares(work.args.context.settings, holdingsIn(work.state), uid);
   reply(work, { type: 'allocation.granted', uid, allocation, ...before, ...shares });
   reportHealth(work, uid, given, work.args.context.devices);
-  noteJudged(work, uid);
+  noteEvaluated(work, uid);
 }
 
-/** Takes the plugins' answers for a pod that still exists. */
+/** Handles the answers of device plugins for a pod that still exists. */
 export const handlePluginAnswers = updating((work) => {
   const { event } = work.args;
   if (!('uid' in event) || !event.type.startsWith('devices.')) return;

@@ -1,4 +1,6 @@
-/** Answers admitted pods: the same grant again, or a resize, now or when resources are free. */
+/**
+ * Answers the requests of admitted pods: with the same grant again, or with a resize, now or when resources are free.
+ */
 import { now } from '../../../../kernel/xstate.ts';
 import { byUrgency, resize } from '../../../model/allocation/admit.ts';
 import { type AdmissionRequest, carriedOver } from '../../../model/allocation/request.ts';
@@ -17,13 +19,13 @@ import {
   without,
 } from './allocation-setup.ts';
 import { checkRecalled } from './earlier-pods.ts';
-import { isAwaiting, postponeResize } from './postponed.ts';
+import { awaitsOtherPods, postponeResize } from './postponed.ts';
 
 /** Handles a request of an admitted pod: its actor restarted, or its specification changed. */
 export function regrant(work: Work, wanted: AllocationRequest, held: Grant): void {
   const { uid } = wanted.request;
   const { allocation } = held;
-  if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) return change(work, wanted, held);
+  if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) return changeGrant(work, wanted, held);
   if (!isSame(allocation, wanted.allocation)) return grantAssigned(work, wanted);
   work.state.resizes = without(work.state.resizes, uid);
   reply(work, {
@@ -34,14 +36,14 @@ export function regrant(work: Work, wanted: AllocationRequest, held: Grant): voi
   });
   reportHealth(work, uid, held, work.args.context.devices);
   checkRecalled(work, wanted);
-  if (!work.state.recalled.includes(uid)) retryUnjudged(work);
+  if (!work.state.recalled.includes(uid)) retryPostponed(work);
 }
 
-function change(work: Work, wanted: AllocationRequest, { allocation }: Grant): void {
+function changeGrant(work: Work, wanted: AllocationRequest, { allocation }: Grant): void {
   const { settings } = work.args.context;
   const { request } = wanted;
   const { uid } = request;
-  if (isAwaiting(work, uid)) return postponeResize(work, wanted);
+  if (awaitsOtherPods(work, uid)) return postponeResize(work, wanted);
   const wholeNode = settings.admission?.wholeNode ?? {};
   const refusal =
     pinnedResize(settings, wanted, allocation) ??
@@ -62,7 +64,7 @@ export function retry(work: Work): void {
   }));
   for (const wanted of pending.toSorted(byUrgency)) {
     const granted = work.state.grants[wanted.request.uid];
-    if (granted) change(work, { request: wanted.request, allocation: wanted.allocation }, granted);
+    if (granted) changeGrant(work, { request: wanted.request, allocation: wanted.allocation }, granted);
     else work.state.resizes = without(work.state.resizes, wanted.request.uid);
   }
 }
@@ -70,7 +72,7 @@ export function retry(work: Work): void {
 const increases = (grant: Grant | undefined, { demand }: AdmissionRequest): boolean =>
   ['cpu', 'memory'].some((name) => BigInt(demand.requests[name] ?? '0') > BigInt(grant?.demand.requests[name] ?? '0'));
 
-export function retryUnjudged(work: Work): void {
+export function retryPostponed(work: Work): void {
   for (const wanted of Object.values(work.state.unjudged)) {
     if (work.state.grants[wanted.request.uid]) checkRecalled(work, wanted);
     else handleNew(work, wanted);

@@ -58,9 +58,9 @@ export interface Context {
   /** The soft state of an earlier agent was loaded. */
   readonly remembers: boolean;
   readonly grants: Readonly<Record<string, Grant>>;
-  /** By uid, the holdings of pods in the state files of an earlier kubelet, until the pods ask themselves. */
+  /** By uid, the holdings of pods in the state files of an earlier kubelet, until the pods request them. */
   readonly handedOver: Readonly<Record<string, Holding>>;
-  /** Uids of pods that another kubelet admitted and that were not judged yet. */
+  /** Uids of pods that another kubelet admitted and that this agent has not evaluated yet. */
   readonly awaited: readonly string[];
   /** By uid, the grants of ended pods that are still wanted. Such pods stay admitted and hold no resources. */
   readonly over: Readonly<Record<string, Grant>>;
@@ -68,7 +68,7 @@ export interface Context {
   readonly waiting: Readonly<Record<string, Waiting>>;
   /** Pods whose admission waits for the Node, or for the pods of an earlier agent. */
   readonly unjudged: Readonly<Record<string, AllocationRequest>>;
-  /** Uids of pods that an earlier agent admitted and that were not checked since. */
+  /** Uids of pods that an earlier agent admitted and that this agent has not evaluated again yet. */
   readonly recalled: readonly string[];
   readonly resizes: Readonly<Record<string, PendingResize>>;
   /** Pods whose devices are being chosen with their plugins. */
@@ -88,7 +88,7 @@ type Event =
   | Ended
   | { readonly type: 'softState.loaded'; readonly state: SoftState }
   | { readonly type: 'allocation.waited'; readonly uid: string }
-  /** Every pod that another kubelet admitted was judged or is gone. */
+  /** Every pod that another kubelet admitted was evaluated or is gone. */
   | { readonly type: 'allocation.awaited' };
 
 export const allocationSetup = setup({
@@ -102,7 +102,7 @@ export const allocationSetup = setup({
 
 type Args = Parameters<Parameters<typeof allocationSetup.enqueueActions>[0]>[0];
 
-/** The part of the context that one message changes; assigned once at the end. */
+/** The part of the context that messages change: each message assigns it once, at the end. */
 export type AllocationState = {
   -readonly [Key in
     | 'grants'
@@ -123,7 +123,7 @@ export interface Work {
   readonly state: AllocationState;
 }
 
-/** The holdings of pods: granted ones, and earlier ones of pods that have not asked yet. */
+/** The holdings of pods: granted ones, and earlier ones of pods that have not requested them yet. */
 export const holdingsIn = ({
   grants,
   handedOver,
@@ -162,7 +162,7 @@ export const updating = (handle: (work: Work) => void) =>
     enqueue.assign({ ...state, demand });
   });
 
-/** A pod has ended and holds nothing of the node, also for the next agent. */
+/** Records for this agent and the next one that a pod has ended and holds no resources. */
 export function noteEnd(work: Work, uid: string, { demand, allocation }: Grant): void {
   const grant: Grant = { demand, allocation, ended: true };
   work.state.over = { ...work.state.over, [uid]: grant };
@@ -206,9 +206,9 @@ export const without = <Value>(
   return rest;
 };
 
-/** Takes the reports about the node from the actors that watch it. */
-export const observe = allocationSetup.assign(({ context, event }): Partial<Context> => {
-  if (event.type === 'node.known') return observed(event.node);
+/** Stores the reports about the node from the actors that watch it. */
+export const observeNode = allocationSetup.assign(({ context, event }): Partial<Context> => {
+  if (event.type === 'node.known') return admissionFacts(event.node);
   if (event.type === 'node.pressed') return { pressures: event.pressures };
   if (event.type === 'node.reported') {
     return { strictGroups: event.reports.features?.supplementalGroupsPolicy ?? context.strictGroups };
@@ -217,7 +217,7 @@ export const observe = allocationSetup.assign(({ context, event }): Partial<Cont
 });
 
 /** The part of the Node that admission reads. */
-const observed = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
+const admissionFacts = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
   labels: metadata?.labels ?? {},
   taints: spec?.taints ?? [],
   isNodeKnown: true,

@@ -2,8 +2,8 @@
  * The allocation manager: which pods this node admits, and which resources each of them has.
  *
  * Decides: admission of new pods, preemption for critical ones, and whether a resize is granted now, later or never.
- * Owns: by uid the grants of pods, the rejections with their reasons, the resizes that wait, the critical pods that
- *   wait for room.
+ * Owns: by uid the grants of pods, the rejections with their reasons, the pending resizes, the critical pods that wait
+ *   for the pods that they preempt.
  * Hears: `allocation.*` of pods, `pods.known` of `pods`, `node.*` of the actors that watch the node,
  *   `softState.loaded`, `resources.*` of `containerManager` and `deviceManager`, `devices.*` of the latter and of the
  *   actors that call plugins.
@@ -13,14 +13,14 @@
  * Invariants:
  *   A1 an admitted pod stays admitted over a restart of the agent, unless the Node lacks labels that it needs; a
  *      rejected pod stays rejected. A static pod is admitted again after a shutdown, and after it ended.
- *   A2 the sum of all grants never exceeds the node's allocatable resources, except for pods admitted before these
- *      shrank.
- *   A3 a pod that preempts others is admitted only when they have ended, or when they took too long.
- *   A4 a request is answered in the same turn, except that a rejection for labels or taints waits until the Node was
- *      seen, one for want of room until it is known which pods of an earlier agent there are, and a pod with devices
- *      until their plugins have answered.
- *   A5 a pod keeps the exclusive resources that it has by another kubelet's state files.
- *   A6 no resize is granted before the pods that another kubelet admitted have what they had.
+ *   A2 the sum of all grants never exceeds the node's allocatable resources, except that admitted pods stay admitted
+ *      when these resources shrink.
+ *   A3 a pod that preempts others is admitted only when these have ended, or took too long to end.
+ *   A4 a request is answered in the same turn, with three exceptions: a rejection for labels or taints waits until the
+ *      Node was read, a rejection for insufficient resources until it is known which pods of an earlier agent exist,
+ *      and the answer to a pod with devices until their plugins have answered.
+ *   A5 a pod keeps the exclusive resources that it has according to another kubelet's state files.
+ *   A6 no resize is granted before all pods that another kubelet admitted have their resources again.
  */
 import { line, sendTo, to } from '../../../../kernel/xstate.ts';
 import { deviceHealth } from '../../../model/allocation/device-state.ts';
@@ -28,20 +28,20 @@ import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import { devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
 import { NO_DEMAND } from '../../../model/cgroups/node-groups.ts';
 import { grantAssigned, handleNew, handlePluginAnswers, reapCrashed } from './admission.ts';
-import { regrant, retry, retryUnjudged } from './admitted-pods.ts';
+import { regrant, retry, retryPostponed } from './admitted-pods.ts';
 import {
   allocationSetup,
   holdingsIn,
   isSame,
   noteEnd,
-  observe,
+  observeNode,
   reply,
   reportHealth,
   updating,
   type Work,
   without,
 } from './allocation-setup.ts';
-import { forgetOthers, forgetRecalled, recalledOf, remember, takeOver } from './earlier-pods.ts';
+import { forgetGonePods, forgetRecalled, loadGrants, recalledGrants, takeOverHoldings } from './earlier-pods.ts';
 
 const s = allocationSetup;
 
@@ -61,7 +61,7 @@ const handleWanted = updating((work) => {
   else if (!work.state.waiting[uid] && !work.state.arranging[uid]) handleNew(work, event.handedOver ?? event);
 });
 
-/** Takes a changed list of devices, and informs pods whose devices changed their health. */
+/** Stores a changed list of devices, and informs pods whose devices changed their health. */
 const handleDevices = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'devices.changed') return;
@@ -72,7 +72,7 @@ const handleDevices = s.enqueueActions((args) => {
   enqueue.assign({ devices: event.devices });
 });
 
-const free = updating((work) => {
+const releaseResources = updating((work) => {
   const { event } = work.args;
   if (event.type !== 'allocation.ended' && event.type !== 'allocation.released') return;
   const { uid } = event;
@@ -115,8 +115,8 @@ const stopWaiting = updating((work) => {
   grantAssigned(work, waiting);
 });
 
-/** The Node, or the pods of an earlier agent, are known now: pods that waited for that are evaluated. */
-const checkEarly = updating(retryUnjudged);
+/** Evaluates the pods whose admission waited for the Node, or for the pods of an earlier agent. */
+const evaluatePostponed = updating(retryPostponed);
 
 export const allocationMachine = s.createMachine({
   id: 'allocation',
@@ -128,7 +128,7 @@ export const allocationMachine = s.createMachine({
     isShuttingDown: false,
     isNodeKnown: settings.apiServer === undefined,
     strictGroups: false,
-    ...recalledOf({}),
+    ...recalledGrants({}),
     awaited: [],
     handedOver: {},
     remembers: false,
@@ -149,14 +149,14 @@ export const allocationMachine = s.createMachine({
     enqueue.sendTo(to('deviceManager'), { type: 'devices.wanted' });
   }),
   on: {
-    'softState.loaded': { actions: [remember, s.assign({ remembers: true })] },
-    'resources.handedOver': { actions: takeOver },
+    'softState.loaded': { actions: [loadGrants, s.assign({ remembers: true })] },
+    'resources.handedOver': { actions: takeOverHoldings },
     'allocation.wanted': { actions: handleWanted },
-    'allocation.ended': { actions: [free, checkEarly] },
-    'allocation.released': { actions: [free, checkEarly] },
+    'allocation.ended': { actions: [releaseResources, evaluatePostponed] },
+    'allocation.released': { actions: [releaseResources, evaluatePostponed] },
     'allocation.waited': { actions: stopWaiting },
     'allocation.awaited': { actions: updating(retry) },
-    'pods.known': { actions: [forgetOthers, checkEarly] },
+    'pods.known': { actions: [forgetGonePods, evaluatePostponed] },
     'devices.preferred': { actions: handlePluginAnswers },
     'devices.allocated': { actions: handlePluginAnswers },
     'devices.refused': { actions: handlePluginAnswers },
@@ -168,10 +168,10 @@ export const allocationMachine = s.createMachine({
     'resources.wanted': {
       actions: sendTo(to('containerManager'), ({ context }) => resourcesHeld(context.settings, holdingsIn(context))),
     },
-    'node.known': { actions: [observe, checkEarly] },
-    'node.pressed': { actions: observe },
-    'node.shuttingDown': { actions: observe },
-    'node.reported': { actions: observe },
+    'node.known': { actions: [observeNode, evaluatePostponed] },
+    'node.pressed': { actions: observeNode },
+    'node.shuttingDown': { actions: observeNode },
+    'node.reported': { actions: observeNode },
   },
   initial: 'quiet',
   states: {

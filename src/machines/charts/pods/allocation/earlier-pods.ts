@@ -1,4 +1,4 @@
-/** Pods that an earlier agent or another kubelet admitted: what they hold, and when they are judged again. */
+/** Pods that an earlier agent or another kubelet admitted: the resources that they hold, and their evaluation. */
 import { to } from '../../../../kernel/xstate.ts';
 import type { PodsWanted } from '../../../model/allocation/messages.ts';
 import { checkPredicates } from '../../../model/allocation/predicates.ts';
@@ -15,18 +15,20 @@ import {
   without,
 } from './allocation-setup.ts';
 
-/** The grants of the soft state, of pods that go on and of pods that have ended. */
-export function recalledOf({ grants = {} }: Pick<SoftState, 'grants'>): Pick<Context, 'grants' | 'over' | 'recalled'> {
+/** The grants of the soft state: of active pods, and of ended ones. */
+export function recalledGrants({
+  grants = {},
+}: Pick<SoftState, 'grants'>): Pick<Context, 'grants' | 'over' | 'recalled'> {
   const having = (isOver: boolean): Context['grants'] =>
     Object.fromEntries(Object.entries(grants).filter(([, grant]) => (grant.ended === true) === isOver));
   const active = having(false);
   return { grants: active, over: having(true), recalled: Object.keys(active) };
 }
 
-/** Loads the soft state once. Later copies are for other actors, and older than the state here. */
-export const remember = updating(({ args: { context, event }, state }) => {
+/** Loads the soft state once. Later copies are sent for other actors, and are older than this actor's context. */
+export const loadGrants = updating(({ args: { context, event }, state }) => {
   if (event.type !== 'softState.loaded' || context.remembers) return;
-  const { grants, over, recalled } = recalledOf(event.state);
+  const { grants, over, recalled } = recalledGrants(event.state);
   state.recalled = [...new Set([...state.recalled, ...recalled])];
   state.grants = { ...grants, ...state.grants };
   state.over = { ...over, ...state.over };
@@ -36,7 +38,7 @@ export const remember = updating(({ args: { context, event }, state }) => {
 });
 
 /** Takes over the holdings in the state files of pods that are unknown here: soft state is newer than any file. */
-export const takeOver = updating(({ args, state }) => {
+export const takeOverHoldings = updating(({ args, state }) => {
   const { event, enqueue } = args;
   if (event.type !== 'resources.handedOver') return;
   const isKnown = (uid: string) => [state.grants, state.over, state.rejections].some((table) => uid in table);
@@ -44,13 +46,13 @@ export const takeOver = updating(({ args, state }) => {
   for (const [uid, holding] of fresh) {
     state.handedOver = { ...state.handedOver, [uid]: { ...state.handedOver[uid], ...holding } };
   }
-  // The pods of some files may be gone: their holdings are then released.
+  // Some of these pods may be gone: `pods` answers with the pods that exist, and the other holdings are released.
   if (fresh.length > 0) enqueue.sendTo(to('pods'), { type: 'pods.wanted' } satisfies PodsWanted);
 });
 
 /**
- * Re-evaluates the pods that an earlier agent admitted. Such a pod stays whatever room there is, and is rejected only
- * if the Node lacks labels that it needs, as upstream. Part of `allocation.ts`.
+ * Evaluates a pod again that an earlier agent admitted. As upstream, it stays admitted even if resources are short, and
+ * is rejected only if the Node lacks labels that it needs.
  */
 export function checkRecalled(work: Work, wanted: AllocationRequest): void {
   const { context, enqueue } = work.args;
@@ -69,26 +71,22 @@ export function checkRecalled(work: Work, wanted: AllocationRequest): void {
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict } satisfies PodKillWanted);
 }
 
-//
-// Holdings from an earlier agent or another kubelet count until it is known which of their pods exist; but they cause
-// no rejection: a pod without room waits.
-
-/** Notes that the pod was admitted, was refused or is gone. */
-export function noteJudged(work: Work, uid: string): void {
+/** Notes that a pod of another kubelet was admitted, was rejected or is gone. */
+export function noteEvaluated(work: Work, uid: string): void {
   if (!work.state.awaited.includes(uid)) return;
   work.state.awaited = work.state.awaited.filter((each) => each !== uid);
   if (work.state.awaited.length === 0) work.args.enqueue.raise({ type: 'allocation.awaited' });
 }
 
-/** The pod is no longer expected to ask for its earlier holding. */
+/** Releases the earlier holding of a pod, which has it as a grant now, or is gone. */
 export function forgetRecalled(work: Work, uid: string): void {
-  noteJudged(work, uid);
+  noteEvaluated(work, uid);
   work.state.recalled = work.state.recalled.filter((each) => each !== uid);
   work.state.handedOver = without(work.state.handedOver, uid);
 }
 
-/** Grants, refusals and what an earlier agent gave are kept only for pods that are on this node. */
-export const forgetOthers = updating((work) => {
+/** Forgets the grants, rejections and earlier holdings of pods that are not on this node. */
+export const forgetGonePods = updating((work) => {
   const { event } = work.args;
   if (event.type !== 'pods.known') return;
   const known = new Set(event.uids);

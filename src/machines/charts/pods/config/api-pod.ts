@@ -18,7 +18,7 @@ export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { reado
 
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
 
-/** ConfigMaps, Secrets, claims, tokens and CSI volumes of one pod: each has an actor, and most have a watch. */
+/** The limit of ConfigMaps, Secrets, claims, tokens and CSI volumes of one pod: each has an actor, and most a watch. */
 const POD_OBJECTS_MAX = 500;
 const UID_LENGTH_MAX = 128;
 /** A uid becomes the name of a folder: it must not lead out of its parent. */
@@ -31,7 +31,7 @@ const followedCount = (pod: Pod): number =>
   Object.keys(certificatesOf(pod)).length +
   (pod.spec.volumes ?? []).filter(({ csi }) => csi != null).length;
 
-/** The pod in the object, or why it is invalid. A node of 0.2.0 accepts any number of objects. */
+/** The pod in the object, or why it is invalid. Nodes of 0.2.0 accept any number of ConfigMaps, Secrets and so on. */
 export function podFromApi(object: KubeObject, node: { readonly behavior: number }): ApiPod {
   const isLimited = hasBehavior(node, 'resourcesLimited');
   const { metadata, spec, status } = object;

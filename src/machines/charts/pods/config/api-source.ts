@@ -2,7 +2,7 @@
  * The API server as a source of pods (`apiSource` below `podConfig`): all pods that are bound to this node.
  *
  * Decides: which pods were added, changed, are being deleted, were removed; which changes concern only the status.
- * Owns: of each pod the hashes of its last publication; which pods are mirrors of static ones. Never a pod.
+ * Owns: of each pod the hashes of its last publication; which pods are mirrors of static ones. No pods.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
  * Asks: `host.loadPods`, at the start and when pods are wanted again, until it answers. Its reflector lists and
  *   watches.
@@ -30,10 +30,10 @@ import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts'
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../../kube/reflector.ts';
 import { podFromApi, seenPod } from './api-pod.ts';
-import { differences, forgotten, goneFrom, type PublishedPods, publishedOf, withSource } from './pod-source.ts';
+import { differences, type PublishedPods, publishedOf, removedPods, withoutPods, withSource } from './pod-source.ts';
 
 const SOURCE = 'api';
-/** Before unreadable files are read again. */
+/** The pause before unreadable files are read again. */
 const RELOAD_MS = 60_000;
 /** Without a list within this time the API server counts as unreachable: remembered pods start without it. */
 const UNREACHABLE_MS = 10_000;
@@ -101,7 +101,7 @@ function reportInvalid(enqueue: Enqueue, object: KubeObject, error: string, cont
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
 }
 
-function report(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
+function publish(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
   const podsToRun = pods.filter((pod) => !isMirrorPod(pod));
   const goneOwn = gone.filter(({ uid }) => context.reported[uid] !== undefined);
   for (const pod of pods) sendSeen(enqueue, pod);
@@ -133,7 +133,7 @@ function sendSeen(enqueue: Enqueue, pod: Pod): void {
   if (isMirrorPod(pod)) enqueue.sendTo(to('mirrorPods'), mirrorSeen(pod));
 }
 
-/** Reports all pods of the list: pods missing in it are gone, even if this source restarted and did not know them. */
+/** Sends all pods of the list: pods missing in it are gone, even if this source restarted and did not know them. */
 function sendListed(enqueue: Enqueue, pods: readonly Pod[]): void {
   const uids = pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid));
   enqueue.sendTo(to('status'), { type: 'status.listed', uids } satisfies StatusListed);
@@ -167,7 +167,7 @@ const handleList = s.enqueueActions((args) => {
   if (event.type !== 'reflector.listed') return;
   const pods = podsOf(enqueue, event.items, context, now(args));
   sendListed(enqueue, pods);
-  const next = report(enqueue, { ...context, mirrors: {} }, pods, goneFrom(context.reported, pods));
+  const next = publish(enqueue, { ...context, mirrors: {} }, pods, removedPods(context.reported, pods));
   sendMirrorsListed(enqueue, pods);
   reportReady(enqueue, next);
   enqueue.assign({ ...next, isListed: true });
@@ -179,7 +179,7 @@ const handleChange = s.enqueueActions((args) => {
   const pods = podsOf(enqueue, [event.object], context, now(args));
   const isGone = event.change === 'DELETED';
   if (isGone) for (const pod of pods) sendGone(enqueue, refOf(pod), context.mirrors[pod.metadata.uid]?.staticUid);
-  const next = report(enqueue, context, isGone ? [] : pods, isGone ? pods.map(refOf) : []);
+  const next = publish(enqueue, context, isGone ? [] : pods, isGone ? pods.map(refOf) : []);
   if (Object.keys(next.reported).join() !== Object.keys(context.reported).join()) reportReady(enqueue, next);
   enqueue.assign(next);
 });
@@ -211,7 +211,7 @@ const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
   enqueue.assign({ remembered: [] });
 });
 
-/** Without an API server, the last wanted pods stay wanted until it answers. */
+/** Starts the remembered pods: the API server wanted them last, and has not answered since. */
 const startRemembered = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const known = ownRemembered(context).filter(({ pod }) => context.reported[pod.metadata.uid] === undefined);
@@ -248,14 +248,14 @@ function isExpired({ kind, data }: ConfigObject, nowMs: number): boolean {
 }
 
 /** Forgets publications, so that the next list publishes these pods again. */
-const forget = s.assign(({ context, event }) =>
-  event.type === 'config.wanted' ? { reported: forgotten(context.reported, event.uids), isListed: false } : {},
+const forgetPublished = s.assign(({ context, event }) =>
+  event.type === 'config.wanted' ? { reported: withoutPods(context.reported, event.uids), isListed: false } : {},
 );
 
 const following = s.createStateConfig({
   initial: 'open',
   on: {
-    'config.wanted': { target: '.open', reenter: true, actions: forget },
+    'config.wanted': { target: '.open', reenter: true, actions: forgetPublished },
     'status.wanted': { target: '.open', reenter: true },
   },
   states: {

@@ -1,22 +1,23 @@
 /**
  * The defaults of the API's Pod: what the API server would have filled in (`SetObjectDefaults_Pod`).
  *
- * A static pod never passes an API server, so the agent does it. It fills in fields that are absent and changes no
- * other. Invariant: applying the defaults twice is applying them once.
+ * A static pod never passes an API server, so the agent sets them. It fills in absent fields and changes no others.
+ * Invariant: applying the defaults twice gives the same as once.
  */
-import type {
-  Container,
-  EnvVar,
-  HTTPGetAction,
-  Lifecycle,
-  LifecycleHandler,
-  Pod,
-  PodSpec,
-  Probe,
-  ResourceList,
-  ResourceRequirements,
-  Volume,
-  VolumeProjection,
+import {
+  type Container,
+  DEFAULT_GRACE_SECONDS,
+  type EnvVar,
+  type HTTPGetAction,
+  type Lifecycle,
+  type LifecycleHandler,
+  type Pod,
+  type PodSpec,
+  type Probe,
+  type ResourceList,
+  type ResourceRequirements,
+  type Volume,
+  type VolumeProjection,
 } from '../../../model/api/pod.ts';
 import { pullPolicy } from '../../../model/spec/image.ts';
 import { podLimits, podRequests } from '../../../model/spec/resources.ts';
@@ -31,7 +32,6 @@ import {
   parseQuantity,
 } from '../../../model/values/quantity.ts';
 
-const TERMINATION_GRACE_PERIOD_SECONDS = 30;
 /** rw-r--r-- */
 const VOLUME_FILE_MODE = 0o644;
 const TOKEN_EXPIRATION_SECONDS = 3_600;
@@ -57,7 +57,7 @@ function withOldDefaults(spec: PodSpec, asKubelet: boolean): PodSpec {
       : {}),
     containers: spec.containers.map((each) => containerDefaults(each, hostNetwork, asKubelet)),
     restartPolicy: spec.restartPolicy || 'Always',
-    terminationGracePeriodSeconds: spec.terminationGracePeriodSeconds ?? TERMINATION_GRACE_PERIOD_SECONDS,
+    terminationGracePeriodSeconds: spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
     dnsPolicy: spec.dnsPolicy || 'ClusterFirst',
     securityContext: spec.securityContext ?? {},
     schedulerName: spec.schedulerName || 'default-scheduler',
@@ -217,7 +217,7 @@ function volumeDefaults(volume: Volume): Volume {
   };
 }
 
-/** Sets fields of volume plugins of vendors, which this agent only shows. */
+/** Sets the defaults of vendors' volume plugins, whose volumes this agent only shows. */
 function withPluginDefaults(volume: Volume): Volume {
   const { iscsi, rbd, azureDisk, scaleIO, downwardAPI } = volume;
   const disk = { cachingMode: 'ReadWrite', fsType: 'ext4', readOnly: false, kind: 'Shared' };

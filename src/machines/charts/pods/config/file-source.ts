@@ -3,13 +3,14 @@
  * and Secrets in the same folder.
  *
  * Decides: which pods and objects were added, changed or removed.
- * Owns: by pod and object the version that was last published, and the last errors of manifests. Never a pod.
+ * Owns: by pod and object the version that was last published, and the last errors of manifests. No pods.
  * Hears: `manifests.changed` of the stream; `config.wanted` when a receiver lost its state.
  * Asks: `host.watchManifests`.
  * Sends: `pods` `config.objects` and `config.pods`; `syncLoop` `config.sourceReady`; `mirrorPods` its pods.
  * Invariants:
- *   C1 within one change removals are published first, so that a pod whose file was rewritten leaves before it comes.
- *   C2 a manifest's error is reported once, and its end once.
+ *   C1 within one change removals are published first, so that a pod whose file was rewritten is removed before it is
+ *      added.
+ *   C2 a manifest's error is logged once, and its correction once.
  *   C3 the source is ready when its first complete list is in, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from it alone, and a static pod may name none.
  */
@@ -25,11 +26,11 @@ import {
   type SourceReady,
 } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { forgotten, type PublishedPods, withSource } from './pod-source.ts';
+import { type PublishedPods, withoutPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 import { publishStaticPods, sendMirrorsReady } from './static-publication.ts';
 
-/** Before the watch of the manifests is opened again after it broke. */
+/** The pause before the watch of the manifests is opened again after it broke. */
 const REOPEN_MS = 1_000;
 const SOURCE = 'file';
 
@@ -99,7 +100,7 @@ function sendObjects(enqueue: Enqueue, { versions: reported, settings }: Context
 const forget = s.assign(({ context, event }) => {
   if (event.type !== 'config.wanted') return {};
   const { versions, reported } = context;
-  return { versions: event.uids === null ? null : versions, reported: forgotten(reported, event.uids) };
+  return { versions: event.uids === null ? null : versions, reported: withoutPods(reported, event.uids) };
 });
 
 const logBroken = line<Context, { error: unknown; type: string }, undefined, Event>('error', ({ context, event }) => [

@@ -2,26 +2,26 @@
  * A URL as a source of static pods (`httpSource` below `podConfig`): one Pod, or a list of Pods.
  *
  * Decides: which pods were added, changed or removed.
- * Owns: of each pod the hashes of its last publication, and the last error. Never a pod.
+ * Owns: of each pod the hashes of its last publication, and the last error. No pods.
  * Hears: `manifests.fetched` of the stream, `config.wanted`.
  * Asks: `host.watchManifestUrl`.
  * Sends: `pods` `config.pods`; `syncLoop` `config.sourceReady`; `mirrorPods` its pods.
  * Invariants:
- *   H1 a failed fetch removes no pod, and does not make the source ready; nor does an answer of which one pod is
- *      invalid. An empty answer does both, though it is an error.
- *   H2 an error is reported once, and its end once.
- *   H3 the values of headers are handles here.
+ *   H1 a failed fetch removes no pod, and does not make the source ready; nor does an answer with an invalid pod. An
+ *      empty answer does both, although it is an error.
+ *   H2 an error is logged once, and its end once.
+ *   H3 this actor has handles in place of the values of headers.
  */
 import { type Ended, errorOf, type ItemOf, line, now, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { hostOperations } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Receiver, receiverOf } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { forgotten, type PublishedPods, withSource } from './pod-source.ts';
+import { type PublishedPods, withoutPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 import { publishStaticPods } from './static-publication.ts';
 
 const SOURCE = 'http';
-/** Before the stream is opened again after it broke. */
+/** The pause before the stream is opened again after it broke. */
 const REOPEN_MS = 1_000;
 const PERIOD_DEFAULT_MS = 20_000;
 
@@ -90,7 +90,7 @@ export const httpSourceMachine = s.createMachine({
     'config.wanted': {
       target: '.watching',
       actions: s.assign(({ context, event }) =>
-        event.type === 'config.wanted' ? { reported: forgotten(context.reported, event.uids) } : {},
+        event.type === 'config.wanted' ? { reported: withoutPods(context.reported, event.uids) } : {},
       ),
     },
   },

@@ -3,8 +3,7 @@ import type { Container, Pod } from '../../../model/api/pod.ts';
 import type { IgnoredField } from '../../../model/settings/node-settings.ts';
 
 /**
- * Removes the fields of a pod that belong to disabled feature gates. Upstream's kubelet checks its gates at each use of
- * such a field. Without such fields the pod is the same object.
+ * A pod without such fields stays the same object. Upstream's kubelet checks its gates at each use of a field instead.
  */
 export function withoutIgnored(pod: Pod, unseen: readonly IgnoredField[] = []): Pod {
   if (unseen.length === 0) return pod;
@@ -49,7 +48,7 @@ function withRules<Each extends Container>(container: Each, rules: NonNullable<C
   return (rules.length === 0 ? rest : { ...rest, restartPolicyRules: rules }) as Each;
 }
 
-/** The variable stays, but is empty. */
+/** Empties variables whose values are keys of files. */
 function withoutFileKeys<Each extends Container>(container: Each): Each {
   const { env } = container;
   if (env === undefined) return container;

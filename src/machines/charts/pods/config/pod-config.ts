@@ -20,7 +20,7 @@ import { type ApiSourceInput, apiSourceMachine } from './api-source.ts';
 import { type FileSourceInput, fileSourceMachine } from './file-source.ts';
 import { type HttpSourceInput, httpSourceMachine } from './http-source.ts';
 
-/** Before a source whose actor crashed is opened again. */
+/** The pause before a source whose actor crashed is opened again. */
 const RESPAWN_MS = 1_000;
 
 export type PodConfigInput = ApiSourceInput & FileSourceInput & HttpSourceInput;

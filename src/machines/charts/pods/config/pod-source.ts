@@ -12,8 +12,8 @@ import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { withoutIgnored } from './ignored-fields.ts';
 
-/** What a source keeps of a published pod, to find changes. */
-export interface Reported extends PodRef {
+/** A published pod, as its source keeps it to find changes. */
+export interface PublishedPod extends PodRef {
   /** The hash of the definition: of all fields that the pod's actor acts on. */
   readonly hash: string;
   /** The hash of the fields of its status that other clients write. */
@@ -23,7 +23,7 @@ export interface Reported extends PodRef {
   readonly seen: string;
 }
 
-export type PublishedPods = Readonly<Record<string, Reported>>;
+export type PublishedPods = Readonly<Record<string, PublishedPod>>;
 
 /** The pod as this node sees it, with the annotations for its source and the time when it was first seen. */
 export const withSource = (pod: Pod, source: Source, seen: string, unseen?: readonly IgnoredField[]): Pod => ({
@@ -46,36 +46,37 @@ function definitionOf({ metadata, spec }: Pod): unknown {
   return [spec, labels, annotations, deletionTimestamp, deletionGracePeriodSeconds, generation];
 }
 
-function othersStatusOf({ status }: Pod): unknown {
+function foreignStatusOf({ status }: Pod): unknown {
   const phase = isTerminalPhase(status?.phase) ? status?.phase : '';
   const { resourceClaimStatuses: claims, extendedResourceClaimStatus: extended } = status ?? {};
   const foreignConditions = (status?.conditions ?? []).filter(isForeignCondition);
   return [phase, foreignConditions, claims, ...(extended === undefined ? [] : [extended])];
 }
 
-const reportOf = (pod: Pod): Reported => ({
+const publishedPod = (pod: Pod): PublishedPod => ({
   uid: pod.metadata.uid,
   namespace: pod.metadata.namespace,
   name: pod.metadata.name,
   hash: versionOf(definitionOf(pod)),
-  statusHash: versionOf(othersStatusOf(pod)),
+  statusHash: versionOf(foreignStatusOf(pod)),
   deleting: pod.metadata.deletionTimestamp !== undefined,
   seen: pod.metadata.annotations?.[CONFIG_SEEN_ANNOTATION] ?? '',
 });
 
 /** Pods of the last publication, pods of this one ({@link publishedOf}), and removed pods. */
-interface Reports {
+interface Publication {
   readonly before: PublishedPods;
   readonly after: PublishedPods;
   readonly gone: readonly PodRef[];
 }
 
 /** The messages that publish these differences. */
-export function differences(source: Source, pods: readonly Pod[], reported: Reports): readonly ConfigMessage[] {
+export function differences(source: Source, pods: readonly Pod[], reported: Publication): readonly ConfigMessage[] {
   const { gone } = reported;
-  const known = pods.map((pod) => {
+  const known = pods.flatMap((pod) => {
     const { uid } = pod.metadata;
-    return { pod, before: reported.before[uid], after: reported.after[uid]! };
+    const after = reported.after[uid];
+    return after === undefined ? [] : [{ pod, before: reported.before[uid], after }];
   });
   const podsWhere = (op: (each: (typeof known)[number]) => boolean): readonly Pod[] =>
     known.filter(op).map(({ pod }) => pod);
@@ -98,15 +99,15 @@ export function differences(source: Source, pods: readonly Pod[], reported: Repo
   return messages.filter((message) => message.pods.length > 0);
 }
 
-/** Published pods that are not among these. */
-export function goneFrom(reported: PublishedPods, pods: readonly Pod[]): readonly Reported[] {
+/** Published pods that the source no longer has. */
+export function removedPods(reported: PublishedPods, pods: readonly Pod[]): readonly PublishedPod[] {
   const there = new Set(pods.map((pod) => pod.metadata.uid));
   return Object.values(reported).filter(({ uid }) => !there.has(uid));
 }
 
 export const publishedOf = (pods: readonly Pod[]): PublishedPods =>
-  Object.fromEntries(pods.map((pod) => [pod.metadata.uid, reportOf(pod)]));
+  Object.fromEntries(pods.map((pod) => [pod.metadata.uid, publishedPod(pod)]));
 
-/** Forgets publications because a receiver lost its state: of these pods, or of all (`null`). */
-export const forgotten = (reported: PublishedPods, uids: readonly string[] | null): PublishedPods =>
+/** Forgets the publication of these pods, or of all (`null`), because a receiver lost its state. */
+export const withoutPods = (reported: PublishedPods, uids: readonly string[] | null): PublishedPods =>
   Object.fromEntries(Object.entries(reported).filter(([uid]) => uids !== null && !uids.includes(uid)));

@@ -10,7 +10,7 @@ import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
 import type { ConfigMessage, SourceReady } from '../../../model/pods/source-messages.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { differences, goneFrom, type PublishedPods, publishedOf } from './pod-source.ts';
+import { differences, type PublishedPods, publishedOf, removedPods } from './pod-source.ts';
 
 interface Enqueue {
   sendTo(target: ReturnType<typeof to>, message: MirrorMessage | ConfigMessage | SourceReady): void;
@@ -32,7 +32,7 @@ export function publishStaticPods(
   { source, pods, before, hasApiServer, receiver, node }: Publication,
 ) {
   const reported = publishedOf(pods);
-  const gone = goneFrom(before, pods);
+  const gone = removedPods(before, pods);
   for (const message of differences(source, pods, { before, after: reported, gone })) {
     if (hasApiServer) sendMirrors(enqueue, message, node);
     enqueue.sendTo(to(receiver), message);

@@ -2,7 +2,7 @@
  * The log of one running instance of a container (`log-<name>`).
  *
  * Decides: when the runtime has to reopen the log, and when the log gets its name back.
- * Owns: nothing but the instance it was made for.
+ * Owns: nothing; it ends with the instance.
  * Hears: `log.rotated`, `log.missing`, `log.failed` of its watch.
  * Asks: `logs.keep`, `cri.reopenContainerLog`, `logs.restore`.
  * Invariants:
@@ -27,7 +27,7 @@ interface Context extends ContainerLogInput {
 
 type Event = ItemOf<(typeof operations)['logs.keep']> | Ended;
 
-/** Before a watch that broke is opened again. */
+/** The pause before a watch that broke is opened again. */
 const WATCH_RETRY_MS = 60_000;
 
 const s = setup({
@@ -36,7 +36,7 @@ const s = setup({
   guards: { wasMoved: ({ context }) => context.aside !== '' },
 });
 
-const complain = (text: string) =>
+const logFailure = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const message = event.type === 'log.failed' ? event.message : (errorIn(event)?.message ?? '');
     const { containerId, log } = context;
@@ -56,9 +56,9 @@ export const containerLogMachine = s.createMachine({
         src: 'logs.keep',
         input: ({ context }) => context.log,
         onDone: 'unkept',
-        onError: { target: 'unkept', actions: complain('Cannot look after a container log') },
+        onError: { target: 'unkept', actions: logFailure('Cannot look after a container log') },
       },
-      on: { 'log.failed': { actions: complain('Failed to rotate container log') } },
+      on: { 'log.failed': { actions: logFailure('Failed to rotate container log') } },
       initial: 'idle',
       states: {
         idle: {
@@ -75,8 +75,8 @@ export const containerLogMachine = s.createMachine({
             input: ({ context }) => ({ containerId: context.containerId }),
             onDone: 'idle',
             onError: [
-              { guard: 'wasMoved', target: 'restoring', actions: complain('Failed to reopen container log') },
-              { target: 'idle', actions: complain("Container log doesn't exist, reopen container log failed") },
+              { guard: 'wasMoved', target: 'restoring', actions: logFailure('Failed to reopen container log') },
+              { target: 'idle', actions: logFailure("Container log doesn't exist, reopen container log failed") },
             ],
           },
         },
@@ -86,7 +86,7 @@ export const containerLogMachine = s.createMachine({
             src: 'logs.restore',
             input: ({ context: { log, aside } }) => ({ root: log.root, path: log.path, aside }),
             onDone: 'idle',
-            onError: { target: 'idle', actions: complain('Failed to rename rotated log') },
+            onError: { target: 'idle', actions: logFailure('Failed to rename rotated log') },
           },
         },
       },

@@ -146,7 +146,7 @@ export const isStillCreated = ({ facts, id, stop }: ContainerContext): boolean =
 /** A later observation no longer shows the instance. */
 export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFacts | null): boolean => seen?.id !== id;
 
-/** An instance that ran for this many longest back-offs resets the back-off. */
+/** The back-off is reset by an instance that ran for this many times the maximum back-off. */
 const GOOD_RUN_BACKOFFS = 2;
 
 /** Init containers and sidecars start in order. */
@@ -165,7 +165,7 @@ export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace
   });
 }
 
-/** Whether its restart rules request a restart of all containers of the pod, which the pod then does. */
+/** Whether the restart rules of the container request a restart of all containers of the pod. */
 export const requestsRestartAll = ({ kind, facts, wanted, stop, name }: ContainerContext): boolean =>
   kind !== 'ephemeral' &&
   facts?.state === 'exited' &&
@@ -236,7 +236,7 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
   };
 }
 
-/** All containers of the pod restart while this one waits: its failures are forgotten. */
+/** Forgets the failures of a waiting container, because all containers of the pod restart. */
 export const resetForRestartAll = ({ id, restartCount }: ContainerContext): Partial<ContainerContext> => ({
   id: '',
   restartCount: id === '' ? restartCount : restartCount + 1,
@@ -261,7 +261,7 @@ export const withoutBackoff = ({ restartCount }: ContainerContext): Partial<Cont
 /** A deadline in the past. */
 const AT_ONCE = 0;
 
-/** The next instance does not wait: a first restart, or one whose back-off is over. */
+/** The next instance need not wait: it is the first restart, or its back-off is over. */
 export const startsAtOnce = ({ backoffMs, untilMs }: Pick<ContainerContext, 'backoffMs' | 'untilMs'>): boolean =>
   backoffMs === 0 || untilMs === AT_ONCE;
 
@@ -271,14 +271,14 @@ const backOffMessage = (backoffMs: number, container: ContainerInput | Container
     ? { reason: '', message: '' }
     : {
         reason: waitingReasons.crashLoopBackOff,
-        message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), container.name, podOf(container)),
+        message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), container.name, formatPod(container)),
       };
 
 /** Why the postStart hook failed, from the result of the call; `null` if the hook cannot run at all. */
 export function hookMessage(context: ContainerContext, end: HookEnd | null): string {
   const { name, wanted } = context;
   const { postStart } = wanted;
-  const pod = podOf(context);
+  const pod = formatPod(context);
   const isAsKubelet = hasBehavior(context, 'hooksAsKubelet');
   if (postStart?.kind === 'unsupported' && isAsKubelet) return refusalOf(postStart, name, pod);
   if (end === null || postStart === null) return hookMessages.unsupported(name, pod);
@@ -297,8 +297,11 @@ const refusalOf = ({ path, error }: Hook & { readonly kind: 'unsupported' }, nam
 export type HookEnd = { readonly error: string } | OutputOf<Operations['cri.execSync']>;
 
 /** `name_namespace(uid)`: how upstream's messages name a pod. */
-export const podOf = ({ podName, namespace, uid }: Pick<ContainerContext, 'podName' | 'namespace' | 'uid'>): string =>
-  `${podName}_${namespace}(${uid})`;
+export const formatPod = ({
+  podName,
+  namespace,
+  uid,
+}: Pick<ContainerContext, 'podName' | 'namespace' | 'uid'>): string => `${podName}_${namespace}(${uid})`;
 
 export const refOf = (
   context: Pick<ContainerContext, 'podName' | 'namespace' | 'uid' | 'resourceVersion' | 'kind' | 'name'>,
@@ -319,7 +322,7 @@ const RETRY: BackOff = { baseMs: 1_000, maxMs: 10_000, jitter: 0.5 };
 
 export const retryDelay = (failures: number, chance: number): number => Math.round(pauseMs(RETRY, failures, chance));
 
-/** Every stop leaves the container this much time, however short its grace and however long its hook took. */
+/** The shortest time to stop, however short the grace period and however long the hook took. */
 const MIN_STOP_SECONDS = 2;
 
 /** How long the runtime waits between the stop signal and the kill, in seconds. */

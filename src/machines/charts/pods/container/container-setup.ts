@@ -25,7 +25,6 @@ import { containerEvents, type EventText, killMessages, startErrorText } from '.
 import { type ContainerFacts, factsOfInstance } from '../../../model/status/runtime-facts.ts';
 import { urlOf } from '../prober/prober-policy.ts';
 import {
-  retryStart as anotherStartOf,
   type ContainerContext,
   type ContainerInput,
   type ContainerStop,
@@ -46,6 +45,7 @@ import {
   requestsRestartAll,
   resetForRestartAll,
   retryDelay,
+  retryStart as retryStartOf,
   runsInOrder,
   startsAtOnce,
   withoutBackoff,
@@ -212,7 +212,7 @@ export const observe = s.assign({
   facts: ({ context, event }) => (event.type === 'container.observed' ? event.facts : context.facts),
 });
 
-/** Takes the instance in the answer to a call; the end of an instance is never undone. */
+/** Stores the instance that the answer to a call shows; the end of an instance is never undone. */
 export const updateFromAnswer = s.assign({
   facts: ({ context: { facts }, event }) => {
     const shown = shownIn(event);
@@ -221,7 +221,7 @@ export const updateFromAnswer = s.assign({
   },
 });
 
-/** Takes the instance that the runtime shows. An unknown one, whose reply was lost, is adopted. */
+/** Stores the instance that the runtime shows. An unknown instance, whose reply was lost, is adopted. */
 export const updateInstance = s.assign((args) => {
   const { context, event } = args;
   const facts = event.type === 'container.observed' ? event.facts : context.facts;
@@ -236,7 +236,7 @@ export const configure = s.assign({
   wanted: ({ context, event }) => (event.type === 'container.configured' ? event.wanted : context.wanted),
 });
 
-export const limit = s.assign({
+export const noteMaxBackoff = s.assign({
   maxBackoffMs: ({ context, event }) =>
     event.type === 'container.limited' ? event.maxBackoffMs : context.maxBackoffMs,
 });
@@ -254,7 +254,7 @@ export const noteStop = s.assign({
 });
 
 /** The containers that stop first have stopped. */
-export const noteTurn = s.assign({ stop: ({ context: { stop } }) => stop && { ...stop, awaitsTurn: false } });
+export const noteTurnToStop = s.assign({ stop: ({ context: { stop } }) => stop && { ...stop, awaitsTurn: false } });
 
 /** The container already stops soon enough: only the action after the stop changes. */
 export const noteAfter = s.assign({
@@ -263,7 +263,7 @@ export const noteAfter = s.assign({
 });
 
 /** A step towards the next instance failed: records the reason and the wait. */
-export const failed = (reason: string) =>
+export const noteFailure = (reason: string) =>
   s.assign((args) => {
     const error = errorOf(args.event);
     return {
@@ -274,20 +274,20 @@ export const failed = (reason: string) =>
     };
   });
 
-export const refused = s.assign((args) => {
+export const noteRefusal = s.assign((args) => {
   const { event, context } = args;
   if (event.type !== 'container.refused') return {};
   const untilMs = now(args) + retryDelay(context.failures, random(args));
   return { reason: event.reason, message: event.message, failures: context.failures + 1, untilMs };
 });
 
-export const imageFailed = s.assign(({ event, ...args }) =>
+export const noteImageFailure = s.assign(({ event, ...args }) =>
   event.type === 'image.failed'
     ? { reason: event.reason, message: event.message, untilMs: now(args) + event.retryMs }
     : {},
 );
 
-export const imageReady = s.assign(({ event }) =>
+export const noteImage = s.assign(({ event }) =>
   event.type === 'image.ready' ? { image: event.image, reason: '', message: '' } : {},
 );
 
@@ -307,9 +307,9 @@ export const restartFromScratch = s.assign(({ context }) => resetForRestartAll(c
 
 export const nextInstance = s.assign((args) => nextInstanceOf(args.context, now(args)));
 
-export const anotherStart = s.assign((args) => anotherStartOf(args.context, now(args)));
+export const retryStart = s.assign((args) => retryStartOf(args.context, now(args)));
 
-export const replace = s.assign(({ context }) => ({
+export const stopToReplace = s.assign(({ context }) => ({
   stop: {
     graceSeconds: context.wanted.graceSeconds,
     message: killMessages.definitionChanged(context.name, context.kind === 'sidecar'),
@@ -317,7 +317,7 @@ export const replace = s.assign(({ context }) => ({
   },
 }));
 
-export const replaceUnknown = s.assign(({ context }) => ({
+export const stopUnknown = s.assign(({ context }) => ({
   id: context.facts?.id ?? '',
   stop: {
     graceSeconds: context.wanted.graceSeconds,
@@ -327,7 +327,7 @@ export const replaceUnknown = s.assign(({ context }) => ({
 }));
 
 /** Reports a container that was stopped for good as ended; one with another instance to come is still restarting. */
-export const logStopped = s.enqueueActions(({ context, event, enqueue }) => {
+export const reportStopped = s.enqueueActions(({ context, event, enqueue }) => {
   const isSeen = hasExited(context) && shownIn(event) === null;
   const phase = context.stop?.after === 'end' ? 'ended' : 'stopping';
   enqueue({ type: 'report', params: { phase, ...(isSeen ? {} : afterCall({ event })) } });
@@ -335,7 +335,7 @@ export const logStopped = s.enqueueActions(({ context, event, enqueue }) => {
 
 const preStopFailed = containerEvents.failedPreStopHook();
 
-/** Records how the postStart hook failed, for the event. */
+/** Stores how the postStart hook failed, for the event. */
 export const noteHookFailure = s.assign(({ context, event }) => {
   const error = errorIn(event);
   const output = outputOf<HookEnd | undefined>(event) ?? null;
@@ -359,7 +359,7 @@ export const logFallback = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue({ type: 'record', params: text });
 });
 
-export const notePlace = s.assign({
+export const notePodIP = s.assign({
   podIP: ({ context, event }) => (event.type === 'container.permitted' ? event.podIP : context.podIP),
 });
 

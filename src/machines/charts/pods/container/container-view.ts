@@ -1,4 +1,4 @@
-/** What a container shows and reports to its pod. */
+/** The reports of a container to its pod, and its view in them. */
 import { outputOf } from '../../../../kernel/xstate.ts';
 import type { ContainerStatus } from '../../../model/api/cri.ts';
 import type { ContainerRequest, ContainerView } from '../../../model/pods/container-messages.ts';
@@ -29,7 +29,7 @@ export const SPAWNED: ContainerView = { phase: 'waiting', reason: '', message: '
 
 export const requestOf = ({ restartCount, image }: ContainerContext): ContainerRequest => ({ restartCount, image });
 
-/** What a container reports to its pod besides its view. */
+/** The facts that a container reports to its pod besides its view. */
 export interface Report {
   readonly phase: ContainerView['phase'];
   readonly inspect?: boolean;

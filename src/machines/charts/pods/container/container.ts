@@ -4,48 +4,48 @@
  * Decides: when to ask for the image, when to create, start, stop, wait and restart.
  * Owns: the instance it works on, its restart count, its crash-loop back-off.
  * Hears: `container.observed` (the newest instance in the runtime), `container.permitted` and `container.refused` (its
- *   turn), `container.configured`, `container.stop` and `container.turn` (those before it have stopped) of its pod;
- *   `image.*` of `images` through its pod.
+ *   turn), `container.configured`, `container.stop` and `container.turn` (its turn to stop) of its pod; `image.*` of
+ *   `images` through its pod.
  * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `cri.execSync` and `probe.httpHook` for
  *   hooks, `host.terminationMessage`.
  * Sends: its pod every change; `eventRecorder` its events; `softState` restart counts and back-offs.
  * Invariants:
  *   T1 an instance that runs with the wanted definition is never touched.
  *   T2 nothing is created without the pod's permission; the permission is for one instance in one sandbox.
- *   T3 the instance in the answer to a call is taken as it is; after a call whose outcome is unknown the runtime is
- *      inspected before the next try: an existing instance is adopted, never created twice.
- *   T4 between two starts is the back-off: 0, 10 s, 20 s, ... up to the maximum; an instance that ran for ten minutes
- *      resets it, and a start that was cancelled with an earlier agent does not count.
+ *   T3 the answer to a call shows the instance; after a call whose outcome is unknown the runtime is inspected before
+ *      the next try: an existing instance is adopted, never created twice.
+ *   T4 between two starts the container waits for its back-off: 0, 10 s, 20 s, ... up to the maximum; an instance that
+ *      ran for ten minutes resets it, and a start that was cancelled with an earlier agent does not count.
  */
 import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { isSame } from '../../../model/values/same.ts';
-import { initialContext, podOf } from './container-policy.ts';
+import { formatPod, initialContext } from './container-policy.ts';
 import {
-  anotherStart,
   beginWait,
   configure,
   endWait,
-  failed,
-  imageFailed,
-  imageReady,
-  limit,
   logImage,
-  logStopped,
   nextInstance,
   noteAfter,
+  noteFailure,
+  noteImage,
+  noteImageFailure,
+  noteMaxBackoff,
   noteMessage,
-  notePlace,
+  notePodIP,
+  noteRefusal,
   noteStart,
   noteStop,
-  noteTurn,
+  noteTurnToStop,
   observe,
-  refused,
-  replace,
-  replaceUnknown,
+  reportStopped,
   resetBackoff,
   restartFromScratch,
+  retryStart,
   containerSetup as s,
+  stopToReplace,
+  stopUnknown,
   updateFromAnswer,
   updateInstance,
 } from './container-setup.ts';
@@ -102,8 +102,8 @@ const waiting = s.createStateConfig({
     image: {
       entry: [reportWaiting, 'askImage'],
       on: {
-        'image.ready': { target: 'turn', actions: imageReady },
-        'image.failed': { target: 'imageFailed', actions: imageFailed },
+        'image.ready': { target: 'turn', actions: noteImage },
+        'image.failed': { target: 'imageFailed', actions: noteImageFailure },
         'images.started': { target: 'image', reenter: true },
         'container.configured': [
           { guard: 'isRedefined', target: 'image', reenter: true, actions: [configure, resetBackoff] },
@@ -113,20 +113,20 @@ const waiting = s.createStateConfig({
     },
     /** Waits until requesting the image again can help. */
     imageFailed: { entry: { type: 'report', params: { phase: 'waiting' } }, after: { wait: 'image' }, on: redefined },
-    /** Waits for the sandbox, and for the containers that begin first. */
+    /** Waits for the sandbox, and for the containers that start before this one. */
     turn: {
       entry: 'askTurn',
       on: {
         ...redefined,
         'container.permitted': [
-          { guard: 'isCreated', target: 'starting', actions: [updateInstance, notePlace] },
-          { target: 'creating', actions: [notePlace, logImage] },
+          { guard: 'isCreated', target: 'starting', actions: [updateInstance, notePodIP] },
+          { target: 'creating', actions: [notePodIP, logImage] },
         ],
         'container.refused': {
           target: 'failed',
           actions: [
             logImage,
-            refused,
+            noteRefusal,
             { type: 'record', params: ({ event }) => containerEvents.failed(event.message) },
           ],
         },
@@ -157,7 +157,7 @@ const waiting = s.createStateConfig({
         },
         onError: {
           target: 'failed',
-          actions: [failed(waitingReasons.createContainerError), recordFailed],
+          actions: [noteFailure(waitingReasons.createContainerError), recordFailed],
         },
       },
       on: {
@@ -181,7 +181,7 @@ const waiting = s.createStateConfig({
         ],
         onError: {
           target: 'failed',
-          actions: [failed(waitingReasons.runContainerError), recordFailed],
+          actions: [noteFailure(waitingReasons.runContainerError), recordFailed],
         },
       },
       on: {
@@ -201,7 +201,7 @@ const waiting = s.createStateConfig({
     backOff: {
       entry: [
         { type: 'report', params: { phase: 'waiting' } },
-        { type: 'record', params: ({ context }) => containerEvents.backOff(context.name, podOf(context)) },
+        { type: 'record', params: ({ context }) => containerEvents.backOff(context.name, formatPod(context)) },
       ],
       after: { wait: 'image' },
       on: redefined,
@@ -216,8 +216,8 @@ const running = s.createStateConfig({
   },
   always: [
     { guard: 'hasExited', target: 'exited' },
-    { guard: 'hasBecomeUnknown', target: 'stopping', actions: replaceUnknown },
-    { guard: 'isReplaced', target: 'stopping', actions: replace },
+    { guard: 'hasBecomeUnknown', target: 'stopping', actions: stopUnknown },
+    { guard: 'isReplaced', target: 'stopping', actions: stopToReplace },
   ],
   on: {
     'container.observed': [{ guard: 'isLost', target: 'exited', actions: observe }, { actions: observe }],
@@ -256,7 +256,7 @@ const exited = s.createStateConfig({
       always: [
         { guard: 'isBetweenInstances', target: '#container.waiting.between' },
         { guard: 'requestsRestartAll', target: 'asking' },
-        { guard: 'mayStartAgain', target: '#container.waiting', actions: anotherStart },
+        { guard: 'mayStartAgain', target: '#container.waiting', actions: retryStart },
         { guard: 'mayRestart', target: '#container.waiting.between', actions: [nextInstance, 'remember'] },
         { target: '#container.ended' },
       ],
@@ -276,7 +276,7 @@ const stopping = s.createStateConfig({
   on: {
     'container.observed': { actions: observe },
     'container.stop': [{ guard: 'isShorter', target: '.turn', actions: noteStop }, { actions: noteAfter }],
-    'container.turn': { actions: noteTurn },
+    'container.turn': { actions: noteTurnToStop },
   },
   states: {
     choosing: {
@@ -284,7 +284,7 @@ const stopping = s.createStateConfig({
     },
     /** Waits for the preStop hook, within the grace period; a longer hook continues during the stop call. */
     hook: preStop,
-    /** Waits until the containers that stop first have stopped, within the grace. */
+    /** Waits until the containers that stop before this one have stopped, within the grace period. */
     turn: {
       entry: beginWait,
       exit: endWait,
@@ -297,7 +297,7 @@ const stopping = s.createStateConfig({
 
 /** Waits until the runtime shows the end of the stopped instance. */
 const stopped = s.createStateConfig({
-  entry: logStopped,
+  entry: reportStopped,
   always: { guard: 'hasExited', target: 'exited' },
   on: {
     'container.observed': [{ guard: 'isLost', target: 'exited', actions: observe }, { actions: observe }],
@@ -331,15 +331,15 @@ export const containerMachine = s.createMachine({
   id: 'container',
   context: ({ input }) => initialContext(input),
   initial: 'deciding',
-  on: { 'container.configured': { actions: configure }, 'container.limited': { actions: limit } },
+  on: { 'container.configured': { actions: configure }, 'container.limited': { actions: noteMaxBackoff } },
   states: {
     /** Decides by the instance in the runtime. */
     deciding: {
       always: [
         { guard: 'isDormant', target: 'ended' },
         { guard: 'isAsWanted', target: 'running', actions: updateInstance },
-        { guard: 'isUnknown', target: 'stopping', actions: replaceUnknown },
-        { guard: 'isAlive', target: 'stopping', actions: [updateInstance, replace] },
+        { guard: 'isUnknown', target: 'stopping', actions: stopUnknown },
+        { guard: 'isAlive', target: 'stopping', actions: [updateInstance, stopToReplace] },
         { guard: 'hasUnread', target: 'exited', actions: { type: 'report', params: { phase: 'waiting' } } },
         { guard: 'isBetween', target: 'waiting.between' },
         { guard: 'isOver', target: 'exited' },

@@ -26,7 +26,7 @@ import {
 } from './container-setup.ts';
 import { afterCall } from './container-view.ts';
 
-/** Before a failed stop is retried. */
+/** The pause before a failed stop is retried. */
 const STOP_RETRY_MS = 1_000;
 
 /** Waits for the runtime to stop the instance, with grace period. */

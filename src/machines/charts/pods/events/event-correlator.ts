@@ -5,7 +5,7 @@
 import type { EventRecorded } from '../../../model/pods/event-messages.ts';
 import { fnv1a32 } from '../../../model/spec/hash.ts';
 
-/** All lists together hold as many entries as upstream's caches of the event correlator. */
+/** The number of lists: together they hold as many entries as the caches of upstream's event correlator. */
 const LISTS = 128;
 const LENGTH_MAX = 32;
 

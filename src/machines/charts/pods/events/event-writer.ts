@@ -74,7 +74,7 @@ const isSettled = ({ code, message }: PlainError): boolean =>
 
 const NAMESPACE_OF_NODES = 'default';
 
-const place = ({ series: { ref } }: Context) => ({
+const eventTarget = ({ series: { ref } }: Context) => ({
   client: 'event' as const,
   apiVersion: 'v1',
   resource: 'events',
@@ -149,7 +149,7 @@ export const eventWriterMachine = s.createMachine({
       invoke: {
         id: 'create',
         src: 'kube.create',
-        input: ({ context }) => ({ ...place(context), body: eventObject(context) }),
+        input: ({ context }) => ({ ...eventTarget(context), body: eventObject(context) }),
         onDone: { target: 'deciding', actions: noteWritten },
         onError: failing,
       },
@@ -160,7 +160,7 @@ export const eventWriterMachine = s.createMachine({
         id: 'count',
         src: 'kube.patch',
         input: ({ context }) => ({
-          ...place(context),
+          ...eventTarget(context),
           name: context.series.name,
           patchType: 'application/strategic-merge-patch+json',
           body: {

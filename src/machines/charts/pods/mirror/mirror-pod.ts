@@ -145,13 +145,13 @@ const noteAbsence = s.assign((args) => {
   return { failures: failures + 1, untilMs: now(args) + pauseMs(NODE_BACK_OFF, failures) };
 });
 
-const complain = (text: string) =>
+const logFailure = (text: string) =>
   line<Context, MirrorMessage | Ended, undefined, MirrorMessage | Ended>('error', ({ context, event }) => [
     text,
     { pod: `${context.namespace}/${context.name}`, err: errorOf(event).message },
   ]);
 
-const place = ({ namespace, name }: Context) => ({
+const mirrorTarget = ({ namespace, name }: Context) => ({
   client: 'kube' as const,
   apiVersion: 'v1',
   resource: 'pods',
@@ -222,13 +222,13 @@ export const mirrorPodMachine = s.createMachine({
         id: 'create',
         src: 'kube.create',
         input: ({ context }) => {
-          const { name: _, ...collection } = place(context);
+          const { name: _, ...collection } = mirrorTarget(context);
           return { ...collection, body: mirrorOf(context) as never };
         },
         onDone: { target: 'showing', actions: s.assign({ failures: 0 }) },
         onError: [
           { guard: 'alreadyExists', target: 'showing' },
-          { target: 'backingOff', actions: [noteFailure, complain('Failed creating a mirror pod')] },
+          { target: 'backingOff', actions: [noteFailure, logFailure('Failed creating a mirror pod')] },
         ],
       },
     },
@@ -237,7 +237,7 @@ export const mirrorPodMachine = s.createMachine({
         id: 'delete',
         src: 'kube.delete',
         input: ({ context }) => ({
-          ...place(context),
+          ...mirrorTarget(context),
           gracePeriodSeconds: 0,
           preconditions: { uid: context.seen?.uid ?? '' },
         }),
@@ -248,7 +248,7 @@ export const mirrorPodMachine = s.createMachine({
         onError: [
           { guard: 'isUnseen', target: 'deciding' },
           { guard: 'isGone', target: 'showing' },
-          { target: 'backingOff', actions: [noteFailure, complain('Failed deleting a mirror pod')] },
+          { target: 'backingOff', actions: [noteFailure, logFailure('Failed deleting a mirror pod')] },
         ],
       },
     },

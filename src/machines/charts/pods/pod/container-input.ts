@@ -6,7 +6,7 @@
  * untrusted input, so an unreadable one counts as no hook.
  */
 
-import type { Container, LifecycleHandler } from '../../../model/api/pod.ts';
+import { type Container, DEFAULT_GRACE_SECONDS, type LifecycleHandler } from '../../../model/api/pod.ts';
 import type { Hook } from '../../../model/pods/container-messages.ts';
 import type { RememberedContainer } from '../../../model/pods/soft-state-messages.ts';
 import { containerAnnotationKeys } from '../../../model/spec/index.ts';
@@ -15,7 +15,7 @@ import { stopAnnotations } from '../../../model/validation/pod-schema.ts';
 import { conform } from '../../../model/validation/schema.ts';
 import type { ContainerInput } from '../container/container-policy.ts';
 import type { PodContext } from './pod-context.ts';
-import { DEFAULT_GRACE_SECONDS, hookOf, type Member, wantedOf } from './pod-members.ts';
+import { hookOf, type Member, wantedOf } from './pod-members.ts';
 import { addressesOf, anyReadySandbox, podOrName, versionOf } from './pod-policy.ts';
 
 export function containerInput(context: PodContext, member: Member, nowMs: number): ContainerInput {

@@ -1,6 +1,7 @@
 /** Actions of a pod's machine for its configuration, its sandbox and its events. The chart is in `pod.ts`. */
 import { errorIn, errorOf, line, now, type PlainError, random, to } from '../../../../kernel/xstate.ts';
 import { withAllocation } from '../../../model/allocation/request.ts';
+import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import { claimRefusal } from '../../../model/dra/claims.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { type EventText, killMessages, nodeRef, podEvents } from '../../../model/reasons/reasons.ts';
@@ -10,21 +11,21 @@ import { SPAWNED } from '../container/container-view.ts';
 import type { PodContext } from './pod-context.ts';
 import { membersOf, wantedOf } from './pod-members.ts';
 import { podOrName, refOf } from './pod-policy.ts';
-import { order, podSetup as s, settle } from './pod-setup.ts';
-import { impossibility, nextAttempt } from './pod-turns.ts';
+import { applyChange, podSetup as s, sendToContainer } from './pod-setup.ts';
+import { nextAttempt, runRefusal } from './pod-turns.ts';
 
 export const configure = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'pod.configured') return;
   const pod = withAllocation(event.pod, context.allocation);
-  settle(enqueue, context, { pod, asked: event.pod }, now(args));
+  applyChange(enqueue, context, { pod, asked: event.pod }, now(args));
   for (const member of membersOf(pod)) {
     const { name } = member.container;
     if (!context.containers[name]) continue;
     const definition = wantedOf(pod, member);
     const before = context.pod && membersOf(context.pod).find(({ container }) => container.name === name);
     if (before && JSON.stringify(wantedOf(context.pod, before)) === JSON.stringify(definition)) continue;
-    order(enqueue, name, { type: 'container.configured', wanted: definition });
+    sendToContainer(enqueue, name, { type: 'container.configured', wanted: definition });
   }
 });
 
@@ -34,7 +35,7 @@ export const record = (text: (context: PodContext, error: PlainError) => EventTe
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text(context, error)));
   });
 
-/** Records that the resolver configuration of the pod is not quite the requested one. */
+/** Records where the pod's DNS configuration differs from the requested one. */
 export const recordDns = s.enqueueActions(({ context, enqueue }) => {
   const { events, nodeEvents } = podDns(podOrName(context), context.node);
   for (const text of events) enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
@@ -43,7 +44,7 @@ export const recordDns = s.enqueueActions(({ context, enqueue }) => {
   }
 });
 
-export const complain = (text: string) =>
+export const logFailure = (text: string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const { uid, namespace, name } = context;
     const error = errorOf(event);
@@ -51,7 +52,7 @@ export const complain = (text: string) =>
   });
 
 export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
-  const problem = impossibility(context);
+  const problem = runRefusal(context);
   if (problem === null) return;
   const isOfClaims = context.pod !== null && claimRefusal(context.pod) === problem;
   const text = podEvents[isOfClaims ? 'failedPrepareDynamicResources' : 'failedCreatePodSandBox'](problem);
@@ -59,10 +60,10 @@ export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
 });
 
 /**
- * Records a failure. `reserved for` means that the runtime has this sandbox name already, from a call whose reply was
+ * Stores a failure. `reserved for` means that the runtime has this sandbox name already, from a call whose reply was
  * lost.
  */
-export const failed = s.assign((args) => {
+export const noteFailure = s.assign((args) => {
   const { context, event } = args;
   const message = errorIn(event)?.message ?? '';
   return {
@@ -76,16 +77,16 @@ export const failed = s.assign((args) => {
 /** The sandbox died: its containers end, and those that run in order run again. */
 export const beginReplacing = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  const graceSeconds = context.pod?.spec.terminationGracePeriodSeconds ?? 30;
+  const graceSeconds = context.pod?.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS;
   const containers = Object.fromEntries(
     Object.entries(context.containers).map(([name, each]) => {
       const runsAgain = each.view.phase === 'ended' && runsInOrder(each);
       return [name, runsAgain ? { ...each, view: SPAWNED } : each];
     }),
   );
-  settle(enqueue, context, { containers, initialised: false, attempt: nextAttempt(context) }, now(args));
+  applyChange(enqueue, context, { containers, initialised: false, attempt: nextAttempt(context) }, now(args));
   for (const name of Object.keys(containers)) {
     const message = killMessages.stopping(name);
-    order(enqueue, name, { type: 'container.stop', graceSeconds, message, after: 'restart' });
+    sendToContainer(enqueue, name, { type: 'container.stop', graceSeconds, message, after: 'restart' });
   }
 });

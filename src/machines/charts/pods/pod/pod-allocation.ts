@@ -1,8 +1,8 @@
 /**
  * A pod's share of the node: its admission and its granted resources. Part of the chart of `pod.ts`.
  *
- * Invariants: G1 nothing is created for a pod that the node has not admitted. G2 `pod` has the resources that were
- * granted, `asked` those of its source.
+ * Invariants: G1 nothing is created for a pod that the node has not admitted. G2 `pod` has the granted resources,
+ * `asked` the requested ones.
  */
 import { now, to } from '../../../../kernel/xstate.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
@@ -17,13 +17,13 @@ import { configure } from './pod-actions.ts';
 import type { PodContext } from './pod-context.ts';
 import { noteKill } from './pod-kill.ts';
 import { anyAlive, anyReadySandbox, refOf } from './pod-policy.ts';
-import { type Enqueue, podSetup as s, settle } from './pod-setup.ts';
+import { applyChange, type Enqueue, podSetup as s } from './pod-setup.ts';
 import { resizeSummary } from './resize-policy.ts';
 
 const sendToAllocation = (enqueue: Enqueue, message: AllocationMessage): void =>
   enqueue.sendTo(to('allocation'), message);
 
-function ask(enqueue: Enqueue, { node, runtime, handedOver }: PodContext, pod: Pod): void {
+function sendRequest(enqueue: Enqueue, { node, runtime, handedOver }: PodContext, pod: Pod): void {
   const isAnew = !runtime?.sandboxes.length && !runtime?.containers.length;
   const before = beforeThisAgent(pod, handedOver);
   sendToAllocation(enqueue, {
@@ -39,7 +39,7 @@ const requestFor = (pod: Pod, node: NodeSettings) => ({
   allocation: allocationOf(pod),
 });
 
-/** The pod with what another kubelet granted to it; `null` where it requests nothing else. Static pods never do. */
+/** The pod with the resources that another kubelet granted; `null` if it requests the same, or is a static pod. */
 function beforeThisAgent(pod: Pod, handedOver: Allocation | undefined): Pod | null {
   if (handedOver === undefined || isStaticPod(pod)) return null;
   const requested = allocationOf(pod);
@@ -47,19 +47,19 @@ function beforeThisAgent(pod: Pod, handedOver: Allocation | undefined): Pod | nu
   return isSame(granted, requested) ? null : withAllocation(pod, granted);
 }
 
-/** Requests the resources of the wanted pod; a manager that lost its state is told again that a pod has ended. */
-export const askAllocation = s.enqueueActions(({ context, enqueue }) => {
+/** Requests the resources of the wanted pod; a manager that lost its state is informed again that a pod has ended. */
+export const requestAllocation = s.enqueueActions(({ context, enqueue }) => {
   if (context.node.admission === undefined) return;
   if (context.stage === 'terminated') sendEnd(enqueue, context);
-  else if (context.asked !== null) ask(enqueue, context, context.asked);
+  else if (context.asked !== null) sendRequest(enqueue, context, context.asked);
 });
 
 /** The configuration changed: changed resources have to be requested; everything else applies at once. */
-export const askChange = s.enqueueActions(({ context, event, enqueue }) => {
+export const requestChangedAllocation = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'pod.configured' || context.node.admission === undefined) return;
   const isOther = JSON.stringify(allocationOf(event.pod)) !== JSON.stringify(context.allocation);
   const isPending = context.refusal !== null;
-  if (isOther || isPending) ask(enqueue, context, event.pod);
+  if (isOther || isPending) sendRequest(enqueue, context, event.pod);
 });
 
 export const handleGrant = s.enqueueActions((args) => {
@@ -74,13 +74,13 @@ export const handleGrant = s.enqueueActions((args) => {
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
   }
   const actuated = carriedOver(context.actuated ?? had, allocation);
-  settle(enqueue, context, { allocation, actuated, refusal: null, pod, ...sharesOf(event) }, now(args));
+  applyChange(enqueue, context, { allocation, actuated, refusal: null, pod, ...sharesOf(event) }, now(args));
 });
 
 /** The grant is for an outdated configuration: requests again. */
-const askOther = s.enqueueActions(({ context, enqueue }) => {
+const requestAgain = s.enqueueActions(({ context, enqueue }) => {
   const { asked, allocation } = context;
-  if (asked !== null && !isSame(allocationOf(asked), allocation)) ask(enqueue, context, asked);
+  if (asked !== null && !isSame(allocationOf(asked), allocation)) sendRequest(enqueue, context, asked);
 });
 
 const sharesOf = ({ cpus, memoryNodes = {}, devices = {} }: PodShares) => ({
@@ -91,11 +91,11 @@ const sharesOf = ({ cpus, memoryNodes = {}, devices = {} }: PodShares) => ({
 
 const isSame = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** Takes the health of its devices, for its status. */
+/** Stores the health of the pod's devices, for its status. */
 export const handleHealth = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.deviceHealth' || context.node.reportsDeviceHealth !== true) return;
-  settle(enqueue, context, { deviceHealth: event.health }, now(args));
+  applyChange(enqueue, context, { deviceHealth: event.health }, now(args));
 });
 
 /** A resize is not granted: the pod keeps its resources; an event is recorded once for each reason. */
@@ -109,7 +109,7 @@ export const notePending = s.enqueueActions((args) => {
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), textOf(refusal.cause, summary)));
   }
   const actuated = context.actuated ?? allocation;
-  settle(
+  applyChange(
     enqueue,
     context,
     { allocation, actuated, refusal, pod: withAllocation(context.asked, allocation), ...sharesOf(event) },
@@ -120,7 +120,7 @@ export const notePending = s.enqueueActions((args) => {
 const noteRejection = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.refused') return;
-  settle(enqueue, context, { rejection: event.rejection }, now(args));
+  applyChange(enqueue, context, { rejection: event.rejection }, now(args));
 });
 
 /** The resources of the pod are free for other pods. */
@@ -136,16 +136,16 @@ export const releaseAllocation = s.enqueueActions(({ context, enqueue }) => {
     sendToAllocation(enqueue, { type: 'allocation.released', uid: context.uid });
 });
 
-const isStill = ({ context }: { context: PodContext }): boolean => !anyAlive(context) && !anyReadySandbox(context);
+const hasStopped = ({ context }: { context: PodContext }): boolean => !anyAlive(context) && !anyReadySandbox(context);
 
 /** Waits for the node to admit the pod. */
 export const admitting = s.createStateConfig({
-  entry: askAllocation,
+  entry: requestAllocation,
   on: {
-    'allocation.granted': { target: 'sync', actions: [handleGrant, askOther] },
+    'allocation.granted': { target: 'sync', actions: [handleGrant, requestAgain] },
     'allocation.pending': { target: 'sync', actions: notePending },
     'allocation.refused': [
-      { guard: isStill, target: '#terminated', actions: noteRejection },
+      { guard: hasStopped, target: '#terminated', actions: noteRejection },
       { target: '#terminating', actions: [noteRejection, noteKill] },
     ],
     'pod.configured': { target: 'admitting', reenter: true, actions: configure },

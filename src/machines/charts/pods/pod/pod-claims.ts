@@ -10,36 +10,41 @@ import { claimsWanted } from '../../../model/dra/claims.ts';
 import { type ClaimReport, type ClaimRequest, PREPARATION_FAILED } from '../../../model/dra/messages.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { configure, failed } from './pod-actions.ts';
+import { configure, noteFailure } from './pod-actions.ts';
 import { noteKill } from './pod-kill.ts';
 import { refOf } from './pod-policy.ts';
-import { type Enqueue, publishNow, podSetup as s, settle } from './pod-setup.ts';
+import { applyChange, type Enqueue, publishNow, podSetup as s } from './pod-setup.ts';
 import { hasClaims } from './pod-turns.ts';
 
-const ask = (enqueue: Enqueue, request: ClaimRequest): void => enqueue.sendTo(to('draManager'), request);
+const sendRequest = (enqueue: Enqueue, request: ClaimRequest): void => enqueue.sendTo(to('draManager'), request);
 
-/** Asks for the claims that an earlier start, or an earlier sandbox, has prepared. */
-export const askClaims = s.enqueueActions(({ context, enqueue }) => {
-  if (hasClaims(context)) ask(enqueue, { type: 'claims.asked', uid: context.uid });
+/** Requests the claims again that were prepared for an earlier start, or for an earlier sandbox. */
+export const requestClaims = s.enqueueActions(({ context, enqueue }) => {
+  if (hasClaims(context)) sendRequest(enqueue, { type: 'claims.asked', uid: context.uid });
 });
 
 export const handleClaims = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type === 'claims.known') {
-    settle(enqueue, context, { claims: { prepared: event.claims, health: event.health } }, now(args));
+    applyChange(enqueue, context, { claims: { prepared: event.claims, health: event.health } }, now(args));
   } else if (event.type === 'claims.prepared') {
-    settle(enqueue, context, { claims: { prepared: event.claims, health: context.claims?.health ?? {} } }, now(args));
+    applyChange(
+      enqueue,
+      context,
+      { claims: { prepared: event.claims, health: context.claims?.health ?? {} } },
+      now(args),
+    );
   } else if (event.type === 'claims.health' && context.claims !== null) {
-    settle(enqueue, context, { claims: { ...context.claims, health: event.health } }, now(args));
+    applyChange(enqueue, context, { claims: { ...context.claims, health: event.health } }, now(args));
   }
 });
 
-const want = s.enqueueActions(({ context: { uid, namespace, name, pod, node }, enqueue }) => {
+const requestPreparation = s.enqueueActions(({ context: { uid, namespace, name, pod, node }, enqueue }) => {
   const claims = pod === null ? [] : claimsWanted(pod, node);
   if ('error' in claims) {
     const error = `prepare dynamic resources: ${claims.error}`;
     enqueue.raise({ type: 'claims.failed', uid, error } satisfies ClaimReport);
-  } else ask(enqueue, { type: 'claims.wanted', uid, namespace, pod: name, wanted: claims });
+  } else sendRequest(enqueue, { type: 'claims.wanted', uid, namespace, pod: name, wanted: claims });
 });
 
 const recordUnprepared = s.enqueueActions(({ context, event, enqueue }) => {
@@ -57,10 +62,10 @@ export const preparingClaims = s.createStateConfig({
   states: {
     asking: {
       meta: { waitsFor: 'its ResourceClaims to be prepared' },
-      entry: want,
+      entry: requestPreparation,
       on: {
         'claims.prepared': { target: '#sync.creatingSandbox', actions: handleClaims },
-        'claims.failed': { target: 'refused', actions: [failed, recordUnprepared] },
+        'claims.failed': { target: 'refused', actions: [noteFailure, recordUnprepared] },
         'claims.started': { target: 'asking', reenter: true },
       },
     },
@@ -73,12 +78,12 @@ export const preparingClaims = s.createStateConfig({
 });
 
 const releaseClaims = s.enqueueActions(({ context: { uid }, enqueue }) =>
-  ask(enqueue, { type: 'claims.released', uid }),
+  sendRequest(enqueue, { type: 'claims.released', uid }),
 );
 
 /** The pod is finished, whatever the state of its claims: `draManager` unprepares them when possible. */
 export const abandonClaims = s.enqueueActions(({ context, enqueue }) => {
-  if (hasClaims(context)) ask(enqueue, { type: 'claims.abandoned', uid: context.uid });
+  if (hasClaims(context)) sendRequest(enqueue, { type: 'claims.abandoned', uid: context.uid });
 });
 
 const noteStillPrepared = s.enqueueActions((args) => {
@@ -98,7 +103,7 @@ export const releasingClaims = s.createStateConfig({
       entry: releaseClaims,
       on: {
         'claims.unprepared': '#terminated',
-        'claims.stillPrepared': { target: 'refused', actions: [failed, noteStillPrepared] },
+        'claims.stillPrepared': { target: 'refused', actions: [noteFailure, noteStillPrepared] },
         'claims.started': { target: 'asking', reenter: true },
       },
     },

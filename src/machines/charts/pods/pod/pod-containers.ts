@@ -15,49 +15,49 @@ import { containerInput } from './container-input.ts';
 import type { ContainerRecord, PodContext } from './pod-context.ts';
 import { permission } from './pod-files.ts';
 import { membersOf } from './pod-members.ts';
-import { learn, noteActed, runtimeOf } from './pod-observation.ts';
+import { applyRuntime, noteCallEnded, runtimeOf } from './pod-observation.ts';
 import { addressesOf, podOrName } from './pod-policy.ts';
-import { type Enqueue, order, podSetup as s, settle } from './pod-setup.ts';
+import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { isRegularTurn, sandboxPlan, turnsOf } from './pod-turns.ts';
 
 /**
- * How many containers one turn starts, or allows to be created: a pod may have a thousand, and turns must stay short.
+ * Limit of containers that one turn starts, or permits to be created: a pod may have a thousand, and turns stay short.
  */
-const GROUP = 40;
+const CONTAINERS_PER_TURN = 40;
 
-const missingMembers = (context: PodContext) =>
+const membersWithoutActor = (context: PodContext) =>
   membersOf(podOrName(context)).filter(({ container }) => context.containers[container.name] === undefined);
 
 /** The container waits for its image, or for its start in the runtime. */
-const isUnderWay = ({ view, request, isEarly }: ContainerRecord): boolean =>
+const isStarting = ({ view, request, isEarly }: ContainerRecord): boolean =>
   view.phase === 'waiting' && view.reason === '' && request === null && isEarly !== true;
 
 /** The next containers of a large pod without an actor follow when no other one is starting. */
-function beginNextGroup(enqueue: Enqueue, context: PodContext): void {
+function startNextContainers(enqueue: Enqueue, context: PodContext): void {
   const count = membersOf(podOrName(context)).length;
-  if (count <= GROUP || Object.keys(context.containers).length >= count) return;
-  const [next] = missingMembers(context).filter(({ container }) => context.crashes[container.name] === undefined);
-  if (next === undefined || Object.values(context.containers).some(isUnderWay)) return;
+  if (count <= CONTAINERS_PER_TURN || Object.keys(context.containers).length >= count) return;
+  const [next] = membersWithoutActor(context).filter(({ container }) => context.crashes[container.name] === undefined);
+  if (next === undefined || Object.values(context.containers).some(isStarting)) return;
   enqueue.raise({ type: 'container.respawn', name: next.container.name }, { delay: 0, id: 'next-group' });
 }
 
 export const adoptContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   if (context.stage !== 'sync') return;
-  const facts = { ...context, initialised: context.initialised || hasBegun(context) };
-  const members = missingMembers(context).slice(0, GROUP);
+  const facts = { ...context, initialised: context.initialised || hasStartedRegular(context) };
+  const members = membersWithoutActor(context).slice(0, CONTAINERS_PER_TURN);
   const records = members.map(
     ({ container, kind }) => [container.name, { kind, view: SPAWNED, request: null }] as const,
   );
   const containers = { ...context.containers, ...Object.fromEntries(records) };
-  settle(enqueue, context, { initialised: facts.initialised, containers }, now(args));
+  applyChange(enqueue, context, { initialised: facts.initialised, containers }, now(args));
   for (const member of members) {
     const id = `container-${member.container.name}`;
     enqueue.spawnChild('container', { id, input: containerInput(facts, member, now(args)) });
   }
 });
 
-const hasBegun = (context: PodContext): boolean =>
+const hasStartedRegular = (context: PodContext): boolean =>
   sandboxPlan(context) === 'use' &&
   (context.pod?.spec.containers ?? []).some(({ name }) => hasBegunInSandbox(context.runtime, name));
 
@@ -71,11 +71,11 @@ export const noteContainer = s.enqueueActions((args) => {
   const request = view.phase === 'waiting' ? null : record.request;
   const containers = { ...context.containers, [name]: { ...record, view, request, begins: false } };
   const acted = inspect || seen !== undefined ? { actedAtMs: now(args) } : {};
-  if (seen) learn(args, withContainer(runtimeOf(context), seen), { containers, ...acted }, name);
-  else settle(enqueue, context, { containers, ...acted }, now(args));
-  beginNextGroup(enqueue, { ...context, containers });
+  if (seen) applyRuntime(args, withContainer(runtimeOf(context), seen), { containers, ...acted }, name);
+  else applyChange(enqueue, context, { containers, ...acted }, now(args));
+  startNextContainers(enqueue, { ...context, containers });
   if (inspect) enqueue.raise({ type: 'inspection.due' });
-  else if (seen) noteActed(args);
+  else if (seen) noteCallEnded(args);
 });
 
 export const noteRequest = s.enqueueActions(({ event, context, enqueue }) => {
@@ -84,13 +84,13 @@ export const noteRequest = s.enqueueActions(({ event, context, enqueue }) => {
   if (!record) return;
   const containers = { ...context.containers, [event.name]: { ...record, request: event.request } };
   enqueue.assign({ containers });
-  beginNextGroup(enqueue, { ...context, containers });
+  startNextContainers(enqueue, { ...context, containers });
 });
 
 export const beginWriting = s.assign({
   writing: ({ context }) =>
     turnsOf(context)
-      .slice(0, GROUP)
+      .slice(0, CONTAINERS_PER_TURN)
       .map(({ container }) => container.name),
 });
 
@@ -99,7 +99,7 @@ export const noteUsers = s.assign({
 });
 
 /** The files exist: containers whose turn it is may be created. */
-export const checkPermission = s.enqueueActions((args) => {
+export const permitContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const members = turnsOf(context).filter(({ container }) => context.writing.includes(container.name));
   const containers = { ...context.containers };
@@ -107,14 +107,17 @@ export const checkPermission = s.enqueueActions((args) => {
   const made: string[] = [];
   for (const member of members) {
     const { name } = member.container;
+    const record = containers[name];
+    if (record === undefined) continue;
     const answer = permission(context, member);
-    const restartCount = containers[name]?.request?.restartCount ?? 0;
+    const restartCount = record.request?.restartCount ?? 0;
     const isMade = isCreated({ facts: factsOf(context.runtime, name), restartCount });
-    containers[name] = { ...containers[name]!, request: null, begins: !('error' in answer) };
+    containers[name] = { ...record, request: null, begins: !('error' in answer) };
     if (!isMade && context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
     if (!isMade && !('error' in answer)) made.push(name);
-    if ('error' in answer) order(enqueue, name, { type: 'container.refused', ...answer.error });
-    else order(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
+    if ('error' in answer) sendToContainer(enqueue, name, { type: 'container.refused', ...answer.error });
+    else
+      sendToContainer(enqueue, name, { type: 'container.permitted', podIP: addressesOf(context)[0] ?? '', ...answer });
   }
   const initialised = context.initialised || isRegularTurn(members);
   if (context.resize !== null)

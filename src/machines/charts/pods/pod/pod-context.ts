@@ -44,7 +44,7 @@ export interface PodInput extends PodRef {
   readonly handedOver?: Allocation;
   /** By container, results of probes of the soft state. */
   readonly probed: Readonly<Record<string, ProbedInstance>>;
-  /** The ConfigMaps and Secrets that it names and that exist. */
+  /** The existing ConfigMaps and Secrets that the pod names. */
   readonly objects: ConfigObjects;
 }
 
@@ -78,7 +78,7 @@ export interface CpuPin {
 }
 
 export interface PodContext extends PodInput {
-  /** The pod as published by its source; `pod` has the granted resources instead of the requested ones. */
+  /** The pod as its source published it; `pod` has the granted resources in place of the requested ones. */
   readonly asked: Pod | null;
   /** `null`: the node has not admitted the pod yet. */
   readonly allocation: Allocation | null;

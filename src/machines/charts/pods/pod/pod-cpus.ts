@@ -1,16 +1,17 @@
 /**
  * The CPUs of containers on a node with exclusive CPUs. Part of the chart of `pod.ts`.
  *
- * Invariants: C1 an instance is created with its CPUs, and updated when they change; shared CPUs are sent once more. C2
- * a failed update of CPUs is retried, and stops no instance. Upstream: cpumanager (reconcileState).
+ * Invariants: C1 an instance is created with its CPUs, and updated when they change; shared CPUs are also sent once
+ * after its creation. C2 a failed update of CPUs is retried, and stops no instance. Upstream: cpumanager
+ * (reconcileState).
  */
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
-import { complain } from './pod-actions.ts';
+import { logFailure } from './pod-actions.ts';
 import type { CpuPin, PodContext } from './pod-context.ts';
 import { podSetup as s } from './pod-setup.ts';
 
-/** Takes the CPUs of containers without exclusive ones. */
+/** Stores the shared CPUs, of containers without exclusive ones. */
 export const handleShared = s.assign(({ context, event }) =>
   event.type === 'allocation.shared' && context.cpus !== null
     ? { cpus: { ...context.cpus, shared: event.shared } }
@@ -30,11 +31,11 @@ function nextPin(context: PodContext): CpuPin | null {
   return null;
 }
 
-const isThere = ({ runtime }: PodContext, id: string): boolean =>
+const isInRuntime = ({ runtime }: PodContext, id: string): boolean =>
   (runtime?.containers ?? []).some((instance) => instance.id === id);
 
-const noteReported = s.assign(({ context }) => {
-  const others = Object.entries(context.pinned).filter(([id]) => isThere(context, id));
+const noteUpdated = s.assign(({ context }) => {
+  const others = Object.entries(context.pinned).filter(([id]) => isInRuntime(context, id));
   const pinned = Object.fromEntries(others);
   return { pinned: context.pin === null ? pinned : { ...pinned, [context.pin.id]: context.pin.cpus }, pin: null };
 });
@@ -57,8 +58,8 @@ export const pinning = s.createStateConfig({
           containerId: context.pin?.id ?? '',
           linux: { cpuset_cpus: context.pin?.cpus ?? '' },
         }),
-        onDone: { target: 'idle', actions: noteReported },
-        onError: { target: 'failing', actions: complain('Cannot give the container its CPUs') },
+        onDone: { target: 'idle', actions: noteUpdated },
+        onError: { target: 'failing', actions: logFailure('Cannot give the container its CPUs') },
       },
     },
     failing: { after: { pinAgain: 'idle' } },

@@ -8,7 +8,7 @@
 import { required } from '../../../../kernel/xstate.ts';
 import { podGroups } from '../../../model/cgroups/pod-cgroup.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { complain, configure, failed, record } from './pod-actions.ts';
+import { configure, logFailure, noteFailure, record } from './pod-actions.ts';
 import { endAllocation } from './pod-allocation.ts';
 import { abandonClaims, releasingClaims } from './pod-claims.ts';
 import { noteContainer } from './pod-containers.ts';
@@ -24,7 +24,7 @@ import {
 } from './pod-kill.ts';
 import { forgetPod, sendNodeEnd } from './pod-node.ts';
 import { handleStopped, observeNow } from './pod-observation.ts';
-import { change, noteReclaimed, podSetup as s } from './pod-setup.ts';
+import { assignChange, noteReclaimed, podSetup as s } from './pod-setup.ts';
 import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
 /** Stops each queued sandbox, then continues. */
@@ -42,7 +42,7 @@ export const stopSandboxes = (done: string) =>
           onDone: { target: 'next', actions: [handleStopped, dequeue] },
           onError: {
             target: 'failing',
-            actions: [failed, record((_, error) => podEvents.failedKillPod(error.message))],
+            actions: [noteFailure, record((_, error) => podEvents.failedKillPod(error.message))],
           },
         },
       },
@@ -76,7 +76,7 @@ export const terminating = s.createStateConfig({
       always: [
         { guard: 'mustReleaseClaims', target: 'releasingClaims' },
         { guard: 'isFreshAndStopped', target: '#terminated' },
-        { guard: 'isInspected', target: 'unfinished', actions: failed },
+        { guard: 'isInspected', target: 'unfinished', actions: noteFailure },
       ],
     },
     unfinished: { after: { wait: 'containers' } },
@@ -84,14 +84,17 @@ export const terminating = s.createStateConfig({
   },
 });
 
-const tryAgain = { target: '#terminated.backingOff', actions: [failed, complain('Cannot remove the rest of a pod')] };
+const tryAgain = {
+  target: '#terminated.backingOff',
+  actions: [noteFailure, logFailure('Cannot remove the rest of a pod')],
+};
 
 export const terminated = s.createStateConfig({
   entry: [
     recordOverdue,
-    change(() => ({ stage: 'stopped' as const })),
+    assignChange(() => ({ stage: 'stopped' as const })),
     recordOverdue,
-    change(() => ({ stage: 'terminated' as const })),
+    assignChange(() => ({ stage: 'terminated' as const })),
     sendNodeEnd,
     endAllocation,
     abandonClaims,
@@ -114,7 +117,10 @@ export const terminated = s.createStateConfig({
         src: 'volume.tearDown',
         input: ({ context }) => volumesPlace(context),
         onDone: 'group',
-        onError: { target: 'stillMounted', actions: [failed, complain('Cannot take the volumes of a pod away')] },
+        onError: {
+          target: 'stillMounted',
+          actions: [noteFailure, logFailure('Cannot take the volumes of a pod away')],
+        },
       },
     },
     stillMounted: { after: { wait: 'volumes' } },
@@ -126,7 +132,7 @@ export const terminated = s.createStateConfig({
         src: 'cgroup.destroy',
         input: ({ context }) => podGroups(context),
         onDone: 'deciding',
-        onError: { target: 'stillGrouped', actions: [failed, complain('Cannot remove the cgroup of a pod')] },
+        onError: { target: 'stillGrouped', actions: [noteFailure, logFailure('Cannot remove the cgroup of a pod')] },
       },
     },
     stillGrouped: { after: { wait: 'group' } },
@@ -160,7 +166,7 @@ export const terminated = s.createStateConfig({
     },
     /** Removes containers without a sandbox. */
     containers: {
-      always: { guard: 'isQueueEmpty', target: 'backingOff', actions: failed },
+      always: { guard: 'isQueueEmpty', target: 'backingOff', actions: noteFailure },
       invoke: {
         id: 'removeContainer',
         src: 'cri.removeContainer',
@@ -203,7 +209,7 @@ export const terminated = s.createStateConfig({
 });
 
 /** The last events about the deadline; `recordOverdue` records the first ones. */
-const recordOver = record(() => podEvents.deadlineExceeded());
+const recordDeadlineExceeded = record(() => podEvents.deadlineExceeded());
 
 export const deadline = s.createStateConfig({
   initial: 'none',
@@ -211,7 +217,7 @@ export const deadline = s.createStateConfig({
     none: { always: { guard: 'hasDeadline', target: 'counting' } },
     counting: {
       always: { guard: 'isOver', target: 'over' },
-      after: { deadline: { target: 'over', actions: [recordOver, recordOver, killOverdue] } },
+      after: { deadline: { target: 'over', actions: [recordDeadlineExceeded, recordDeadlineExceeded, killOverdue] } },
       /** The deadline may have become shorter. */
       on: { 'pod.configured': { target: 'counting', reenter: true } },
     },

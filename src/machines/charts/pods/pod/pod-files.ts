@@ -42,7 +42,7 @@ export function foldersOf(context: PodContext) {
   return { root: node.rootDir, directories: [...directories, ...podLogFolders(pod, containers, node)], files };
 }
 
-export function turnFiles(context: PodContext) {
+export function filesOfTurn(context: PodContext) {
   const pod = podOrName(context);
   const shared = podFiles(pod, context.node, addressesOf(context));
   const own = membersOf(pod)
@@ -169,7 +169,7 @@ function secretsIn(text: string, { objects, fileValues }: PodContext, container:
   return [...handlesIn(text, objects), ...ofFiles];
 }
 
-export const sandboxOf = (context: PodContext, attempt: number): PodSandboxConfig =>
+export const sandboxConfigOf = (context: PodContext, attempt: number): PodSandboxConfig =>
   sandboxConfig(podOrName(context), attempt, context.node, context.users, context.volumes ?? {});
 
 export interface Permission {
@@ -214,7 +214,7 @@ export function permission(context: PodContext, member: Member): Permission | Re
   return {
     podSandboxId: sandbox?.id ?? '',
     config: result.config,
-    sandboxConfig: sandboxOf(context, sandbox?.metadata?.attempt ?? 0),
+    sandboxConfig: sandboxConfigOf(context, sandbox?.metadata?.attempt ?? 0),
     secrets: secretsIn(JSON.stringify(result.config), context, name),
     written: writtenHandles(member.container),
     ...(words.length === 0 ? {} : { words }),

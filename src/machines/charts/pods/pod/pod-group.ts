@@ -8,7 +8,7 @@ import { withAllocation } from '../../../model/allocation/request.ts';
 import { podGroup, podGroupName } from '../../../model/cgroups/pod-cgroup.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { failed } from './pod-actions.ts';
+import { noteFailure } from './pod-actions.ts';
 import { refOf } from './pod-policy.ts';
 import { podSetup as s } from './pod-setup.ts';
 
@@ -30,7 +30,7 @@ export const grouping = s.createStateConfig({
         input: ({ context }) =>
           podGroup(withAllocation(required(context.pod, 'the pod that has a cgroup'), context.actuated), context.node),
         onDone: { target: 'made', actions: s.assign({ hasGroup: true }) },
-        onError: { target: 'failing', actions: [failed, recordGroupFailure] },
+        onError: { target: 'failing', actions: [noteFailure, recordGroupFailure] },
       },
     },
     failing: { after: { wait: 'none' } },

@@ -10,21 +10,21 @@ import { pullPolicy, sandboxConfig } from '../../../model/spec/index.ts';
 import { usesOf } from '../../../model/volumes/plan.ts';
 import type { PodContext } from './pod-context.ts';
 import { membersOf } from './pod-members.ts';
-import { isAwaiting } from './pod-objects.ts';
+import { awaitsObjects } from './pod-objects.ts';
 import { podOrName, refOf } from './pod-policy.ts';
-import { order, podSetup as s } from './pod-setup.ts';
-import { delayedImages, impossibility, isReached, nextAttempt } from './pod-turns.ts';
+import { podSetup as s, sendToContainer } from './pod-setup.ts';
+import { delayedImages, isReached, nextAttempt, runRefusal } from './pod-turns.ts';
 
 /** No image is pulled for a pod that cannot run here, or before the pod's secrets are known. */
-const isTooEarly = (context: PodContext): boolean => isAwaiting(context) || impossibility(context) !== null;
+const isTooEarly = (context: PodContext): boolean => awaitsObjects(context) || runRefusal(context) !== null;
 
 const isEnding = ({ kill, stage }: PodContext): boolean => kill !== null || stage !== 'sync';
 
 /** Requests the image each time a container wants it, as upstream does at each sync of the pod. */
-export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
+export const requestImage = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'container.imageWanted' || isTooEarly(context) || isEnding(context)) return;
   const { name: container, image, policy, ref } = event;
-  if (!isReached(context, container)) return enqueue.assign({ containers: marked(context, [container], true) });
+  if (!isReached(context, container)) return enqueue.assign({ containers: withEarly(context, [container], true) });
   const { secrets, missing } = pullSecrets(context);
   if (missing.length > 0) {
     const text = podEvents.failedToRetrieveImagePullSecret(missing.join(', '));
@@ -48,13 +48,13 @@ export const askImage = s.enqueueActions(({ context, event, enqueue }) => {
   for (const { name, reference, pullPolicy } of volumes) {
     ask({ container: `${container}/${name}`, image: reference, policy: pullPolicy, ref: refOf(context), user: ref });
   }
-  for (const { name, reference, pullPolicy } of unmounted(context, container)) {
+  for (const { name, reference, pullPolicy } of unmountedImages(context, container)) {
     ask({ container: `/${name}`, image: reference, policy: pullPolicy, ref: refOf(context), user: null });
   }
 });
 
 /** Images of volumes that no container mounts are pulled with that of the first container; nothing waits for them. */
-function unmounted(context: PodContext, container: string) {
+function unmountedImages(context: PodContext, container: string) {
   const pod = podOrName(context);
   const members = membersOf(pod);
   if (members[0]?.container.name !== container || !hasBehavior(context.node, 'imagesAsKubelet')) return [];
@@ -62,22 +62,22 @@ function unmounted(context: PodContext, container: string) {
   return imagesOfVolumes(pod, (name) => !mounts.has(name));
 }
 
-const marked = ({ containers }: PodContext, names: readonly string[], isEarly: boolean) => ({
+const withEarly = ({ containers }: PodContext, names: readonly string[], isEarly: boolean) => ({
   ...containers,
   ...Object.fromEntries(names.flatMap((name) => (containers[name] ? [[name, { ...containers[name], isEarly }]] : []))),
 });
 
 /** Containers whose predecessors are all passed now request their images. */
-export const askDelayedImages = s.enqueueActions(({ context, enqueue }) => {
+export const requestDelayedImages = s.enqueueActions(({ context, enqueue }) => {
   const names = delayedImages(context);
-  enqueue.assign({ containers: marked(context, names, false) });
-  for (const name of names) order(enqueue, name, { type: 'images.started' });
+  enqueue.assign({ containers: withEarly(context, names, false) });
+  for (const name of names) sendToContainer(enqueue, name, { type: 'images.started' });
 });
 
-/** A container with image volumes is told about its own image once the images of its volumes exist too. */
+/** A container with image volumes gets the report on its own image once the images of its volumes exist too. */
 export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   if (event.type === 'images.started') {
-    for (const name of Object.keys(context.containers)) order(enqueue, name, event);
+    for (const name of Object.keys(context.containers)) sendToContainer(enqueue, name, event);
   }
   if (event.type !== 'image.ready' && event.type !== 'image.failed') return;
   const [container = '', volume = ''] = event.container.split('/');
@@ -88,7 +88,7 @@ export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   const volumes = imageVolumes(context, container);
   if (event.of !== wantedImage(context, container, volume)) return;
   if (event.type === 'image.failed') {
-    order(enqueue, container, { ...event, container });
+    sendToContainer(enqueue, container, { ...event, container });
     return;
   }
   const text = event.image.event;
@@ -97,7 +97,7 @@ export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   if (volumes.length > 0) enqueue.assign({ images: { ...context.images, [container]: known } });
   const image = known[''];
   if (image === undefined || volumes.some(({ name }) => !Object.hasOwn(known, name))) return;
-  order(enqueue, container, { ...event, container, image });
+  sendToContainer(enqueue, container, { ...event, container, image });
 });
 
 /** The image that is wanted now; an answer for an outdated definition is dropped. */
@@ -122,10 +122,10 @@ const imagesOfVolumes = (pod: Pod, isWanted: (volume: string) => boolean) =>
   });
 
 /** The secrets are known now: containers that wait for their image request it again. */
-export const askImagesAgain = s.enqueueActions(({ context, enqueue }) => {
+export const requestImagesAgain = s.enqueueActions(({ context, enqueue }) => {
   if (isTooEarly(context)) return;
   for (const [name, { view, request }] of Object.entries(context.containers)) {
-    if (view.phase === 'waiting' && request === null) order(enqueue, name, { type: 'images.started' });
+    if (view.phase === 'waiting' && request === null) sendToContainer(enqueue, name, { type: 'images.started' });
   }
 });
 

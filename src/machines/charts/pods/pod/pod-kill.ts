@@ -7,7 +7,7 @@ import { SPAWNED } from '../container/container-view.ts';
 import { orphanInput, orphansOf } from './container-input.ts';
 import type { PodContext } from './pod-context.ts';
 import { graceLeft, mergedKill, nextToStop, refOf } from './pod-policy.ts';
-import { type Enqueue, order, podSetup as s, settle } from './pod-setup.ts';
+import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 
 /** Containers that still run under this pod's name get an actor, so that they can be stopped. */
 const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext> => {
@@ -20,18 +20,18 @@ const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext
 };
 
 /** The kill of a pod that ended by itself, or that is being deleted. */
-const BY_ITSELF = { graceSeconds: null, remove: false, verdict: null };
+const ORDINARY_END = { graceSeconds: null, remove: false, verdict: null };
 
 export const noteKill = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
-  const kill = mergedKill(context, event.type === 'pod.kill' ? event : BY_ITSELF, now(args));
+  const kill = mergedKill(context, event.type === 'pod.kill' ? event : ORDINARY_END, now(args));
   const isNew = context.kill === null || kill.graceSeconds < context.kill.graceSeconds;
   if (kill.verdict?.reason === podReasons.preempting && context.kill?.verdict == null)
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), podEvents.preempting()));
-  settle(enqueue, context, { kill }, now(args));
+  applyChange(enqueue, context, { kill }, now(args));
   if (!isNew) return;
   for (const [name, { view }] of Object.entries(context.containers)) {
-    if (view.phase === 'stopping') order(enqueue, name, stopOrder(name, kill.graceSeconds));
+    if (view.phase === 'stopping') sendToContainer(enqueue, name, stopOrder(name, kill.graceSeconds));
   }
 });
 
@@ -72,9 +72,13 @@ export const stopContainers = s.enqueueActions((args) => {
   for (const name of new Set([...Object.keys(next.containers), ...orphans])) {
     const phase = next.containers[name]?.view.phase;
     if (orphans.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
-      order(enqueue, name, stopOrder(name, graceSeconds, { awaitsTurn: !turn.has(name) && !orphans.includes(name) }));
+      sendToContainer(
+        enqueue,
+        name,
+        stopOrder(name, graceSeconds, { awaitsTurn: !turn.has(name) && !orphans.includes(name) }),
+      );
     } else if (phase === 'stopping' && next.containers[name]?.kind === 'sidecar' && turn.has(name)) {
-      order(enqueue, name, { type: 'container.turn' });
+      sendToContainer(enqueue, name, { type: 'container.turn' });
     }
   }
 });

@@ -12,7 +12,7 @@ import type { PodContext } from './pod-context.ts';
 import { podOrName } from './pod-policy.ts';
 import { podSetup as s } from './pod-setup.ts';
 
-/** Before the crashed actor of a log is replaced. */
+/** The pause before the crashed actor of a log is replaced. */
 const RESPAWN_MS = 60_000;
 
 const idOf = (container: string): string => `log-${container}`;

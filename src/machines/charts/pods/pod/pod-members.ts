@@ -1,5 +1,11 @@
 /** The containers of a pod in their order, and the wanted definition of each. */
-import type { Container, LifecycleHandler, Pod, RestartPolicy } from '../../../model/api/pod.ts';
+import {
+  type Container,
+  DEFAULT_GRACE_SECONDS,
+  type LifecycleHandler,
+  type Pod,
+  type RestartPolicy,
+} from '../../../model/api/pod.ts';
 import type { ContainerKind, ContainerWanted, Hook } from '../../../model/pods/container-messages.ts';
 import { hookMessages } from '../../../model/reasons/reasons.ts';
 import { containerHash, isSidecar, pullPolicy } from '../../../model/spec/index.ts';
@@ -20,8 +26,6 @@ export const membersOf = memoize((pod: Pod): readonly Member[] => [
   ...pod.spec.containers.map((container) => ({ container, kind: 'regular' as const })),
   ...(pod.spec.ephemeralContainers ?? []).map((container) => ({ container, kind: 'ephemeral' as const })),
 ]);
-
-export const DEFAULT_GRACE_SECONDS = 30;
 
 export const wantedOf = (pod: Pod, { container, kind }: Member): ContainerWanted => ({
   image: container.image ?? '',

@@ -11,9 +11,9 @@ import type { RememberedPod } from '../../../model/operations/host.ts';
 import type { RememberedPodsMessage } from '../../../model/pods/soft-state-messages.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import type { PodContext } from './pod-context.ts';
-import { type Enqueue, order, podSetup as s } from './pod-setup.ts';
+import { type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 
-function report(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged['pod']): void {
+function sendFacts(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged['pod']): void {
   const message: NodePodChanged = { type: 'node.podChanged', uid, pod };
   if (node.eviction !== undefined) enqueue.sendTo(to('eviction'), message);
   if (node.shutdown !== undefined) enqueue.sendTo(to('shutdown'), message);
@@ -22,7 +22,7 @@ function report(enqueue: Enqueue, { uid, node }: PodContext, pod: NodePodChanged
 /** Sends the pod's current facts, also to a manager that has lost its state. */
 export const sendNode = s.enqueueActions(({ context, enqueue }) => {
   if (context.pod !== null && context.stage !== 'terminated')
-    report(enqueue, context, nodePod(context.pod, context.node));
+    sendFacts(enqueue, context, nodePod(context.pod, context.node));
 });
 
 /** Sends the pod's facts when a change of its configuration changes its rank. Before `configure`. */
@@ -30,7 +30,7 @@ export const sendNodeChange = s.enqueueActions(({ context, event, enqueue }) => 
   if (event.type !== 'pod.configured' || context.stage === 'terminated') return;
   const pod = nodePod(event.pod, context.node);
   const before = context.pod === null ? null : nodePod(context.pod, context.node);
-  if (JSON.stringify(pod) !== JSON.stringify(before)) report(enqueue, context, pod);
+  if (JSON.stringify(pod) !== JSON.stringify(before)) sendFacts(enqueue, context, pod);
 });
 
 /** Applies the node's changed configuration: log actors restart with it, containers get the maximum of back-offs. */
@@ -40,12 +40,12 @@ export const handleNode = s.enqueueActions(({ context, event, enqueue }) => {
   for (const id of Object.keys(context.logs)) enqueue.stopChild(id);
   enqueue.assign({ node, logs: {} });
   const limited = { type: 'container.limited', maxBackoffMs: node.crashLoopBackOffMaxMs } as const;
-  for (const name of Object.keys(context.containers)) order(enqueue, name, limited);
+  for (const name of Object.keys(context.containers)) sendToContainer(enqueue, name, limited);
 });
 
 /** Reports that no container of the pod runs any more. */
 export const sendNodeEnd = s.enqueueActions(({ context, enqueue }) => {
-  if (context.pod !== null) report(enqueue, context, null);
+  if (context.pod !== null) sendFacts(enqueue, context, null);
 });
 
 /**
@@ -69,14 +69,14 @@ function rememberedOf({ pod, node, objects, kill }: PodContext): RememberedPod |
   };
 }
 
-export function remember(enqueue: Enqueue, context: PodContext): void {
+export function sendRemembered(enqueue: Enqueue, context: PodContext): void {
   const remembered = rememberedOf(context);
   if (remembered === null) return;
   const message: RememberedPodsMessage = { type: 'pod.remembered', uid: context.uid, remembered };
   enqueue.sendTo(to('rememberedPods'), message);
 }
 
-export const rememberPod = s.enqueueActions(({ context, enqueue }) => remember(enqueue, context));
+export const rememberPod = s.enqueueActions(({ context, enqueue }) => sendRemembered(enqueue, context));
 
 export const forgetPod = s.enqueueActions(({ context, enqueue }) => {
   if (context.node.rememberedPodsDir === undefined || (context.pod !== null && isStaticPod(context.pod))) return;

@@ -21,7 +21,7 @@ export function missingRuntimeClass(context: PodContext): string | null {
 }
 
 /** The pod waits for the API server's answer about the objects that it uses. */
-export const isAwaiting = ({ pod, node, lookups }: PodContext): boolean =>
+export const awaitsObjects = ({ pod, node, lookups }: PodContext): boolean =>
   pod !== null && [...awaitedKeys(pod, node), ...credentialKeys(pod, node)].some((key) => lookups[key] === undefined);
 
 /** Keys of the pod's own credentials. A certificate that is not served delays nothing: its volume reports why. */

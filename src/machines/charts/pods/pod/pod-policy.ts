@@ -1,5 +1,5 @@
 /** The pure rules by which a pod's machine decides. See `pod.ts`. */
-import type { ObjectReference, Pod } from '../../../model/api/pod.ts';
+import { DEFAULT_GRACE_SECONDS, type ObjectReference, type Pod } from '../../../model/api/pod.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { PodKill } from '../../../model/pods/pod-messages.ts';
 import { hasInitialized, podIPs } from '../../../model/status/index.ts';
@@ -7,7 +7,6 @@ import { type ContainerFacts, factsOf, isAlive } from '../../../model/status/run
 import { isSame } from '../../../model/values/same.ts';
 import { runsInOrder } from '../container/container-policy.ts';
 import type { ContainerRecord, Kill, PodContext } from './pod-context.ts';
-import { DEFAULT_GRACE_SECONDS } from './pod-members.ts';
 
 /** The pod, or a minimal one if only the runtime knows it. */
 export const podOrName = ({ pod, uid, name, namespace }: PodContext): Pod =>
@@ -78,11 +77,11 @@ export function mergedKill(context: PodContext, asked: Omit<PodKill, 'type'>, no
 export const graceLeft = ({ graceSeconds, sinceMs }: Kill, nowMs: number): number =>
   Math.max(MIN_GRACE_SECONDS, graceSeconds - Math.floor((nowMs - sinceMs) / 1_000));
 
-const isGone = ({ view }: ContainerRecord): boolean => view.phase === 'ended';
+const hasEnded = ({ view }: ContainerRecord): boolean => view.phase === 'ended';
 
 /** The containers to stop now: all regular ones at once, then the sidecars in reverse order. */
 export function nextToStop({ containers, pod }: PodContext): string[] {
-  const open = Object.entries(containers).filter(([, record]) => !isGone(record));
+  const open = Object.entries(containers).filter(([, record]) => !hasEnded(record));
   const first = open.filter(([, { kind }]) => kind !== 'sidecar').map(([name]) => name);
   if (first.length > 0) return first;
   const order = (pod?.spec.initContainers ?? []).map(({ name }) => name);
@@ -92,7 +91,7 @@ export function nextToStop({ containers, pod }: PodContext): string[] {
     .slice(0, 1);
 }
 
-export const allGone = ({ containers }: PodContext): boolean => Object.values(containers).every(isGone);
+export const allEnded = ({ containers }: PodContext): boolean => Object.values(containers).every(hasEnded);
 
 export const anyAlive = ({ runtime }: PodContext): boolean => (runtime?.containers ?? []).some(isAlive);
 

@@ -8,8 +8,8 @@
  */
 import { line, outputOf } from '../../../../kernel/xstate.ts';
 import type { FileValues, Unprepared } from '../../../model/operations/volume.ts';
-import { complain, failed } from './pod-actions.ts';
-import { checkPermission } from './pod-containers.ts';
+import { logFailure, noteFailure } from './pod-actions.ts';
+import { permitContainers } from './pod-containers.ts';
 import type { PodContext } from './pod-context.ts';
 import { fileVariablesOf, subPathsOf } from './pod-files.ts';
 import { rememberPod } from './pod-node.ts';
@@ -19,7 +19,7 @@ import { volumesPlace } from './pod-volumes.ts';
 type Failures = Readonly<Record<string, Unprepared>>;
 
 /** The errors for the statuses, by container; logs their causes. */
-function noted(enqueue: Enqueue, { namespace, name }: PodContext, text: string, failures: Failures) {
+function errorsOf(enqueue: Enqueue, { namespace, name }: PodContext, text: string, failures: Failures) {
   const entries = Object.entries(failures);
   const pod = `${namespace}/${name}`;
   for (const [container, { message, why }] of entries)
@@ -33,13 +33,13 @@ const noteVariables = s.enqueueActions(({ context, event, enqueue }) => {
   );
   enqueue.assign({
     fileValues: values,
-    unread: noted(enqueue, context, 'Cannot read the variables of a container', failures),
+    unread: errorsOf(enqueue, context, 'Cannot read the variables of a container', failures),
   });
 });
 
 const noteSubPaths = s.enqueueActions(({ context, event, enqueue }) => {
   const { failed: failures } = outputOf<{ failed: Failures }>(event);
-  enqueue.assign({ unbound: noted(enqueue, context, 'Cannot bind the sub-paths of a container', failures) });
+  enqueue.assign({ unbound: errorsOf(enqueue, context, 'Cannot bind the sub-paths of a container', failures) });
 });
 
 /** Waits for these containers' variables from files in volumes. */
@@ -50,7 +50,7 @@ export const readingVariables = s.createStateConfig({
     src: 'volume.readVariables',
     input: ({ context }) => ({ ...volumesPlace(context), variables: fileVariablesOf(context) }),
     onDone: { target: 'withVariables', actions: noteVariables },
-    onError: { target: 'backingOff', actions: [failed, complain('Cannot read variables from files')] },
+    onError: { target: 'backingOff', actions: [noteFailure, logFailure('Cannot read variables from files')] },
   },
 });
 
@@ -59,7 +59,7 @@ export const withVariables = s.createStateConfig({
   always: [
     { guard: 'hasDevices', target: 'preparingDevices' },
     { guard: 'hasSubPaths', target: 'bindingSubPaths' },
-    { target: 'active', actions: [checkPermission, rememberPod] },
+    { target: 'active', actions: [permitContainers, rememberPod] },
   ],
 });
 
@@ -70,8 +70,8 @@ export const bindingSubPaths = s.createStateConfig({
     id: 'subPaths',
     src: 'volume.bindSubPaths',
     input: ({ context }) => ({ ...volumesPlace(context), subPaths: subPathsOf(context) }),
-    onDone: { target: 'active', actions: [noteSubPaths, checkPermission, rememberPod] },
-    onError: { target: 'backingOff', actions: [failed, complain('Cannot bind sub-paths')] },
+    onDone: { target: 'active', actions: [noteSubPaths, permitContainers, rememberPod] },
+    onError: { target: 'backingOff', actions: [noteFailure, logFailure('Cannot bind sub-paths')] },
   },
 });
 
@@ -89,8 +89,8 @@ export const preparingDevices = s.createStateConfig({
     }),
     onDone: [
       { guard: 'hasSubPaths', target: 'bindingSubPaths', actions: noteUnprepared },
-      { target: 'active', actions: [noteUnprepared, checkPermission, rememberPod] },
+      { target: 'active', actions: [noteUnprepared, permitContainers, rememberPod] },
     ],
-    onError: { target: 'backingOff', actions: [failed, complain('Cannot prepare devices')] },
+    onError: { target: 'backingOff', actions: [noteFailure, logFailure('Cannot prepare devices')] },
   },
 });

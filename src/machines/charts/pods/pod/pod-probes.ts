@@ -6,7 +6,7 @@
  * an ended instance is ignored.
  */
 import { now, random, required, to } from '../../../../kernel/xstate.ts';
-import type { Container } from '../../../model/api/pod.ts';
+import { type Container, DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import type { ProberReport } from '../../../model/pods/container-messages.ts';
 import type { SoftStateMessage } from '../../../model/pods/soft-state-messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
@@ -16,10 +16,8 @@ import type { ProberInput } from '../prober/prober.ts';
 import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
 import type { PodContext } from './pod-context.ts';
 import { addressesOf, refOf } from './pod-policy.ts';
-import { type Enqueue, order, podSetup as s, settle } from './pod-setup.ts';
+import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { type Probed, type ProberPlan, probedInstance, proberChanges } from './probe-plan.ts';
-
-const DEFAULT_GRACE_SECONDS = 30;
 
 function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chance: number): ProberInput {
   const { container, facts, kind, state } = plan;
@@ -75,7 +73,7 @@ export const noteVerdict = s.enqueueActions((args) => {
   if (!instance || instance.facts.id !== event.containerId) return;
   const state = afterVerdict(instance.state, event);
   const probes = { ...context.probes, [event.container]: state };
-  settle(enqueue, context, { probes }, now(args));
+  applyChange(enqueue, context, { probes }, now(args));
   if (state.failed) kill(enqueue, context, instance, event);
   else remember(enqueue, context.uid, event.container, state);
 });
@@ -94,7 +92,7 @@ function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { ki
   const isLast = comes === 'never' && !context.pod?.spec.containers.some((each) => othersContinue(context, each, name));
   const probe = kind === 'startup' ? 'startup' : 'liveness';
   const probeSeconds = isLast ? undefined : probeOf(container, kind)?.terminationGracePeriodSeconds;
-  order(enqueue, name, {
+  sendToContainer(enqueue, name, {
     type: 'container.stop',
     graceSeconds: probeSeconds ?? context.pod?.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS,
     message: isLast ? killMessages.stopping(name) : killMessages.probeFailed(name, probe, comes),
@@ -125,7 +123,7 @@ function remember(enqueue: Enqueue, uid: string, container: string, { id, starte
   enqueue.sendTo(to('softState'), message);
 }
 
-/** Before a crashed prober is replaced. */
+/** The pause before a crashed prober is replaced. */
 const RESPAWN_MS = 10_000;
 
 /** Replaces a crashed prober after a pause; the pod goes on without it. */

@@ -7,17 +7,18 @@
  * `softState` has the resources of the running instances. R4 no container gets less memory than it uses.
  */
 import { errorOf, now, type OutputOf, outputOf, required, to } from '../../../../kernel/xstate.ts';
+import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
 import type { Operations } from '../../../model/operations/index.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { killMessages, podEvents } from '../../../model/reasons/reasons.ts';
 import { sandboxOverhead } from '../../../model/spec/resources.ts';
 import { factsOf, isAlive, sandboxesOf } from '../../../model/status/runtime-facts.ts';
-import { complain, failed } from './pod-actions.ts';
+import { logFailure, noteFailure } from './pod-actions.ts';
 import type { PodContext } from './pod-context.ts';
 import { observeNow } from './pod-observation.ts';
 import { refOf } from './pod-policy.ts';
-import { order, podSetup as s, settle } from './pod-setup.ts';
+import { applyChange, podSetup as s, sendToContainer } from './pod-setup.ts';
 import {
   type ContainerChange,
   changesOf,
@@ -31,8 +32,6 @@ import {
 
 const isRunning = ({ runtime, containers }: PodContext, name: string): boolean =>
   factsOf(runtime, name)?.state === 'running' && containers[name]?.view.phase === 'running';
-
-const DEFAULT_GRACE_SECONDS = 30;
 
 const hasGroups = ({ node }: PodContext): boolean => node.makesPodCgroups === true;
 
@@ -56,7 +55,7 @@ const changes = (context: PodContext): readonly ContainerChange[] =>
  * The container starts with its resources from before the resize: only a running instance can be updated, or stopped to
  * be restarted.
  */
-function isBeginning({ runtime, containers }: PodContext, name: string): boolean {
+function isStarting({ runtime, containers }: PodContext, name: string): boolean {
   const state = factsOf(runtime, name)?.state;
   const { view, begins } = containers[name] ?? {};
   if (view?.phase === 'running') return state !== 'running';
@@ -64,11 +63,11 @@ function isBeginning({ runtime, containers }: PodContext, name: string): boolean
   return view?.phase === 'starting' || begins === true || state === 'created' || state === 'running';
 }
 
-const noneBegins = ({ context }: { readonly context: PodContext }): boolean =>
-  !allChanges(context).some(({ name }) => isBeginning(context, name));
+const noneStarts = ({ context }: { readonly context: PodContext }): boolean =>
+  !allChanges(context).some(({ name }) => isStarting(context, name));
 
 /** Shows the resize in progress in the status. */
-const announce = s.enqueueActions((args) => {
+const showResize = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { error } = context.resize ?? { error: '' };
   const resize = {
@@ -78,7 +77,7 @@ const announce = s.enqueueActions((args) => {
     error,
   };
   enqueue.sendTo(to('softState'), { type: 'softState.resized', uid: context.uid, actuated: context.actuated });
-  settle(enqueue, context, { resize }, now(args));
+  applyChange(enqueue, context, { resize }, now(args));
 });
 
 /** Containers whose policy requires it are stopped to be restarted; the others are updated one after the other. */
@@ -93,11 +92,11 @@ const begin = s.enqueueActions((args) => {
   const anew = [...reported, ...toStop];
   const stopped = toStop.map((name) => factsOf(context.runtime, name)?.id ?? '');
   const { error } = context.resize ?? { error: '' };
-  settle(enqueue, context, { resize: { target: allocation, steps, anew, stopped, error } }, now(args));
+  applyChange(enqueue, context, { resize: { target: allocation, steps, anew, stopped, error } }, now(args));
   const graceSeconds = pod.spec.terminationGracePeriodSeconds ?? DEFAULT_GRACE_SECONDS;
   for (const name of toStop) {
     const message = killMessages.resizeRequiresRestart(name);
-    order(enqueue, name, { type: 'container.stop', graceSeconds, message, after: 'restart' });
+    sendToContainer(enqueue, name, { type: 'container.stop', graceSeconds, message, after: 'restart' });
   }
 });
 
@@ -116,7 +115,7 @@ const takesNoMemory = ({ context }: { readonly context: PodContext }): boolean =
 };
 
 /** An instance that has stopped uses no memory. */
-const haveStopped = ({ context: { resize, runtime } }: { readonly context: PodContext }): boolean =>
+const allHaveStopped = ({ context: { resize, runtime } }: { readonly context: PodContext }): boolean =>
   (runtime?.containers ?? []).every((instance) => !isAlive(instance) || !resize?.stopped?.includes(instance.id));
 
 const containerIds = (context: PodContext): Readonly<Record<string, string>> =>
@@ -132,7 +131,7 @@ const isNext =
   ({ context }: { readonly context: PodContext }): boolean =>
     nextStep(context)?.kind === kind;
 /** The step is for an instance that is stopping or has ended: the next one starts with the granted resources. */
-const isForNothing = ({ context }: { readonly context: PodContext }): boolean => {
+const isNeedless = ({ context }: { readonly context: PodContext }): boolean => {
   const step = nextStep(context);
   return step?.kind === 'container' && !isRunning(context, step.name);
 };
@@ -156,7 +155,7 @@ const noteActuated = s.enqueueActions((args) => {
   const { target, anew } = resize;
   const isKept = (name: string): boolean => anew.includes(name) && !isActuated(context, name);
   const kept = Object.fromEntries(Object.entries(actuated).filter(([name]) => isKept(name)));
-  settle(enqueue, context, { actuated: { ...target, ...kept } }, now(args));
+  applyChange(enqueue, context, { actuated: { ...target, ...kept } }, now(args));
 });
 
 const isActuated = ({ actuated, resize }: PodContext, name: string): boolean =>
@@ -170,7 +169,7 @@ const complete = s.enqueueActions((args) => {
     const text = podEvents.resizeCompleted(resizeSummary(pod));
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
   }
-  settle(enqueue, context, { resize: null }, now(args));
+  applyChange(enqueue, context, { resize: null }, now(args));
 });
 
 const noteProblem = (text: (event: unknown, context: PodContext) => string) =>
@@ -183,7 +182,7 @@ const noteProblem = (text: (event: unknown, context: PodContext) => string) =>
       const recorded = podEvents.resizeError(resizeSummary(pod, error));
       enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), recorded));
     }
-    settle(enqueue, context, { resize: { ...resize, error } }, now(args));
+    applyChange(enqueue, context, { resize: { ...resize, error } }, now(args));
   });
 
 const fromCall = noteProblem((event) => errorOf(event).message);
@@ -195,7 +194,7 @@ function problemOf(event: unknown, context: PodContext): string {
   return memoryProblem(decreases(context), { podBytes: bytes, containers: Object.fromEntries(used) });
 }
 
-const failing = { target: 'failing', actions: [failed, fromCall, complain('Cannot resize the pod')] };
+const failing = { target: 'failing', actions: [noteFailure, fromCall, logFailure('Cannot resize the pod')] };
 
 export const resizing = s.createStateConfig({
   initial: 'idle',
@@ -203,10 +202,10 @@ export const resizing = s.createStateConfig({
     idle: { always: { guard: 'mustResize', target: 'awaiting' } },
     /** Waits until each container of the resize has either started or ended. */
     awaiting: {
-      entry: announce,
+      entry: showResize,
       always: [
         { guard: 'isKilled', target: 'idle' },
-        { guard: noneBegins, target: 'beginning' },
+        { guard: noneStarts, target: 'beginning' },
       ],
     },
     beginning: {
@@ -214,7 +213,7 @@ export const resizing = s.createStateConfig({
       always: [{ guard: takesNoMemory, target: 'stepping' }, { target: 'stopping' }],
     },
     /** Waits until the containers to restart have stopped: they use memory until then. */
-    stopping: { always: { guard: haveStopped, target: 'measuring' } },
+    stopping: { always: { guard: allHaveStopped, target: 'measuring' } },
     /** Waits for the pod's memory usage. */
     measuring: {
       invoke: {
@@ -228,7 +227,7 @@ export const resizing = s.createStateConfig({
           {
             guard: ({ context, event }) => problemOf(event, context) !== '',
             target: 'failing',
-            actions: [failed, noteProblem(problemOf)],
+            actions: [noteFailure, noteProblem(problemOf)],
           },
           { target: 'stepping' },
         ],
@@ -241,7 +240,7 @@ export const resizing = s.createStateConfig({
         { guard: 'isKilled', target: 'idle' },
         { guard: isNext('group'), target: 'holding' },
         { guard: isNext('sandbox'), target: 'sandbox' },
-        { guard: isForNothing, target: 'stepping', actions: noteStep, reenter: true },
+        { guard: isNeedless, target: 'stepping', actions: noteStep, reenter: true },
         { guard: isNext('container'), target: 'reporting' },
         { target: 'settling', actions: noteActuated },
       ],
@@ -269,7 +268,10 @@ export const resizing = s.createStateConfig({
           resources: stepOf(context, 'sandbox').resources,
         }),
         onDone: { target: 'stepping', actions: noteStep },
-        onError: { target: 'stepping', actions: [noteStep, complain('The runtime did not take the pod’s resources')] },
+        onError: {
+          target: 'stepping',
+          actions: [noteStep, logFailure('The runtime did not take the pod’s resources')],
+        },
       },
     },
     reporting: {

@@ -8,17 +8,17 @@
 import { now } from '../../../../kernel/xstate.ts';
 import { killMessages } from '../../../model/reasons/reasons.ts';
 import { instancesToRemove } from '../../../model/status/index.ts';
-import { complain, failed } from './pod-actions.ts';
+import { logFailure, noteFailure } from './pod-actions.ts';
 import { dequeue } from './pod-kill.ts';
 import { observeNow } from './pod-observation.ts';
-import { order, podSetup as s, settle } from './pod-setup.ts';
+import { applyChange, podSetup as s, sendToContainer } from './pod-setup.ts';
 
 const begin = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  settle(enqueue, context, { initialised: false }, now(args));
+  applyChange(enqueue, context, { initialised: false }, now(args));
   for (const [name, { kind }] of Object.entries(context.containers)) {
     if (kind === 'ephemeral') continue;
-    order(enqueue, name, {
+    sendToContainer(enqueue, name, {
       type: 'container.stop',
       graceSeconds: 0,
       message: killMessages.restartingAll,
@@ -52,7 +52,10 @@ export const restartingAll = s.createStateConfig({
         src: 'cri.removeContainer',
         input: ({ context }) => ({ containerId: context.queue[0] ?? '' }),
         onDone: { target: 'removing', reenter: true, actions: dequeue },
-        onError: { target: 'failing', actions: [failed, complain('Cannot remove a container that begins anew')] },
+        onError: {
+          target: 'failing',
+          actions: [noteFailure, logFailure('Cannot remove a container that begins anew')],
+        },
       },
     },
     failing: { after: { wait: 'inspecting' } },

@@ -25,16 +25,16 @@ import { serviceAccountTokenMachine } from '../volumes/service-account-token.ts'
 import { type VolumesReport, volumesMachine } from '../volumes/volumes.ts';
 import type { PodContext, PodInput } from './pod-context.ts';
 import { fileVariablesOf, subPathsOf } from './pod-files.ts';
-import { allGone, anyAlive, anyReadySandbox, hasRunInOrder, mayBePublished } from './pod-policy.ts';
+import { allEnded, anyAlive, anyReadySandbox, hasRunInOrder, mayBePublished } from './pod-policy.ts';
 import { deadlineOf, isOver, isOverInApi, overdueAt, statusOf } from './pod-status.ts';
 import {
   delayedImages,
   hasClaims,
   hasOnlySidecars,
   hasToRemove,
-  impossibility,
   lacksSandbox,
   mustRestartAll,
+  runRefusal,
   sandboxPlan,
   turnsOf,
 } from './pod-turns.ts';
@@ -111,10 +111,10 @@ export const podSetup = setup({
     mustRestartAll: ({ context }) => mustRestartAll(context),
     hasNoneToRemove: ({ context }) => context.inspected && !hasToRemove(context),
     noneToRestartRuns: ({ context }) =>
-      Object.values(context.containers).every(({ kind, view }) => kind === 'ephemeral' || !isGoing(view)),
+      Object.values(context.containers).every(({ kind, view }) => kind === 'ephemeral' || !isStartedView(view)),
     isOverAndIdle: ({ context }) =>
       (isOver(context) || isOverInApi(context)) && !anyAlive(context) && !anyReadySandbox(context),
-    isBlocked: ({ context }) => impossibility(context) !== null,
+    isBlocked: ({ context }) => runRefusal(context) !== null,
     hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
     /** A missing sandbox is replaced as well: containers that run in order run again. */
     mustReplace: ({ context }) =>
@@ -137,7 +137,7 @@ export const podSetup = setup({
       sandboxPlan(context) === 'use' &&
       !isResized(context),
     isResized: ({ context }) =>
-      isResized(context) && (context.resize?.anew ?? []).every((name) => isSeenToRun(context, name)),
+      isResized(context) && (context.resize?.anew ?? []).every((name) => isShownRunning(context, name)),
     isResizeChanged: ({ context }) => JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
     hasNoGroup: ({ context }) => context.node.makesPodCgroups !== true,
     hasFileVariables: ({ context }) => fileVariablesOf(context).length > 0,
@@ -153,9 +153,9 @@ export const podSetup = setup({
     isQueueEmpty: ({ context }) => context.queue.length === 0,
     noneRuns: ({ context }) =>
       Object.entries(context.containers).every(
-        ([name, { view }]) => !isGoing(view) && factsOf(context.runtime, name)?.state !== 'running',
+        ([name, { view }]) => !isStartedView(view) && factsOf(context.runtime, name)?.state !== 'running',
       ),
-    allGone: ({ context }) => allGone(context),
+    allGone: ({ context }) => allEnded(context),
     isFreshAndStopped: ({ context }) => isFreshAndStopped(context),
     mustReleaseClaims: ({ context }) => hasClaims(context) && isFreshAndStopped(context),
     needsUsers: ({ context }) => context.pod?.spec.hostUsers === false && context.users === null,
@@ -185,16 +185,16 @@ const hasGroup = (context: PodContext): boolean => context.hasGroup || context.n
 const isFreshAndStopped = (context: PodContext): boolean =>
   context.inspected && !anyAlive(context) && !anyReadySandbox(context);
 
-const isGoing = ({ phase }: ContainerView): boolean => phase !== 'waiting' && phase !== 'ended';
+const isStartedView = ({ phase }: ContainerView): boolean => phase !== 'waiting' && phase !== 'ended';
 
 /** The start has succeeded and the runtime shows it: only then does the status show the new instance. */
-const isSeenToRun = ({ containers, runtime }: PodContext, name: string): boolean =>
+const isShownRunning = ({ containers, runtime }: PodContext, name: string): boolean =>
   containers[name]?.view.phase === 'running' && factsOf(runtime, name)?.state === 'running';
 
 const isResized = ({ actuated, allocation }: PodContext): boolean =>
   JSON.stringify(actuated) === JSON.stringify(allocation);
 
-/** Only a node that counts its resources has to be asked. */
+/** The pod needs admission by the node, which counts its resources, and does not have it yet. */
 const isUnadmitted = ({ node, allocation }: PodContext): boolean => node.admission !== undefined && allocation === null;
 
 const s = podSetup;
@@ -209,7 +209,12 @@ const isAfterEnd = ({ stage, status }: PodContext, { pod }: Partial<PodContext>)
   stage === 'terminated' && status !== null && pod !== undefined;
 
 /** Changes the context in one assignment, and publishes the status if it differs. */
-export function settle(enqueue: Enqueue, context: PodContext, change: Partial<PodContext>, nowMs: number): PodContext {
+export function applyChange(
+  enqueue: Enqueue,
+  context: PodContext,
+  change: Partial<PodContext>,
+  nowMs: number,
+): PodContext {
   const next = { ...context, ...change };
   const keeps = isForgetting(context, change) || isEnding(context, next) || isAfterEnd(context, change);
   const status = keeps ? context.status : statusOf(next, nowMs);
@@ -255,8 +260,8 @@ export const noteReclaimed = s.enqueueActions(({ context: { uid, node }, enqueue
   if (node.eviction !== undefined) enqueue.sendTo(to('eviction'), message);
 });
 
-export const order = (enqueue: Enqueue, name: string, message: ContainerOrder | ImageReport): void =>
+export const sendToContainer = (enqueue: Enqueue, name: string, message: ContainerOrder | ImageReport): void =>
   enqueue.sendTo<AnyActorRef>(`container-${name}`, message);
 
-export const change = (compute: (context: PodContext) => Partial<PodContext>) =>
-  s.enqueueActions((args) => void settle(args.enqueue, args.context, compute(args.context), now(args)));
+export const assignChange = (compute: (context: PodContext) => Partial<PodContext>) =>
+  s.enqueueActions((args) => void applyChange(args.enqueue, args.context, compute(args.context), now(args)));

@@ -38,7 +38,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   if (pod === null) return null;
   const neverRan = runtime === null || runtime.containers.length === 0;
   if (rejection !== null && (kill === null || neverRan))
-    return { ...rejectedStatus(pod, rejection, nowMs), ...begun(context) };
+    return { ...rejectedStatus(pod, rejection, nowMs), ...startTimeOf(context) };
   // Without a report of the runtime the last status stays.
   if (runtime === null) return context.status;
   const entries = Object.entries(containers);
@@ -50,7 +50,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     pod,
     node,
     nowMs,
-    runtime: asSeen(runtime, context),
+    runtime: shownRuntime(runtime, context),
     begunMs: isStaticPod(pod) ? context.begunMs : null,
     previous: context.status ?? statusInApi(context),
     stage,
@@ -90,16 +90,16 @@ const BEFORE_ALL: ReadonlySet<string> = new Set([waitingReasons.containerCreatin
 /** The container is being restarted: it stops, or its next instance is not running yet. */
 function restartExpected(view: ContainerView, seen: ContainerFacts | null): boolean {
   const { phase } = view;
-  return isReplaced(view, seen) || (isBehind(view, seen) && phase !== 'stopping' && phase !== 'ended');
+  return isReplaced(view, seen) || (isNotShownYet(view, seen) && phase !== 'stopping' && phase !== 'ended');
 }
 
 /** The reported instance does not show as running yet. */
-const isBehind = ({ restartCount }: ContainerView, seen: ContainerFacts | null): boolean =>
+const isNotShownYet = ({ restartCount }: ContainerView, seen: ContainerFacts | null): boolean =>
   seen !== null && (seen.state === 'created' || seen.restartCount < restartCount);
 
 /** The container is being replaced, and its next instance is not running yet. */
 const isReplaced = (view: ContainerView, seen: ContainerFacts | null): boolean =>
-  view.comesAgain === true && (view.phase !== 'running' || isBehind(view, seen));
+  view.comesAgain === true && (view.phase !== 'running' || isNotShownYet(view, seen));
 
 /** The instance was created and does not run yet; one whose start failed is shown. */
 function isStarting({ phase, reason }: ContainerView, { state }: ContainerFacts): boolean {
@@ -126,7 +126,7 @@ function resizeOf({
 }
 
 /** The start time: when the agent first observed the pod. */
-const begun = ({ status }: PodContext): Pick<PodStatus, 'startTime'> =>
+const startTimeOf = ({ status }: PodContext): Pick<PodStatus, 'startTime'> =>
   status?.startTime === undefined ? {} : { startTime: status.startTime };
 
 /** The verdict of the order to end, unless the pod succeeds in the meantime. */
@@ -145,7 +145,7 @@ const statusInApi = ({ pod }: PodContext): PodStatus | null =>
  * The runtime's state with termination messages, which the runtime does not know, and without an instance whose start
  * has not succeeded yet.
  */
-function asSeen(runtime: PodRuntimeStatus, { containers }: PodContext): PodRuntimeStatus {
+function shownRuntime(runtime: PodRuntimeStatus, { containers }: PodContext): PodRuntimeStatus {
   const starting = Object.entries(containers).flatMap(([name, { view }]) => {
     const facts = factsOf(runtime, name);
     return facts !== null && isStarting(view, facts) ? [facts.id] : [];

@@ -43,7 +43,7 @@ export function turnsOf(context: PodContext): Member[] {
   const hook = members.findIndex((member) => hasHookAhead(context, member));
   const waits = ({ kind, container }: Member, at: number): boolean =>
     context.containers[container.name]?.request != null && (kind !== 'regular' || hook === -1 || at <= hook);
-  const reachedNow = context.initialised ? startable(context, members) : reached(context, members);
+  const reachedNow = context.initialised ? startable(context, members) : reachableMembers(context, members);
   const isReachedNow = new Set(reachedNow);
   return oneByOne(
     context,
@@ -93,10 +93,11 @@ function hasHookAhead({ containers }: PodContext, { kind, container }: Member): 
 }
 
 /** Containers up to the last one that has started in this sandbox, and the one after it. */
-function reached(context: PodContext, members: readonly Member[]): Member[] {
+function reachableMembers(context: PodContext, members: readonly Member[]): Member[] {
   const inOrder = members.filter(isInOrder);
-  const last = inOrder.findLastIndex((member) => hasBegun(context, member));
-  const turn = last !== -1 && isPassed(context, inOrder[last]!) ? last + 1 : Math.max(last, 0);
+  const last = inOrder.findLastIndex((member) => hasStartedInSandbox(context, member));
+  const lastStarted = inOrder[last];
+  const turn = lastStarted !== undefined && isPassed(context, lastStarted) ? last + 1 : Math.max(last, 0);
   return members.filter(({ kind }, at) => {
     if (kind === 'init') return at === turn;
     return kind === 'ephemeral' || at <= turn || turn === inOrder.length;
@@ -104,7 +105,7 @@ function reached(context: PodContext, members: readonly Member[]): Member[] {
 }
 
 /** The runtime may not show a just started instance yet. */
-const hasBegun = (context: PodContext, { container: { name } }: Member): boolean =>
+const hasStartedInSandbox = (context: PodContext, { container: { name } }: Member): boolean =>
   ['starting', 'running'].includes(context.containers[name]?.view.phase ?? '') ||
   hasBegunInSandbox(context.runtime, name);
 
@@ -112,7 +113,7 @@ const hasBegun = (context: PodContext, { container: { name } }: Member): boolean
 export function isReached(context: PodContext, name: string): boolean {
   const { pod, initialised } = context;
   if (pod === null || initialised || (pod.spec.initContainers ?? []).length === 0) return true;
-  return reached(context, membersOf(pod)).some(({ container }) => container.name === name);
+  return reachableMembers(context, membersOf(pod)).some(({ container }) => container.name === name);
 }
 
 /** Containers that requested their image too early and may have it now. */
@@ -132,8 +133,8 @@ export const mustRestartAll = (context: PodContext): boolean =>
 
 export type SandboxPlan = 'use' | 'create' | 'replace' | 'finished';
 
-/** Newest first, as every rule about sandboxes expects. */
-export const ordered = (runtime: PodRuntimeStatus): PodRuntimeStatus => ({
+/** The runtime's state with the newest sandbox and container first, as all rules expect. */
+export const newestFirst = (runtime: PodRuntimeStatus): PodRuntimeStatus => ({
   ...runtime,
   sandboxes: sandboxesOf(runtime),
 });
@@ -183,7 +184,7 @@ export const hasClaims = ({ pod, node }: PodContext): boolean =>
   pod !== null && node.apiServer !== undefined && hasBehavior(node, 'dynamicResources') && usesClaims(pod, node);
 
 /** Why this pod cannot have a sandbox on this node; `null` if it can. */
-export function impossibility(context: PodContext): string | null {
+export function runRefusal(context: PodContext): string | null {
   const { pod, node } = context;
   if (pod === null) return null;
   const missing = missingRuntimeClass(context);

@@ -11,13 +11,13 @@ import { volumePlan } from '../../../model/volumes/plan.ts';
 import { childIn, reapChild } from '../../children.ts';
 import type { VolumesOrder } from '../volumes/volumes.ts';
 import type { PodContext } from './pod-context.ts';
-import { remember } from './pod-node.ts';
-import { isAwaiting, unavailable } from './pod-objects.ts';
+import { sendRemembered } from './pod-node.ts';
+import { awaitsObjects, unavailable } from './pod-objects.ts';
 import { podOrName, refOf } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 
 const ACTOR = 'volumes';
-/** Before a crashed actor, of the volumes or of a credential, is replaced. */
+/** The pause before a crashed actor, of the volumes or of a credential, is replaced. */
 const RESPAWN_MS = 1_000;
 
 export const volumesPlace = (context: PodContext) => ({
@@ -29,8 +29,8 @@ export const volumesPlace = (context: PodContext) => ({
  * Plans the volumes. A pod whose volumes need no set-up has no actor for them. Mounted volumes stay while their plan is
  * the same.
  */
-function plan(enqueue: Enqueue, context: PodContext): void {
-  if (isAwaiting(context)) return;
+function sendPlan(enqueue: Enqueue, context: PodContext): void {
+  if (awaitsObjects(context)) return;
   const { node, objects } = context;
   const next = volumePlan({ pod: podOrName(context), node, objects, unavailable: unavailable(context) });
   if (!context.hasVolumes && next.setUps.length + next.csi.length + next.failures.length === 0) {
@@ -49,8 +49,8 @@ function plan(enqueue: Enqueue, context: PodContext): void {
 }
 
 export const planVolumes = s.enqueueActions(({ context, enqueue }) => {
-  askForCredentials(enqueue, context);
-  plan(enqueue, context);
+  requestCredentials(enqueue, context);
+  sendPlan(enqueue, context);
 });
 
 /** No volume is set up before the pod may run; volumes that are set up follow their objects. */
@@ -68,9 +68,9 @@ const noteFound = (isToRun: boolean) =>
     enqueue.assign({ objects, lookups });
     if (!mayPlan(context, isToRun)) return;
     const next = { ...context, objects, lookups };
-    plan(enqueue, next);
+    sendPlan(enqueue, next);
     const isRenewed = before !== undefined && objects[key]?.kind === 'Token' && objects[key].version !== before.version;
-    if (isRenewed && context.volumes !== null) remember(enqueue, next);
+    if (isRenewed && context.volumes !== null) sendRemembered(enqueue, next);
   });
 
 /** The API server's answer about an object that this pod uses, or about its own token. */
@@ -83,7 +83,7 @@ const noteChanged = (isToRun: boolean) =>
     if (event.type !== 'objects.changed') return;
     const { objects } = event;
     enqueue.assign({ objects });
-    if (mayPlan(context, isToRun)) plan(enqueue, { ...context, objects });
+    if (mayPlan(context, isToRun)) sendPlan(enqueue, { ...context, objects });
   });
 
 /** A ConfigMap or Secret was added, changed or removed. */
@@ -124,20 +124,20 @@ export const releaseVolumes = s.enqueueActions(({ context, enqueue }) => {
 });
 
 /** Each credential has an actor for as long as the pod lives. */
-function askForCredentials(enqueue: Enqueue, context: PodContext): void {
+function requestCredentials(enqueue: Enqueue, context: PodContext): void {
   const pod = podOrName(context);
   const { uid, namespace, name, node } = context;
   const shared = { pod: { uid, namespace, name }, serviceAccount: serviceAccountOf(pod) };
   const credentials = { ...context.credentials };
   for (const [key, source] of Object.entries(tokensOf(pod))) {
     if (credentials[key] !== undefined) continue;
-    const id = unused('token', credentials);
+    const id = unusedId('token', credentials);
     enqueue.spawnChild('token', { id, input: { ...shared, key, source } });
     credentials[key] = id;
   }
   for (const [key, source] of Object.entries(node.apiServer?.podCertificates === true ? certificatesOf(pod) : {})) {
     if (credentials[key] !== undefined) continue;
-    const id = unused('certificate', credentials);
+    const id = unusedId('certificate', credentials);
     const input = { ...shared, ref: refOf(context), nodeName: node.nodeName, key, source };
     enqueue.spawnChild('certificate', { id, input });
     credentials[key] = id;
@@ -145,7 +145,7 @@ function askForCredentials(enqueue: Enqueue, context: PodContext): void {
   enqueue.assign({ credentials });
 }
 
-function unused(kind: 'token' | 'certificate', credentials: PodContext['credentials']): string {
+function unusedId(kind: 'token' | 'certificate', credentials: PodContext['credentials']): string {
   const taken = new Set(Object.values(credentials));
   let at = 0;
   while (taken.has(`${kind}-${at}`)) at += 1;

@@ -21,43 +21,43 @@
  *      pod any more.
  */
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { beginReplacing, complain, configure, failed, record, recordBlocked, recordDns } from './pod-actions.ts';
+import { beginReplacing, configure, logFailure, noteFailure, record, recordBlocked, recordDns } from './pod-actions.ts';
 import {
   admitting,
-  askAllocation,
-  askChange,
   endAllocation,
   handleGrant,
   handleHealth,
   notePending,
   releaseAllocation,
+  requestAllocation,
+  requestChangedAllocation,
 } from './pod-allocation.ts';
-import { askClaims, handleClaims, preparingClaims } from './pod-claims.ts';
+import { handleClaims, preparingClaims, requestClaims } from './pod-claims.ts';
 import {
   adoptContainers,
   beginWriting,
-  checkPermission,
   noteContainer,
   noteRequest,
   noteUsers,
+  permitContainers,
   reapContainer,
 } from './pod-containers.ts';
 import { initialPod } from './pod-context.ts';
 import { handleShared, pinning } from './pod-cpus.ts';
 import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
-import { foldersOf, sandboxOf, turnFiles, usersPlace } from './pod-files.ts';
+import { filesOfTurn, foldersOf, sandboxConfigOf, usersPlace } from './pod-files.ts';
 import { grouping } from './pod-group.ts';
-import { askDelayedImages, askImage, askImagesAgain, forwardImage } from './pod-images.ts';
+import { forwardImage, requestDelayedImages, requestImage, requestImagesAgain } from './pod-images.ts';
 import { noteKill } from './pod-kill.ts';
 import { logging, reapLog, respawnLog } from './pod-logs.ts';
 import { handleNode, rememberPod, sendNode, sendNodeChange } from './pod-node.ts';
 import { runtimeHandler } from './pod-objects.ts';
 import {
+  handleAbsence,
+  handleInspection,
+  handleInstance,
+  handleObservation,
   handleSandbox,
-  learnAbsence,
-  learnFromInspection,
-  learnFromWatch,
-  learnInstance,
   observeNow,
   sendCollectorsAgain,
 } from './pod-observation.ts';
@@ -79,7 +79,7 @@ import {
   replaceVolumes,
 } from './pod-volumes.ts';
 
-/** Before a failed inspection is retried. */
+/** The pause before a failed inspection is retried. */
 const INSPECTION_RETRY_MS = 1_000;
 /** An inspection that takes longer is repeated. */
 const INSPECTION_DEADLINE_MS = 15_000;
@@ -145,7 +145,7 @@ const preparing = s.createStateConfig({
         onDone: 'volumes',
         onError: {
           target: '#sync.backingOff',
-          actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
+          actions: [noteFailure, record((_, error) => podEvents.failedMakeDirectories(error.message))],
         },
       },
     },
@@ -156,7 +156,7 @@ const preparing = s.createStateConfig({
         { guard: 'isMounted', target: 'grouped' },
       ],
     },
-    /** Waits for its cgroup, which is created since the pod was admitted. */
+    /** Waits for its cgroup, whose creation began when the pod was admitted. */
     grouped: {
       always: [
         { guard: 'mustPrepareClaims', target: '#sync.preparingClaims' },
@@ -166,10 +166,10 @@ const preparing = s.createStateConfig({
   },
 });
 
-const reconfigured = [sendNodeChange, askChange, configure, adoptContainers, planVolumes];
+const reconfigure = [sendNodeChange, requestChangedAllocation, configure, adoptContainers, planVolumes];
 
 const sync = s.createStateConfig({
-  entry: [sendNode, adoptContainers, planVolumes, askClaims],
+  entry: [sendNode, adoptContainers, planVolumes, requestClaims],
   initial: 'deciding',
   always: [
     { guard: 'isDeleted', target: '#terminating', actions: noteKill },
@@ -178,11 +178,11 @@ const sync = s.createStateConfig({
   ],
   on: {
     'pod.kill': { target: '#terminating', actions: noteKill },
-    'pod.configured': { actions: reconfigured },
+    'pod.configured': { actions: reconfigure },
     'volumes.mounted': { actions: noteMounted },
     'volumes.lost': { actions: planVolumes },
     'objects.changed': { actions: handleObjects },
-    'object.found': { actions: [handleObject, askImagesAgain] },
+    'object.found': { actions: [handleObject, requestImagesAgain] },
   },
   states: {
     deciding: {
@@ -197,14 +197,14 @@ const sync = s.createStateConfig({
         { target: 'preparing' },
       ],
     },
-    /** Waits for the end that its deadline orders, which is due; or for a later deadline. */
-    overdue: { on: { 'pod.configured': { target: 'deciding', actions: reconfigured } } },
+    /** The deadline is exceeded: waits for the order to end the pod, or for a configuration with a later deadline. */
+    overdue: { on: { 'pod.configured': { target: 'deciding', actions: reconfigure } } },
     /** This node can never run the pod: waits for another configuration. */
     blocked: {
       entry: recordBlocked,
       on: {
-        'pod.configured': { target: 'deciding', actions: [...reconfigured, askImagesAgain] },
-        'object.found': { target: 'deciding', actions: [handleObject, askImagesAgain] },
+        'pod.configured': { target: 'deciding', actions: [...reconfigure, requestImagesAgain] },
+        'object.found': { target: 'deciding', actions: [handleObject, requestImagesAgain] },
       },
     },
     replacing,
@@ -220,7 +220,7 @@ const sync = s.createStateConfig({
         onDone: { target: 'deciding', actions: noteUsers },
         onError: {
           target: 'backingOff',
-          actions: [failed, record((_, error) => podEvents.failedCreatePodSandBox(error.message))],
+          actions: [noteFailure, record((_, error) => podEvents.failedCreatePodSandBox(error.message))],
         },
       },
     },
@@ -230,15 +230,15 @@ const sync = s.createStateConfig({
         id: 'runSandbox',
         src: 'cri.runPodSandbox',
         input: ({ context }) => ({
-          config: sandboxOf(context, nextAttempt(context)),
+          config: sandboxConfigOf(context, nextAttempt(context)),
           runtimeHandler: runtimeHandler(context) ?? '',
         }),
         onDone: { target: 'awaitingSandbox', actions: handleSandbox },
         onError: {
           target: 'backingOff',
           actions: [
-            failed,
-            complain('CreatePodSandbox for pod failed'),
+            noteFailure,
+            logFailure('CreatePodSandbox for pod failed'),
             record((_, error) => podEvents.failedCreatePodSandBox(error.message)),
           ],
         },
@@ -256,7 +256,7 @@ const sync = s.createStateConfig({
       always: [
         { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'lacksSandbox', target: 'deciding' },
-        { guard: 'hasDelayedImages', actions: askDelayedImages },
+        { guard: 'hasDelayedImages', actions: requestDelayedImages },
         { guard: 'hasTurn', target: 'writing' },
       ],
     },
@@ -267,20 +267,20 @@ const sync = s.createStateConfig({
       invoke: {
         id: 'files',
         src: 'host.preparePod',
-        input: ({ context }) => turnFiles(context),
+        input: ({ context }) => filesOfTurn(context),
         onDone: [
           { guard: 'hasFileVariables', target: 'readingVariables' },
           { guard: 'hasDevices', target: 'preparingDevices' },
           { guard: 'hasSubPaths', target: 'bindingSubPaths' },
-          { target: 'active', actions: [checkPermission, rememberPod] },
+          { target: 'active', actions: [permitContainers, rememberPod] },
         ],
         onError: {
           target: 'backingOff',
-          actions: [failed, record((_, error) => podEvents.failedMakeDirectories(error.message))],
+          actions: [noteFailure, record((_, error) => podEvents.failedMakeDirectories(error.message))],
         },
       },
     },
-    /** Waits for the plugins of their devices. */
+    /** Waits for the plugins to prepare the devices of these containers. */
     preparingDevices,
     readingVariables,
     withVariables,
@@ -301,8 +301,8 @@ const observer = s.createStateConfig({
         id: 'podStatus',
         src: 'cri.podStatus',
         input: ({ context }) => ({ uid: context.uid }),
-        onDone: { target: 'idle', actions: learnFromInspection },
-        onError: { target: 'failing', actions: complain('Cannot inspect the pod in the runtime') },
+        onDone: { target: 'idle', actions: handleInspection },
+        onError: { target: 'failing', actions: logFailure('Cannot inspect the pod in the runtime') },
       },
       on: { 'inspection.due': { target: 'asking', reenter: true }, acted: { target: 'asking', reenter: true } },
       after: { [INSPECTION_DEADLINE_MS]: { target: 'asking', reenter: true } },
@@ -319,33 +319,33 @@ export const podMachine = s.createMachine({
     alive: {
       type: 'parallel',
       on: {
-        'runtime.podChanged': { actions: learnFromWatch },
-        'runtime.sandboxChanged': { actions: learnInstance },
-        'runtime.containerChanged': { actions: learnInstance },
+        'runtime.podChanged': { actions: handleObservation },
+        'runtime.sandboxChanged': { actions: handleInstance },
+        'runtime.containerChanged': { actions: handleInstance },
         'runtime.podRemoved': { actions: observeNow },
-        'runtime.absent': { actions: learnAbsence },
+        'runtime.absent': { actions: handleAbsence },
         'container.changed': { actions: noteContainer },
         'container.wanted': { actions: noteRequest },
-        'container.imageWanted': { actions: askImage },
+        'container.imageWanted': { actions: requestImage },
         'container.respawn': { actions: adoptContainers },
         'image.ready': { actions: forwardImage },
         'image.failed': { actions: forwardImage },
         'images.started': { actions: forwardImage },
         'objects.changed': { actions: noteObjects },
-        'object.found': { actions: [noteObject, askImagesAgain] },
+        'object.found': { actions: [noteObject, requestImagesAgain] },
         'csi.mounted': { actions: forwardPublished },
         'csi.started': { actions: forwardPublished },
         'node.changed': { actions: handleNode },
         'garbage.wanted': { actions: [sendCollectorsAgain, sendNode] },
         'status.wanted': { actions: sendStatusAgain },
-        'allocation.started': { actions: askAllocation },
+        'allocation.started': { actions: requestAllocation },
         'allocation.granted': { actions: handleGrant },
         'allocation.pending': { actions: notePending },
         'allocation.shared': { actions: handleShared },
         'allocation.deviceHealth': { actions: handleHealth },
         'claims.known': { actions: handleClaims },
         'claims.health': { actions: handleClaims },
-        'claims.started': { actions: askClaims },
+        'claims.started': { actions: requestClaims },
         'xstate.error.actor.volumes': { actions: replaceVolumes },
         'prober.judged': { actions: noteVerdict },
         'prober.respawn': { actions: respawnProber },

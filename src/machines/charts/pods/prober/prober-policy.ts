@@ -96,9 +96,9 @@ export const watchOf = (probe: Probe, verdict: Verdict | null): Omit<ProbeWatch,
 });
 
 /** The call of a probe, or why there can be none. */
-export type Asked = { readonly handler: ProbeHandler } | { readonly error: string };
+export type ProbeCall = { readonly handler: ProbeHandler } | { readonly error: string };
 
-export function handlerOf(probe: Probe, container: Container, containerId: string, podIP: string): Asked {
+export function handlerOf(probe: Probe, container: Container, containerId: string, podIP: string): ProbeCall {
   const { exec, httpGet, tcpSocket, grpc } = probe;
   if (exec) {
     try {
@@ -121,7 +121,7 @@ export function handlerOf(probe: Probe, container: Container, containerId: strin
   return { handler: { kind: 'grpc', host: podIP, port: grpc.port, service: grpc.service ?? '' } };
 }
 
-function httpHandler(action: HTTPGetAction, container: Container, podIP: string): Asked {
+function httpHandler(action: HTTPGetAction, container: Container, podIP: string): ProbeCall {
   const request = httpRequest(action, container);
   if ('error' in request) return request;
   return { handler: { kind: 'httpGet', url: urlOf(request, podIP), headers: request.headers } };

@@ -23,9 +23,9 @@ import {
 import type { ProberReport } from '../../../model/pods/container-messages.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { containerEvents, type ProbeName } from '../../../model/reasons/reasons.ts';
-import type { Asked, ProbeKind } from './prober-policy.ts';
+import type { ProbeCall, ProbeKind } from './prober-policy.ts';
 
-/** Before a watch that ended or failed is opened again. */
+/** The pause before a watch that ended or failed is opened again. */
 const WATCH_RETRY_MS = 1_000;
 
 export interface ProberInput {
@@ -33,7 +33,7 @@ export interface ProberInput {
   readonly container: string;
   readonly containerId: string;
   readonly ref: ObjectReference;
-  readonly asked: Asked;
+  readonly asked: ProbeCall;
   readonly delayMs: number;
   readonly watch: Omit<ProbeWatch, 'handler'>;
   /** An impossible probe is an event in each period, not once: behavior `impossibleProbeEachPeriod`. */
@@ -74,7 +74,7 @@ const report = s.enqueueActions(({ context: { ref, kind }, event, enqueue }) => 
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, textOf(kind, event)));
 });
 
-const judge = s.enqueueActions(({ context, event, enqueue }) => {
+const sendVerdict = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'probe.judged') return;
   const { container, kind, containerId, watch } = context;
   const { verdict } = event;
@@ -130,7 +130,7 @@ export const proberMachine = s.createMachine({
       },
       on: {
         'probe.reported': { actions: report },
-        'probe.judged': [{ guard: 'isLast', target: 'held', actions: judge }, { actions: judge }],
+        'probe.judged': [{ guard: 'isLast', target: 'held', actions: sendVerdict }, { actions: sendVerdict }],
       },
     },
     backingOff: { after: { [WATCH_RETRY_MS]: 'probing' } },

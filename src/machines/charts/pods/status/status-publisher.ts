@@ -25,10 +25,10 @@ import type { StatusMessage } from '../../../model/pods/status-messages.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import type { PodStage } from '../../../model/status/pod-status.ts';
 import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
-import { statusPatch, type Urgency, urgencyOf } from './publication.ts';
+import { statusPatch, type Urgency, urgencyOf } from './status-patch.ts';
 
-/** How long a change waits for others; a start within `soon` is one write, any other start two. */
-const PATIENCE_MS: Readonly<Record<Urgency, number>> = { now: 0, soon: 500, later: 10_000 };
+/** How long a change waits for others. A pod that starts within `soon` causes one write, any other pod two. */
+const MAX_WAIT_MS: Readonly<Record<Urgency, number>> = { now: 0, soon: 500, later: 10_000 };
 
 export type PublisherInput = PodRef;
 
@@ -87,7 +87,7 @@ const patchText = (context: Context): string => {
 };
 
 const dueMs = ({ own, seen, stage, sinceMs }: Context): number =>
-  (sinceMs ?? 0) + (own === null || seen === null ? 0 : PATIENCE_MS[urgencyOf(own, seen, stage)]);
+  (sinceMs ?? 0) + (own === null || seen === null ? 0 : MAX_WAIT_MS[urgencyOf(own, seen, stage)]);
 
 const handleChange = s.assign(({ context, event }) => {
   switch (event.type) {
@@ -117,7 +117,7 @@ function newest(known: SeenPod | null, seen: SeenPod | null): SeenPod | null {
 const isOlder = (version: string, than: string): boolean =>
   /^\d+$/.test(version) && /^\d+$/.test(than) && BigInt(version) < BigInt(than);
 
-const noteNeed = s.assign({ sinceMs: (args) => args.context.sinceMs ?? now(args) });
+const noteChangeTime = s.assign({ sinceMs: (args) => args.context.sinceMs ?? now(args) });
 
 interface Answer {
   readonly metadata: { readonly uid?: string; readonly resourceVersion?: string; readonly deletionTimestamp?: string };
@@ -202,7 +202,7 @@ export const statusPublisherMachine = s.createMachine({
     },
     /** Waits for more changes, as long as this change may wait. */
     gathering: {
-      entry: noteNeed,
+      entry: noteChangeTime,
       after: { patience: 'patching' },
       on: {
         'status.changed': { target: 'deciding', actions: handleChange },

@@ -64,9 +64,9 @@ const summaryOf = ({ uid, namespace, name }: PodRef, status: PodStatus): PodSumm
   restarts: (status.containerStatuses ?? []).reduce((sum, { restartCount }) => sum + restartCount, 0),
 });
 
-const note = s.enqueueActions(({ context, event, enqueue }) => {
+const noteStatus = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.changed') return;
-  if (context.publishes) report(enqueue, context, event.pod, { onNode: true }, event);
+  if (context.publishes) sendToPublisher(enqueue, context, event.pod, { onNode: true }, event);
   if (context.follower !== null) enqueue.sendTo(to(context.follower), event);
   const summary = summaryOf(event.pod, event.status);
   const before = context.pods[summary.uid];
@@ -77,7 +77,7 @@ const note = s.enqueueActions(({ context, event, enqueue }) => {
   if (changed) enqueue(line('info', ['Pod status', { pod: `${namespace}/${name}`, uid, phase, ready, restarts }]));
 });
 
-function report(
+function sendToPublisher(
   enqueue: Enqueue,
   { publishers }: Context,
   pod: PodRef,
@@ -87,7 +87,7 @@ function report(
   const { uid, namespace, name } = pod;
   const before = publishers[uid];
   const after = { onNode: false, inApi: false, ...before, ...place };
-  if (!after.onNode && !after.inApi) return before && drop(enqueue, publishers, uid);
+  if (!after.onNode && !after.inApi) return before && endPublisher(enqueue, publishers, uid);
   if (!before) enqueue.spawnChild('publisher', { id: idOf(uid), input: { uid, namespace, name } });
   if (before?.onNode !== after.onNode || before.inApi !== after.inApi) {
     enqueue.assign({ publishers: { ...publishers, [uid]: after } });
@@ -95,16 +95,16 @@ function report(
   enqueue.sendTo<AnyActorRef>(idOf(uid), message);
 }
 
-function drop(enqueue: Enqueue, publishers: Context['publishers'], uid: string): void {
+function endPublisher(enqueue: Enqueue, publishers: Context['publishers'], uid: string): void {
   const { [uid]: _gone, ...rest } = publishers;
   enqueue.stopChild(idOf(uid));
   enqueue.assign({ publishers: rest });
 }
 
 /** Forwards the state of the object in the API server to its publisher. */
-const observe = s.enqueueActions(({ context, event, enqueue }) => {
+const handleObserved = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.observed' || !context.publishes) return;
-  report(enqueue, context, event.pod, { inApi: event.seen !== null }, event);
+  sendToPublisher(enqueue, context, event.pod, { inApi: event.seen !== null }, event);
 });
 
 /** Objects missing in the list are gone from the API server. */
@@ -129,14 +129,14 @@ const forward = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 /** A publisher whose pod left the node sends its last update as long as the API server has the object. */
-const forget = s.enqueueActions(({ context, event, enqueue }) => {
+const handleRemoved = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'status.removed') return;
   const { [event.uid]: _gone, ...pods } = context.pods;
   enqueue.assign({ pods });
   const publisher = context.publishers[event.uid];
   if (publisher?.inApi) {
     enqueue.assign({ publishers: { ...context.publishers, [event.uid]: { inApi: true, onNode: false } } });
-  } else if (publisher) drop(enqueue, context.publishers, event.uid);
+  } else if (publisher) endPublisher(enqueue, context.publishers, event.uid);
 });
 
 /** `pods` restarted, and every pod lost its actor: pods that still exist publish their status again. */
@@ -153,11 +153,11 @@ const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {
   const uid = event.type.slice(prefix.length);
   const { message } = errorOf(event);
   enqueue(line('error', ['The publisher of a pod’s status crashed and starts again', { uid, error: message }]));
-  drop(enqueue, context.publishers, uid);
-  askAgain(enqueue);
+  endPublisher(enqueue, context.publishers, uid);
+  requestPods(enqueue);
 });
 
-function askAgain(enqueue: Enqueue): void {
+function requestPods(enqueue: Enqueue): void {
   enqueue.sendTo(to('pods'), { type: 'status.wanted' });
   enqueue.sendTo(to('podConfig'), { type: 'status.wanted' });
 }
@@ -170,13 +170,13 @@ export const statusMachine = s.createMachine({
     pods: {},
     publishers: {},
   }),
-  entry: s.enqueueActions(({ enqueue }) => askAgain(enqueue)),
+  entry: s.enqueueActions(({ enqueue }) => requestPods(enqueue)),
   on: {
-    'status.changed': { actions: note },
+    'status.changed': { actions: noteStatus },
     'status.reclaimed': { actions: forward },
-    'status.removed': { actions: forget },
+    'status.removed': { actions: handleRemoved },
     'pods.started': { actions: republishAll },
-    'status.observed': { actions: observe },
+    'status.observed': { actions: handleObserved },
     'status.listed': { actions: handleList },
     'xstate.error.actor.*': { actions: reapCrashed },
   },

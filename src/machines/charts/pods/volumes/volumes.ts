@@ -9,7 +9,7 @@
  * Sends: its pod `volumes.mounted`; `csiVolumes` the volumes that drivers have to publish; `eventRecorder` each own
  *   failure.
  * Invariants:
- *   V1 `volumes.mounted` is sent only when every volume of the plan is set up; a later failure takes nothing back.
+ *   V1 `volumes.mounted` is sent only when every volume of the plan is set up; a later failure does not revoke it.
  *   V2 a plan without set-ups calls no operation.
  *   V3 a change of the plan ends a back-off: a missing object may exist now.
  */
@@ -104,7 +104,7 @@ const noteFailure = s.assign({
   },
 });
 
-/** The answer lists those that are already published. */
+/** The answer, `csi.mounted`, names the volumes that are already published. */
 const wantPublished = s.enqueueActions(({ context: { plan, ref, serviceAccount }, enqueue }) => {
   if (plan.csi.length === 0) return;
   const request: CSIWanted = { type: 'csi.wanted', pod: { ...ref, serviceAccount }, volumes: plan.csi };

@@ -121,14 +121,14 @@ const visibleStates = (status: PodStatus): string => {
   const all = [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses];
   const containers = all.map(({ name, state, lastState, ready, restartCount, started, resources }) => [
     name,
-    isOnItsWay(state) ? null : ordered(state),
+    isStarting(state) ? null : ordered(state),
     ordered(lastState),
     ready,
     restartCount,
     started,
     state?.running === undefined ? null : ordered(resources),
   ]);
-  const address = all.every(({ state }) => isOnItsWay(state)) ? '' : status.podIP;
+  const address = all.every(({ state }) => isStarting(state)) ? '' : status.podIP;
   return JSON.stringify([containers, resizesOf(status), address, status.observedGeneration, gatesOf(status)]);
 };
 
@@ -139,10 +139,14 @@ const gatesOf = ({ conditions = [] }: PodStatus) =>
 const resizesOf = ({ conditions = [] }: PodStatus) =>
   conditions.flatMap(({ type, reason, message }) => (type.startsWith('PodResize') ? [[type, reason, message]] : []));
 
-const ON_ITS_WAY: ReadonlySet<string> = new Set([waitingReasons.containerCreating, waitingReasons.podInitializing, '']);
+const STARTING_REASONS: ReadonlySet<string> = new Set([
+  waitingReasons.containerCreating,
+  waitingReasons.podInitializing,
+  '',
+]);
 
-const isOnItsWay = (state: ContainerState | undefined): boolean =>
-  state?.running === undefined && state?.terminated === undefined && ON_ITS_WAY.has(state?.waiting?.reason ?? '');
+const isStarting = (state: ContainerState | undefined): boolean =>
+  state?.running === undefined && state?.terminated === undefined && STARTING_REASONS.has(state?.waiting?.reason ?? '');
 
 /** Sorts fields by name: the API server has its own order. */
 function ordered(value: unknown): unknown {
