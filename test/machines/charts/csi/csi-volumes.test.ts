@@ -458,14 +458,14 @@ describe('an agent that starts anew', () => {
     return boot({ disk: before.disk });
   };
 
-  it('publishes nothing again, and takes away what its pods released', () => {
+  it('stages and publishes again what its pods have, and takes away what they released', () => {
     boot().want('u1', volumeOf());
     const calls = [...node.disk.calls];
     restarted(node).want('u1', volumeOf());
     expect(node.toPods().at(-1)).toEqual(mounted('u1', 'data'));
-    expect(node.disk.calls).toEqual(calls);
+    expect(node.disk.calls).toEqual([...calls, ...calls]);
     node.release('u1');
-    expect(node.disk.calls.slice(2)).toEqual(['unpublish h1', 'unstage h1']);
+    expect(node.disk.calls.slice(4)).toEqual(['unpublish h1', 'unstage h1']);
   });
 
   it('keeps a device in use for whom it does not know yet, and unstages it for nobody', () => {
@@ -531,7 +531,7 @@ describe('a crash', () => {
     node.release('u1');
     node.advance(6_000);
     expect(node.toPods().at(-1)).toEqual(unmounted('u1'));
-    expect(node.disk.calls).toEqual(['stage h1', 'publish h1', 'unpublish h1', 'unstage h1']);
+    expect(node.disk.calls).toEqual(['stage h1', 'publish h1', 'publish h1', 'unpublish h1', 'unstage h1']);
   });
 });
 
