@@ -157,6 +157,13 @@ const BEHAVIORS = [
     before: 'The Node had neither the topology labels of CSI drivers nor the annotation with their names for it.',
     since: 'As in the kubelet, both are written before a driver is registered.',
   },
+  {
+    name: 'conditionsOnce',
+    before:
+      'If the Node changed while a changed condition was being written, the event about it (`NodeReady`) was recorded ' +
+      'again.',
+    since: 'It is recorded once.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
