@@ -7,11 +7,11 @@ import {
   type Context,
   type Device,
   deviceOf,
-  driverOf,
   type Enqueue,
   isDeviceUsed,
   isNamed,
   isWithoutActor,
+  knownDriver,
   type Listed,
   sameIfEqual,
   usersOf,
@@ -81,7 +81,7 @@ const noteDevice = (context: Listed, key: string, more: Partial<Device>): Listed
 function deviceOrder(context: Context, { key, volume }: Device): DeviceOrder {
   return {
     type: 'device.known',
-    driver: driverOf(context, volume.driver),
+    driver: knownDriver(context, volume.driver),
     volume: usersOf(context, key).find(({ isWanted }) => isWanted)?.volume ?? null,
     isUsed: isDeviceUsed(context, key),
     isReported: isNamed(context.node.inUse, key),

@@ -6,10 +6,10 @@ import type { FoundVolume } from '../../model/operations/csi.ts';
 import {
   type Context,
   deviceOf,
-  driverOf,
   type Enqueue,
   isTaken,
   isWithoutActor,
+  knownDriver,
   type Listed,
   type Mount,
   mountOf,
@@ -83,7 +83,7 @@ function mountOrder(context: Context, mount: Mount): Extract<MountOrder, { type:
   const device = volume.isEphemeral ? undefined : deviceOf(context, deviceKey(volume));
   return {
     type: 'mount.known',
-    driver: driverOf(context, volume.driver),
+    driver: knownDriver(context, volume.driver),
     device: device?.staged ?? null,
     isTaken: isTaken(context, mount),
     isReleased: context.pods[uid]?.isReleased ?? false,

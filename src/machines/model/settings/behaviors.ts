@@ -164,6 +164,11 @@ const BEHAVIORS = [
       'again.',
     since: 'It is recorded once.',
   },
+  {
+    name: 'driversAwaited',
+    before: 'Volumes of CSI drivers failed (`FailedMount`) at each start of the agent until their driver had registered.',
+    since: 'Drivers that an earlier agent used have five seconds to register before their volumes fail.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

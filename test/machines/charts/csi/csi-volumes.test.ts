@@ -468,6 +468,28 @@ describe('an agent that starts anew', () => {
     expect(node.disk.calls.slice(4)).toEqual(['unpublish h1', 'unstage h1']);
   });
 
+  it('waits for drivers that it used before, and reports only those that do not register in time', () => {
+    boot().want('u1', volumeOf());
+    for (const delayMs of [4_000, 6_000]) {
+      node = boot({ disk: node.disk, isListening: false });
+      node.want('u1', volumeOf());
+      node.advance(delayMs);
+      const failures = node.events();
+      expect(failures.every((message) => /not found in the list of registered CSI drivers/.test(message))).toBe(true);
+      expect(failures.length > 0).toBe(delayMs > 5_000);
+      node.listen();
+      expect(node.events()).toEqual(failures);
+      expect(node.toPods().at(-1)).toEqual(mounted('u1', 'data'));
+    }
+  });
+
+  it('reports a driver that it never used at once', () => {
+    boot().want('u1', volumeOf());
+    node = boot({ disk: node.disk, isListening: false });
+    node.want('u2', volumeOf({ driver: 'other.csi', handle: 'h2', isEphemeral: true }));
+    expect(node.events()).toEqual([expect.stringMatching(/driver name other.csi not found/)]);
+  });
+
   it('keeps a device in use for whom it does not know yet, and unstages it for nobody', () => {
     boot({ spec: null }).want('u1', volumeOf());
     node.send(listed());
