@@ -6,7 +6,7 @@ import { criOperations, type WatchImagesItem } from '../../model/operations/cri.
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
-import { isUndecided, type NodeFacts, type NodeReports } from './object/facts.ts';
+import { isUndecided, lacksRelist, type NodeFacts, type NodeReports } from './object/facts.ts';
 import { lostLabels } from './object/node.ts';
 import { hasChange, hasConditionChange, holdsMore, nodeStatus } from './object/status.ts';
 import { registrationMachine } from './registration.ts';
@@ -82,7 +82,10 @@ export const nodeStatusSetup = setup({
     ...pick(criOperations, 'cri.watchImages'),
   },
   guards: {
-    isDecided: ({ context }) => context.recorded?.length === 0 || !isUndecided(context.reports),
+    isDecided: ({ context }) => {
+      const isAwaited = hasBehavior(context, 'relistAwaited') && lacksRelist(context.reports);
+      return context.recorded?.length === 0 || !(isUndecided(context.reports) || isAwaited);
+    },
     registersItself: ({ context }) => context.register,
     isUrgent: ({ context }) => {
       const [before, after] = [statusOf(context), projected(context, context.reportedAtMs)];

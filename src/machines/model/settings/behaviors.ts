@@ -166,8 +166,16 @@ const BEHAVIORS = [
   },
   {
     name: 'driversAwaited',
-    before: 'Volumes of CSI drivers failed (`FailedMount`) at each start of the agent until their driver had registered.',
+    before:
+      'Volumes of CSI drivers failed (`FailedMount`) at each start of the agent until their driver had registered.',
     since: 'Drivers that an earlier agent used have five seconds to register before their volumes fail.',
+  },
+  {
+    name: 'relistAwaited',
+    before:
+      'A ready Node was reported as not ready at a start of the agent if the CSINode was known before the first relist ' +
+      'was complete.',
+    since: 'Its first status waits for the relist, up to thirty seconds.',
   },
 ] as const;
 

@@ -228,6 +228,26 @@ it('after a restart publishes nothing of what did not change, and says how press
   expect(run.events()).toEqual(OWN_CONDITIONS);
 });
 
+it('after a restart stays ready while only the first relist is missing, for thirty seconds', () => {
+  const relisting = reported({ ...READY, runtimeErrors: ['PLEG is not healthy: pleg has yet to be successful'] });
+  const run = start(existing('boot-2'));
+  run.send(relisting);
+  run.settle(20_000);
+  expect(run.patches).toEqual([]);
+  run.send(reported(READY));
+  run.settle(5_000);
+  expect(run.events()).toEqual(OWN_CONDITIONS);
+  const late = start(existing('boot-2'));
+  late.send(relisting);
+  late.settle(31_000);
+  expect(late.events()).toEqual([...OWN_CONDITIONS, 'NodeNotReady']);
+  const down = start(existing('boot-2'));
+  down.send(reported({ ...READY, runtimeErrors: ['container runtime is down: gone'] }));
+  down.settle();
+  expect(down.events()).toEqual([...OWN_CONDITIONS, 'NodeNotReady']);
+  for (const each of [run, late, down]) expect(each.divergence()).toBeNull();
+});
+
 it('gives back labels and conditions that others took, and says that the conditions are as they were', () => {
   const run = start();
   run.send(reported(READY));
