@@ -196,11 +196,13 @@ function cases(): void {
       await node.start();
       await until('the agent knows it', () => node.log.includes('Registered CSI driver'));
       await running('web');
-      expect(methods()).toHaveLength(2);
+      await until('the driver is asked again', () => methods().length === 4);
+      expect(methods().slice(2)).toEqual(['NodeStageVolume', 'NodePublishVolume']);
+      expect((await mounts()).filter((point) => point === path)).toHaveLength(1);
 
       await gone('web');
       await unstaged();
-      expect(methods().slice(2)).toEqual(['NodeUnpublishVolume', 'NodeUnstageVolume']);
+      expect(methods().slice(4)).toEqual(['NodeUnpublishVolume', 'NodeUnstageVolume']);
       await until('the Node lists nothing', () => inUse().length === 0);
       expect(await mounts()).toEqual([]);
       expect(existsSync(path)).toBe(false);

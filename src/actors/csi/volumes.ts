@@ -1,7 +1,8 @@
 /**
  * `csi.*`: calls the drivers, and records their volumes.
  *
- * Decides: an existing mount is not requested again; a definitely failed call leaves no record.
+ * Decides: an existing mount is requested again, because its driver may have forgotten it, or lost its file system; a
+ * definitely failed call leaves no record of a volume that was not mounted.
  * Invariants: the record is on disk before the driver is called, so that the next process can always remove the volume;
  * secrets and tokens are opened here, and never part of an error.
  */
@@ -81,7 +82,7 @@ export async function stage(
 ): Promise<null> {
   await writeRecord(root, directory, data);
   await makeTarget(root, `${directory}/${STAGING_TARGET}`);
-  if (request === null || (await isMounted(root, `${directory}/${STAGING_TARGET}`))) return null;
+  if (request === null) return null;
   await cleaningUp(root, directory, STAGING_TARGET, () => callNodeStage(endpoint, request, vault, signal));
   return null;
 }
@@ -114,9 +115,8 @@ export async function publish(
 ): Promise<Unshared | null> {
   const { root, directory, data, again } = input;
   await writeRecord(root, directory, data);
-  const wasMounted = await isMounted(root, `${directory}/${TARGET}`);
   if (again) await callNodePublish(input, vault, signal);
-  else if (!wasMounted) await cleaningUp(root, directory, TARGET, () => callNodePublish(input, vault, signal));
+  else await cleaningUp(root, directory, TARGET, () => callNodePublish(input, vault, signal));
   return await share(input);
 }
 
@@ -160,9 +160,14 @@ export async function unpublish(
   return null;
 }
 
-/** Runs a step. A step that definitely failed leaves no record; a step that may have succeeded keeps its record. */
-const cleaningUp = (root: string, directory: string, target: string, work: () => Promise<void>): Promise<void> =>
-  unlessDone(work, () => removeRecord(root, directory, target));
+/**
+ * Runs a step. A step that definitely failed leaves no record; a step that may have succeeded, now or earlier, keeps
+ * its record.
+ */
+async function cleaningUp(root: string, directory: string, target: string, work: () => Promise<void>): Promise<void> {
+  const wasMounted = await isMounted(root, `${directory}/${target}`);
+  await (wasMounted ? work() : unlessDone(work, () => removeRecord(root, directory, target)));
+}
 
 /** Undoes a step that definitely failed. */
 export async function unlessDone(work: () => Promise<void>, undo: () => Promise<void>): Promise<void> {

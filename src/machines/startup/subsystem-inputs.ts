@@ -4,7 +4,7 @@
  */
 
 import type { CSIVolumesInput } from '../charts/csi/csi-volumes-setup.ts';
-import type { NodeStatusInput } from '../charts/node/node-status.ts';
+import type { NodeStatusInput } from '../charts/node/node-status-setup.ts';
 import type { NodeFacts } from '../charts/node/object/facts.ts';
 import type { OomWatcherInput } from '../charts/node/oom-watcher.ts';
 import {

@@ -33,7 +33,7 @@ export class CsiWorld {
     'csi.stage': (input) => {
       const { directory, data, request } = input;
       this.staged.push(input);
-      if (request && !this.devices.has(directory)) this.calls.push(`stage ${request.volume_id}`);
+      if (request) this.calls.push(`stage ${request.volume_id}`);
       this.devices.set(directory, {
         directory,
         driver: data['driverName'] ?? '',
@@ -47,10 +47,10 @@ export class CsiWorld {
       return null;
     },
     'csi.publish': (input) => {
-      const { directory, data, again, request, block } = input;
+      const { directory, data, request, block } = input;
       this.published.push(input);
       const folder = block?.link ?? directory;
-      if (again || !this.volumes.has(folder)) this.calls.push(`publish ${request.volume_id}`);
+      this.calls.push(`publish ${request.volume_id}`);
       const [, uid = '', spec = ''] = /pods\/([^/]+)\/volume[^/]+\/[^/]+\/([^/]+)$/.exec(folder) ?? [];
       const { driverName: driver = '', volumeHandle: handle = '' } = data;
       const isEphemeral = data['volumeLifecycleMode'] === 'Ephemeral';

@@ -151,17 +151,23 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
     });
   });
 
-  it('that is there already is asked for neither twice nor anew, except to publish it again', async () => {
-    await stage();
+  it('that is there already is asked for again, as after a restart, and stays if that fails', async () => {
     await stage();
     await publish();
+    await stage();
     await publish();
-    expect(room.methods()).toEqual(['NodeStageVolume', 'NodePublishVolume']);
     await publish({ again: true });
-    expect(room.methods().slice(2)).toEqual(['NodePublishVolume']);
+    const publications = ['NodePublishVolume', 'NodePublishVolume'];
+    expect(room.methods()).toEqual(['NodeStageVolume', 'NodePublishVolume', 'NodeStageVolume', ...publications]);
+    const mounts = await room.mounts();
+    room.driver.fault = () => ({ code: status.INTERNAL, details: 'forgotten' });
+    for (const call of [stage, publish]) await expect(call()).rejects.toThrow('code = Internal desc = forgotten');
+    expect(await room.mounts()).toEqual(mounts);
+    expect([room.record(device()), room.record(folder())]).not.toContain(null);
+    room.driver.fault = () => undefined;
     await unpublish();
     await unpublish();
-    expect(room.methods().slice(3)).toEqual(['NodeUnpublishVolume']);
+    expect(room.methods().slice(7)).toEqual(['NodeUnpublishVolume']);
   });
 
   it('that surely failed leaves nothing; that may have been done leaves its record', async () => {

@@ -67,6 +67,11 @@ export interface Context extends CSIVolumesInput {
   readonly found: Pick<CSIInventory, 'volumes' | 'devices'> | null;
   /** Sockets of the drivers that are registered on this node, by driver name. */
   readonly endpoints: Readonly<Record<string, string>>;
+  /**
+   * Drivers of volumes that earlier agents left: as they register at the start of the agent, a volume waits for them
+   * without a failure, for a while.
+   */
+  readonly awaited: readonly string[];
   /** Specifications of the CSIDriver objects by name; `null` before they are listed. */
   readonly drivers: Readonly<Record<string, CSIDriverSpec>> | null;
   readonly node: Omit<NodeVolumes, 'type'>;
@@ -92,6 +97,8 @@ export type Event =
   | NodeVolumes
   | ReflectorReport
   | Ended
+  /** The awaited drivers have had their time. */
+  | { readonly type: 'csi.driversOverdue' }
   | { readonly type: 'csi.respawn' };
 
 export const csiVolumesSetup = setup({
@@ -115,9 +122,15 @@ export type Enqueue = Parameters<Parameters<typeof csiVolumesSetup.enqueueAction
 
 export const podDirectoryOf = ({ rootDir }: Context, uid: string): string => `${rootDir}/pods/${uid}`;
 
-export function driverOf({ endpoints, drivers }: Context, name: string): Driver {
+function driverOf({ endpoints, drivers }: Context, name: string): Driver {
   const endpoint = endpoints[name] ?? null;
   return drivers === null ? { endpoint } : { endpoint, spec: drivers[name] ?? null };
+}
+
+/** As the actors of volumes know it: of an awaited driver they know nothing yet. */
+export function knownDriver(context: Context, name: string): Driver {
+  const driver = driverOf(context, name);
+  return driver.endpoint === null && context.awaited.includes(name) ? { endpoint: null } : driver;
 }
 
 /** The description of a volume known only by its record on disk: enough to unpublish it. */

@@ -18,6 +18,7 @@
  *   I2 a device is unstaged only when no volume of it is published, and may not be detached before that.
  *   I3 a hanging driver, volume or pod delays no other.
  *   I4 a pod gets `csi.unmounted` only when no record of its volumes is left.
+ *   I5 after a start, a volume of a driver that an earlier agent used fails for lack of the driver only after a while.
  * Seeds: S193, S220. Upstream: pkg/kubelet/volumemanager, pkg/volume/csi.
  */
 
@@ -31,6 +32,7 @@ import type { KubeObject } from '../../model/operations/kube.ts';
 import { eventRecorded } from '../../model/pods/event-messages.ts';
 import type { PodKillWanted } from '../../model/pods/pod-messages.ts';
 import { podEvents, podMessages } from '../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { childIn, reapChild } from '../children.ts';
 import {
   type Context,
@@ -44,6 +46,8 @@ import { beginHealth, healthOf, reconcile, reportMounted, sendUsers } from './re
 
 /** The pause before a crashed actor of a volume is replaced, or the disk is listed again. */
 const RETRY_MS = 5_000;
+/** Several times what running drivers take to register with an agent that starts. */
+const REGISTRATION_MS = 5_000;
 /** The pause before a crashed watch of the CSIDriver objects is reopened. */
 const REOPEN_MS = 1_000;
 
@@ -53,10 +57,14 @@ const updating = (change: (context: Context, event: Event) => Partial<Context>) 
     enqueue.assign(reconcile(enqueue, { ...context, ...change(context, event) }));
   });
 
-const handleInventory = updating((_, event) => {
+const handleInventory = s.enqueueActions(({ context, event, enqueue }) => {
   const { volumes, devices } = outputOf<CSIInventory>(event);
-  return { found: { volumes, devices } };
+  const drivers = [...volumes, ...devices].map(({ driver }) => driver);
+  const awaited = hasBehavior(context, 'driversAwaited') ? [...new Set(drivers)] : [];
+  if (awaited.length > 0) enqueue.raise({ type: 'csi.driversOverdue' }, { delay: REGISTRATION_MS });
+  enqueue.assign(reconcile(enqueue, { ...context, found: { volumes, devices }, awaited }));
 });
+const stopAwaiting = updating(() => ({ awaited: [] }));
 
 const logUnread = s.enqueueActions(({ event, enqueue }) => {
   const { errors } = outputOf<CSIInventory>(event);
@@ -198,6 +206,7 @@ export const csiVolumesMachine = s.createMachine({
     ...input,
     found: null,
     endpoints: {},
+    awaited: [],
     drivers: null,
     node: { inUse: [], attached: [] },
     pods: {},
@@ -215,6 +224,7 @@ export const csiVolumesMachine = s.createMachine({
     'csi.released': { actions: handleReleased },
     'csi.driverListening': { actions: handleEndpoint },
     'csi.driverGone': { actions: handleEndpoint },
+    'csi.driversOverdue': { actions: stopAwaiting },
     'node.volumes': { actions: handleNode },
     'device.staged': { actions: handleStaged },
     'device.failed': { actions: forwardFailure },

@@ -13,12 +13,12 @@ import {
   type Context,
   type Device,
   deviceOf,
-  driverOf,
   type Enqueue,
   isDeviceUsed,
   isNamed,
   isTaken,
   isWithoutActor,
+  knownDriver,
   type Listed,
   type Mount,
   mountOf,
@@ -162,7 +162,7 @@ const noteDevice = (context: Listed, key: string, more: Partial<Device>): Listed
 function deviceOrder(context: Context, { key, volume }: Device): DeviceOrder {
   return {
     type: 'device.known',
-    driver: driverOf(context, volume.driver),
+    driver: knownDriver(context, volume.driver),
     volume: usersOf(context, key).find(({ isWanted }) => isWanted)?.volume ?? null,
     isUsed: isDeviceUsed(context, key),
     isReported: isNamed(context.node.inUse, key),
@@ -243,7 +243,7 @@ function mountOrder(context: Context, mount: Mount): Extract<MountOrder, { type:
   const device = volume.isEphemeral ? undefined : deviceOf(context, deviceKey(volume));
   return {
     type: 'mount.known',
-    driver: driverOf(context, volume.driver),
+    driver: knownDriver(context, volume.driver),
     device: device?.staged ?? null,
     isTaken: isTaken(context, mount),
     isReleased: context.pods[uid]?.isReleased ?? false,

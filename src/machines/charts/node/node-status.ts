@@ -19,136 +19,33 @@
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
 
-import {
-  assign,
-  type Ended,
-  errorOf,
-  type JsonObject,
-  line,
-  now,
-  outputOf,
-  pick,
-  random,
-  sendTo,
-  setup,
-  to,
-  typed,
-} from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, now, outputOf, random, sendTo, to } from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
-import type { Node, NodeStatus } from '../../model/api/node.ts';
-import type { ConditionsChanged } from '../../model/eviction/policy.ts';
+import type { Node } from '../../model/api/node.ts';
 import { namesOf } from '../../model/operations/certificate.ts';
-import { criOperations, type WatchImagesItem } from '../../model/operations/cri.ts';
-import { kubeOperations } from '../../model/operations/kube.ts';
 import { eventRecorded } from '../../model/pods/event-messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
-import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
-import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
-import { transitionEvents } from './object/conditions.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import {
-  isUndecided,
-  NOTHING_REPORTED,
-  type NodeFacts,
-  type NodeReports,
-  nodeImages,
-  PRESSURE_MS,
-  pressures,
-  pressuresIn,
-  withReports,
-} from './object/facts.ts';
-import { labelsIn, lostLabels, newNode, volumesIn } from './object/node.ts';
-import { hasChange, hasConditionChange, holdsMore, nodeStatus, statusPatch } from './object/status.ts';
-import { nodeIn, nodeTarget, type Registered, registrationMachine } from './registration.ts';
+  type Context,
+  type Enqueue,
+  isAsKubelet,
+  isSaidOnce,
+  labelsOf,
+  projected,
+  nodeStatusSetup as s,
+  statusOf,
+} from './node-status-setup.ts';
+import { transitionEvents } from './object/conditions.ts';
+import { NOTHING_REPORTED, nodeImages, PRESSURE_MS, pressures, pressuresIn, withReports } from './object/facts.ts';
+import { labelsIn, newNode, volumesIn } from './object/node.ts';
+import { hasChange, statusPatch } from './object/status.ts';
+import { nodeIn, nodeTarget, type Registered } from './registration.ts';
 
-export interface NodeStatusInput extends Decider {
-  readonly facts: NodeFacts;
-  /** Reports that are known before the subsystems send theirs: capacity and allocatable. */
-  readonly reports: Partial<NodeReports>;
-  /** `registerNode`: false waits for another client to create the Node. */
-  readonly register: boolean;
-  /** Passed to `registration`; absent: false. */
-  readonly getsOnExistsOnly?: boolean;
-  readonly updateFrequencyMs: number;
-  readonly reportFrequencyMs: number;
-  /** `nodeStatusMaxImages`; -1: all of them. */
-  readonly maxImages: number;
-}
-
-/** Attempts to report before the next period, as upstream. */
-const TRIES_MAX = 5;
 /** How long upstream waits for the runtime at the start of a kubelet. */
 const DECIDING_MS = 30_000;
 /** The pause before a missing Node is requested again. */
 const GET_AGAIN_MS = 1_000;
-
-interface Context extends Omit<NodeStatusInput, 'reports'> {
-  readonly reports: NodeReports;
-  /** The pressure conditions are those of an earlier start: `eviction` has not reported yet. */
-  readonly isPressureOld: boolean;
-  readonly node: Node | null;
-  /** Conditions for which an event was recorded, or left by an earlier start; `null`: those of the Node. */
-  readonly recorded: NonNullable<NodeStatus['conditions']> | null;
-  readonly next: NodeStatus;
-  readonly reportedAtMs: number;
-  readonly quietMs: number;
-  readonly tries: number;
-}
-
-/** A part of the node's status, from the subsystem that knows it. */
-export interface NodeReported {
-  readonly type: 'node.reported';
-  readonly reports: Partial<NodeReports>;
-}
-
-type Event =
-  | NodeReported
-  /** `allocation` restarted and does not know the Node. */
-  | { readonly type: 'node.wanted' }
-  | ConditionsChanged
-  | { readonly type: 'pressure.seen' }
-  | ReflectorReport
-  | WatchImagesItem
-  | Ended;
-
-const statusOf = (context: Context): NodeStatus => context.node?.status ?? {};
-const projected = (context: Context, nowMs: number): NodeStatus =>
-  nodeStatus(context.facts, context.reports, statusOf(context), nowMs);
-
-/** The patch that restores lost labels of the Node; `null` if none are lost. */
-const labelsOf = (context: Context): JsonObject | null =>
-  isAsKubelet(context) && context.node !== null ? lostLabels(context.facts, context.node) : null;
-
-const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'nodeAsKubelet');
-
-const s = setup({
-  types: typed<{ input: NodeStatusInput; context: Context; events: Event }>(),
-  actors: {
-    registration: registrationMachine,
-    reflector: reflectorMachine,
-    ...pick(kubeOperations, 'kube.get', 'kube.patch'),
-    ...pick(criOperations, 'cri.watchImages'),
-  },
-  guards: {
-    isDecided: ({ context }) => context.recorded?.length === 0 || !isUndecided(context.reports),
-    registersItself: ({ context }) => context.register,
-    isUrgent: ({ context }) => {
-      const [before, after] = [statusOf(context), projected(context, context.reportedAtMs)];
-      return context.node !== null && (hasConditionChange(before, after) || holdsMore(before, after));
-    },
-    mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
-  },
-  delays: {
-    nextReport: (args) => {
-      const { context } = args;
-      const isChanged =
-        hasChange(statusOf(context), projected(context, context.reportedAtMs)) || labelsOf(context) !== null;
-      const period = isChanged ? context.updateFrequencyMs : context.quietMs;
-      return Math.max(0, context.reportedAtMs + period - now({ system: args.self.system }));
-    },
-  },
-});
-
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 
 const noteReport = s.assign({
   isPressureOld: ({ context, event }) => context.isPressureOld && event.type !== 'eviction.conditions',
@@ -253,8 +150,17 @@ const compose = s.enqueueActions((args) => {
   const isSilent = context.tries > 0 || context.node === null;
   const reasons = asKubelet && isSilent ? [] : transitionEvents(before, conditions);
   for (const reason of reasons) emit(enqueue, context, 'Normal', reason);
-  enqueue.assign({ next, recorded: asKubelet ? null : conditions, reportedAtMs: nowMs, tries: context.tries + 1 });
+  const recorded = asKubelet && !isSaidOnce(context) ? null : conditions;
+  enqueue.assign({ next, recorded, reportedAtMs: nowMs, tries: context.tries + 1 });
 });
+
+/**
+ * The Node shows the recorded conditions, or they are no longer tried: changes are counted from those of the Node. The
+ * conditions of a new Node are all recorded with its first report.
+ */
+const forgetRecorded = s.assign(({ context }) =>
+  isSaidOnce(context) && context.recorded?.length !== 0 ? { recorded: null } : {},
+);
 
 /** Spreads the reports of nodes that changed together: half to one and a half of the period, as upstream. */
 const scheduleNextReport = s.assign((args) => {
@@ -349,14 +255,19 @@ export const nodeStatusMachine = s.createMachine({
           {
             guard: ({ event }) => event.change === 'DELETED',
             target: '.calm',
-            actions: s.enqueueActions(({ enqueue }) => noteDeleted(enqueue)),
+            actions: [s.enqueueActions(({ enqueue }) => noteDeleted(enqueue)), forgetRecorded],
           },
           { target: '.judging', actions: [announceAnother, noteNode, beginPeriod] },
         ],
       },
       initial: 'judging',
       states: {
-        judging: { always: [{ guard: 'isUrgent', target: 'patching' }, { target: 'calm' }] },
+        judging: {
+          always: [
+            { guard: 'isUrgent', target: 'patching' },
+            { target: 'calm', actions: forgetRecorded },
+          ],
+        },
         calm: {
           after: { nextReport: 'patching' },
           on: {
@@ -379,13 +290,14 @@ export const nodeStatusMachine = s.createMachine({
               patchType: 'application/strategic-merge-patch+json' as const,
               body: { ...statusPatch(statusOf(context), context.next), ...labelsOf(context) },
             }),
-            onDone: { target: 'judging', actions: [scheduleNextReport, noteNode] },
+            onDone: { target: 'judging', actions: [scheduleNextReport, noteNode, forgetRecorded] },
             onError: [
               { guard: 'mayTryAgain', target: 'patching', reenter: true, actions: failed },
               {
                 target: 'calm',
                 actions: [
                   assign({ tries: 0 }),
+                  forgetRecorded,
                   line('error', ['Unable to update node status', { err: 'update node status exceeds retry count' }]),
                 ],
               },

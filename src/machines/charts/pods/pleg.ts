@@ -15,6 +15,7 @@ import { criOperations, type WatchPodsItem } from '../../model/operations/cri.ts
 import type { PlegHealth, PlegHealthWanted, RuntimeMessage, RuntimeWanted } from '../../model/pods/runtime-messages.ts';
 import { type Receiver, receiverOf } from '../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import { PLEG_UNKNOWN } from '../../model/status/runtime-errors.ts';
 
 /**
  * Upstream's period of listing the runtime; `src/actors/cri` lists less often while the runtime's events are complete.
@@ -37,7 +38,6 @@ interface Context extends PlegInput {
   readonly hasPublished: boolean;
 }
 
-const NOT_YET = 'PLEG is not healthy: pleg has yet to be successful';
 const NOT_SEEN = 'PLEG is not healthy: pleg was last seen active 3m0s ago; threshold is 3m0s';
 
 const s = setup({
@@ -122,10 +122,10 @@ export const plegMachine = s.createMachine({
       on: { 'runtime.relistFailing': { actions: 'logFailing' } },
       states: {
         unseen: {
-          entry: { type: 'reportHealth', params: unhealthy(NOT_YET) },
+          entry: { type: 'reportHealth', params: unhealthy(PLEG_UNKNOWN) },
           on: {
             'runtime.relisted': 'healthy',
-            'pleg.healthWanted': { actions: { type: 'reportHealth', params: unhealthy(NOT_YET) } },
+            'pleg.healthWanted': { actions: { type: 'reportHealth', params: unhealthy(PLEG_UNKNOWN) } },
           },
         },
         healthy: {

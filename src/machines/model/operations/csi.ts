@@ -133,8 +133,8 @@ export const csiOperations = {
     null
   >(),
   /**
-   * Writes the record, publishes and changes the files' group. An existing mount is only republished with `again`; a
-   * definite failure of the driver leaves nothing behind.
+   * Writes the record, publishes and changes the files' group. A definite failure of the driver leaves nothing behind,
+   * except if the volume was mounted before, or with `again`.
    */
   'csi.publish': idempotent<
     Place & {

@@ -157,6 +157,26 @@ const BEHAVIORS = [
     before: 'The Node had neither the topology labels of CSI drivers nor the annotation with their names for it.',
     since: 'As in the kubelet, both are written before a driver is registered.',
   },
+  {
+    name: 'conditionsOnce',
+    before:
+      'If the Node changed while a changed condition was being written, the event about it (`NodeReady`) was recorded ' +
+      'again.',
+    since: 'It is recorded once.',
+  },
+  {
+    name: 'driversAwaited',
+    before:
+      'Volumes of CSI drivers failed (`FailedMount`) at each start of the agent until their driver had registered.',
+    since: 'Drivers that an earlier agent used have five seconds to register before their volumes fail.',
+  },
+  {
+    name: 'relistAwaited',
+    before:
+      'A ready Node was reported as not ready at a start of the agent if the CSINode was known before the first relist ' +
+      'was complete.',
+    since: 'Its first status waits for the relist, up to thirty seconds.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

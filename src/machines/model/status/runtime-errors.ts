@@ -1,6 +1,9 @@
 /** The texts for a runtime that is not ready, as a Node's condition and the log have them. Pure. */
 import type { RuntimeCondition } from '../operations/runtime.ts';
 
+/** Upstream's text before the first relist. */
+export const PLEG_UNKNOWN = 'PLEG is not healthy: pleg has yet to be successful';
+
 /** The error of a runtime whose status cannot be read. */
 export const runtimeDown = (message: string): string => `container runtime is down: ${message}`;
 

@@ -458,14 +458,36 @@ describe('an agent that starts anew', () => {
     return boot({ disk: before.disk });
   };
 
-  it('publishes nothing again, and takes away what its pods released', () => {
+  it('stages and publishes again what its pods have, and takes away what they released', () => {
     boot().want('u1', volumeOf());
     const calls = [...node.disk.calls];
     restarted(node).want('u1', volumeOf());
     expect(node.toPods().at(-1)).toEqual(mounted('u1', 'data'));
-    expect(node.disk.calls).toEqual(calls);
+    expect(node.disk.calls).toEqual([...calls, ...calls]);
     node.release('u1');
-    expect(node.disk.calls.slice(2)).toEqual(['unpublish h1', 'unstage h1']);
+    expect(node.disk.calls.slice(4)).toEqual(['unpublish h1', 'unstage h1']);
+  });
+
+  it('waits for drivers that it used before, and reports only those that do not register in time', () => {
+    boot().want('u1', volumeOf());
+    for (const delayMs of [4_000, 6_000]) {
+      node = boot({ disk: node.disk, isListening: false });
+      node.want('u1', volumeOf());
+      node.advance(delayMs);
+      const failures = node.events();
+      expect(failures.every((message) => /not found in the list of registered CSI drivers/.test(message))).toBe(true);
+      expect(failures.length > 0).toBe(delayMs > 5_000);
+      node.listen();
+      expect(node.events()).toEqual(failures);
+      expect(node.toPods().at(-1)).toEqual(mounted('u1', 'data'));
+    }
+  });
+
+  it('reports a driver that it never used at once', () => {
+    boot().want('u1', volumeOf());
+    node = boot({ disk: node.disk, isListening: false });
+    node.want('u2', volumeOf({ driver: 'other.csi', handle: 'h2', isEphemeral: true }));
+    expect(node.events()).toEqual([expect.stringMatching(/driver name other.csi not found/)]);
   });
 
   it('keeps a device in use for whom it does not know yet, and unstages it for nobody', () => {
@@ -531,7 +553,7 @@ describe('a crash', () => {
     node.release('u1');
     node.advance(6_000);
     expect(node.toPods().at(-1)).toEqual(unmounted('u1'));
-    expect(node.disk.calls).toEqual(['stage h1', 'publish h1', 'unpublish h1', 'unstage h1']);
+    expect(node.disk.calls).toEqual(['stage h1', 'publish h1', 'publish h1', 'unpublish h1', 'unstage h1']);
   });
 });
 

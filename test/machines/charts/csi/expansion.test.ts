@@ -145,8 +145,9 @@ describe('a volume in use', () => {
     boot().want('u1', sized('1Gi', '1Gi'));
     expect(node.divergence()).toBeNull();
     const { disk } = node;
+    const calls = [...disk.calls];
     boot({ disk }).want('u1', sized('2Gi', '1Gi', 'NodeResizePending'));
-    expect(node.disk.calls).toEqual(['stage h1', 'publish h1', 'expand h1']);
+    expect(node.disk.calls.slice(calls.length)).toEqual(['stage h1', 'publish h1', 'expand h1']);
   });
 });
 

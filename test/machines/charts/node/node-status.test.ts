@@ -45,7 +45,7 @@ type Patch = { readonly status?: Record<string, unknown> };
 /** An API server that has one Node and merges what the tests look at. */
 function cluster(existing: Node | null, watchMs: number) {
   const patches: Patch[] = [];
-  let refusals = 0;
+  let [refusals, patchMs] = [0, 0];
   let node = existing;
   const merged = (patch: Patch): Node => {
     const { conditions: changed = [], ...fields } = patch.status ?? {};
@@ -66,6 +66,7 @@ function cluster(existing: Node | null, watchMs: number) {
       if (node === null) return fail('nodes "node1" not found', 'NotFound');
       if (refusals-- > 0) return fail('etcdserver: leader changed');
       patches.push(body);
+      if (patchMs > 0) return late(patchMs, ok(merged(body)));
       node = merged(body);
       return ok(node);
     },
@@ -74,7 +75,14 @@ function cluster(existing: Node | null, watchMs: number) {
     'cri.watchImages': 'stream' as const,
   };
   const put = (now: Node | null) => void (node = now);
-  return { answers, patches, put, node: () => node, refuse: (times: number) => void (refusals = times) };
+  return {
+    answers,
+    patches,
+    put,
+    node: () => node,
+    refuse: (times: number) => void (refusals = times),
+    delay: (ms: number) => void (patchMs = ms),
+  };
 }
 
 /** `watchMs`: watches last so long and end because the version is too old; 0: they last. */
@@ -103,6 +111,26 @@ it('registers, tells who waits for that, and says when it is ready, at once', ()
     'NodeReady',
   ]);
   expect(run.sent()).toContainEqual({ to: 'parent/lease', type: 'node.registered', uid: 'u1' });
+  expect(run.divergence()).toBeNull();
+});
+
+it('says once that it is ready, also if the Node changes before that is written, and again after it was not', () => {
+  const run = start();
+  run.delay(5);
+  run.send(reported(READY));
+  const label = (x: string) => ({ ...run.node()!, metadata: { ...run.node()!.metadata, labels: { x } } });
+  for (const x of ['1', '2']) {
+    run.settle(1);
+    run.emit('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: label(x) });
+  }
+  run.settle(5);
+  expect(run.patches).toHaveLength(3);
+  expect(run.events().filter((reason) => reason === 'NodeReady')).toHaveLength(1);
+  for (const storageError of ['gone', '']) {
+    run.send(reported({ storageError }));
+    run.settle(10);
+  }
+  expect(run.events().slice(-3)).toEqual(['NodeReady', 'NodeNotReady', 'NodeReady']);
   expect(run.divergence()).toBeNull();
 });
 
@@ -198,6 +226,26 @@ it('after a restart publishes nothing of what did not change, and says how press
   run.settle(300_000);
   expect(run.patches).toHaveLength(1);
   expect(run.events()).toEqual(OWN_CONDITIONS);
+});
+
+it('after a restart stays ready while only the first relist is missing, for thirty seconds', () => {
+  const relisting = reported({ ...READY, runtimeErrors: ['PLEG is not healthy: pleg has yet to be successful'] });
+  const run = start(existing('boot-2'));
+  run.send(relisting);
+  run.settle(20_000);
+  expect(run.patches).toEqual([]);
+  run.send(reported(READY));
+  run.settle(5_000);
+  expect(run.events()).toEqual(OWN_CONDITIONS);
+  const late = start(existing('boot-2'));
+  late.send(relisting);
+  late.settle(31_000);
+  expect(late.events()).toEqual([...OWN_CONDITIONS, 'NodeNotReady']);
+  const down = start(existing('boot-2'));
+  down.send(reported({ ...READY, runtimeErrors: ['container runtime is down: gone'] }));
+  down.settle();
+  expect(down.events()).toEqual([...OWN_CONDITIONS, 'NodeNotReady']);
+  for (const each of [run, late, down]) expect(each.divergence()).toBeNull();
 });
 
 it('gives back labels and conditions that others took, and says that the conditions are as they were', () => {

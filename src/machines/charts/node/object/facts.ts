@@ -12,6 +12,7 @@ import type {
   NodeSystemInfo,
   Taint,
 } from '../../../model/api/node.ts';
+import { PLEG_UNKNOWN } from '../../../model/status/runtime-errors.ts';
 
 export interface NodeFacts {
   readonly nodeName: string;
@@ -74,6 +75,10 @@ export const CSINODE_UNKNOWN = 'CSINode is not yet initialized';
 /** True while a part of the readiness was not observed since the agent started. */
 export const isUndecided = ({ runtimeErrors, storageError }: NodeReports): boolean =>
   runtimeErrors.includes(RUNTIME_UNKNOWN) || storageError === CSINODE_UNKNOWN;
+
+/** True while only the first relist is missing: it takes seconds on a node with many pods. */
+export const lacksRelist = ({ runtimeErrors: errors }: NodeReports): boolean =>
+  errors.length > 0 && errors.every((error) => error === PLEG_UNKNOWN);
 
 /** The reports before the subsystems have sent any. */
 export const NOTHING_REPORTED: NodeReports = {
