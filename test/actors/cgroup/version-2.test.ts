@@ -88,10 +88,11 @@ describe('a group of version 2', () => {
 
   it('is made before a thousand others are removed', async () => {
     const path = '/kubepods/besteffort/pod-next';
-    const { ports } = await machine(path);
+    const { ports, root } = await machine(path);
     let removed = 0;
     const removals = Array.from({ length: 1_000 }, async (_, at) => {
       const paths = [`/kubepods/besteffort/pod${at}`];
+      mkdirSync(join(root, 'sys/fs/cgroup', paths[0]!));
       await perform(ports['cgroup.destroy'], { driver, paths, within: '/kubepods' });
       removed++;
     });
