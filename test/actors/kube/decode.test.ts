@@ -126,7 +126,13 @@ describe('a watch', () => {
   });
 
   it('tells an object that went and came back in this order', async () => {
-    const { seen } = await read(good, of('MODIFIED', 'b', 3), of('DELETED', 'b', 4), of('ADDED', 'b', 5), of('MODIFIED', 'b', 6));
+    const { seen } = await read(
+      good,
+      of('MODIFIED', 'b', 3),
+      of('DELETED', 'b', 4),
+      of('ADDED', 'b', 5),
+      of('MODIFIED', 'b', 6),
+    );
     expect(seen).toEqual(['ADDED a', 'DELETED b', 'ADDED b']);
   });
 
