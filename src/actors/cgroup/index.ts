@@ -48,7 +48,7 @@ export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
   let read: Promise<Hierarchies> | undefined;
   const hierarchies = (): Promise<Hierarchies> =>
     (read ??= forgetFailure(readHierarchies(root), () => (read = undefined)));
-  const groups = { hierarchies, systemd, making: new Map<string, Promise<void>>() };
+  const groups = { hierarchies, systemd, making: new Map<string, Promise<unknown>>() };
   return {
     'cgroup.missing': async ({ input: { path } }) => ({ missing: await missingFolders(await hierarchies(), path) }),
     'cgroup.ensure': async ({ input, signal }) => ensure(groups, input, signal),
@@ -92,18 +92,20 @@ interface Groups {
   readonly hierarchies: () => Promise<Hierarchies>;
   readonly systemd: SystemdManager;
   /** By path, the end of the requests that create the group, in whatever way. */
-  readonly making: Map<string, Promise<void>>;
+  readonly making: Map<string, Promise<unknown>>;
 }
 
 async function ensure(groups: Groups, desired: DesiredCgroup, signal: AbortSignal): Promise<null> {
   const { making } = groups;
   const { path } = desired;
   const made = create(groups, desired, signal);
-  const ended = Promise.allSettled([making.get(path), made]).then(() => {
-    if (making.get(path) === ended) making.delete(path);
-  });
+  const ended = Promise.allSettled([making.get(path), made]);
   making.set(path, ended);
-  await made;
+  try {
+    await made;
+  } finally {
+    if (making.get(path) === ended) making.delete(path);
+  }
   return null;
 }
 

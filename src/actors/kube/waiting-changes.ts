@@ -4,10 +4,11 @@
  * Decides: which changes become one. An object is reported as it is by then, so that objects that change faster than
  * decisions, such as pods that are created and deleted a hundred times a second, do not hold up all others.
  * Invariants:
- *   C1 of one object only the newest state is reported, at the place of the first change that waits; its deletion is
- *      always reported, and nothing is merged into it.
+ *   C1 of one object only the newest state is reported; its deletion is always reported, and nothing is merged into it.
  *   C2 one change is reported at a time, and everything else has its turn before the next one.
- *   C3 at most {@link CHANGES_MAX} changes of {@link WAITING_MAX_BYTES} wait; the others stay in the server.
+ *   C3 changes are reported in the order of the versions of their objects: a watch that continues after the last one that
+ *      was reported misses none of the others.
+ *   C4 at most {@link CHANGES_MAX} changes of {@link WAITING_MAX_BYTES} wait; the others stay in the server.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
@@ -21,12 +22,12 @@ const WAITING_MAX_BYTES = 4 * 1_048_576;
 
 interface Waiting {
   readonly key: string;
-  change: Change;
-  object: KubeObject;
-  bytes: number;
+  readonly change: Change;
+  readonly object: KubeObject;
+  readonly bytes: number;
 }
 
-const keyOf = ({ metadata: { namespace = '', name, uid = '' } }: KubeObject): string => `${namespace}/${name}/${uid}`;
+const keyOf = ({ metadata: { namespace, name, uid } }: KubeObject): string => JSON.stringify([namespace, name, uid]);
 
 export class WaitingChanges {
   private readonly onChange: (change: Change, object: KubeObject) => void;
@@ -61,9 +62,9 @@ export class WaitingChanges {
     const key = keyOf(object);
     const before = this.open.get(key);
     this.bytes += bytes - (before?.bytes ?? 0);
-    const next = before ?? { key, change, object, bytes };
-    if (before === undefined) this.waiting.add(next);
-    else Object.assign(next, { change: change === 'MODIFIED' ? before.change : change, object, bytes });
+    if (before !== undefined) this.waiting.delete(before);
+    const next = { key, change: before && change === 'MODIFIED' ? before.change : change, object, bytes };
+    this.waiting.add(next);
     if (change === 'DELETED') this.open.delete(key);
     else this.open.set(key, next);
   }

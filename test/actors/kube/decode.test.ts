@@ -125,6 +125,11 @@ describe('a watch', () => {
     expect(added!.length + modified!.length).toBeLessThan(500);
   });
 
+  it('tells changes in the order of their versions, so that none is missed when the watch continues', async () => {
+    const { seen } = await read(good, of('ADDED', 'b', 3), of('ADDED', 'c', 4), of('MODIFIED', 'b', 5));
+    expect(seen).toEqual(['ADDED a', 'ADDED c', 'ADDED b']);
+  });
+
   it('tells an object that went and came back in this order', async () => {
     const { seen } = await read(
       good,
