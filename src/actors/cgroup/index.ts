@@ -101,12 +101,14 @@ async function ensure(groups: Groups, desired: DesiredCgroup, signal: AbortSigna
   const made = create(groups, desired, signal);
   const ended = Promise.allSettled([making.get(path), made]);
   making.set(path, ended);
-  try {
-    await made;
-  } finally {
-    if (making.get(path) === ended) making.delete(path);
-  }
+  void forgetWhenOver(making, path, ended);
+  await made;
   return null;
+}
+
+async function forgetWhenOver(making: Groups['making'], path: string, ended: Promise<unknown>): Promise<void> {
+  await ended;
+  if (making.get(path) === ended) making.delete(path);
 }
 
 async function create({ hierarchies, systemd }: Groups, desired: DesiredCgroup, signal: AbortSignal): Promise<void> {
