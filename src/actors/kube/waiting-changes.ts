@@ -6,8 +6,8 @@
  * Invariants:
  *   C1 of one object only the newest state is reported; its deletion is always reported, and nothing is merged into it.
  *   C2 one change is reported at a time, and everything else has its turn before the next one.
- *   C3 changes are reported in the order of the versions of their objects: a watch that continues after the last one that
- *      was reported misses none of the others.
+ *   C3 changes are reported in the order of the versions of their objects: a watch that continues after the last
+ *      reported one misses none of the others.
  *   C4 at most {@link CHANGES_MAX} changes of {@link WAITING_MAX_BYTES} wait; the others stay in the server.
  */
 import { setImmediate } from 'node:timers/promises';
