@@ -169,4 +169,16 @@ export const ATTACKS: readonly Row[] = [
     `${decode}::pods.status.conditions: a list expected`,
     `${decode}::[0].matchFields: a value expected, not null`,
   ),
+  row(
+    'A25',
+    'a thousand pods of one name that are created and deleted at once, objects that change a hundred times a second',
+    `${decode}::of objects that change faster than decisions reports the newest state of each`,
+    `${decode}::tells an object that went and came back in this order`,
+    'test/actors/cgroup/version-2.test.ts::is made before a thousand others are removed',
+  ),
+  row(
+    'A26',
+    'pods that are deleted while their cgroups are made',
+    'test/actors/cgroup/version-2.test.ts::is not left behind by the requests of pods that are deleted while they start',
+  ),
 ];

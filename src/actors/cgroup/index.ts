@@ -2,7 +2,9 @@
  * `cgroup.*`: the cgroups of this machine, through the kernel's files, or with the help of systemd.
  *
  * With the driver `systemd` the unit is created first, then the same files get the same values: systemd owns the
- * groups, but lacks some controllers. A stream emits only when its outcome changes.
+ * groups, but lacks some controllers. A stream emits only when its outcome changes. A group is removed after the
+ * requests that create it, cancelled ones included: otherwise a pod that is deleted while it starts would leave its
+ * group behind.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
@@ -46,10 +48,10 @@ export function cgroupPorts(options: CgroupOptions = {}): CgroupPorts {
   let read: Promise<Hierarchies> | undefined;
   const hierarchies = (): Promise<Hierarchies> =>
     (read ??= forgetFailure(readHierarchies(root), () => (read = undefined)));
-  const groups = { hierarchies, systemd };
+  const groups = { hierarchies, systemd, making: new Map<string, Promise<unknown>>() };
   return {
     'cgroup.missing': async ({ input: { path } }) => ({ missing: await missingFolders(await hierarchies(), path) }),
-    'cgroup.ensure': async ({ input }) => ensure(groups, input),
+    'cgroup.ensure': async ({ input, signal }) => ensure(groups, input, signal),
     'cgroup.update': async ({ input }) => update(groups, input),
     'cgroup.hold': (call) =>
       repeat(call, call.input.group, async () => {
@@ -89,14 +91,34 @@ async function forgetFailure<T>(promise: Promise<T>, forget: () => void): Promis
 interface Groups {
   readonly hierarchies: () => Promise<Hierarchies>;
   readonly systemd: SystemdManager;
+  /** By path, the end of the requests that create the group, in whatever way. */
+  readonly making: Map<string, Promise<unknown>>;
 }
 
-async function ensure({ hierarchies, systemd }: Groups, { driver, path, resources }: DesiredCgroup): Promise<null> {
-  const found = await hierarchies();
-  if (driver === 'systemd') await systemd.start(path, resources, found.version);
-  await makeGroup(found, path);
-  await writeLimits(found, path, resources);
+async function ensure(groups: Groups, desired: DesiredCgroup, signal: AbortSignal): Promise<null> {
+  const { making } = groups;
+  const { path } = desired;
+  const made = create(groups, desired, signal);
+  const ended = Promise.allSettled([making.get(path), made]);
+  making.set(path, ended);
+  void forgetWhenOver(making, path, ended);
+  await made;
   return null;
+}
+
+async function forgetWhenOver(making: Groups['making'], path: string, ended: Promise<unknown>): Promise<void> {
+  await ended;
+  if (making.get(path) === ended) making.delete(path);
+}
+
+async function create({ hierarchies, systemd }: Groups, desired: DesiredCgroup, signal: AbortSignal): Promise<void> {
+  const { driver, path, resources } = desired;
+  const found = await hierarchies();
+  signal.throwIfAborted();
+  if (driver === 'systemd') await systemd.start(path, resources, found.version);
+  await makeGroup(found, path, signal);
+  signal.throwIfAborted();
+  await writeLimits(found, path, resources);
 }
 
 async function update({ hierarchies, systemd }: Groups, { driver, path, resources }: DesiredCgroup): Promise<null> {
@@ -123,10 +145,12 @@ async function destroyAll(groups: Groups, { driver, paths, within }: Ending): Pr
   return null;
 }
 
-async function destroy({ hierarchies, systemd }: Groups, driver: CgroupDriver, path: string, within: string) {
+async function destroy(groups: Groups, driver: CgroupDriver, path: string, within: string): Promise<void> {
+  const { hierarchies, systemd, making } = groups;
   if (within === '/' || !checkedPath(path).startsWith(`${checkedPath(within)}/`)) {
     throw new OperationError(`refusing to remove the cgroup ${path}: it is not below ${within}`, { code: 'EXDEV' });
   }
+  await making.get(path);
   const found = await hierarchies();
   if (driver === 'cgroupfs' && (await removeEmpty(found, path))) return;
   for (let round = 0; round < KILL_ROUNDS; round += 1) {

@@ -4,8 +4,9 @@
  * Invariants: C1 a group of version 1 exists in every hierarchy, one of version 2 has every controller that its parent
  * can give. C2 removal starts at the deepest group, and a missing group counts as removed. C3 no path leaves the
  * hierarchy. C4 while cgroup operations of the kernel are slow, the journal and the other ports still have threads.
+ * C5 a group that is created waits for few removals, however many groups are removed at once.
  */
-import { closeSync, constants, openSync, readFileSync, write as writeFd } from 'node:fs';
+import { closeSync, constants, existsSync, openSync, readFileSync, write as writeFd } from 'node:fs';
 import { access, mkdir, readdir, readFile, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -26,6 +27,12 @@ const FOLDER_MODE = 0o755;
  */
 const CALLS_MAX = shareOfThreads(1 / 4);
 const calls = pLimit(CALLS_MAX);
+/**
+ * Removals among these calls: calls are made in the order of their requests, so a thousand pods that end at once would
+ * hold up the start of the next one until the last of their groups is gone.
+ */
+const removals = pLimit(Math.max(1, CALLS_MAX - 1));
+const removeFolderItself = (folder: string): Promise<void> => removals(() => calls(() => rmdir(folder)));
 const writeTo: (fd: number, text: string) => Promise<unknown> = promisify(writeFd);
 /** CRI-O's monitor has a cgroup beside the container's, with nearly the same name. */
 const MONITOR = 'conmon';
@@ -59,14 +66,19 @@ export async function missingFolders(hierarchies: Hierarchies, path: string): Pr
   return folders.filter((_, index) => !found[index]);
 }
 
-/** Creates the group and all groups above it. */
-export async function makeGroup(hierarchies: Hierarchies, path: string): Promise<void> {
+/** Creates the group and all groups above it. A request that is cancelled while its calls wait creates none. */
+export async function makeGroup(hierarchies: Hierarchies, path: string, signal?: AbortSignal): Promise<void> {
   const below = checkedPath(path);
-  if (hierarchies.version === 2) return makeUnifiedGroup(hierarchies.mounts.get('') ?? '', below);
+  const made = (folder: string, recursive: boolean) =>
+    calls(async () => {
+      signal?.throwIfAborted();
+      await mkdir(folder, { recursive, mode: FOLDER_MODE });
+    });
+  if (hierarchies.version === 2) return makeUnifiedGroup(hierarchies.mounts.get('') ?? '', below, made);
   const cpuset = hierarchies.mounts.get('cpuset');
   await Promise.all(
     foldersOf(hierarchies, below).map(async (folder) => {
-      await calls(() => mkdir(folder, { recursive: true, mode: FOLDER_MODE }));
+      await made(folder, true);
       if (cpuset !== undefined && folder === `${cpuset}${below}`) await inheritCpus(cpuset, below);
     }),
   );
@@ -88,12 +100,14 @@ async function inherited(mount: string, steps: readonly string[], file: string):
   return given;
 }
 
-async function makeUnifiedGroup(mount: string, below: string): Promise<void> {
+type MakeFolder = (folder: string, recursive: boolean) => Promise<void>;
+
+async function makeUnifiedGroup(mount: string, below: string, made: MakeFolder): Promise<void> {
   let folder = mount;
   for (const step of below.split('/').slice(1)) {
     await enableControllers(folder);
     folder = join(folder, step);
-    await calls(() => mkdir(folder, { mode: FOLDER_MODE })).catch((error: unknown) => {
+    await made(folder, false).catch((error: unknown) => {
       if (errnoOf(error) !== 'EEXIST') throw error;
     });
   }
@@ -227,8 +241,10 @@ export async function removeEmpty(hierarchies: Hierarchies, path: string): Promi
 }
 
 async function removeEmptyFolder(folder: string): Promise<boolean> {
+  // Many groups of pods that were deleted at once were never made. As in `read`, a look takes no thread.
+  if (!existsSync(folder)) return true;
   try {
-    await calls(() => rmdir(folder));
+    await removeFolderItself(folder);
     return true;
   } catch (error) {
     const code = errnoOf(error);
@@ -248,7 +264,7 @@ async function removeFolder(folder: string): Promise<void> {
   for (const name of await subfolders(folder)) await removeFolder(join(folder, name));
   for (let tries = 0; ; tries += 1) {
     try {
-      return await calls(() => rmdir(folder));
+      return await removeFolderItself(folder);
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'ENOENT') return;

@@ -191,9 +191,10 @@ class Connection {
     try {
       const request = { method: 'GET', path: pathFor(input, 'LIST'), query, signal: bounded } as const;
       const answer = await this.client(input.client).open(request);
-      const end = await readWatch(answer, resourceVersion, (change, object) =>
-        call.emit({ type: 'watch.changed', change, object: sealed(input, object, this.vault) }),
-      );
+      const end = await readWatch(answer, resourceVersion, (change, object) => {
+        // What was read before the watch was cancelled is of the past for the next one.
+        if (!signal.aborted) call.emit({ type: 'watch.changed', change, object: sealed(input, object, this.vault) });
+      });
       return end.reason === 'expired' ? await expired(resourceVersion, beganMs, signal) : end;
     } catch (error) {
       const code = codeOf(error) ?? '';

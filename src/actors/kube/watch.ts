@@ -11,6 +11,7 @@ import { chunksOf, GrowingBytes } from '../byte-stream.ts';
 import { decodedObject, parseExactly } from './decode.ts';
 import { refusal } from './errors.ts';
 import type { TransportAnswer } from './transport.ts';
+import { type Change, WaitingChanges } from './waiting-changes.ts';
 
 /**
  * The limit of a line, which has one object with its event: etcd's limit of an object is 1.5 MiB, and escapes of JSON
@@ -19,8 +20,6 @@ import type { TransportAnswer } from './transport.ts';
 const LINE_MAX_BYTES = 16 * 1_048_576;
 const GONE = 410;
 const NEWLINE = 0x0a;
-
-export type Change = 'ADDED' | 'MODIFIED' | 'DELETED';
 
 export interface WatchEnd {
   readonly reason: 'closed' | 'expired';
@@ -34,13 +33,29 @@ interface WatchLine {
   readonly object: KubeObject;
 }
 
+/**
+ * Lines of so many characters are read back to back, which takes a millisecond or two; then everything else has its
+ * turn. Not a time: on a busy machine hardly more would be read than is reported meanwhile.
+ */
+const SLICE_CHARS = 128 * 1_024;
+
 /** Reads until the server, the network or the reader ends it. Throws the server's own errors. */
 export async function readWatch(
   answer: TransportAnswer,
   from: string,
   onChange: (change: Change, object: KubeObject) => void,
 ): Promise<WatchEnd> {
+  const changes = new WaitingChanges(onChange);
+  try {
+    return await readInto(changes, answer, from);
+  } finally {
+    await changes.reported();
+  }
+}
+
+async function readInto(changes: WaitingChanges, answer: TransportAnswer, from: string): Promise<WatchEnd> {
   let resourceVersion = from;
+  let read = 0;
   for await (const text of lines(answer)) {
     const line = parsed(text);
     if (line === undefined) {
@@ -49,10 +64,13 @@ export async function readWatch(
       break;
     }
     if (line.type === 'ERROR') return ended(line.object, resourceVersion);
-    if (line.type !== 'BOOKMARK') onChange(line.type, line.object);
-    // Changes that arrive faster than they are handled wait in the server, and block nothing else.
-    await setImmediate();
+    if (line.type !== 'BOOKMARK') await changes.add(line.type, line.object, text.length);
     resourceVersion = line.object.metadata.resourceVersion ?? resourceVersion;
+    read += text.length;
+    if (read >= SLICE_CHARS) {
+      await setImmediate();
+      read = 0;
+    }
   }
   return { reason: 'closed', resourceVersion };
 }

@@ -5,8 +5,9 @@
 
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { cgroupPorts } from '../../../src/actors/cgroup/index.ts';
 import { cpuWeight } from '../../../src/actors/cgroup/values.ts';
@@ -66,6 +67,41 @@ describe('a group of version 2', () => {
       'pids.max': '100',
       'hugetlb.2MB.max': '4194304',
     });
+  });
+
+  it('is not left behind by the requests of pods that are deleted while they start', async () => {
+    const { ports, root } = await machine('/kubepods/besteffort');
+    const within = '/kubepods';
+    const paths = Array.from({ length: 50 }, (_, at) => `${within}/besteffort/pod${at}`);
+    await Promise.all(
+      paths.map(async (path) => {
+        const start = new AbortController();
+        const input = { driver, path, resources: {} };
+        const made = ports['cgroup.ensure']({ id: 1, input, resume: false, signal: start.signal, emit: () => {} });
+        await setImmediate();
+        start.abort();
+        await Promise.allSettled([made, perform(ports['cgroup.destroy'], { driver, paths: [path], within })]);
+      }),
+    );
+    expect(
+      readdirSync(join(root, 'sys/fs/cgroup/kubepods/besteffort')).filter((name) => name.startsWith('pod')),
+    ).toEqual([]);
+  });
+
+  it('is made before a thousand others are removed', async () => {
+    const path = '/kubepods/besteffort/pod-next';
+    const { ports, root } = await machine(path);
+    let removed = 0;
+    const removals = Array.from({ length: 1_000 }, async (_, at) => {
+      const paths = [`/kubepods/besteffort/pod${at}`];
+      mkdirSync(join(root, 'sys/fs/cgroup', paths[0]!));
+      await perform(ports['cgroup.destroy'], { driver, paths, within: '/kubepods' });
+      removed++;
+    });
+    await setImmediate();
+    await perform(ports['cgroup.ensure'], { driver, path, resources: {} });
+    expect(removed).toBeLessThan(500);
+    await Promise.all(removals);
   });
 
   it('may use all there is where nothing limits it', async () => {

@@ -106,7 +106,40 @@ describe('a watch', () => {
       seen,
     }));
   };
+  const of = (type: string, name: string, version: number, uid = name) =>
+    JSON.stringify({ type, object: { metadata: { name, uid, resourceVersion: String(version) } } });
   const good = '{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"2"}}}';
+
+  it('of objects that change faster than decisions reports the newest state of each, and every deletion', async () => {
+    const storm = Array.from({ length: 1_000 }, (_, at) => [
+      of('ADDED', 'storm', 3 * at + 2, `u${at}`),
+      of('MODIFIED', 'storm', 3 * at + 3, `u${at}`),
+      of('DELETED', 'storm', 3 * at + 4, `u${at}`),
+    ]);
+    const changed = Array.from({ length: 500 }, (_, at) => of('MODIFIED', 'changing', 4_000 + at));
+    const { end, seen } = await read(good, ...storm.flat(), ...changed, of('ADDED', 'after', 5_000));
+    expect(end).toEqual({ reason: 'closed', resourceVersion: '5000' });
+    expect([seen[0], seen.at(-1)]).toEqual(['ADDED a', 'ADDED after']);
+    expect(seen.filter((each) => each === 'DELETED storm')).toHaveLength(1_000);
+    const [added, modified] = ['ADDED storm', 'MODIFIED changing'].map((what) => seen.filter((each) => each === what));
+    expect(added!.length + modified!.length).toBeLessThan(500);
+  });
+
+  it('tells changes in the order of their versions, so that none is missed when the watch continues', async () => {
+    const { seen } = await read(good, of('ADDED', 'b', 3), of('ADDED', 'c', 4), of('MODIFIED', 'b', 5));
+    expect(seen).toEqual(['ADDED a', 'ADDED c', 'ADDED b']);
+  });
+
+  it('tells an object that went and came back in this order', async () => {
+    const { seen } = await read(
+      good,
+      of('MODIFIED', 'b', 3),
+      of('DELETED', 'b', 4),
+      of('ADDED', 'b', 5),
+      of('MODIFIED', 'b', 6),
+    );
+    expect(seen).toEqual(['ADDED a', 'DELETED b', 'ADDED b']);
+  });
 
   it('a line without end is given up at 16 MiB, and the connection is closed', async () => {
     let sent = 0;
@@ -129,7 +162,7 @@ describe('a watch', () => {
     let immediate = setImmediate(count);
     const at: number[] = [];
     const body = { on: () => body, destroy: () => {}, [Symbol.asyncIterator]: () => [lines].values() };
-    const lines = Buffer.from(`${good}\n`.repeat(100));
+    const lines = Buffer.from(Array.from({ length: 100 }, (_, at) => `${of('ADDED', `n${at}`, at + 2)}\n`).join(''));
     await readWatch({ statusCode: 200, headers: {}, body } as never, '1', () => at.push(turns));
     clearImmediate(immediate);
     expect(new Set(at).size).toBe(100);

@@ -52,8 +52,8 @@ function handleWanted(args: Args, records: Records, pod: Pod): PodRecord {
     if (objectKeys.join() !== before.objectKeys.join()) wantObjects(args, ref.uid, objectKeys);
     return { ...before, desired: true, isStatic: isStaticPod(pod), objectKeys };
   }
-  const hasPredecessor = Object.values(records).some((other) => isPredecessor(other, pod));
-  const mustWait = isStaticPod(pod) && (hasPredecessor || !args.context.relisted);
+  const hasPredecessor = () => Object.values(records).some((other) => isPredecessor(other, pod));
+  const mustWait = isStaticPod(pod) && (!args.context.relisted || hasPredecessor());
   return startPod(args, ref, before, { pod, held: mustWait });
 }
 
