@@ -54,3 +54,20 @@ export function byId<Kind extends HTMLElement>(id: string, kind: new () => Kind)
   if (!(found instanceof kind)) throw new Error(`index.html has no ${kind.name} #${id}`);
   return found;
 }
+
+/** Acts at the first call, and then once after each pause in which there were more. */
+export function paced(act: () => void, pauseMs: number): () => void {
+  let isPausing = false;
+  let isDue = false;
+  const call = (): void => {
+    isDue = isPausing;
+    if (isPausing) return;
+    isPausing = true;
+    act();
+    setTimeout(() => {
+      isPausing = false;
+      if (isDue) call();
+    }, pauseMs);
+  };
+  return call;
+}

@@ -6,7 +6,7 @@
  * record are highlighted, and what followed from it.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
-import { arrange, byId, closest, el, setAttributes, setText } from './dom.ts';
+import { arrange, byId, closest, el, paced, setAttributes, setText } from './dom.ts';
 import { RecordRows } from './record-rows.ts';
 import { sequenceElement } from './sequence-view.ts';
 import type { Store } from './store.ts';
@@ -39,7 +39,6 @@ export class Events {
   private loadedFor = -1;
   private readonly drawn: RecordRows;
   private asked = '';
-  private typing: ReturnType<typeof setTimeout> | undefined;
   private chosenAt = -1;
   /** The question for the place of the chosen record, and what it is about. */
   private located: Promise<void> = Promise.resolve();
@@ -59,7 +58,10 @@ export class Events {
   constructor(store: Store) {
     this.store = store;
     this.drawn = new RecordRows(store);
-    this.search.addEventListener('input', () => this.typed());
+    this.search.addEventListener(
+      'input',
+      paced(() => this.ask(), TYPING_MS),
+    );
     this.own.addEventListener('input', () => this.ask());
     this.follow.addEventListener('input', () => this.update());
     this.group.addEventListener('input', () => void this.showGroups());
@@ -92,16 +94,6 @@ export class Events {
   toggleFollow(): void {
     this.follow.checked = !this.follow.checked;
     this.update();
-  }
-
-  /** The first key searches at once. */
-  private typed(): void {
-    if (this.typing !== undefined) return;
-    this.ask();
-    this.typing = setTimeout(() => {
-      this.typing = undefined;
-      this.ask();
-    }, TYPING_MS);
   }
 
   /** Sends the text of the field to the worker if it changed. */

@@ -46,7 +46,7 @@ interface Term {
 
 export type Expressions = typeof import('./expressions.ts');
 
-/** The engine of expressions, if the text of a search may have one. It is loaded beside the first search of any kind. */
+/** The engine of expressions, if the text of a search may have one. It is loaded with the first search of any kind. */
 export async function expressionsOf(text: string): Promise<Expressions | undefined> {
   if (text === '') return undefined;
   const expressions = import('./expressions.ts').catch(() => undefined);
