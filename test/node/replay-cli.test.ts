@@ -155,8 +155,8 @@ describe('changed code', () => {
   it('that decides the same ends with 0', () => {
     const copy = changedCopy(
       'src/machines/charts/pods/status/status.ts',
-      'const forget =',
-      '// another comment\nconst forget =',
+      'const handleRemoved =',
+      '// another comment\nconst handleRemoved =',
     );
     expect(replayWith(copy).code).toBe(0);
   });
