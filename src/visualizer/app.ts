@@ -118,7 +118,7 @@ function update(parts: ReadonlySet<Part>): void {
   if (any('facts', 'choice', 'clock')) start.update();
   if (any('pods', 'moment', 'choice', 'clock')) pods.update();
   if (any('facts', 'choice')) compare.update();
-  if (any('choice', 'clock')) health.update();
+  if (any('choice', 'clock', 'facts')) health.update();
   if (any('choice', 'record')) keepChoice();
 }
 

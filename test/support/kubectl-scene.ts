@@ -3,7 +3,7 @@
  * judge of what kubectl says there.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
-import { networkInterfaces, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
@@ -21,6 +21,7 @@ import {
   recordedEvents,
   type Transcript,
 } from './kubectl-transcripts.ts';
+import { ownAddress } from './ports.ts';
 
 /** A start takes a second; on two cores that thirty others use, one of ten pods has taken ten. */
 const STARTING_MS = 150_000;
@@ -44,12 +45,6 @@ const hasMissedTheEnd = ({ argv }: Transcript, found: readonly string[]): boolea
 
 const isQuery = ({ argv, exitCode, ended }: Transcript): boolean =>
   exitCode === 0 && ended === undefined && ['get', 'describe', 'logs'].includes(argv[0] ?? '');
-
-/** A real API server passes no request (`get --raw .../proxy/...`) to a node with an address of loopback. */
-function ownAddress(): string {
-  const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
-  return all.find(({ family, internal }) => family === 'IPv4' && !internal)?.address ?? '127.0.0.1';
-}
 
 export interface SceneOptions {
   /** Pods of the corpus that it needs. */
@@ -90,6 +85,7 @@ export class Scene {
       if (object.kind !== 'Pod' || pods.includes(object.metadata.name)) await cluster.admin.create(object);
     }
     for (const object of more?.(containerd.image) ?? []) await cluster.admin.create(object);
+    // A real API server passes no request (`get --raw .../proxy/...`) to a node with an address of loopback.
     const address = cluster.isReal ? [`--node-ip=${ownAddress()}`, '--address=0.0.0.0'] : [];
     await this.node.start([`--kubeconfig=${await cluster.kubeconfig('system:node:node1')}`, ...address]);
     await this.until(settled);

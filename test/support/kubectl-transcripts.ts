@@ -12,6 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parse } from 'yaml';
 import { untilNothingIsLost } from './kubectl-race.ts';
 import { patient } from './patience.ts';
+import { ownAddress } from './ports.ts';
 
 const GOLDEN = join(import.meta.dirname, '../golden/http');
 /** The only image of the corpus. */
@@ -270,6 +271,7 @@ const withoutMoment = (text: string): string =>
     .replace(/\s*"lastProbeTime": ?null,/g, '')
     .replace(/"resourceVersion": "\d+"/g, '"resourceVersion": "<n>"')
     .replace(/\b(\d+[dhms]){1,2}( \(x\d+ over (\d+[dhms]){1,2}\))?/g, '<age>')
+    .replaceAll(ownAddress(), '<ip>')
     .replace(/\b(127\.0\.0\.1|10\.\d+\.\d+\.\d+)\b/g, '<ip>')
     .replace(/\d+(?=Ki\b)/g, '<n>')
     .replace(/ {2,}/g, '  ');

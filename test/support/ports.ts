@@ -5,6 +5,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { networkInterfaces } from 'node:os';
 
 /** Below the range from which the kernel takes the ports of connections: nobody else gets one meanwhile. */
 const [FIRST_PORT, LAST_PORT] = [20_000, 32_000];
@@ -56,4 +57,10 @@ async function hold(port: number) {
     server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true));
   });
   return isHeld ? server : null;
+}
+
+/** An address of this machine that is not of loopback, if it has one. */
+export function ownAddress(): string {
+  const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
+  return all.find(({ family, internal }) => family === 'IPv4' && !internal)?.address ?? '127.0.0.1';
 }

@@ -89,7 +89,7 @@ function termOf(word: string, names: Names, expressions: Expressions | undefined
   const rest = isNegated ? word.slice(1) : word;
   const [, field, value = ''] = /^([A-Za-z_][\w.[\]-]*):(.+)$/s.exec(rest) ?? [];
   if (field === undefined) {
-    const parts = partsOfJson(rest.toLowerCase(), names);
+    const parts = partsOfJson(certainWord(rest).toLowerCase(), names);
     return { isNegated, matches: textTerm(testerOf(rest), names), ...(parts && { parts }) };
   }
   return { isNegated, ...fieldTerm(field, value, names, testerOf) };
@@ -115,6 +115,27 @@ function partsOfJson(word: string, { names }: Names): readonly string[] | undefi
   if (!/^[a-z\d_-]{3,}$/.test(word) || WORDS_OF_LINES.includes(word)) return undefined;
   const named = [...names].filter(([uid, name]) => isUid(uid) && hasPartOf(word, name.toLowerCase()));
   return named.length > UIDS_MAX ? undefined : [word, ...named.map(([uid]) => uid.toLowerCase())];
+}
+
+/** Escapes that stand for other characters than the next one. */
+const UNREAD_ESCAPES = /\\[xpPQEC\d]/;
+
+/**
+ * The longest word that every text has in it that matches: of an expression, outside of its groups, classes and
+ * alternatives. A word that is no expression is itself. Empty: there is none.
+ */
+function certainWord(word: string): string {
+  const [, pattern] = /^\/(.+)\/$/s.exec(word) ?? [];
+  if (pattern === undefined) return word;
+  if (UNREAD_ESCAPES.test(pattern)) return '';
+  const plain = pattern
+    .replaceAll(/\\./gs, '.')
+    .replaceAll(/\[[^\]]*\]/g, '.')
+    .replaceAll(/\((?:[^()]|\([^()]*\))*\)/g, '.')
+    .replaceAll(/.(?:[?*]|\{[^}]*\})/gs, '.');
+  if (/[|()[\]{}]/.test(plain)) return '';
+  const words = plain.match(/[\w-]+/g) ?? [];
+  return words.toSorted((one, other) => other.length - one.length)[0] ?? '';
 }
 
 /** Whether the word is in a step of an address that ends with the name: `pod-<name>`. */

@@ -33,6 +33,14 @@ it('finds words in what the table shows and in payloads, whatever their case', a
   expect((await found('pod-web kind:state')).length).toBeGreaterThan(3);
 });
 
+const EXPRESSIONS = [
+  '/cri\\.(pull|start)/',
+  '/pullx?Image/',
+  '/image|pod/',
+  '/^state.*pod-web/',
+  '/[a-z]{3}Image/',
+].concat(['/(cri|pods)\\.\\w+/', '/\\x63ri/', '/app:?1*/', '/(a(b)?)?web-shop{1,2}/', '/[)]web/']);
+
 it('finds the same words whether it reads a record or its JSON first', async () => {
   const lines = records.map((shown) => names.named(`${whoOf(shown)} ${recordText(shown.record)}`));
   const words = [
@@ -43,10 +51,19 @@ it('finds the same words whether it reads a record or its JSON first', async () 
         .split(/[^a-z\d_-]+/),
     ),
   ].filter((_, at) => at % 8 === 0);
-  const parts = ['hop-1', 'pod-web', 'web-', 'd-web-shop', 'states', 'tarte', ...words.map((word) => word.slice(1, 6))];
+  const parts = [
+    'hop-1',
+    'pod-web',
+    'web-',
+    'd-web-shop',
+    'states',
+    'tarte',
+    ...EXPRESSIONS,
+    ...words.map((word) => word.slice(1, 6)),
+  ];
   let shortcuts = 0;
   for (const word of new Set([...words, ...parts])) {
-    const query = queryOf(word, names);
+    const query = queryOf(word, names, expressions);
     if (query.mayMatchText) shortcuts++;
     const fast = new Search(pages, query);
     const slow = new Search(pages, { mayMatch: query.mayMatch, ...(query.matches && { matches: query.matches }) });
