@@ -130,9 +130,9 @@ function certainWord(word: string): string {
   if (UNREAD_ESCAPES.test(pattern)) return '';
   const plain = pattern
     .replaceAll(/\\./gs, '.')
-    .replaceAll(/\[[^\]]*\]/g, '.')
+    .replaceAll(/\[[^\][]*\]/g, '.')
     .replaceAll(/\((?:[^()]|\([^()]*\))*\)/g, '.')
-    .replaceAll(/.(?:[?*]|\{[^}]*\})/gs, '.');
+    .replaceAll(/.(?:[?*]|\{[^{}]*\})/gs, '.');
   if (/[|()[\]{}]/.test(plain)) return '';
   const words = plain.match(/[\w-]+/g) ?? [];
   return words.toSorted((one, other) => other.length - one.length)[0] ?? '';
