@@ -16,7 +16,7 @@ const CANARY = 'canary-of-the-node-8c1f';
 const NEIGHBOURS = 20;
 /** Of so many attempts that met the link, none may have shown the node. */
 const REFUSALS = 10;
-const WAIT_MS = patient(150_000);
+const WAIT_MS = 150_000;
 /** A neighbour that could not start tries again within a second, and one that was refused within ten. */
 const configuration = `featureGates: { KubeletCrashLoopBackOffMax: true }
 crashLoopBackOff: { maxContainerRestartPeriod: 1s }`;
@@ -110,7 +110,7 @@ describe.skipIf(skip || needsMounts)('a subPath that is exchanged for a link whi
       expect(hasEscaped).toBe(false);
       expect(node.log).not.toContain(CANARY);
     },
-    2 * WAIT_MS + 20_000,
+    patient(2 * WAIT_MS + 20_000),
   );
 
   it('the journal verifies and replays', async () => {

@@ -27,7 +27,10 @@ const HURRIED = [
   'init-fail-never',
   'probe-grpc',
   'restart-never-exit0',
-].concat(['run-error-command', 'run-error-command-never', 'termination-message-file']);
+  'run-error-command',
+  'run-error-command-never',
+  'termination-message-file',
+];
 
 export const EXCUSES: readonly Excuse[] = [
   {
@@ -56,14 +59,6 @@ export const EXCUSES: readonly Excuse[] = [
     live: /^"\d+"$/,
     emulated: true,
     reason: 'it is a share of the memory of the machine, which the emulated one has less of (qos-burstable)',
-  },
-  {
-    case: '*',
-    racy: true,
-    path: /StopContainer\.0\.timeout$/,
-    live: /^\d+$/,
-    emulated: true,
-    reason: 'the rest of the grace, after a hook that takes its time (prestop-*)',
   },
   {
     case: '*',
@@ -211,6 +206,16 @@ export const EXCUSES: readonly Excuse[] = [
       path: /^p status before its removal\./,
       emulated: true,
       reason: 'removed so long after its start as in the recording: a restart, an end or its message is shown later',
+    }),
+  ),
+  ...['prestop-exec', 'prestop-http'].map(
+    (name): Excuse => ({
+      case: name,
+      racy: true,
+      path: /StopContainer\.0\.timeout$/,
+      live: /^\d+$/,
+      emulated: true,
+      reason: 'the rest of the grace, after a hook that takes its time',
     }),
   ),
   ...['poststart-fail', 'probe-grpc', 'run-error-command'].map(

@@ -7,11 +7,15 @@ import type { Guest } from '../support/guest.ts';
 import { OUT } from '../support/once.ts';
 import type { Row } from './row.ts';
 
-/** What takes a second on the machine takes up to half a minute here, and the limits of tests allow for some of that. */
+/**
+ * What takes a second on the machine takes up to half a minute here; limits of tests allow for some of that already.
+ */
 const PATIENCE = 10;
 /** For an hour of tests on the machine that emulates. */
 const LIMIT_MS = 4 * 60 * 60_000;
 const UNIT = 'tests';
+/** In the guest. */
+const REPORTS = '/var/tmp';
 
 /** The test files of `STATELET_GUEST_TESTS` in place of the row's, to look into one that failed. */
 const chosen = process.env['STATELET_GUEST_TESTS']?.match(/\S+/g);
@@ -34,16 +38,28 @@ export const TESTS: readonly Row[] = [
   },
 ];
 
-const HARDENING = ['faults-of-', 'crash', 'process-faults', 'server-faults', 'bad-pods', 'sub-path-race']
-  .concat(['read-only-root', 'secrets', 'probes', 'volumes', 'local', 'registry', 'replay-cli'])
-  .map((name) => `test/node/${name}`);
+const HARDENING = [
+  'faults-of-',
+  'crash',
+  'process-faults',
+  'server-faults',
+  'bad-pods',
+  'sub-path-race',
+  'read-only-root',
+  'secrets',
+  'probes',
+  'volumes',
+  'local',
+  'registry',
+  'replay-cli',
+].map((name) => `test/node/${name}`);
 
 /** vitest passes in the guest; its report is brought out. */
 async function pass(guest: Guest, name: string, files: readonly string[]): Promise<void> {
   const environment = { ...CHECKOUT_ENVIRONMENT, STATELET_PATIENCE: PATIENCE, STATELET_REQUIRE: 'containerd' };
   const set = Object.entries(environment).map(([key, value]) => `-E ${key}=${value}`);
-  const reports = `--reporter=default --reporter=junit --outputFile.junit=/root/${name}.xml`;
-  const command = `vitest run --maxWorkers=2 ${reports} ${(chosen ?? files).join(' ')} >/root/${name}.log 2>&1`;
+  const reports = `--reporter=default --reporter=junit --outputFile.junit=${REPORTS}/${name}.xml`;
+  const command = `vitest run --maxWorkers=2 ${reports} ${(chosen ?? files).join(' ')} >${REPORTS}/${name}.log 2>&1`;
   await guest.run(`systemctl reset-failed ${UNIT} 2>/dev/null
 systemd-run --unit=${UNIT} --remain-after-exit -p Delegate=yes -p TasksMax=infinity -p LimitNOFILE=1048576 \\
   -p WorkingDirectory=${CHECKOUT} ${set.join(' ')} sh -c '${command}'`);
@@ -51,7 +67,9 @@ systemd-run --unit=${UNIT} --remain-after-exit -p Delegate=yes -p TasksMax=infin
   const waited = `for _ in $(seq 20); do [ "$(${property})" = running ] || break; sleep 10; done; ${property}`;
   await guest.until(`${name} end`, waited, (state) => !state.startsWith('running'), LIMIT_MS);
   for (const kind of ['xml', 'log'])
-    writeFileSync(join(OUT, 'tests', `${name}.${kind}`), await guest.run(`cat /root/${name}.${kind}`, true));
-  expect(await guest.run(`systemctl show -p Result --value ${UNIT}; tail -n 60 /root/${name}.log`)).toMatch(/^success/);
+    writeFileSync(join(OUT, 'tests', `${name}.${kind}`), await guest.run(`cat ${REPORTS}/${name}.${kind}`, true));
+  expect(await guest.run(`systemctl show -p Result --value ${UNIT}; tail -n 60 ${REPORTS}/${name}.log`)).toMatch(
+    /^success/,
+  );
   await guest.run(`systemctl stop ${UNIT}`);
 }
