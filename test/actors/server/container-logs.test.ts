@@ -178,8 +178,13 @@ it('the last lines are those that a split would give, whatever the log', async (
 it('times are read and written to the nanosecond, in any zone', () => {
   expect(nanoseconds('1970-01-01T00:00:01.000000002Z')).toBe(1_000_000_002n);
   expect(nanoseconds('1970-01-01T01:00:01+01:00')).toBe(1_000_000_000n);
+  expect(nanoseconds('1970-01-01T1:00:00Z')).toBe(3_600_000_000_000n);
+  expect(nanoseconds('1970-01-02T00:00:00+24:00')).toBe(0n);
   for (const bad of ['', 'x', '2026-02-30T00:00:00Z', '2026-01-01', '2026-01-01T00:00:00', '2026-01-01T25:00:00Z']) {
     expect(nanoseconds(bad), bad).toBeNull();
+  }
+  for (const bad of ['24:00:00Z', '00:00:60Z', '00:00:00+25:00', '00:00:00+00:61', '00:00:00z']) {
+    expect(nanoseconds(`2026-01-01T${bad}`), bad).toBeNull();
   }
   expect(fixedTime('2026-01-01T00:00:00.12+02:00')).toBe('2026-01-01T00:00:00.120000000+02:00');
   expect(parseCriLine(Buffer.from('2026-01-01T00:00:00Z stderr P:x a b\n'))?.content.toString()).toBe('a b');

@@ -66,7 +66,8 @@ function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'un
   const number = (name: string) => integer(query.get(name)?.[0]);
   const [limitBytes, sinceSeconds] = [number('limitBytes'), number('sinceSeconds')];
   const tail = integer(tailLines(query));
-  const sinceText = query.get('sinceTime')?.[0] || undefined;
+  const given = query.get('sinceTime')?.[0] ?? '';
+  const sinceText = given === '' || given === 'null' ? undefined : given;
   const sinceTime = sinceText === undefined ? null : nanoseconds(sinceText);
   if (tail === 'bad' || limitBytes === 'bad' || sinceSeconds === 'bad') return 'undecodable';
   if (sinceText !== undefined && sinceTime === null) return 'undecodable';
@@ -83,7 +84,8 @@ function logQuery(query: ReadonlyMap<string, readonly string[]>): LogQuery | 'un
     follow: isTrue(query.get('follow')?.[0]),
     previous: isTrue(query.get('previous')?.[0]),
     timestamps: isTrue(query.get('timestamps')?.[0]),
-    since: sinceSeconds === null ? sinceTime : now - sinceSeconds * NANOSECONDS_PER_SECOND,
+    // Go multiplies in 64 bits: with more than 292 years it gets a time in the future for half of all values.
+    since: sinceSeconds === null ? sinceTime : now - BigInt.asIntN(64, sinceSeconds * NANOSECONDS_PER_SECOND),
     tail: tail === null ? null : Number(tail),
     limitBytes: limitBytes === null ? null : Number(limitBytes),
     streams: stream === 'All' ? ['stdout', 'stderr'] : [stream === 'Stdout' ? 'stdout' : 'stderr'],

@@ -73,14 +73,13 @@ export const methodNotAllowed = (allowed: readonly string[]): Answer => ({
 export const notAcceptable = (produced: readonly string[]): Answer =>
   text(406, `406: Not Acceptable\n\nAvailable representations: ${produced.join(', ')}`);
 
-/** A body only for GET and HEAD, as Go's `http.Redirect`. */
+/** A body only for GET, and for HEAD not even its length, as Go's `http.Redirect`. */
 export function redirect(method: string, location: string): Answer {
-  const reads = method === 'GET' || method === 'HEAD';
-  return {
-    status: 307,
-    headers: { ...(reads ? { 'content-type': 'text/html; charset=utf-8' } : {}), location },
-    body: reads ? `<a href="${escapeHtml(location)}">${STATUS_CODES[307]}</a>.\n\n` : '',
-  };
+  const type = { 'content-type': 'text/html; charset=utf-8' };
+  if (method === 'HEAD') return { status: 307, headers: { ...type, location }, body: Readable.from([]) };
+  if (method !== 'GET') return { status: 307, headers: { location }, body: '' };
+  const body = `<a href="${escapeHtml(location)}">${STATUS_CODES[307]}</a>.\n\n`;
+  return { status: 307, headers: { ...type, location }, body };
 }
 
 const ENTITIES: Readonly<Record<string, string>> = {

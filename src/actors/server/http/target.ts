@@ -47,8 +47,10 @@ export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()):
   if (path === null) return MALFORMED;
   const cleaned = clean(escaped);
   const canonical = slashed.has(cleaned) ? `${cleaned}/` : cleaned;
-  if (canonical !== escaped)
-    return { kind: 'redirect', location: mark < 0 ? canonical : `${canonical}?${query}`, path };
+  if (canonical !== escaped) {
+    const location = escapedOnceMore(canonical);
+    return { kind: 'redirect', location: query === '' ? location : `${location}?${query}`, path };
+  }
   return { kind: 'resource', path, route: routeOf(escaped, path), query };
 }
 
@@ -82,6 +84,12 @@ function clean(path: string): string {
   const joined = `/${kept.join('/')}`;
   return path.endsWith('/') && joined !== '/' ? `${joined}/` : joined;
 }
+
+/** As upstream's redirects: what was escaped already is taken for a path, and escaped again. */
+const escapedOnceMore = (path: string): string =>
+  Buffer.from(path.toWellFormed(), 'utf8')
+    .toString('latin1')
+    .replace(/[^\w\-.~$&+,/:;=@]/g, (byte) => `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
 
 function routeOf(escaped: string, path: string): string {
   const [, first = ''] = escaped.split('/');

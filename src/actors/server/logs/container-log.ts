@@ -30,15 +30,25 @@ export function parseCriLine(line: Buffer): CriLine | null {
 }
 
 const NANOSECONDS = 1_000_000n;
-const RFC3339 = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)$/;
+const MS_PER_MINUTE = 60_000;
+const RFC3339 = /^(\d{4}-\d\d-\d\d)T(\d\d?:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)$/;
 
-/** Nanoseconds since the epoch, or `null` if the text is no RFC 3339 time. */
+/** Nanoseconds since the epoch, or `null` if the text is no RFC 3339 time as Go reads it (one digit for an hour, too). */
 export function nanoseconds(text: string): bigint | null {
-  const [, date, time, fraction = '', zone] = RFC3339.exec(text) ?? [];
-  if (date === undefined) return null;
-  const milliseconds = Date.parse(`${date}T${time}${zone}`);
-  if (Number.isNaN(milliseconds) || !isDay(date)) return null;
-  return BigInt(milliseconds) * NANOSECONDS + BigInt(fraction.slice(0, 9).padEnd(9, '0'));
+  const [, date, time = '', fraction = '', zone = 'Z'] = RFC3339.exec(text) ?? [];
+  if (date === undefined || time.startsWith('24')) return null;
+  const milliseconds = Date.parse(`${date}T${time.padStart('00:00:00'.length, '0')}Z`);
+  const offset = minutesOf(zone);
+  if (Number.isNaN(milliseconds) || offset === null || !isDay(date)) return null;
+  return BigInt(milliseconds - offset * MS_PER_MINUTE) * NANOSECONDS + BigInt(fraction.slice(0, 9).padEnd(9, '0'));
+}
+
+/** The offset of a zone from UTC, or `null` beyond 24 hours and 60 minutes. */
+function minutesOf(zone: string): number | null {
+  if (zone === 'Z') return 0;
+  const [hours, minutes] = [Number(zone.slice(1, 3)), Number(zone.slice(4))];
+  if (hours > 24 || minutes > 60) return null;
+  return (zone.startsWith('-') ? -1 : 1) * (hours * 60 + minutes);
 }
 
 /** Whether the date exists: JavaScript reads February 30 as a day of March, Go rejects it. */
