@@ -126,6 +126,7 @@ const EXPLAINERS: readonly (readonly [finding: RegExp, judge: ErrorExplainer])[]
   [/^Unexpected block-seq-ind/, scanner('block sequence entries are not allowed in this context')],
   [/^Unexpected (?:flow-(?:seq|map)-end|, in flow)/, parser(NO_CONTENT)],
   [/^Unexpected scalar|indent|same column|A block sequence may not/, missingEntry],
+  [/^Unexpected \S+ at node end/, parser(NO_KEY)],
 ];
 
 const withLine = (words: string, line: number): string => `${line > 0 ? `line ${line}: ` : ''}${words}`;

@@ -3,8 +3,8 @@
  *
  * Owns the worker: starts it, checks its health, ends it, and restarts it at its {@link Pace}. Invariants: H1 when it
  * is lost, its open services fail with the code {@link THREAD_LOST}, after its ports are free again; their owners open
- * them again. H2 it is lost when it throws, when its heap is full, and when it does not answer for {@link CHECKS_MAX}
- * checks. H3 it never delays a turn.
+ * them again. H2 it is lost when it throws, when its heap is full, and when it does not answer as many checks as
+ * {@link Silence} allows. H3 it never delays a turn.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
@@ -52,6 +52,40 @@ export class Pace {
 const CHECK_MS = 1_000;
 /** Unanswered checks after which the thread is ended: on a loaded machine a healthy thread may be late. */
 const CHECKS_MAX = 5;
+/**
+ * The same until its first answer, and the limit of what a late thread gets: while it loads its program it has read
+ * nothing from outside, and a machine that is too slow for five seconds would never have a server.
+ */
+const CHECKS_WHILE_LOADING_MAX = 60;
+
+/** Answers after which a thread counts as well: those of ten minutes. */
+const ANSWERS_OF_HEALTH = 600;
+
+/** How long threads may be silent: twice as long after each that was ended for it, until one is well. Pure. */
+export class Silence {
+  #checksMax = CHECKS_MAX;
+  #answers = 0;
+  #unanswered = 0;
+
+  started(): void {
+    this.#answers = 0;
+    this.#unanswered = 0;
+  }
+
+  answered(): void {
+    this.#unanswered = 0;
+    if (++this.#answers === ANSWERS_OF_HEALTH) this.#checksMax = CHECKS_MAX;
+  }
+
+  /** Counts a check that is due. Returns the seconds of silence if the thread has to be ended. */
+  tooLong(): number | null {
+    const max = this.#answers > 0 ? this.#checksMax : CHECKS_WHILE_LOADING_MAX;
+    if (++this.#unanswered <= max) return null;
+    this.#checksMax = Math.min(2 * this.#checksMax, CHECKS_WHILE_LOADING_MAX);
+    return (max * CHECK_MS) / 1_000;
+  }
+}
+
 /** The heap of the thread: many times the size of the largest answers. */
 const LIMITS = { maxOldGenerationSizeMb: 192, maxYoungGenerationSizeMb: 16 };
 
@@ -78,6 +112,7 @@ interface Running {
 export class ServerThread {
   readonly #options: ServerThreadOptions;
   readonly #pace = new Pace();
+  readonly #silence = new Silence();
   #running: Running | undefined;
   #startable: Promise<unknown> = Promise.resolve();
   #isClosed = false;
@@ -133,15 +168,19 @@ export class ServerThread {
 
   /** Ends a thread that does not answer. A check delayed by this thread itself counts only once. */
   #watched(worker: Worker, channel: Channel, stuck: (why: string) => void): NodeJS.Timeout {
-    let unanswered = 0;
-    const answered = (): void => {
-      unanswered = 0;
-    };
+    const silence = this.#silence;
+    silence.started();
     const check = (): void => {
-      if (++unanswered > CHECKS_MAX) {
-        stuck(`it has not answered for ${CHECKS_MAX} s`);
-        void worker.terminate();
-      } else channel.ask('alive', null).then(answered, () => {});
+      const seconds = silence.tooLong();
+      if (seconds === null) {
+        channel.ask('alive', null).then(
+          () => silence.answered(),
+          () => {},
+        );
+        return;
+      }
+      stuck(`it has not answered for ${seconds} s`);
+      void worker.terminate();
     };
     return setInterval(check, CHECK_MS).unref();
   }

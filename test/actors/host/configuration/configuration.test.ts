@@ -133,6 +133,8 @@ describe('YAML', () => {
     ['x: 1\na: "\\ud800"', 'line 2: found invalid Unicode character escape code'],
     ['- a\nb: c', "line 1: did not find expected '-' indicator"],
     ['a\nb: c', 'line 2: mapping values are not allowed in this context'],
+    ['x:\n  y: [1]!!int 2\n', 'line 1: did not find expected key'],
+    ['x:\n  y: [1]*a\n', 'line 1: did not find expected key'],
     ['x: 1\n: 5', 'line 1: did not find expected key'],
     ['x: a\u0085b\n', "line 3: could not find expected ':'"],
     ['a: *b', "unknown anchor 'b' referenced"],

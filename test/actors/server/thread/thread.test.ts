@@ -1,7 +1,7 @@
 /** The parts of the servers' thread that decide by themselves: its pace, the kernel's life, the pods that it knows. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
-import { Pace } from '../../../../src/actors/server/thread/host.ts';
+import { Pace, Silence } from '../../../../src/actors/server/thread/host.ts';
 import { KnownPods, type PodSource, PodVersions } from '../../../../src/actors/server/thread/known-pods.ts';
 import { Life, remoteNode } from '../../../../src/actors/server/thread/remote.ts';
 
@@ -17,6 +17,26 @@ it('the pace: at once after a while, then ever slower up to half a second', () =
   };
   expect([1, 1, 1, 1, 1, 1, 1].map(lostAfter)).toEqual([0, 50, 100, 200, 400, 500, 500]);
   expect([10_000, 1, 1].map(lostAfter)).toEqual([0, 50, 100]);
+});
+
+it('a silent thread is ended: late while it loads, after five seconds then, and later after each that was ended', () => {
+  const silence = new Silence();
+  const checksUntilTheEnd = (): number => {
+    let checks = 1;
+    while (silence.tooLong() === null) checks++;
+    return checks;
+  };
+  const lives = (hasAnswered: boolean): number => {
+    silence.started();
+    if (hasAnswered) silence.answered();
+    return checksUntilTheEnd();
+  };
+  expect(lives(true)).toBe(6);
+  expect(lives(false)).toBe(61);
+  expect([true, true, true].map(lives)).toEqual([21, 41, 61]);
+  silence.started();
+  for (let second = 0; second < 600; second++) silence.answered();
+  expect(checksUntilTheEnd()).toBe(6);
 });
 
 it('a summary and the configuration are asked for once at a time, for all who want them', async () => {
