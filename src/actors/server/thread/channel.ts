@@ -3,8 +3,10 @@
  *
  * Invariants: C1 every request is answered once, with a value, an error, or {@link Channel.close}'s error. C2 a side
  * has at most {@link QUESTIONS_MAX} open requests. C3 of the items sent before an answer, at most {@link ITEMS_MAX} are
- * in transit: `emit` waits for the requesting side.
+ * in transit: `emit` waits for the requesting side. C4 requests are answered for {@link SLICE_MS} in a round of the
+ * event loop: many that arrive together do not hold up a thread that also decides.
  */
+import { setImmediate } from 'node:timers/promises';
 import { OperationError, type PlainError, toPlainError } from '../../../kernel/json.ts';
 
 /** The common interface of a port and a worker. */
