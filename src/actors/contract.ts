@@ -8,11 +8,14 @@
  */
 import type * as grpc from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
+import { limitFields } from './message-size.ts';
 import { PROTO_DIRECTORY } from './package-directory.ts';
 
 interface ContractOptions {
   /** Bytes as base64 instead of a Buffer. */
   readonly bytes?: StringConstructor;
+  /** Fields of a received message, in all its parts. Default {@link FIELDS_MAX}. */
+  readonly fieldsMax?: number;
 }
 
 type Method<Request, Reply> = grpc.MethodDefinition<Request, Reply>;
@@ -27,15 +30,24 @@ const GENERATORS: Readonly<Record<GeneratedMethod, (type: protobuf.Type, types: 
   toObject: (type, types) => converter.toObject(type)({ types, util }),
 };
 
+/** Fields of a received message: a plugin's eight thousand devices with their NUMA nodes have fewer. */
+const FIELDS_MAX = 262_144;
+/** A message of fewer bytes is decoded in milliseconds, whatever its fields. */
+const UNCOUNTED_BYTES = 64 * 1024;
+
 export class Contract {
   readonly #files: readonly string[];
   readonly #conversion: protobuf.IConversionOptions;
+  readonly #fieldsMax: number;
   readonly #methods = new Map<string, Method<object, object> | undefined>();
   #read: protobuf.Root | undefined;
+  /** By full name. protobufjs's own lookup remembers each name that it does not find, for ever. */
+  #types: ReadonlyMap<string, protobuf.Type> | undefined;
 
   /** Files by their paths below `proto/`, read on first use. */
-  constructor(files: readonly string[], options: ContractOptions = {}) {
+  constructor(files: readonly string[], { fieldsMax = FIELDS_MAX, ...options }: ContractOptions = {}) {
     this.#files = files;
+    this.#fieldsMax = fieldsMax;
     this.#conversion = { longs: String, enums: String, defaults: true, ...options };
   }
 
@@ -63,8 +75,9 @@ export class Contract {
 
   /** A message by the name of its type; `undefined` if the contract lacks it. */
   decode(typeName: string, bytes: Uint8Array): Readonly<Record<string, unknown>> | undefined {
-    const type = this.#root.lookup(typeName, protobuf.Type);
-    return type instanceof protobuf.Type ? this.#decode(type, bytes) : undefined;
+    this.#types ??= new Map(typesOf(this.#root).map((each) => [each.fullName.slice(1), each]));
+    const type = this.#types.get(typeName);
+    return type && this.#decode(type, bytes);
   }
 
   #definition(service: string, method: protobuf.Method): Method<object, object> {
@@ -84,6 +97,7 @@ export class Contract {
   }
 
   #decode(type: protobuf.Type, bytes: Uint8Array): Record<string, unknown> {
+    if (bytes.length > UNCOUNTED_BYTES) limitFields(type, bytes, this.#fieldsMax);
     return type.toObject(type.decode(bytes), this.#conversion);
   }
 }

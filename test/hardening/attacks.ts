@@ -181,4 +181,33 @@ export const ATTACKS: readonly Row[] = [
     'pods that are deleted while their cgroups are made',
     'test/actors/cgroup/version-2.test.ts::is not left behind by the requests of pods that are deleted while they start',
   ),
+  row(
+    'A31',
+    'a runtime or plugin whose messages consist of millions of empty parts, or name types that nobody knows',
+    'test/actors/contract.test.ts::is an error before it is decoded',
+    'test/actors/contract.test.ts::counts %s',
+    'test/actors/contract.test.ts::names of types that are not there take no memory',
+  ),
+  row(
+    'A32',
+    'an event of containerd that cannot be decoded',
+    'test/actors/cri/broken-runtime.test.ts::that cannot be decoded closes its stream',
+  ),
+  row(
+    'A33',
+    'a resource driver that reports more devices than a turn can take',
+    'test/actors/dra/dra.test.ts::end the stream of reports, and nothing of them is known',
+  ),
+  row(
+    'A34',
+    'a streaming server that pings and does not read, and frames in pieces of one byte',
+    'test/actors/spdy/client.test.ts::of a side that does not read are not answered',
+    'test/actors/spdy/frames.test.ts::in pieces of one byte',
+  ),
+  row(
+    'A35',
+    'more requests at once than the deciding thread answers in a moment',
+    'test/actors/server/thread/channel.test.ts::leave time for everything else',
+    'test/actors/server/thread/channel.test.ts::that is cancelled before its round is answered',
+  ),
 ];

@@ -18,6 +18,8 @@ import { type ExecOutput, execOutput, withoutOthers } from './message-fields.ts'
 
 /** The largest reply: the limit of the Go kubelet, enough for about 20,000 containers. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
+/** Fields of a reply: a container in a list has about seventy, so that 20,000 have fewer. */
+const FIELDS_MAX = 1_500_000;
 /** First wait before a lost connection is tried again; a runtime's restart takes tenths of a second. */
 const MIN_RECONNECT_MS = 100;
 /** Longest wait between two attempts to connect, as in the Go kubelet. */
@@ -80,7 +82,7 @@ export interface RuntimeClient {
 
 const contract = new Contract(
   ['cri/v1/api.proto', 'containerd/services/events/v1/events.proto', 'containerd/events/events.proto'],
-  { bytes: String },
+  { bytes: String, fieldsMax: FIELDS_MAX },
 );
 
 type Method<Request, Response> = grpc.MethodDefinition<Request, Response>;
@@ -222,6 +224,16 @@ export function connectRuntime({ endpoint, imageEndpoint }: Endpoints): RuntimeC
   };
 }
 
-/** Decodes a message of package `containerd.events`; `null` if the contract lacks it. */
-export const decodeEvent = (typeUrl: string, value: string): Readonly<Record<string, unknown>> | null =>
-  contract.decode(typeUrl.slice(typeUrl.lastIndexOf('/') + 1), Buffer.from(value, 'base64')) ?? null;
+/**
+ * Decodes a message of package `containerd.events`; `null` if the contract lacks it.
+ *
+ * @throws OperationError if the bytes are no such message
+ */
+export function decodeEvent(typeUrl: string, value: string): Readonly<Record<string, unknown>> | null {
+  const type = typeUrl.slice(typeUrl.lastIndexOf('/') + 1);
+  try {
+    return contract.decode(type, Buffer.from(value, 'base64')) ?? null;
+  } catch (error) {
+    throw new OperationError(`cannot decode an event ${type}: ${messageOf(error)}`, { code: 'MALFORMED' });
+  }
+}

@@ -117,19 +117,23 @@ const EVENTS_MAX = 20_000;
 const EVENTS_PER_SECOND = 2_000;
 const TOO_MANY = `more than ${EVENTS_MAX} events at once: the stream is closed, and opened again later`;
 
-/** The streams of a runtime, each ended by an error when it sends more than it may. */
+/** The streams of a runtime, each ended by an error when it sends more than it may, or what cannot be read. */
 const bounded =
   (client: RuntimeClient): RuntimeClient['stream'] =>
   async (name, request, onMessage, signal) => {
-    const flooded = new AbortController();
+    const refused = new AbortController();
     const bucket = new TokenBucket(EVENTS_PER_SECOND, EVENTS_MAX);
     const take: typeof onMessage = (message) => {
-      if (flooded.signal.aborted) return;
-      if (bucket.takeNow()) onMessage(message);
-      else flooded.abort();
+      if (refused.signal.aborted) return;
+      try {
+        if (!bucket.takeNow()) throw new OperationError(TOO_MANY, { code: 'RESOURCE_EXHAUSTED' });
+        onMessage(message);
+      } catch (error) {
+        refused.abort(error);
+      }
     };
-    await client.stream(name, request, take, AbortSignal.any([signal, flooded.signal]));
-    if (flooded.signal.aborted) throw new OperationError(TOO_MANY, { code: 'RESOURCE_EXHAUSTED' });
+    await client.stream(name, request, take, AbortSignal.any([signal, refused.signal]));
+    if (refused.signal.aborted) throw refused.signal.reason;
   };
 
 const NANOS_PER_MILLI = 1_000_000n;

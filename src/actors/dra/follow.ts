@@ -95,8 +95,7 @@ async function reports(client: grpc.Client, signal: AbortSignal, known: HealthCa
   try {
     for await (const { devices } of messagesOf(client, method, signal)) {
       await bucket.take(signal);
-      known.take(devices);
-      if (known.size > DEVICES_MAX) throw new OperationError(`the driver reports more than ${DEVICES_MAX} devices`);
+      if (!known.take(devices)) throw new OperationError(`the driver reports more than ${DEVICES_MAX} devices`);
     }
     return true;
   } catch (error) {
@@ -115,11 +114,8 @@ class HealthCache {
     this.call = call;
   }
 
-  get size(): number {
-    return this.devices.size;
-  }
-
-  take(devices: HealthReply['devices']): void {
+  /** Notes a report, and emits the changes. False, and nothing is emitted: too many devices are known. */
+  take(devices: HealthReply['devices']): boolean {
     const nowMs = performance.now();
     for (const { device, health, message, health_check_timeout_seconds: seconds } of devices) {
       const key = `${device?.pool_name ?? ''}/${device?.device_name ?? ''}`;
@@ -129,7 +125,9 @@ class HealthCache {
       if (condition === undefined) this.devices.delete(key);
       else this.devices.set(key, { health: condition, message: message.slice(0, MESSAGE_MAX), untilMs });
     }
+    if (this.devices.size > DEVICES_MAX) return false;
     this.emit();
+    return true;
   }
 
   /** Marks the health of every device as unknown. */

@@ -228,8 +228,9 @@ function withSealedToken(object: JsonObject, vault: Vault): JsonObject {
   if (typeof token !== 'string' || token === '') throw refusedToken('status.token', 'a text', token);
   if (typeof expirationTimestamp !== 'string' || !Number.isFinite(Date.parse(expirationTimestamp)))
     throw refusedToken('status.expirationTimestamp', 'a time', expirationTimestamp);
-  if (typeof expirationSeconds !== 'number')
-    throw refusedToken('spec.expirationSeconds', 'a number', expirationSeconds);
+  // The time of the next request is computed from it.
+  if (!Number.isSafeInteger(expirationSeconds))
+    throw refusedToken('spec.expirationSeconds', 'an integer', expirationSeconds);
   return { ...object, status: { ...status, token: vault.seal(token) } };
 }
 

@@ -119,17 +119,20 @@ export async function called<Request, Reply>(
   }
 }
 
+/** A plugin's own error can be longer, and repeat what is searched for. */
+const DIAL_ERROR_MAX_CHARS = 1_024;
 const NOT_CONNECTED = /No connection established\. Last error: .*\b(E[A-Z]+)\b/;
 
 /** Go's error for a socket without a listener. */
 function dialError(thrown: unknown, socket: string): unknown {
-  const code = thrown instanceof OperationError ? NOT_CONNECTED.exec(thrown.message)?.[1] : undefined;
+  const message = thrown instanceof OperationError ? thrown.message.slice(0, DIAL_ERROR_MAX_CHARS) : '';
+  const code = NOT_CONNECTED.exec(message)?.[1];
   if (code === undefined) return thrown;
   const number = (system.errno as Readonly<Record<string, number>>)[code] ?? 0;
-  const text = getSystemErrorMap().get(-number)?.[1] ?? code;
-  const reason = `transport: Error while dialing: dial unix ${socket}: connect: ${text}`;
-  const message = `rpc error: code = Unavailable desc = connection error: desc = ${JSON.stringify(reason)}`;
-  return new OperationError(message, { name: 'RuntimeError', code: 'UNAVAILABLE', retriable: true });
+  const what = getSystemErrorMap().get(-number)?.[1] ?? code;
+  const reason = `transport: Error while dialing: dial unix ${socket}: connect: ${what}`;
+  const text = `rpc error: code = Unavailable desc = connection error: desc = ${JSON.stringify(reason)}`;
+  return new OperationError(text, { name: 'RuntimeError', code: 'UNAVAILABLE', retriable: true });
 }
 
 function dialled(client: grpc.Client, socket: string): Promise<void> {

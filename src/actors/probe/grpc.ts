@@ -36,9 +36,10 @@ type HealthService = new (
 let service: HealthService | undefined;
 
 function healthService(): HealthService {
+  if (service) return service;
   const definition = new Contract(['grpc/health/v1/health.proto']).service('grpc.health.v1.Health');
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the contract is text, read at run time
-  service ??= grpc.makeClientConstructor(definition, 'Health') as unknown as HealthService;
+  service = grpc.makeClientConstructor(definition, 'Health') as unknown as HealthService;
   return service;
 }
 

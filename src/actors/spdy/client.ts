@@ -8,7 +8,7 @@
  *   Y2 nothing is buffered beyond the socket: `write` reports when to stop, `pause` stops the other side.
  *   Y3 one write per round of the event loop, so that data sent by a peer before it closed is read before a write can
  *      fail: Node closes a connection at its first failed write, and unread data is lost.
- *   Y4 an oversized frame ends the connection.
+ *   Y4 an oversized frame ends the connection; pings are not answered while the other side does not read.
  */
 import type { Duplex } from 'node:stream';
 import { type Frame, FrameReader, FrameWriter } from './frames.ts';
@@ -90,6 +90,10 @@ export class SpdyClient {
     this.waiting.push(...parts);
     this.waitingBytes += parts.reduce((sum, { length }) => sum + length, 0);
     this.flushing ??= setImmediate(() => this.flush());
+    return this.hasRoom;
+  }
+
+  private get hasRoom(): boolean {
     return this.waitingBytes < WRITE_AHEAD_BYTES && !this.socket.writableNeedDrain;
   }
 
@@ -111,7 +115,7 @@ export class SpdyClient {
   }
 
   private frameTaken(frame: Frame): void {
-    if (frame.kind === 'ping') this.queue(this.writer.pong(frame.payload));
+    if (frame.kind === 'ping' && this.hasRoom) this.queue(this.writer.pong(frame.payload));
     if (frame.kind === 'ping' || frame.kind === 'other') return;
     const stream = this.streams.get(frame.stream);
     if (!stream || stream.ended) return;

@@ -20,6 +20,8 @@ const HEAD_BYTES = 8;
 const SYN_FIXED_BYTES = 10;
 /** The length field has 24 bits; clients send frames of 32 KiB or a little more. */
 const FRAME_MAX_BYTES = 1024 * 1024;
+/** Chunks of an incomplete frame: a chunk may have one byte, and takes a hundred in memory. */
+const CHUNKS_MAX = 4_096;
 /** Largest payload of a data frame that is sent. */
 const DATA_MAX_BYTES = 32 * 1024;
 /** Largest stored block of deflate. */
@@ -54,6 +56,7 @@ export class FrameReader {
   push(chunk: Buffer): void {
     if (chunk.length > 0) this.chunks.push(chunk);
     this.bytes += chunk.length;
+    if (this.chunks.length > CHUNKS_MAX) this.joined();
   }
 
   /** The next frame or piece of data; `null` if incomplete. @throws RangeError for an oversized frame */

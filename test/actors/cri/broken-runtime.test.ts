@@ -6,6 +6,7 @@ import { inspectPod } from '../../../src/actors/cri/inspect.ts';
 import { PodIds } from '../../../src/actors/cri/pod-ids.ts';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
 import { groupByPod, podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
+import { OperationError } from '../../../src/kernel/json.ts';
 import type {
   Container,
   ContainerEventResponse,
@@ -72,6 +73,25 @@ describe('events without end', () => {
     expect(heard.every((count) => count >= 20_000 && count < 25_000)).toBe(true);
     expect(lost[0]).toContain('more than 20000 events at once');
   });
+});
+
+it('an event of containerd that cannot be decoded closes its stream, which is opened again later', async () => {
+  const stop = new AbortController();
+  const event = { type_url: 'containerd.events.TaskExit', value: Buffer.from([0xff, 0xff]).toString('base64') };
+  const lost: (string | undefined)[] = [];
+  const client = {
+    stream: (name: string, _request: object, onMessage: (message: unknown) => void) => {
+      if (name === 'GetContainerEvents') return Promise.reject(new OperationError('none', { code: 'UNIMPLEMENTED' }));
+      onMessage({ topic: '/tasks/exit', namespace: 'k8s.io', event });
+      return Promise.resolve();
+    },
+  } as unknown as RuntimeClient;
+  const onLost = (reason?: string) => {
+    if (reason !== undefined) lost.push(reason);
+    if (lost.length === 2) stop.abort();
+  };
+  await listenForHints(client, { onHint: () => {}, onOpen: () => {}, onLost }, stop.signal);
+  expect(lost[0]).toContain('Subscribe: cannot decode an event containerd.events.TaskExit: index out of range');
 });
 
 describe('lists without end', () => {

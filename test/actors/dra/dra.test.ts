@@ -156,8 +156,11 @@ describe('what is followed', () => {
     const { started, follow } = await driver({ hasHealth: true });
     const stream = follow();
     await stream.until((item) => item.type === 'dra.connected' && item.isConnected);
+    started.report([report('a', 'HEALTHY')]);
+    await stream.until((item) => item.type === 'dra.healthChanged');
     started.report(Array.from({ length: 8_193 }, (_, at) => report(`${at}`, 'HEALTHY')));
     await stream.until((item) => item.type === 'dra.healthChanged' && Object.keys(item.devices).length === 0);
+    expect(healthOf(stream.items)).toHaveLength(2);
   });
 });
 

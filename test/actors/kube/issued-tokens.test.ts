@@ -25,6 +25,10 @@ describe('an issued token', () => {
       'whose life is no number',
       { spec: { expirationSeconds: '1h' }, status: { token: 'x', expirationTimestamp: END } },
     ],
+    [
+      'whose life is longer than a time can say',
+      { spec: { expirationSeconds: 1e308 }, status: { token: 'x', expirationTimestamp: END } },
+    ],
   ])('%s is no answer', (_, answer) => {
     expect(() => ask(answer)).toThrow("the API server's answer cannot be decoded: serviceaccounts/token");
   });

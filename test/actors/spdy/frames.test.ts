@@ -1,4 +1,6 @@
 /** What one side writes is what the other reads, wherever the connection cuts it. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
 import { type Frame, FrameReader, FrameWriter } from '../../../src/actors/spdy/frames.ts';
 
@@ -75,4 +77,17 @@ it('a frame that nobody may send ends the reading', () => {
   const frame = Buffer.concat(writer.data(5, Buffer.from('abcd')));
   frame.writeUInt32BE(0xffffff, 4);
   expect(() => read(frame)).toThrow('a SPDY frame of 16777215 bytes');
+});
+
+it('in pieces of one byte a frame takes hardly more memory than its bytes', () => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const reader = new FrameReader();
+  reader.push(Buffer.from([0x80, 3, 0, 8, 0, 0x0f, 0xff, 0xff]));
+  collect();
+  const before = process.memoryUsage().heapUsed;
+  for (let byte = 0; byte < 200_000; byte++) reader.push(Buffer.alloc(1));
+  collect();
+  expect(process.memoryUsage().heapUsed - before).toBeLessThan(4_000_000);
+  expect(reader.next()).toBeNull();
 });

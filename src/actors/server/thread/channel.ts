@@ -3,8 +3,10 @@
  *
  * Invariants: C1 every request is answered once, with a value, an error, or {@link Channel.close}'s error. C2 a side
  * has at most {@link QUESTIONS_MAX} open requests. C3 of the items sent before an answer, at most {@link ITEMS_MAX} are
- * in transit: `emit` waits for the requesting side.
+ * in transit: `emit` waits for the requesting side. C4 requests are answered for {@link SLICE_MS} in a round of the
+ * event loop: many that arrive together do not hold up a thread that also decides.
  */
+import { setImmediate } from 'node:timers/promises';
 import { OperationError, type PlainError, toPlainError } from '../../../kernel/json.ts';
 
 /** The common interface of a port and a worker. */
@@ -17,6 +19,8 @@ export interface MessageEnd {
 const QUESTIONS_MAX = 8_192;
 /** The limit of items in transit: the sender need not wait for each, and items of 64 KiB use little memory. */
 const ITEMS_MAX = 16;
+/** As long as the kernel takes turns back to back. */
+const SLICE_MS = 5;
 
 export interface ReceivedCall {
   /** Aborted when the requesting side cancels or has ended. */
@@ -47,6 +51,8 @@ interface OutgoingCall {
   readonly onItem: (item: unknown) => unknown;
 }
 
+type Question = Extract<Message, { readonly kind: 'question' }>;
+
 class IncomingCall {
   readonly abort = new AbortController();
   #unacknowledged = 0;
@@ -73,6 +79,9 @@ export class Channel {
   readonly #answers: Answers;
   readonly #outgoing = new Map<number, OutgoingCall>();
   readonly #incoming = new Map<number, IncomingCall>();
+  /** Questions that wait for their round. */
+  readonly #waiting = new Set<Question>();
+  #isAnswering = false;
   #lastId = 0;
   #closed: Error | undefined;
 
@@ -109,6 +118,7 @@ export class Channel {
   /** Called when the other side has ended: no request is answered any more, in either direction. */
   close(why: Error): void {
     this.#closed = why;
+    this.#waiting.clear();
     for (const { reject } of this.#outgoing.values()) reject(why);
     for (const call of this.#incoming.values()) call.cancel();
   }
@@ -121,7 +131,7 @@ export class Channel {
   #receive(message: Message): void {
     const { id, kind } = message;
     if (this.#closed) return;
-    if (kind === 'question') void this.#answer(message);
+    if (kind === 'question') this.#queue(message);
     else if (kind === 'answer') this.#outgoing.get(id)?.resolve(message.output);
     else if (kind === 'error') this.#outgoing.get(id)?.reject(errorOf(message.error));
     else if (kind === 'item') void this.#take(id, message.item);
@@ -139,9 +149,26 @@ export class Channel {
     }
   }
 
-  async #answer({ id, name, input }: Message & { readonly kind: 'question' }): Promise<void> {
-    const call = new IncomingCall();
-    this.#incoming.set(id, call);
+  #queue(question: Question): void {
+    this.#incoming.set(question.id, new IncomingCall());
+    this.#waiting.add(question);
+    if (!this.#isAnswering) void this.#answerWaiting();
+  }
+
+  async #answerWaiting(): Promise<void> {
+    this.#isAnswering = true;
+    let beganMs = performance.now();
+    for (const question of this.#waiting) {
+      this.#waiting.delete(question);
+      void this.#answer(question, this.#incoming.get(question.id)!);
+      if (performance.now() - beganMs < SLICE_MS) continue;
+      await setImmediate();
+      beganMs = performance.now();
+    }
+    this.#isAnswering = false;
+  }
+
+  async #answer({ id, name, input }: Question, call: IncomingCall): Promise<void> {
     const emit = async (item: unknown): Promise<void> => {
       if (!this.#incoming.has(id)) return;
       this.#send({ kind: 'item', id, item });

@@ -107,3 +107,34 @@ it('a side may ask so many questions at once and no more', async () => {
   await expect(near.ask('wait', null)).rejects.toThrow('too many requests are under way');
   near.close(new Error('over'));
 });
+
+it('many questions that take their time leave time for everything else', async () => {
+  let rounds = 0;
+  const seen: number[] = [];
+  const { near } = pair({
+    busy: () => {
+      for (const endMs = performance.now() + 6; performance.now() < endMs; );
+      seen.push(rounds);
+    },
+  });
+  const everythingElse = setInterval(() => (rounds += 1), 0);
+  onTestFinished(() => clearInterval(everythingElse));
+  await Promise.all(Array.from({ length: 20 }, () => near.ask('busy', null)));
+  expect(seen).toHaveLength(20);
+  expect(new Set(seen).size).toBeGreaterThan(10);
+});
+
+it('a question that is cancelled before its round is answered, and knows it', async () => {
+  const cancel = new AbortController();
+  const { near } = pair({
+    busy: () => {
+      for (const endMs = performance.now() + 6; performance.now() < endMs; );
+    },
+    isAborted: (_input, { signal }) => signal.aborted,
+  });
+  const first = near.ask('busy', null);
+  const second = near.ask('isAborted', null, { signal: cancel.signal });
+  cancel.abort();
+  await first;
+  expect(await second).toBe(true);
+});
