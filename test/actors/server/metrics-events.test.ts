@@ -268,7 +268,23 @@ describe('resizes', () => {
     const accepted = (retry_trigger: string) => value('kubelet_pod_deferred_accepted_resizes_total', { retry_trigger });
     turn(3, want({ requests: { cpu: '2' } }), refusal('Deferred', ''));
     turn(4, sent('kubelet/allocation', { type: 'allocation.ended', uid: 'other' }), answer('allocation.granted'));
+    expect(await accepted('pod_terminated')).toBe(1);
+    turn(4, want({ requests: { cpu: '3' } }), refusal('Deferred', ''));
+    turn(4, sent('kubelet/allocation', { type: 'allocation.released', uid: 'other' }), answer('allocation.granted'));
     expect(await accepted('pods_removed')).toBe(1);
+    turn(4, want({ requests: { cpu: '4' } }), refusal('Deferred', ''));
+    turn(4, want({ requests: { cpu: '2' } }), answer('allocation.granted'));
+    expect(await accepted('pod_updated')).toBe(1);
+    turn(4, want({ requests: { cpu: '4' } }), refusal('Deferred', ''));
+    const other = { type: 'allocation.wanted', request: { uid: 'u2' }, allocation: {} };
+    turn(4, sent('kubelet/allocation', other), answer('allocation.granted'));
+    expect(await accepted('pod_resized')).toBe(1);
+    turn(
+      4,
+      want({ requests: { cpu: '8' } }),
+      refusal('Infeasible', 'In-place resize of containers with swap is not supported.'),
+    );
+    expect(await value('kubelet_pod_infeasible_resizes_total', { reason_detail: 'swap_limitation' })).toBe(1);
     turn(5, want({ requests: { cpu: '3' } }), refusal('Deferred', ''));
     turn(6, answer('allocation.granted'));
     turn(7, answer('allocation.granted'));
@@ -280,9 +296,11 @@ describe('resizes', () => {
     const resized = (actuated: object | null) =>
       sent('kubelet/softState', { type: 'softState.resized', uid: 'u1', actuated });
     const took = (success: string) => value('kubelet_pod_resize_duration_milliseconds', { success }, '_sum');
-    turn(0, resized({}), asked(1, 'cgroup.update', `${POD}/holdGroup`));
-    turn(30, failed(1));
-    expect(await took('false')).toBe(30);
+    const state = (resizing: string) => ({ k: 'state', at: POD, value: { alive: { resizing } } });
+    turn(0, resized({}), state('stepping'));
+    turn(30, state('failing'));
+    expect(await took('false'), 'also if no call failed, but too much memory is in use').toBe(30);
+    turn(60, state('awaiting'));
     turn(100, resized({}));
     turn(150, resized(null));
     expect(await took('true')).toBe(50);
