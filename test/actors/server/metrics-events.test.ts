@@ -263,28 +263,22 @@ describe('resizes', () => {
     turn(0, want({}), answer('allocation.granted'));
     turn(1, want({ requests: { cpu: '9' } }), never);
     turn(2, never);
-    const detail = { reason_detail: 'guaranteed_pod_cpu_manager_static_policy' };
-    expect(await value('kubelet_pod_infeasible_resizes_total', detail)).toBe(1);
+    const infeasible = (reason_detail: string) => value('kubelet_pod_infeasible_resizes_total', { reason_detail });
+    expect(await infeasible('guaranteed_pod_cpu_manager_static_policy')).toBe(1);
     const accepted = (retry_trigger: string) => value('kubelet_pod_deferred_accepted_resizes_total', { retry_trigger });
-    turn(3, want({ requests: { cpu: '2' } }), refusal('Deferred', ''));
-    turn(4, sent('kubelet/allocation', { type: 'allocation.ended', uid: 'other' }), answer('allocation.granted'));
-    expect(await accepted('pod_terminated')).toBe(1);
-    turn(4, want({ requests: { cpu: '3' } }), refusal('Deferred', ''));
-    turn(4, sent('kubelet/allocation', { type: 'allocation.released', uid: 'other' }), answer('allocation.granted'));
-    expect(await accepted('pods_removed')).toBe(1);
-    turn(4, want({ requests: { cpu: '4' } }), refusal('Deferred', ''));
-    turn(4, want({ requests: { cpu: '2' } }), answer('allocation.granted'));
-    expect(await accepted('pod_updated')).toBe(1);
-    turn(4, want({ requests: { cpu: '4' } }), refusal('Deferred', ''));
-    const other = { type: 'allocation.wanted', request: { uid: 'u2' }, allocation: {} };
-    turn(4, sent('kubelet/allocation', other), answer('allocation.granted'));
-    expect(await accepted('pod_resized')).toBe(1);
-    turn(
-      4,
-      want({ requests: { cpu: '8' } }),
-      refusal('Infeasible', 'In-place resize of containers with swap is not supported.'),
-    );
-    expect(await value('kubelet_pod_infeasible_resizes_total', { reason_detail: 'swap_limitation' })).toBe(1);
+    turn(3, refusal('Infeasible', 'In-place resize of containers with swap is not supported.'));
+    expect(await infeasible('swap_limitation')).toBe(1);
+    const ofOther = (type: string) => sent('kubelet/allocation', { type, uid: 'u2', request: { uid: 'u2' } });
+    for (const [retry_trigger, cause] of [
+      ['pod_terminated', ofOther('allocation.ended')],
+      ['pods_removed', ofOther('allocation.released')],
+      ['pod_resized', ofOther('allocation.wanted')],
+      ['pod_updated', want({ requests: { cpu: '1' } })],
+    ] as const) {
+      turn(4, want({ requests: { cpu: '2' } }), refusal('Deferred', ''));
+      turn(4, cause, answer('allocation.granted'));
+      expect(await accepted(retry_trigger)).toBe(1);
+    }
     turn(5, want({ requests: { cpu: '3' } }), refusal('Deferred', ''));
     turn(6, answer('allocation.granted'));
     turn(7, answer('allocation.granted'));
