@@ -16,10 +16,12 @@ import type {
   ResultRecord,
 } from '../kernel/records.ts';
 import type { AllocationMessage, AllocationReport } from '../machines/model/allocation/messages.ts';
+import type { CSIReleased, CSIWanted } from '../machines/model/csi/messages.ts';
 import type { ClaimReport, ClaimRequest } from '../machines/model/dra/messages.ts';
 import type { RegistrationItem } from '../machines/model/operations/devices.ts';
 import type { Operations } from '../machines/model/operations/index.ts';
 import type { StatusObserved } from '../machines/model/pods/api-messages.ts';
+import type { EventRecorded } from '../machines/model/pods/event-messages.ts';
 import type { ImageReport, ImageWanted } from '../machines/model/pods/image-messages.ts';
 import type { PodKill, PodKillWanted } from '../machines/model/pods/pod-messages.ts';
 import type { SoftStateMessage } from '../machines/model/pods/soft-state-messages.ts';
@@ -32,6 +34,9 @@ export type NodeMessage =
   | ClaimReport
   | ClaimRequest
   | ConfigMessage
+  | CSIReleased
+  | CSIWanted
+  | EventRecorded
   | ImageReport
   | SoftStateMessage
   | PodKill

@@ -5,6 +5,8 @@
  * decisions, such as pods that are created and deleted a hundred times a second, do not hold up all others.
  * Invariants:
  *   C1 of one object only the newest state is reported; its deletion is always reported, and nothing is merged into it.
+ *      Of an object that was reported before, the state with its time of deletion is reported as well: it has the grace
+ *      period, which no deletion has.
  *   C2 one change is reported at a time, and everything else has its turn before the next one.
  *   C3 changes are reported in the order of the versions of their objects: a watch that continues after the last
  *      reported one misses none of the others.
@@ -26,6 +28,10 @@ interface Waiting {
   readonly object: KubeObject;
   readonly bytes: number;
 }
+
+/** The object was reported before, and is told now to end. */
+const hasTimeOfDeletion = ({ change, object }: Waiting): boolean =>
+  change === 'MODIFIED' && object.metadata['deletionTimestamp'] !== undefined;
 
 const keyOf = ({ metadata: { namespace, name, uid } }: KubeObject): string => JSON.stringify([namespace, name, uid]);
 
@@ -60,7 +66,8 @@ export class WaitingChanges {
 
   private put(change: Change, object: KubeObject, bytes: number): void {
     const key = keyOf(object);
-    const before = this.open.get(key);
+    const earlier = this.open.get(key);
+    const before = earlier && change === 'DELETED' && hasTimeOfDeletion(earlier) ? undefined : earlier;
     this.bytes += bytes - (before?.bytes ?? 0);
     if (before !== undefined) this.waiting.delete(before);
     const next = { key, change: before && change === 'MODIFIED' ? before.change : change, object, bytes };

@@ -263,12 +263,22 @@ describe('resizes', () => {
     turn(0, want({}), answer('allocation.granted'));
     turn(1, want({ requests: { cpu: '9' } }), never);
     turn(2, never);
-    const detail = { reason_detail: 'guaranteed_pod_cpu_manager_static_policy' };
-    expect(await value('kubelet_pod_infeasible_resizes_total', detail)).toBe(1);
+    const infeasible = (reason_detail: string) => value('kubelet_pod_infeasible_resizes_total', { reason_detail });
+    expect(await infeasible('guaranteed_pod_cpu_manager_static_policy')).toBe(1);
     const accepted = (retry_trigger: string) => value('kubelet_pod_deferred_accepted_resizes_total', { retry_trigger });
-    turn(3, want({ requests: { cpu: '2' } }), refusal('Deferred', ''));
-    turn(4, sent('kubelet/allocation', { type: 'allocation.ended', uid: 'other' }), answer('allocation.granted'));
-    expect(await accepted('pods_removed')).toBe(1);
+    turn(3, refusal('Infeasible', 'In-place resize of containers with swap is not supported.'));
+    expect(await infeasible('swap_limitation')).toBe(1);
+    const ofOther = (type: string) => sent('kubelet/allocation', { type, uid: 'u2', request: { uid: 'u2' } });
+    for (const [retry_trigger, cause] of [
+      ['pod_terminated', ofOther('allocation.ended')],
+      ['pods_removed', ofOther('allocation.released')],
+      ['pod_resized', ofOther('allocation.wanted')],
+      ['pod_updated', want({ requests: { cpu: '1' } })],
+    ] as const) {
+      turn(4, want({ requests: { cpu: '2' } }), refusal('Deferred', ''));
+      turn(4, cause, answer('allocation.granted'));
+      expect(await accepted(retry_trigger)).toBe(1);
+    }
     turn(5, want({ requests: { cpu: '3' } }), refusal('Deferred', ''));
     turn(6, answer('allocation.granted'));
     turn(7, answer('allocation.granted'));
@@ -280,9 +290,11 @@ describe('resizes', () => {
     const resized = (actuated: object | null) =>
       sent('kubelet/softState', { type: 'softState.resized', uid: 'u1', actuated });
     const took = (success: string) => value('kubelet_pod_resize_duration_milliseconds', { success }, '_sum');
-    turn(0, resized({}), asked(1, 'cgroup.update', `${POD}/holdGroup`));
-    turn(30, failed(1));
-    expect(await took('false')).toBe(30);
+    const state = (resizing: string) => ({ k: 'state', at: POD, value: { alive: { resizing } } });
+    turn(0, resized({}), state('stepping'));
+    turn(30, state('failing'));
+    expect(await took('false'), 'also if no call failed, but too much memory is in use').toBe(30);
+    turn(60, state('awaiting'));
     turn(100, resized({}));
     turn(150, resized(null));
     expect(await took('true')).toBe(50);

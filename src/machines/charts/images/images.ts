@@ -11,14 +11,15 @@
  *   G3 a crashed actor of an image is removed, and waiting pods request again.
  *   G4 an image's actor that ends is removed within the same turn, so that no request goes to an ended one.
  */
-import { type AnyActorRef, type Ended, errorOf, line, now, setup, to, typed } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, type Ended, errorOf, line, now, random, setup, to, typed } from '../../../kernel/xstate.ts';
 import { eventRecorded } from '../../model/pods/event-messages.ts';
 import type { ImageReport, ImageWanted } from '../../model/pods/image-messages.ts';
 import { podActor } from '../../model/pods/pod-messages.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
-import type { Decider } from '../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/index.ts';
+import { pauseMs, SYNC_BACK_OFF } from '../../model/values/back-off.ts';
 import { childIn } from '../children.ts';
 import { imageMachine } from './image.ts';
 import { imageOriginsMachine } from './image-origins.ts';
@@ -35,9 +36,6 @@ export type ImagesInput = Pick<
   | 'pullsByServiceAccount'
   | 'rootDir'
 >;
-
-/** An image name that does not parse never will: the container asks again with its pod's next configuration. */
-const INVALID_NAME_RETRY_MS = 300_000;
 
 interface Context extends Decider {
   readonly root: string;
@@ -67,17 +65,26 @@ const s = setup({
 });
 type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
 
+/** An image name that does not parse never will: the container asks again with its pod's next configuration. */
+const INVALID_NAME_LATE_RETRY_MS = 300_000;
+/** Upstream reports such a name with each sync of the pod. */
+const invalidNameRetryMs = (args: Args): number =>
+  hasBehavior(args.context, 'retriesAsKubelet')
+    ? Math.round(pauseMs(SYNC_BACK_OFF, 0, random(args)))
+    : INVALID_NAME_LATE_RETRY_MS;
+
 /** The id of an image's actor. An address is a path, so slashes in the name are encoded. */
 const idOf = (image: string): string => `image-${encodeURIComponent(image)}`;
 
-const handleWanted = s.enqueueActions(({ context, event, enqueue }) => {
+const handleWanted = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
   if (event.type !== 'image.wanted') return;
   const parsed = parseImage(event.image);
   if ('error' in parsed) {
     const { uid, container, image: of } = event;
     const message = waitingMessages.invalidImageName(event.image, parsed.error);
     const reason = waitingReasons.invalidImageName;
-    const retryMs = INVALID_NAME_RETRY_MS;
+    const retryMs = invalidNameRetryMs(args);
     const answer: ImageReport = { type: 'image.failed', uid, container, of, reason, message, retryMs };
     enqueue.sendTo(to('eventRecorder'), eventRecorded(event.ref, containerEvents.inspectFailed(message)));
     const { user = event.ref } = event;

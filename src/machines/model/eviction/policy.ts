@@ -1,6 +1,7 @@
 /** The context of the eviction manager, and the pure rules by which it decides. See `eviction.ts`. */
 
 import type { DiskLayout, EvictionThreshold, Observations, PodUse, StatsPlace } from '../operations/stats.ts';
+import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { EvictionSettings } from '../settings/node-settings.ts';
 import type { NodePod } from './facts.ts';
 import { type Candidate, rankedForEviction, reclaimable } from './ranking.ts';
@@ -41,11 +42,14 @@ export interface EvictionContext {
   readonly idleTurns: number;
   /** The signals cannot be read. */
   readonly failing: boolean;
+  /** A soft eviction leaves a pod no more time than its specification does; absent: it may leave more. */
+  readonly boundsGrace?: true;
 }
 
 const NO_SHORTAGE: Shortage = { metSince: {}, due: [] };
 
-export const initialEviction = (settings: EvictionSettings, place: StatsPlace): EvictionContext => ({
+export const initialEviction = (settings: EvictionSettings, place: StatsPlace, decider: Decider): EvictionContext => ({
+  ...(hasBehavior(decider, 'softGraceAsKubelet') ? { boundsGrace: true } : {}),
   settings,
   place,
   nodeName: place.nodeName,

@@ -109,5 +109,12 @@ export function reclaimable(
 /** The grace period of a pod that must end at once, in seconds. */
 export const IMMEDIATE_GRACE_SECONDS = 1;
 
-export const evictionGrace = (threshold: EvictionThreshold, maxPodGraceSeconds: number): number =>
-  isHard(threshold) ? IMMEDIATE_GRACE_SECONDS : maxPodGraceSeconds;
+/** `podGraceSeconds`: the longest; `null` for no bound. */
+export function evictionGrace(
+  threshold: EvictionThreshold,
+  maxPodGraceSeconds: number,
+  podGraceSeconds: number | null,
+): number {
+  if (isHard(threshold)) return IMMEDIATE_GRACE_SECONDS;
+  return Math.min(maxPodGraceSeconds, podGraceSeconds ?? maxPodGraceSeconds);
+}

@@ -177,6 +177,27 @@ const BEHAVIORS = [
       'was complete.',
     since: 'Its first status waits for the relist, up to thirty seconds.',
   },
+  {
+    name: 'retriesAsKubelet',
+    before:
+      'A failed resize was tried again after a second, then after two, four and ten; an image name that does not parse ' +
+      'was reported once in five minutes.',
+    since: 'As in the kubelet, both are tried again, and reported, after ten to fifteen seconds.',
+  },
+  {
+    name: 'sandboxResizedFirst',
+    before:
+      'At a resize, the cgroup of the pod changed before the runtime was told; its refusal was logged, and the resize ' +
+      'went on.',
+    since:
+      'As in the kubelet, the runtime is told first, and may refuse the resize; if the cgroup cannot be changed, the ' +
+      'runtime is told the former resources.',
+  },
+  {
+    name: 'softGraceAsKubelet',
+    before: 'A soft eviction left a pod `evictionMaxPodGracePeriod`, also if its own grace period is shorter.',
+    since: 'As in the kubelet, it leaves the shorter of both.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

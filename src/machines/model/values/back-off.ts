@@ -20,6 +20,8 @@ export const READ_BACK_OFF: BackOff = { baseMs: 1_000, maxMs: 30_000, jitter: 1 
 export const WRITE_BACK_OFF: BackOff = { baseMs: 500, maxMs: 30_000, jitter: 0.5 };
 /** A status write without an answer: never longer than upstream's period of syncing all statuses. */
 export const STATUS_BACK_OFF: BackOff = { baseMs: 500, maxMs: 8_000, jitter: 0.25 };
+/** A pod whose sync failed. Upstream's pause: pkg/kubelet/pod_workers.go. */
+export const SYNC_BACK_OFF: BackOff = { baseMs: 10_000, maxMs: 10_000, jitter: 0.5 };
 /** Crashed actors: at the limit a crash loop is slow enough to be read and fast enough to recover by itself. */
 export const RESPAWN_BACK_OFF: BackOff = { baseMs: 1_000, maxMs: 60_000 };
 

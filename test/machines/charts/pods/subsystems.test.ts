@@ -287,5 +287,11 @@ describe('images', () => {
     const waiting = () => node.status('u1')?.containerStatuses?.[0]?.state?.waiting;
     node.until('the refusal', () => waiting()?.reason === 'InvalidImageName');
     expect(waiting()!.message).toContain(`couldn't parse image name "Not An Image"`);
+    const reports = () => node.events().filter((text) => text.startsWith('InspectFailed: ')).length;
+    expect(reports()).toBe(1);
+    node.run(9_900);
+    expect(reports()).toBe(1);
+    node.run(50_100);
+    expect(reports(), 'again after each ten to fifteen seconds').toBeOneOf([5, 6, 7]);
   });
 });

@@ -21,6 +21,9 @@ const operationType = (name: string): string =>
     .replaceAll(/(?<=[a-z])(?=[A-Z])/g, '_')
     .toLowerCase();
 
+/** Calls that upstream makes past its counters. */
+const UNCOUNTED: ReadonlySet<string> = new Set(['ImageFsInfo', 'RuntimeConfig']);
+
 const LABELS = ['operation_type'] as const;
 
 export class RuntimeMetrics extends Instruments {
@@ -69,6 +72,7 @@ export class RuntimeMetrics extends Instruments {
   };
 
   #called({ name, durationMs, failed }: RuntimeActivity & { readonly kind: 'called' }): void {
+    if (UNCOUNTED.has(name)) return;
     const labels = { operation_type: operationType(name) };
     this.#total.inc(labels);
     this.#durations.observe(labels, durationMs / MS_PER_SECOND);

@@ -56,7 +56,7 @@ export class ContainerWork extends Instruments implements Projection {
    * Counts starts and their failures. A start begins with the request for the container's image; a request for the
    * image of a volume, whose name follows a slash, is no start.
    */
-  #messageReceived({ to, event }: NodeMessageRecord, kernel: Kernel): void {
+  #messageReceived({ from, to, event }: NodeMessageRecord, kernel: Kernel): void {
     const { started, errors } = this.#families.containers;
     if (event.type === 'image.wanted' && !event.container.includes('/')) {
       started.inc({ container_type: typeOfContainer(addressOf(event), kernel) });
@@ -64,6 +64,8 @@ export class ContainerWork extends Instruments implements Projection {
       errors.inc({ container_type: typeOfContainer(addressOf(event), kernel), code: event.reason });
     } else if (event.type === 'container.refused') {
       errors.inc({ container_type: typeOfContainer(to, kernel), code: event.reason });
+    } else if (event.type === 'event.recorded' && event.reason === 'FailedPostStartHook') {
+      errors.inc({ container_type: typeOfContainer(from, kernel), code: 'PostStartHookError' });
     }
   }
 

@@ -6,12 +6,20 @@ import { isMirrorPod } from '../../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../../machines/model/pods/source-messages.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
 import { histogram, Instruments } from '../instruments.ts';
-import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, podUidAt, type RecordContext } from '../projection.ts';
+import {
+  DEFAULT_BUCKETS,
+  MS_PER_SECOND,
+  type Projection,
+  podContextAt,
+  podUidAt,
+  type RecordContext,
+} from '../projection.ts';
 
 const STATUS_BUCKETS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60];
 const STATUS_PATCH = /^kubelet\/status\/pod-[^/]+(?=\/patch$)/;
 
-type Work = 'create' | 'update' | 'sync' | 'kill';
+/** `kill`: of a pod that only the runtime has. */
+type Work = 'create' | 'update' | 'sync' | 'terminated' | 'kill';
 
 interface Busy {
   readonly sinceMs: number;
@@ -44,8 +52,9 @@ export class PodWork extends Instruments implements Projection {
     if (record.k === 'message') {
       const { to, event } = record;
       if (to === 'kubelet/pods' && event.type === 'config.pods') this.#configured(event);
-      else if (event.type === 'pod.kill') this.#next.set(podUidAt(to), 'kill');
-      else if (event.type === 'status.removed') this.#next.delete(event.uid);
+      else if (event.type === 'pod.kill') {
+        this.#next.set(podUidAt(to), podContextAt(to, kernel)?.pod === null ? 'kill' : 'terminated');
+      } else if (event.type === 'status.removed') this.#next.delete(event.uid);
     } else if (record.k === 'effect') {
       this.#statusWritten(record.at, kernel);
       if (record.class !== 'stream') this.#begun(podUidAt(record.at), kernel.now);

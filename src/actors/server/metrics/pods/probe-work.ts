@@ -9,7 +9,6 @@ const LABELS = ['container', 'namespace', 'pod', 'probe_type'] as const;
 type Labels = Readonly<Record<(typeof LABELS)[number], string>>;
 
 const RESULTS: Readonly<Record<string, string>> = { success: 'successful', failure: 'failed' };
-const UNKNOWN = 'unknown';
 
 interface Attempt {
   readonly container: string;
@@ -47,19 +46,22 @@ export class ProbeWork implements Projection {
     if (phase === 'Succeeded' || phase === 'Failed') this.#forget(event.pod.uid);
   }
 
-  /** Counts an attempt. As upstream, the duration of a failed attempt is not observed. */
+  /**
+   * Counts an attempt. As upstream, the duration of a failed attempt is not observed, and an attempt without a result
+   * does not count.
+   */
   attempted({ namespace, name, uid }: PodContext, { container, kind, result, durationMs }: Attempt): void {
+    if (RESULTS[result] === undefined) return;
     const labels = { container, namespace, pod: name, probe_type: kind.charAt(0).toUpperCase() + kind.slice(1) };
     const counted = this.#counted.get(uid) ?? new Map<string, Labels>();
     this.#counted.set(uid, counted.set(`${container}/${kind}`, labels));
-    this.#total.inc({ ...labels, pod_uid: uid, result: RESULTS[result] ?? UNKNOWN });
+    this.#total.inc({ ...labels, pod_uid: uid, result: RESULTS[result] });
     if (result !== 'failure') this.#duration.observe(labels, durationMs / MS_PER_SECOND);
   }
 
   #forget(uid: string): void {
     for (const labels of this.#counted.get(uid)?.values() ?? []) {
-      for (const result of [...Object.values(RESULTS), UNKNOWN])
-        this.#total.remove({ ...labels, pod_uid: uid, result });
+      for (const result of Object.values(RESULTS)) this.#total.remove({ ...labels, pod_uid: uid, result });
       this.#duration.remove(labels);
     }
     this.#counted.delete(uid);

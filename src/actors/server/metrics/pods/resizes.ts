@@ -12,8 +12,8 @@ import { isPodActor, type Projection, podUidAt, type RecordContext } from '../pr
 /** Upstream's buckets in milliseconds: from 10, with a factor of 2. */
 const DURATION_BUCKETS = Array.from({ length: 18 }, (_, power) => 10 * 2 ** power);
 const ALLOCATION = 'kubelet/allocation';
-/** Operations that apply a resize. The operation on a sandbox is not among them, because its result changes nothing. */
-const STEP = /\/(memoryUsage|holdGroup|resizeContainer)$/;
+/** In the state of a pod's actor after a failed attempt. */
+const FAILING = '"resizing":"failing"';
 const REQUIREMENTS = ['requests', 'limits'] as const;
 /** The resources that may change while a pod runs. */
 const RESOURCES = ['cpu', 'memory'] as const;
@@ -23,12 +23,13 @@ const DETAILS: readonly (readonly [text: RegExp, detail: string])[] = [
   [/CPU Manager policy/, 'guaranteed_pod_cpu_manager_static_policy'],
   [/Memory Manager policy/, 'guaranteed_pod_memory_manager_static_policy'],
   [/static-pods/, 'static_pod'],
+  [/with swap/, 'swap_limitation'],
 ];
 
-/** By message, why a deferred resize may be granted now. */
+/** By message of another pod, why a deferred resize may be granted now. */
 const TRIGGERS: Readonly<Record<string, string>> = {
   'allocation.wanted': 'pod_resized',
-  'allocation.ended': 'pods_removed',
+  'allocation.ended': 'pod_terminated',
   'allocation.released': 'pods_removed',
 };
 
@@ -38,21 +39,26 @@ interface Asked {
 }
 
 export class Resizes extends Instruments implements Projection {
-  readonly recordKinds = ['message', 'result', 'end'] as const;
+  readonly recordKinds = ['message', 'state', 'end'] as const;
   readonly #requests = new Map<string, Asked>();
   /** By pod, the start of applying a granted resize. */
   readonly #working = new Map<string, number>();
   /** The trigger, by the messages to the allocation manager in this turn. */
   #trigger = 'periodic_retry';
+  /** The pod whose new resources are evaluated in this turn; empty for none. */
+  #updated = '';
   readonly #families = families(this.registry);
 
-  on(record: NodeRecord, { kernel, request }: RecordContext): void {
+  on(record: NodeRecord, { kernel }: RecordContext): void {
     if (record.k === 'message') {
       this.#readMessage(record);
       this.#actuated(record, kernel.now);
-    } else if (record.k === 'result' && record.error && request && STEP.test(request.address)) {
-      this.#over(podUidAt(request.address), false, kernel.now);
-    } else if (record.k === 'end') this.#trigger = 'periodic_retry';
+    } else if (record.k === 'state' && isPodActor(record.at) && JSON.stringify(record.value).includes(FAILING)) {
+      this.#over(podUidAt(record.at), false, kernel.now);
+    } else if (record.k === 'end') {
+      this.#trigger = 'periodic_retry';
+      this.#updated = '';
+    }
   }
 
   #readMessage({ to, event }: NodeMessageRecord): void {
@@ -71,6 +77,7 @@ export class Resizes extends Instruments implements Projection {
     readonly request: { readonly uid: string };
     allocation: Allocation;
   }): void {
+    this.#updated = uid;
     const before = this.#requests.get(uid);
     this.#requests.set(uid, { allocation, refusal: before?.refusal ?? null });
     if (!before) return;
@@ -98,7 +105,8 @@ export class Resizes extends Instruments implements Projection {
 
   #granted(uid: string): void {
     const resize = this.#requests.get(uid);
-    if (resize?.refusal?.reason === 'Deferred') this.#families.accepted.inc({ retry_trigger: this.#trigger });
+    const retry_trigger = uid === this.#updated ? 'pod_updated' : this.#trigger;
+    if (resize?.refusal?.reason === 'Deferred') this.#families.accepted.inc({ retry_trigger });
     if (resize) resize.refusal = null;
   }
 

@@ -4,8 +4,10 @@
  */
 import type { Registry } from 'prom-client';
 import type { Pod, Volume } from '../../../../machines/model/api/pod.ts';
+import type { VolumeSetUp } from '../../../../machines/model/operations/volume.ts';
+import type { EventRecorded } from '../../../../machines/model/pods/event-messages.ts';
 import { usesOf } from '../../../../machines/model/volumes/plan.ts';
-import { contextOf, type NodeRecord, type NodeResult } from '../../../node-records.ts';
+import { contextOf, type NodeMessageRecord, type NodeRecord, type NodeResult } from '../../../node-records.ts';
 import type { NodePod } from '../../node-pods.ts';
 import type { Family, Sample } from '../family.ts';
 import { counter, gauge, histogram, Instruments } from '../instruments.ts';
@@ -33,7 +35,12 @@ const PLUGINS: readonly (readonly [kind: keyof Volume, plugin: string])[] = [
 const pluginOf = (volume: Volume | undefined, driver?: string): string =>
   driver === undefined
     ? (PLUGINS.find(([kind]) => volume?.[kind] !== undefined)?.[1] ?? 'kubernetes.io/host-path')
-    : `kubernetes.io/csi:${driver}`;
+    : driverPlugin(driver);
+const driverPlugin = (driver: string): string => `kubernetes.io/csi:${driver}`;
+
+const LOCAL_PLUGIN = 'kubernetes.io/local-volume';
+/** Volumes behind claims that are folders or devices of this machine. */
+const LOCAL_KINDS: ReadonlySet<VolumeSetUp['kind']> = new Set(['local', 'device']);
 
 /** Upstream's names of the calls to CSI drivers; staging is a part of mounting. */
 const DRIVER_OPERATIONS: Readonly<Record<string, string>> = {
@@ -49,6 +56,9 @@ const BLOCK_OPERATIONS: Readonly<Record<string, string>> = {
 };
 const operationOf = ({ name, input }: UnderWay): string =>
   (input && 'block' in input && input.block ? BLOCK_OPERATIONS[name] : undefined) ?? DRIVER_OPERATIONS[name]!;
+const ACCESS = 'volume_apply_access_control';
+const FAILED_VOLUME = /^MountVolume\.SetUp failed for volume "(?<name>[^"]+)"/;
+const DRIVERS_ACTOR = 'kubelet/csiVolumes';
 const DRIVER_ACTOR = /^kubelet\/csiVolumes\/[^/]+/;
 
 /** The fields that are read from the context of a driver's volume. */
@@ -57,12 +67,33 @@ export interface DriverVolume {
   readonly volume: { readonly name: string; readonly driver: string };
 }
 
+/** A volume of a pod, from the first request to set it up. */
+interface SetUpVolume {
+  readonly plugin: string;
+  /** Since when it is not set up; `null` if it is. */
+  readonly sinceMs: number | null;
+}
+
+/** A call to a driver; its volume is read at the start, because the actor may have ended with the answer. */
+interface DriverCall {
+  readonly plugin: string;
+  /** The pod and the volume. */
+  readonly key: string;
+}
+
+interface StorageOperation {
+  readonly plugin: string;
+  readonly operation_name: string;
+  readonly isDone: boolean;
+}
+
 export class StorageMetrics extends Instruments implements Projection {
-  readonly recordKinds = ['effect', 'result', 'cancel'] as const;
-  /** By pod, since when a volume is not set up. */
-  readonly #since = new Map<string, Map<string, number>>();
-  /** By request of a driver's volume, the driver, because the actor of the volume may have ended with the answer. */
-  readonly #drivers = new Map<number, string>();
+  readonly recordKinds = ['effect', 'result', 'cancel', 'message'] as const;
+  /** By pod and name. */
+  readonly #volumes = new Map<string, Map<string, SetUpVolume>>();
+  /** By pod and name, since when a volume of a driver is wanted and not published. */
+  readonly #wanted = new Map<string, number>();
+  readonly #calls = new Map<number, DriverCall>();
   readonly #operations = histogram(
     this.registry,
     'storage_operation_duration_seconds',
@@ -79,60 +110,136 @@ export class StorageMetrics extends Instruments implements Projection {
   );
 
   on(record: NodeRecord, { kernel, request }: RecordContext): void {
-    if (record.k === 'effect' && DRIVER_OPERATIONS[record.name] !== undefined) {
-      this.#drivers.set(record.id, driverAt(record.at, kernel));
-    } else if (record.k === 'result' && request && this.#drivers.has(record.id)) {
-      const operation_name = operationOf(request);
-      const driver = this.#drivers.get(record.id)!;
-      this.#drivers.delete(record.id);
-      this.#observe(request, { volume: undefined, driver, operation_name, isDone: !record.error }, kernel.now);
-    } else if (record.k === 'cancel') this.#drivers.delete(record.id);
-    else if (record.k === 'effect' && record.name === 'volume.setUp') {
-      const uid = podUidAt(record.at);
-      const since = this.#since.get(uid) ?? new Map<string, number>();
-      this.#since.set(uid, since);
-      for (const { name } of record.input.volumes) since.set(name, since.get(name) ?? kernel.now);
-    } else if (record.k === 'result' && record.name === 'volume.setUp' && request?.name === 'volume.setUp') {
-      const failed = record.output?.failed ?? [];
-      const failures = new Set(failed.map(({ name }) => name));
-      for (const { name } of request.input.volumes) {
-        this.#done(request, name, record.error === undefined && !failures.has(name), kernel);
+    if (record.k === 'message') this.#readMessage(record, kernel);
+    else if (record.k === 'effect' && record.name === 'cri.runPodSandbox') {
+      this.#usedInPlace(podUidAt(record.at), specVolumes(record.at, kernel));
+    } else if (record.k === 'effect' && DRIVER_OPERATIONS[record.name] !== undefined) {
+      this.#calls.set(record.id, callAt(record.at, kernel));
+    } else if (record.k === 'effect' && record.name === 'volume.setUp') {
+      this.#begin(podUidAt(record.at), record.input.volumes, specVolumes(record.at, kernel), kernel.now);
+    } else if (record.k === 'cancel') this.#calls.delete(record.id);
+    else if (record.k !== 'result' || !request) return;
+    else if (this.#calls.has(record.id)) this.#called(record, request, kernel.now);
+    else if (record.name === 'volume.setUp' && request.name === 'volume.setUp') {
+      const failures = new Set((record.output?.failed ?? []).map(({ name }) => name));
+      for (const volume of request.input.volumes) {
+        this.#done(request, volume, record.error === undefined && !failures.has(volume.name), kernel.now);
       }
-    } else if (record.k === 'result' && request?.name === 'volume.tearDown') {
-      this.#since.delete(podUidAt(request.address));
-      for (const volume of specVolumes(request.address, kernel)) {
-        this.#observe(request, { volume, operation_name: 'volume_unmount', isDone: !record.error }, kernel.now);
+    } else if (request.name === 'volume.tearDown') this.#tornDown(request, !record.error, kernel.now);
+  }
+
+  #readMessage({ from, to, event }: NodeMessageRecord, kernel: RecordContext['kernel']): void {
+    if (event.type === 'event.recorded') this.#reported(from, event, kernel);
+    else if (event.type === 'status.removed') this.#removed(event.uid);
+    else if (to !== DRIVERS_ACTOR) return;
+    else if (event.type === 'csi.wanted') {
+      for (const { name, driver } of event.volumes) {
+        const key = `${event.pod.uid}/${name}`;
+        if (this.#wanted.has(key)) continue;
+        this.#wanted.set(key, kernel.now);
+        this.#verified(driverPlugin(driver));
       }
+    } else if (event.type === 'csi.released') {
+      for (const key of this.#wanted.keys()) if (key.startsWith(`${event.uid}/`)) this.#wanted.delete(key);
     }
   }
 
-  #done(request: UnderWay, name: string, isDone: boolean, kernel: RecordContext['kernel']): void {
-    const volume = specVolumes(request.address, kernel).find((each) => each.name === name);
-    this.#observe(request, { volume, operation_name: 'volume_mount', isDone }, kernel.now);
-    const since = this.#since.get(podUidAt(request.address));
-    const sinceMs = since?.get(name);
-    if (!isDone || sinceMs === undefined) return;
-    since?.delete(name);
-    const labels = { plugin_name: pluginOf(volume), operation_name: 'volume_mount' };
-    this.#whole.observe(labels, (kernel.now - sinceMs) / MS_PER_SECOND);
+  /** Counts a failure before any request, because an object of the volume is missing. */
+  #reported(from: string, { reason, message }: EventRecorded, kernel: RecordContext['kernel']): void {
+    const uid = podUidAt(from);
+    const name = reason === 'FailedMount' ? FAILED_VOLUME.exec(message)?.groups?.['name'] : undefined;
+    if (uid === '' || name === undefined || this.#volumes.get(uid)?.has(name)) return;
+    const volume = specVolumes(from, kernel).find((each) => each.name === name);
+    if (volume) this.#add({ plugin: pluginOf(volume), operation_name: 'volume_mount', isDone: false }, 0);
   }
 
-  #observe(
-    { sinceMs }: UnderWay,
-    operation: {
-      readonly volume: Volume | undefined;
-      readonly driver?: string;
-      readonly operation_name: string;
-      readonly isDone: boolean;
-    },
-    nowMs: number,
-  ): void {
-    const { volume, driver, operation_name, isDone } = operation;
+  /** Volumes that need no request are mounted when the sandbox of their pod starts. */
+  #usedInPlace(uid: string, volumes: readonly Volume[]): void {
+    const known = this.#volumes.get(uid) ?? new Map<string, SetUpVolume>();
+    this.#volumes.set(uid, known);
+    for (const volume of volumes) {
+      if (known.has(volume.name) || (volume.image === undefined && volume.hostPath === undefined)) continue;
+      const plugin = pluginOf(volume);
+      known.set(volume.name, { plugin, sinceMs: null });
+      this.#verified(plugin);
+      this.#add({ plugin, operation_name: 'volume_mount', isDone: true }, 0);
+      this.#overall(plugin, 0);
+    }
+  }
+
+  #removed(uid: string): void {
+    for (const { plugin } of this.#volumes.get(uid)?.values() ?? [])
+      this.#add({ plugin, operation_name: 'volume_unmount', isDone: true }, 0);
+    this.#volumes.delete(uid);
+  }
+
+  #called({ id, error }: NodeResult, request: UnderWay, nowMs: number): void {
+    const { plugin, key } = this.#calls.get(id)!;
+    this.#calls.delete(id);
+    const isDone = !error;
+    this.#observe(request, { plugin, operation_name: operationOf(request), isDone }, nowMs);
+    if (request.name !== 'csi.publish') return;
+    if (request.input.ownership) this.#observe(request, { plugin, operation_name: ACCESS, isDone }, nowMs);
+    const sinceMs = this.#wanted.get(key);
+    if (!isDone || sinceMs === undefined || sinceMs === Number.POSITIVE_INFINITY) return;
+    this.#wanted.set(key, Number.POSITIVE_INFINITY);
+    if (!request.input.block) this.#overall(plugin, nowMs - sinceMs);
+  }
+
+  #begin(uid: string, wanted: readonly VolumeSetUp[], volumes: readonly Volume[], nowMs: number): void {
+    const known = this.#volumes.get(uid) ?? new Map<string, SetUpVolume>();
+    this.#volumes.set(uid, known);
+    for (const { name, kind } of wanted) {
+      if (known.has(name)) continue;
+      const plugin = LOCAL_KINDS.has(kind) ? LOCAL_PLUGIN : pluginOf(volumes.find((each) => each.name === name));
+      known.set(name, { plugin, sinceMs: nowMs });
+      this.#verified(plugin);
+    }
+  }
+
+  /** A volume that needs no attachment, or was attached before, is verified at once. */
+  #verified(plugin: string): void {
+    this.#add({ plugin, operation_name: 'verify_controller_attached_volume', isDone: true }, 0);
+  }
+
+  #done(request: UnderWay, volume: VolumeSetUp, isDone: boolean, nowMs: number): void {
+    const known = this.#volumes.get(podUidAt(request.address));
+    const { plugin, sinceMs } = known?.get(volume.name) ?? { plugin: pluginOf(undefined), sinceMs: null };
+    const operation_name = volume.kind === 'device' ? 'map_volume' : 'volume_mount';
+    this.#observe(request, { plugin, operation_name, isDone }, nowMs);
+    if (changesGroup(volume)) this.#observe(request, { plugin, operation_name: ACCESS, isDone }, nowMs);
+    if (!isDone || sinceMs === null) return;
+    known?.set(volume.name, { plugin, sinceMs: null });
+    if (volume.kind !== 'device') this.#overall(plugin, nowMs - sinceMs);
+  }
+
+  #tornDown(request: UnderWay, isDone: boolean, nowMs: number): void {
+    const uid = podUidAt(request.address);
+    const known = this.#volumes.get(uid) ?? new Map<string, SetUpVolume>();
+    if (isDone) this.#volumes.delete(uid);
+    for (const { plugin } of known.values()) {
+      this.#observe(request, { plugin, operation_name: 'volume_unmount', isDone }, nowMs);
+    }
+  }
+
+  #overall(plugin_name: string, ms: number): void {
+    this.#whole.observe({ plugin_name, operation_name: 'overall_volume_mount' }, ms / MS_PER_SECOND);
+  }
+
+  #observe({ sinceMs }: UnderWay, operation: StorageOperation, nowMs: number): void {
+    this.#add(operation, nowMs - sinceMs);
+  }
+
+  #add({ plugin, operation_name, isDone }: StorageOperation, ms: number): void {
     const status = isDone ? 'success' : 'fail-unknown';
-    const labels = { volume_plugin: pluginOf(volume, driver), operation_name, status, migrated: 'false' };
-    this.#operations.observe(labels, (nowMs - sinceMs) / MS_PER_SECOND);
+    const labels = { volume_plugin: plugin, operation_name, status, migrated: 'false' };
+    this.#operations.observe(labels, ms / MS_PER_SECOND);
   }
 }
+
+/** Whether the files of the volume get the group of the pod. */
+const changesGroup = (volume: VolumeSetUp): boolean =>
+  'groupId' in volume ? volume.groupId !== null : volume.kind === 'local' && volume.ownership !== null;
 
 const specVolumes = (address: string, kernel: RecordContext['kernel']): readonly Volume[] =>
   usedVolumes(podContextAt(address, kernel)?.pod ?? null);
@@ -144,9 +251,10 @@ function usedVolumes(pod: Pod | null): readonly Volume[] {
   return (pod.spec.volumes ?? []).filter(({ name }) => mounts.has(name) || devices.has(name));
 }
 
-function driverAt(address: string, kernel: RecordContext['kernel']): string {
+function callAt(address: string, kernel: RecordContext['kernel']): DriverCall {
   const actor = DRIVER_ACTOR.exec(address)?.[0] ?? '';
-  return contextOf<DriverVolume>(kernel, actor)?.volume.driver ?? '';
+  const { pod, volume } = contextOf<DriverVolume>(kernel, actor) ?? {};
+  return { plugin: driverPlugin(volume?.driver ?? ''), key: `${pod?.uid}/${volume?.name}` };
 }
 
 /** The wanted volumes of pods, and those that are set up; `ofDrivers` are the CSI drivers' volumes. */

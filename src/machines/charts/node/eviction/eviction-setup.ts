@@ -191,10 +191,11 @@ export const evictFirst = s.enqueueActions(({ context, enqueue }) => {
   const ranked = candidates(context);
   enqueue(line('info', ['Eviction manager: must evict pod(s) to reclaim', { resourceName: resource }]));
   const why = { resource, due: dueThresholds(context), observations: context.observations };
-  const graceSeconds = evictionGrace(threshold, context.settings.maxPodGraceSeconds);
-  const victim = ranked.find((candidate) =>
-    evict(enqueue, candidate, { ...evictionMessage(candidate, why), graceSeconds, disruptionTarget: true }),
-  );
+  const victim = ranked.find((candidate) => {
+    const ownSeconds = context.boundsGrace ? candidate.pod.graceSeconds : null;
+    const graceSeconds = evictionGrace(threshold, context.settings.maxPodGraceSeconds, ownSeconds);
+    return evict(enqueue, candidate, { ...evictionMessage(candidate, why), graceSeconds, disruptionTarget: true });
+  });
   if (victim === undefined) {
     enqueue(line('info', 'Eviction manager: unable to evict any pods from the node'));
     return enqueue.assign({ victim: null });

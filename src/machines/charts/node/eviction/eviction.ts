@@ -186,7 +186,8 @@ const relief = s.createStateConfig({
 
 export const evictionMachine = s.createMachine({
   id: 'eviction',
-  context: ({ input }) => initialEviction(required(input.eviction, 'the settings of eviction'), statsPlace(input)),
+  context: ({ input }) =>
+    initialEviction(required(input.eviction, 'the settings of eviction'), statsPlace(input), input),
   entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pods'), { type: 'garbage.wanted' })),
   on: { 'node.podChanged': { actions: notePod }, 'storage.exceeded': { actions: evictForStorage } },
   type: 'parallel',

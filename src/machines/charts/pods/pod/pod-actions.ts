@@ -61,18 +61,21 @@ export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
 
 /**
  * Stores a failure. `reserved for` means that the runtime has this sandbox name already, from a call whose reply was
- * lost.
+ * lost. `pauseMs`: until the next attempt, by a chance from 0 to 1.
  */
-export const noteFailure = s.assign((args) => {
-  const { context, event } = args;
-  const message = errorIn(event)?.message ?? '';
-  return {
-    failures: context.failures + 1,
-    untilMs: now(args) + retryDelay(context.failures, random(args)),
-    attempt: message.includes('is reserved for') ? nextAttempt(context) + 1 : context.attempt,
-    writing: [],
-  };
-});
+export const noteFailureFor = (pauseMs: (context: PodContext, chance: number) => number) =>
+  s.assign((args) => {
+    const { context, event } = args;
+    const message = errorIn(event)?.message ?? '';
+    return {
+      failures: context.failures + 1,
+      untilMs: now(args) + pauseMs(context, random(args)),
+      attempt: message.includes('is reserved for') ? nextAttempt(context) + 1 : context.attempt,
+      writing: [],
+    };
+  });
+
+export const noteFailure = noteFailureFor(({ failures }, chance) => retryDelay(failures, chance));
 
 /** The sandbox died: its containers end, and those that run in order run again. */
 export const beginReplacing = s.enqueueActions((args) => {

@@ -7,14 +7,19 @@
  * `softState` has the resources of the running instances. R4 no container gets less memory than it uses.
  */
 import { errorOf, now, type OutputOf, outputOf, required, to } from '../../../../kernel/xstate.ts';
+import type { LinuxContainerResources } from '../../../model/api/cri.ts';
 import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
 import type { Operations } from '../../../model/operations/index.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import { killMessages, podEvents } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { sandboxOverhead } from '../../../model/spec/resources.ts';
 import { factsOf, isAlive, sandboxesOf } from '../../../model/status/runtime-facts.ts';
-import { logFailure, noteFailure } from './pod-actions.ts';
+import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/back-off.ts';
+import { quote } from '../../../model/values/go-text.ts';
+import { retryDelay } from '../container/container-policy.ts';
+import { logFailure, noteFailureFor } from './pod-actions.ts';
 import type { PodContext } from './pod-context.ts';
 import { observeNow } from './pod-observation.ts';
 import { refOf } from './pod-policy.ts';
@@ -194,7 +199,33 @@ function problemOf(event: unknown, context: PodContext): string {
   return memoryProblem(decreases(context), { podBytes: bytes, containers: Object.fromEntries(used) });
 }
 
-const failing = { target: 'failing', actions: [noteFailure, fromCall, logFailure('Cannot resize the pod')] };
+const noteFailure = noteFailureFor(({ node, failures }, chance) =>
+  hasBehavior(node, 'retriesAsKubelet') ? Math.round(pauseMs(SYNC_BACK_OFF, 0, chance)) : retryDelay(failures, chance),
+);
+const failed = [noteFailure, fromCall, logFailure('Cannot resize the pod')];
+const failing = { target: 'failing', actions: failed };
+
+/** A runtime that does not know the request does not refuse the resize. */
+const isRefused = ({ context, event }: { readonly context: PodContext; readonly event: unknown }): boolean => {
+  const { code, message } = errorOf(event);
+  const isUnknown = code === 'UNIMPLEMENTED' || (code === 'UNKNOWN' && message.includes('not implemented'));
+  return stepOf(context, 'sandbox').of !== undefined && !isUnknown;
+};
+const noteRefusal = noteProblem((event, context) => {
+  const call = `updatePodSandboxResources failed for sanboxID ${quote(sandboxId(context))}: ${errorOf(event).message}`;
+  const resource = stepOf(context, 'sandbox').of;
+  return `failed to notify runtime for UpdatePodSandboxResources (resource=${resource}); resize rejected: ${call}`;
+});
+
+const hasFormer = ({ context }: { readonly context: PodContext }): boolean =>
+  stepOf(context, 'group').before !== undefined;
+
+const sandboxId = ({ runtime }: PodContext): string => sandboxesOf(runtime)[0]?.id ?? '';
+const sandboxUpdate = (context: PodContext, resources: LinuxContainerResources) => ({
+  podSandboxId: sandboxId(context),
+  overhead: sandboxOverhead(subjectOf(context).pod, context.node),
+  resources,
+});
 
 export const resizing = s.createStateConfig({
   initial: 'idle',
@@ -254,24 +285,37 @@ export const resizing = s.createStateConfig({
           resources: stepOf(context, 'group').resources,
         }),
         onDone: { target: 'stepping', actions: noteStep },
-        onError: failing,
+        onError: [{ guard: hasFormer, target: 'revoking', actions: failed }, failing],
       },
     },
-    /** Updates the sandbox; a runtime may ignore it. */
+    /** Tells the runtime the resources from before the failed step. */
+    revoking: {
+      invoke: {
+        id: 'revoke',
+        src: 'cri.updatePodSandboxResources',
+        input: ({ context }) => sandboxUpdate(context, stepOf(context, 'group').before ?? {}),
+        onDone: 'failing',
+        onError: { target: 'failing', actions: logFailure('The runtime did not take back the pod’s resources') },
+      },
+    },
+    /** Updates the sandbox; a runtime may refuse. */
     sandbox: {
       invoke: {
         id: 'resizeSandbox',
         src: 'cri.updatePodSandboxResources',
-        input: ({ context }) => ({
-          podSandboxId: sandboxesOf(context.runtime)[0]?.id ?? '',
-          overhead: sandboxOverhead(subjectOf(context).pod, context.node),
-          resources: stepOf(context, 'sandbox').resources,
-        }),
+        input: ({ context }) => sandboxUpdate(context, stepOf(context, 'sandbox').resources),
         onDone: { target: 'stepping', actions: noteStep },
-        onError: {
-          target: 'stepping',
-          actions: [noteStep, logFailure('The runtime did not take the pod’s resources')],
-        },
+        onError: [
+          {
+            guard: isRefused,
+            target: 'failing',
+            actions: [noteFailure, noteRefusal, logFailure('Cannot resize the pod')],
+          },
+          {
+            target: 'stepping',
+            actions: [noteStep, logFailure('The runtime did not take the pod’s resources')],
+          },
+        ],
       },
     },
     reporting: {

@@ -12,6 +12,7 @@ import type { Container, Pod, ResourceList, ResourceRequirements } from '../../.
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
 import type { CgroupResources } from '../../../model/operations/cgroup.ts';
 import type { Allocation } from '../../../model/operations/grants.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { containerResources, cpuQuota, cpuShares, milliOfShares, podOverhead } from '../../../model/spec/resources.ts';
 import { byBytes } from '../../../model/values/go-text.ts';
@@ -59,8 +60,18 @@ const wantsRestart = ({ resizePolicy = [] }: Container, name: string): boolean =
 
 /** One step: a change of the pod's cgroup, an update of the sandbox, or of a container. */
 export type ResizeStep =
-  | { readonly kind: 'group'; readonly resources: CgroupResources }
-  | { readonly kind: 'sandbox'; readonly resources: LinuxContainerResources }
+  | {
+      readonly kind: 'group';
+      readonly resources: CgroupResources;
+      /** What the runtime is told if the change fails; absent: nothing. */
+      readonly before?: LinuxContainerResources;
+    }
+  | {
+      readonly kind: 'sandbox';
+      readonly resources: LinuxContainerResources;
+      /** The resource for which the runtime may refuse the resize: `memory`; absent: a refusal changes nothing. */
+      readonly of?: string;
+    }
   | { readonly kind: 'container'; readonly name: string; readonly resources: LinuxContainerResources };
 
 /**
@@ -76,11 +87,15 @@ export function resizeSteps(
   const { before, after } = limitsBeforeAndAfter(pod, actuated, node);
   const steps: ResizeStep[] = [];
   let current = before;
-  const apply = (part: Partial<CgroupLimits>): void => {
-    current = { ...current, ...part };
-    steps.push({ kind: 'group', resources: part }, { kind: 'sandbox', resources: sandboxOf(pod, current, node) });
-  };
   for (const { name, parts } of PHASES) {
+    const apply = (part: Partial<CgroupLimits>): void => {
+      const had = sandboxOf(pod, current, node);
+      current = { ...current, ...part };
+      const resources = sandboxOf(pod, current, node);
+      if (hasBehavior(node, 'sandboxResizedFirst')) {
+        steps.push({ kind: 'sandbox', resources, of: name }, { kind: 'group', resources: part, before: had });
+      } else steps.push({ kind: 'group', resources: part }, { kind: 'sandbox', resources });
+    };
     const live = changes.filter(({ restarts, resources }) => !restarts && resources.includes(name));
     for (const part of parts) if (grows(before[part], after[part])) apply(partOf(after, part));
     const decided = live.map((change) => containerStep(pod, actuated, node, change, name));

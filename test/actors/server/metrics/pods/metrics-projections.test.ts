@@ -125,7 +125,13 @@ it('volumes count by kind, failures apart, and end to end with their failures', 
   const containers = [{ name: 'app', volumeMounts: [{ name: 'a' }, { name: 'b' }] }];
   contexts['kubelet/pods/pod-u1'] = { uid: 'u1', pod: pod({ volumes, containers }) };
   const setUp = (id: number) =>
-    asked(id, 'volume.setUp', 'kubelet/pods/pod-u1/volumes/setUp', { volumes: [{ name: 'a' }, { name: 'b' }] });
+    asked(id, 'volume.setUp', 'kubelet/pods/pod-u1/volumes/setUp', {
+      volumes: [
+        { kind: 'folder', name: 'a', groupId: 7 },
+        { kind: 'files', name: 'b', groupId: null },
+        { kind: 'local', name: 'c', ownership: null },
+      ],
+    });
   turn(0, setUp(1));
   turn(1_000, answered(1, { failed: [{ name: 'b', message: 'no' }] }));
   turn(3_000, setUp(2));
@@ -135,7 +141,14 @@ it('volumes count by kind, failures apart, and end to end with their failures', 
   expect(await count('kubernetes.io/empty-dir', 'success')).toBe(2);
   expect(await count('kubernetes.io/configmap', 'success')).toBe(1);
   expect(await count('kubernetes.io/configmap', 'fail-unknown')).toBe(1);
-  expect(await value('volume_operation_total_seconds', { plugin_name: 'kubernetes.io/configmap' }, '_sum')).toBe(5);
+  const overall = { plugin_name: 'kubernetes.io/configmap', operation_name: 'overall_volume_mount' };
+  expect(await value('volume_operation_total_seconds', overall, '_sum')).toBe(5);
+  expect(await count('kubernetes.io/local-volume', 'success'), 'a claim that is a folder of this machine').toBe(2);
+  const other = (volume_plugin: string, operation_name: string) =>
+    value('storage_operation_duration_seconds', { volume_plugin, operation_name, status: 'success' }, '_count');
+  expect(await other('kubernetes.io/empty-dir', 'verify_controller_attached_volume')).toBe(1);
+  expect(await other('kubernetes.io/empty-dir', 'volume_apply_access_control')).toBe(2);
+  expect(await other('kubernetes.io/configmap', 'volume_apply_access_control')).toBeUndefined();
   turn(9_000, asked(3, 'volume.tearDown', 'kubelet/pods/pod-u1/tearDown'));
   turn(9_500, answered(3));
   const unmount = { operation_name: 'volume_unmount', volume_plugin: 'kubernetes.io/empty-dir', status: 'success' };
@@ -145,6 +158,68 @@ it('volumes count by kind, failures apart, and end to end with their failures', 
     await value('storage_operation_duration_seconds', unused, '_count'),
     'of what no container has',
   ).toBeUndefined();
+});
+
+it('volumes without a request count with the sandbox of their pod, and those of a missing object as failures', async () => {
+  const { contexts, turn, value } = recording();
+  const volumes = [
+    { name: 'h', hostPath: { path: '/tmp' } },
+    { name: 'i', image: { reference: 'app:1' } },
+    { name: 'c', configMap: { name: 'absent' } },
+  ];
+  const containers = [{ name: 'app', volumeMounts: volumes.map(({ name }) => ({ name })) }];
+  contexts['kubelet/pods/pod-u1'] = { uid: 'u1', pod: pod({ volumes, containers }) };
+  const count = (plugin: string, operation_name: string, status = 'success') =>
+    value(
+      'storage_operation_duration_seconds',
+      { volume_plugin: `kubernetes.io/${plugin}`, operation_name, status },
+      '_count',
+    );
+  const reported = (message: string) => ({
+    ...sent('kubelet/eventRecorder', { type: 'event.recorded', reason: 'FailedMount', message }),
+    from: 'kubelet/pods/pod-u1/volumes',
+  });
+  turn(0, reported('MountVolume.SetUp failed for volume "c" : configmap "absent" not found'), reported('Unable'));
+  expect(await count('configmap', 'volume_mount', 'fail-unknown')).toBe(1);
+  const sandbox = (id: number) => asked(id, 'cri.runPodSandbox', 'kubelet/pods/pod-u1/run');
+  turn(1, sandbox(1));
+  turn(2, answered(1), sandbox(2));
+  for (const plugin of ['host-path', 'image']) {
+    expect(await count(plugin, 'verify_controller_attached_volume')).toBe(1);
+    expect(await count(plugin, 'volume_mount')).toBe(1);
+    expect(await value('volume_operation_total_seconds', { plugin_name: `kubernetes.io/${plugin}` }, '_count')).toBe(1);
+    expect(await count(plugin, 'volume_unmount')).toBeUndefined();
+  }
+  turn(3, sent('kubelet/status', { type: 'status.removed', uid: 'u1' }));
+  expect(await count('image', 'volume_unmount')).toBe(1);
+  expect(await count('configmap', 'volume_unmount')).toBeUndefined();
+});
+
+it('work counts by its cause: the end of a pod, and of one that only the runtime has', async () => {
+  const { contexts, turn, value } = recording();
+  contexts['kubelet/pods/pod-u1'] = { uid: 'u1', pod: pod({}) };
+  contexts['kubelet/pods/pod-u2'] = { uid: 'u2', pod: null };
+  for (const [id, uid] of [
+    [1, 'u1'],
+    [2, 'u2'],
+  ] as const) {
+    turn(
+      0,
+      sent(`kubelet/pods/pod-${uid}`, { type: 'pod.kill' }),
+      asked(id, 'cri.stopContainer', `kubelet/pods/pod-${uid}/x`),
+    );
+    turn(1, answered(id));
+  }
+  for (const operation_type of ['terminated', 'kill'])
+    expect(await value('kubelet_pod_worker_duration_seconds', { operation_type }, '_count')).toBe(1);
+});
+
+it('a failed hook after the start is a failed start', async () => {
+  const { turn, value } = recording();
+  const failed = { type: 'event.recorded', reason: 'FailedPostStartHook', message: 'PostStartHook failed' };
+  turn(0, { ...sent('kubelet/eventRecorder', failed), from: 'kubelet/pods/pod-u1/container-app' });
+  const labels = { container_type: 'container', code: 'PostStartHookError' };
+  expect(await value('kubelet_started_containers_errors_total', labels)).toBe(1);
 });
 
 it('a debug container that ended is counted as one', async () => {

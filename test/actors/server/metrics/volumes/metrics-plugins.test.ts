@@ -9,7 +9,7 @@ import { volumeCounts } from '../../../../../src/actors/server/metrics/volumes/s
 import { startCsiDriver } from '../../../../fakes/csi-driver.ts';
 import { perform, temporaryFolder } from '../../../../support/host-ports.ts';
 import { API, credentialsIn, plugin, response, writeProviders } from '../../../image/support.ts';
-import { answered, asked, reading, recording } from '../../metrics-recording.ts';
+import { answered, asked, reading, recording, sent } from '../../metrics-recording.ts';
 
 const closing: (() => unknown)[] = [];
 afterEach(() => {
@@ -75,6 +75,39 @@ it.each([
   turn(100, answered(1));
   const labels = { volume_plugin: 'kubernetes.io/csi:disk.example.com', operation_name, status: 'success' };
   expect(await value('storage_operation_duration_seconds', labels, '_count')).toBe(1);
+});
+
+it('a volume of a driver counts end to end from the request of its pod, once, and with the group of its files', async () => {
+  const { contexts, turn, value } = recording();
+  const actor = 'kubelet/csiVolumes/mount-1';
+  const driver = 'disk.example.com';
+  const plugin = `kubernetes.io/csi:${driver}`;
+  const volume = { name: 'data', driver };
+  contexts[actor] = { pod: { uid: 'u1' }, volume };
+  const wanted = { type: 'csi.wanted', pod: { uid: 'u1' }, volumes: [volume] };
+  const publish = (id: number) => ({
+    ...asked(id, 'csi.publish', `${actor}/publish`),
+    input: { ownership: { groupId: 1 } },
+  });
+  const count = (operation_name: string, status = 'success') =>
+    value('storage_operation_duration_seconds', { volume_plugin: plugin, operation_name, status }, '_count');
+  const whole = { plugin_name: plugin, operation_name: 'overall_volume_mount' };
+  turn(0, sent('kubelet/csiVolumes', wanted));
+  expect(await count('verify_controller_attached_volume')).toBe(1);
+  turn(1_000, publish(1));
+  turn(2_000, { k: 'result', id: 1, error: { message: 'no' } });
+  expect(await count('volume_apply_access_control', 'fail-unknown')).toBe(1);
+  turn(3_000, publish(2), sent('kubelet/csiVolumes', wanted));
+  turn(4_000, answered(2), publish(3));
+  turn(5_000, answered(3));
+  expect(await count('volume_apply_access_control')).toBe(2);
+  expect(await count('verify_controller_attached_volume')).toBe(1);
+  expect([
+    await value('volume_operation_total_seconds', whole, '_sum'),
+    await value('volume_operation_total_seconds', whole, '_count'),
+  ]).toEqual([4, 1]);
+  turn(6_000, sent('kubelet/csiVolumes', { type: 'csi.released', uid: 'u1' }), sent('kubelet/csiVolumes', wanted));
+  expect(await count('verify_controller_attached_volume')).toBe(2);
 });
 
 it('volumes count under what they are of', () => {

@@ -179,16 +179,19 @@ describe('memory', () => {
     expect(run.kills()).toMatchObject([{ uid: 'late' }]);
   });
 
-  it('a soft threshold waits for its grace, and gives the pod the configured one', () => {
+  it.each([
+    ['the configured one', 30, 7],
+    ['its own, which is shorter', 3, 3],
+  ])('a soft threshold waits for its grace, and gives the pod %s', (_, own, given) => {
     const soft = { ...hard('memory.available', '1Gi'), graceMs: 60_000 };
     const run = start([soft], { 'stats.observe': ok({ observations: LOW, pods: [use('a', 1)] }) });
-    run.add('a', pod('a'));
+    run.add('a', pod('a', { graceSeconds: own }));
     run.see(LOW);
     run.pass(59_000);
     expect(run.conditions()).toEqual([['MemoryPressure']]);
     expect(run.kills()).toEqual([]);
     run.pass(1_000);
-    expect(run.kills()).toMatchObject([{ uid: 'a', graceSeconds: 7 }]);
+    expect(run.kills()).toMatchObject([{ uid: 'a', graceSeconds: given }]);
   });
 
   it('a soft threshold that is not met any more before its grace costs nobody', () => {

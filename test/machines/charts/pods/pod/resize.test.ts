@@ -69,7 +69,7 @@ describe('more of what the node has', () => {
     expect(node.world.runtime.started).toHaveLength(1);
     expect(node.world.callsOf('cri.stopContainer')).toEqual([]);
     const order = node.world.calls.map(({ name }) => name).filter((name) => /update|memoryUsage/i.test(name));
-    const held = ['cgroup.update', 'cri.updatePodSandboxResources'];
+    const held = ['cri.updatePodSandboxResources', 'cgroup.update'];
     expect(order).toEqual([...held, 'cri.updateContainerResources', ...held, ...held, 'cri.updateContainerResources']);
   });
 
@@ -191,6 +191,66 @@ describe('a call that fails', () => {
     node.until('done', () => isCalm('p')() === true);
     expect(node.world.runtime.started).toHaveLength(1);
   });
+
+  it('is tried again after ten to fifteen seconds, as by the kubelet', () => {
+    boot();
+    node.world.fault = (name) => (name === 'cri.updateContainerResources' ? { error: 'device busy' } : undefined);
+    send('ADD', asking('p', 1, { requests: { cpu: '100m' } }));
+    node.until('Running', running('p'));
+    send('UPDATE', asking('p', 2, { requests: { cpu: '200m' } }));
+    const attempts = () => node.world.callsOf('cri.updateContainerResources').length;
+    node.until('the first attempt', () => attempts() === 1);
+    node.run(9_900);
+    expect(attempts()).toBe(1);
+    node.run(5_200);
+    expect(attempts()).toBe(2);
+  });
+});
+
+describe('a runtime that is told what the pod has', () => {
+  const resize = (fault: PodsNode['world']['fault']) => {
+    boot();
+    send('ADD', asking('p', 1, { requests: { cpu: '100m' } }));
+    node.until('Running', running('p'));
+    node.world.fault = fault;
+    send('UPDATE', asking('p', 2, { requests: { cpu: '200m' } }));
+    node.run(2_000);
+  };
+  const told = () =>
+    node.sink.records.flatMap((record) =>
+      record.k === 'effect' && record.name === 'cri.updatePodSandboxResources' ? [sharesIn(record.input)] : [],
+    );
+  const sharesIn = (input: unknown) => (input as { resources: { cpu_shares: string } }).resources.cpu_shares;
+  const sharesOf = (uid: string) => node.world.groups.get(`/kubepods/burstable/pod${uid}`)?.cpuShares;
+
+  it('may refuse the resize before anything has changed', () => {
+    resize((name) => (name === 'cri.updatePodSandboxResources' ? { error: 'no room' } : undefined));
+    const [condition] = conditions('p');
+    expect(condition?.message).toMatch(
+      /^failed to notify runtime for UpdatePodSandboxResources \(resource=cpu\); resize rejected: updatePodSandboxResources failed for sanboxID "[^"]+": no room$/,
+    );
+    expect(condition).toMatchObject({ type: 'PodResizeInProgress', reason: 'Error' });
+    expect(sharesOf('p')).toBe('102');
+    expect(node.world.resizes).toEqual([]);
+    node.world.fault = () => undefined;
+    node.until('done', () => isCalm('p')() === true);
+    expect(sharesOf('p')).toBe('204');
+  });
+
+  it.each([
+    ['UNIMPLEMENTED', 'unknown method UpdatePodSandboxResources'],
+    ['UNKNOWN', 'rpc error: code = Unknown desc = not implemented yet'],
+  ])('does not refuse it by not knowing the request: %s', (code, error) => {
+    resize((name) => (name === 'cri.updatePodSandboxResources' ? { error, code } : undefined));
+    expect(isCalm('p')()).toBe(true);
+    expect(sharesOf('p')).toBe('204');
+  });
+
+  it('is told the former resources if the cgroup does not change', () => {
+    resize((name) => (name === 'cgroup.update' ? { error: 'device busy' } : undefined));
+    expect(conditions('p')).toMatchObject([{ reason: 'Error', message: 'device busy' }]);
+    expect(told()).toEqual(['204', '102']);
+  });
 });
 
 it('what may swap keeps its memory, unless it begins anew with it', () => {
@@ -263,13 +323,13 @@ describe('the plan', () => {
   it('raises the pod before its container, memory before CPU, limits before requests', () => {
     const more = { requests: { cpu: '150m' }, limits: { cpu: '300m', memory: '128Mi' } };
     expect(stepsOf(of(more), { c: small })).toMatchObject([
-      { group: { memoryBytes: MEMORY_128 } },
       sandboxUpdate('20000', '102', MEMORY_128),
+      { group: { memoryBytes: MEMORY_128 } },
       { c: { memory_limit_in_bytes: MEMORY_128, cpu_quota: '20000', cpu_shares: '102' } },
-      { group: { cpuQuotaUs: '30000', cpuPeriodUs: '100000' } },
       sandboxUpdate('30000', '102', MEMORY_128),
-      { group: { cpuShares: '153' } },
+      { group: { cpuQuotaUs: '30000', cpuPeriodUs: '100000' } },
       sandboxUpdate('30000', '153', MEMORY_128),
+      { group: { cpuShares: '153' } },
       { c: { memory_limit_in_bytes: MEMORY_128, cpu_quota: '30000', cpu_shares: '153' } },
     ]);
   });
@@ -278,13 +338,13 @@ describe('the plan', () => {
     const less = { requests: { cpu: '50m' }, limits: { cpu: '200m', memory: '64Mi' } };
     expect(stepsOf(of(less), { c: large })).toMatchObject([
       { c: { memory_limit_in_bytes: MEMORY_64, cpu_quota: '40000' } },
-      { group: { memoryBytes: MEMORY_64 } },
       sandboxUpdate('40000', '102', MEMORY_64),
+      { group: { memoryBytes: MEMORY_64 } },
       { c: { memory_limit_in_bytes: MEMORY_64, cpu_quota: '20000', cpu_shares: '51' } },
-      { group: { cpuShares: '51' } },
       sandboxUpdate('40000', '51', MEMORY_64),
-      { group: { cpuQuotaUs: '20000' } },
+      { group: { cpuShares: '51' } },
       sandboxUpdate('20000', '51', MEMORY_64),
+      { group: { cpuQuotaUs: '20000' } },
     ]);
   });
 
@@ -308,26 +368,26 @@ describe('the plan', () => {
       { c: { requests: { cpu: '100m' }, limits } },
       { cgroupVersion: version as 1 | 2 },
     );
-    expect(steps.slice(0, 2)).toEqual([{ group: { cpuShares: '1024' } }, sandboxUpdate('150000', '1024', bytes)]);
+    expect(steps.slice(0, 2)).toEqual([sandboxUpdate('150000', '1024', bytes), { group: { cpuShares: '1024' } }]);
   });
 
   it('leaves out what the runtime class costs when it tells the runtime', () => {
     const overhead = { cpu: '100m', memory: '16Mi' };
     const whole = { ...of(large), spec: { ...of(large).spec, overhead } };
     expect(stepsOf(whole, { c: { ...large, limits: { cpu: '200m', memory: '128Mi' } } })).toMatchObject([
-      { group: { cpuQuotaUs: '50000' } },
       sandboxUpdate('40000', '102', MEMORY_128),
+      { group: { cpuQuotaUs: '50000' } },
       { c: { cpu_quota: '40000' } },
     ]);
   });
 
   it('ends without the limits that are gone', () => {
     expect(stepsOf(of({ requests: { cpu: '100m' } }), { c: small })).toMatchObject([
-      { group: { memoryBytes: '-1' } },
       sandboxUpdate('20000', '102', NO_LIMIT),
+      { group: { memoryBytes: '-1' } },
       { c: { cpu_quota: '20000' } },
-      { group: { cpuQuotaUs: '-1' } },
       sandboxUpdate('-1', '102', NO_LIMIT),
+      { group: { cpuQuotaUs: '-1' } },
       { c: { cpu_shares: '102' } },
     ]);
   });
