@@ -33,7 +33,7 @@ const NANOSECONDS = 1_000_000n;
 const MS_PER_MINUTE = 60_000;
 const RFC3339 = /^(\d{4}-\d\d-\d\d)T(\d\d?:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)$/;
 
-/** Nanoseconds since the epoch, or `null` if the text is no RFC 3339 time as Go reads it (one digit for an hour, too). */
+/** Nanoseconds since the epoch, or `null` if Go reads no RFC 3339 time in the text (an hour may have one digit). */
 export function nanoseconds(text: string): bigint | null {
   const [, date, time = '', fraction = '', zone = 'Z'] = RFC3339.exec(text) ?? [];
   if (date === undefined || time.startsWith('24')) return null;
