@@ -1,17 +1,19 @@
 /** Changes that wait for the decisions about earlier ones: proves C1 of `waiting-changes.ts`. */
 import { expect, it } from 'vitest';
 import { type Change, WaitingChanges } from '../../../src/actors/kube/waiting-changes.ts';
+import type { JsonObject } from '../../../src/kernel/json.ts';
 import type { KubeObject } from '../../../src/machines/model/operations/kube.ts';
 
 const BYTES = 10;
-const object = (uid: string, more: object = {}): KubeObject =>
-  ({ metadata: { name: uid, namespace: 'ns', uid, ...more } }) as unknown as KubeObject;
+const object = (uid: string, more: JsonObject = {}): KubeObject => ({
+  metadata: { name: uid, namespace: 'ns', uid, ...more },
+});
 const ENDING = { deletionTimestamp: '2026-01-01T00:00:00Z', deletionGracePeriodSeconds: 0 };
 
 async function reported(...changes: readonly (readonly [Change, KubeObject])[]): Promise<string[]> {
   const seen: string[] = [];
   const waiting = new WaitingChanges((change, { metadata }) => {
-    seen.push(`${change} ${metadata.uid}${metadata['deletionTimestamp'] === undefined ? '' : ' ending'}`);
+    seen.push(`${change} ${metadata.name}${metadata['deletionTimestamp'] === undefined ? '' : ' ending'}`);
   });
   // The first change is reported at once; the others arrive during it.
   await Promise.all(
