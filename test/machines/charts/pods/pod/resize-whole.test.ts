@@ -40,7 +40,7 @@ describe('the plan for a pod as a whole', () => {
 
   it('is made so although no container changes', () => {
     const whole = of(large, container({ resources: own }));
-    expect(resizeSteps(whole, { '': small, c: own }, node, []).filter(({ kind }) => kind === 'group')).toEqual([
+    expect(resizeSteps(whole, { '': small, c: own }, node, []).filter(({ kind }) => kind === 'group')).toMatchObject([
       { kind: 'group', resources: { memoryBytes: String(80 * MI) } },
       { kind: 'group', resources: { cpuQuotaUs: '7000', cpuPeriodUs: '100000' } },
     ]);
@@ -55,8 +55,8 @@ describe('the plan for a pod as a whole', () => {
   });
 
   it.each([
-    ['raises the pod before', small, large, ['group', 'sandbox', 'c', 'group', 'sandbox', 'c']],
-    ['lowers the pod after', large, small, ['c', 'group', 'sandbox', 'c', 'group', 'sandbox']],
+    ['raises the pod before', small, large, ['sandbox', 'group', 'c', 'sandbox', 'group', 'c']],
+    ['lowers the pod after', large, small, ['c', 'sandbox', 'group', 'c', 'sandbox', 'group']],
   ])('%s the container that has its limits, memory before CPU', (_, before, after, order) => {
     const actuated = { '': before, c: {} };
     const whole = of(after, container());
