@@ -177,6 +177,14 @@ const BEHAVIORS = [
       'was complete.',
     since: 'Its first status waits for the relist, up to thirty seconds.',
   },
+  {
+    name: 'podsInPortions',
+    before:
+      'All new pods of a list, from the API server or from manifests, were started in one turn, and nothing else was ' +
+      'decided meanwhile. With each pod of the API server that came or went, the uids of all were published.',
+    since:
+      'Ten pods are started in a turn. Only the uids of pods that come and go are published, and all after a list.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
