@@ -135,9 +135,10 @@ export function reportChange(
   { reported: before, behavior }: ApiPublication,
   after: ApiPublication,
 ): void {
+  if (before === after.reported) return;
   const added = Object.keys(after.reported).filter((uid) => before[uid] === undefined);
   const removed = Object.keys(before).filter((uid) => after.reported[uid] === undefined);
-  if (before === after.reported || added.length + removed.length === 0) return;
+  if (added.length + removed.length === 0) return;
   if (!hasBehavior({ behavior }, 'podsInPortions')) return reportReady(enqueue, after);
   const change: SourceChanged = { type: 'config.sourceChanged', source: SOURCE, added, removed };
   enqueue.sendTo(to('syncLoop'), change);

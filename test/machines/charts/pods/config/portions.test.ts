@@ -73,13 +73,18 @@ describe('a list of the API server', () => {
     expect(published('ADD')).toEqual([names.slice(0, PORTION)]);
   });
 
+  /** The watch says this at once; in the test's world it would open after the last portion. */
+  const watched = (change: string, object: object): void =>
+    void node.kernel.dispatch('kubelet/podConfig/apiSource', { type: 'reflector.changed', change, object }, 'test');
+
   it('lets the other inputs have their turn', () => {
     const { kube } = cluster();
     for (const name of names) kube.createPod(name);
     node.boot().until('the first portion', () => published('ADD').length === 1);
     kube.patch('pods', names[0]!, { metadata: { labels: { changed: 'yes' } } });
-    node.until('its change', () => published('UPDATE').length === 1);
-    expect(published('ADD').flat().length).toBeLessThan(COUNT);
+    watched('MODIFIED', kube.pod(names[0]!));
+    expect(published('UPDATE')).toEqual([[names[0]]]);
+    expect(published('ADD').flat()).toHaveLength(PORTION);
     node.until('the others', () => published('ADD').flat().length === COUNT);
   });
 
@@ -88,17 +93,16 @@ describe('a list of the API server', () => {
     for (const name of names) kube.createPod(name);
     node.boot().until('the first portion', () => published('ADD').length === 1);
     const [gone, changed] = [names.at(-1)!, names.at(-2)!];
+    watched('DELETED', kube.pod(gone));
     kube.delete('pods', gone, 0);
     kube.patch('pods', changed, { metadata: { labels: { changed: 'yes' } } });
+    watched('MODIFIED', kube.pod(changed));
     kube.createPod('new');
+    watched('ADDED', kube.pod('new'));
+    expect(published('ADD').flat()).toHaveLength(PORTION);
     node.until('ready', isKnown('syncLoop')).run(1_000);
     expect(published('ADD').flat()).toEqual([...names.slice(0, -1), 'new']);
-    expect(
-      published('UPDATE')
-        .flat()
-        .filter((name) => name === changed),
-    ).toEqual([]);
-    expect(node.world.runtime.started).not.toContain(gone);
+    expect(published('UPDATE')).toEqual([]);
     const [, ready] = messagesTo('syncLoop', 'config.sourceReady') as unknown as [unknown, { uids: string[] }];
     expect(ready.uids).toHaveLength(COUNT);
   });
