@@ -6,6 +6,7 @@ const decode = 'test/actors/kube/decode.test.ts';
 const manifestUrl = 'test/actors/host/manifests/manifest-url.test.ts';
 const reviews = 'test/actors/server/auth/reviews.test.ts';
 const spdy = 'test/actors/spdy/attacks.test.ts';
+const portions = 'test/machines/charts/pods/config/portions.test.ts';
 
 export const ATTACKS: readonly Row[] = [
   row(
@@ -180,6 +181,32 @@ export const ATTACKS: readonly Row[] = [
     'A26',
     'pods that are deleted while their cgroups are made',
     'test/actors/cgroup/version-2.test.ts::is not left behind by the requests of pods that are deleted while they start',
+  ),
+  row(
+    'A27',
+    'thousands of pods that are bound to the node at once',
+    `${portions}::is published in portions and in its order, and the source is ready after the last one`,
+    `${portions}::lets the other inputs have their turn`,
+    `${portions}::has pods as they are by the time of their publication, and new ones at its end`,
+    `${portions}::ends no pod of an earlier agent before it was published`,
+  ),
+  row(
+    'A28',
+    'a folder of thousands of manifests that come, change and go at once',
+    `${portions}::is published in portions, and each portion is wanted at once`,
+    `${portions}::that changes between two portions is published as it is by then, removals first`,
+  ),
+  row(
+    'A29',
+    'thousands of pods that are rejected or deleted at once, whose writes wait for the limit of the API client',
+    'test/actors/token-bucket.test.ts::lets lanes take turns, so that many requests of one do not delay those of another',
+    'test/actors/kube/client.test.ts::a thousand writes of pods that ended delay no other request',
+  ),
+  row(
+    'A30',
+    'thousands of pods that change or end one after the other',
+    `${portions}::is reported by its own uid`,
+    `${portions}::copies no table of all pods when only its status changes, or when another one ends`,
   ),
   row(
     'A31',

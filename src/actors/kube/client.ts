@@ -54,6 +54,8 @@ export interface ClientRequest {
   readonly query?: Readonly<Record<string, string | number | undefined>>;
   readonly body?: string;
   readonly contentType?: string;
+  /** Requests of different lanes take turns when they wait for the rate limit. */
+  readonly lane?: string;
   readonly signal: AbortSignal;
 }
 
@@ -103,7 +105,7 @@ export class KubeClient {
     const { limit } = this.options;
     if (!limit) return;
     const beganMs = performance.now();
-    await limit.take(signal);
+    await limit.take(signal, request.lane);
     this.report(request, { kind: 'waited', durationMs: performance.now() - beganMs });
   }
 

@@ -6,7 +6,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Vault } from '../../kernel/journal/index.ts';
-import { type Json, OperationError } from '../../kernel/json.ts';
+import { type Json, memberOf, OperationError } from '../../kernel/json.ts';
 import type { InputOf as OperationInput, PortCall, Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type {
@@ -17,6 +17,7 @@ import type {
   kubeOperations,
   WatchItem,
 } from '../../machines/model/operations/kube.ts';
+import { isTerminalPhase } from '../../machines/model/status/phase.ts';
 import { openedPod } from '../pod-values.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import { withLogin } from '../url-login.ts';
@@ -96,11 +97,16 @@ class Connection {
       'kube.create': ({ input, signal }) => this.object(input, 'POST', { body: this.body(input), signal }),
       'kube.update': ({ input, signal }) => this.object(input, 'PUT', { body: this.body(input), signal }),
       'kube.patch': ({ input, signal }) =>
-        this.object(input, 'PATCH', { body: this.body(input), contentType: input.patchType, signal }),
+        this.object(input, 'PATCH', {
+          body: this.body(input),
+          contentType: input.patchType,
+          lane: laneOf(input, input.body),
+          signal,
+        }),
       'kube.delete': async ({ input, signal }) => {
         const { gracePeriodSeconds, preconditions } = input;
         const options = { kind: 'DeleteOptions', apiVersion: 'v1', gracePeriodSeconds, preconditions };
-        await this.call(input, 'DELETE', { body: JSON.stringify(options), signal });
+        await this.call(input, 'DELETE', { body: JSON.stringify(options), lane: laneOf(input, null), signal });
         return null;
       },
       'kube.deleteCollection': async ({ input, signal }) => {
@@ -234,6 +240,17 @@ function pathFor(target: KubeTarget, method: string): string {
   if ((method !== 'POST' && method !== 'LIST') || target.subresource !== undefined) return pathOf(target);
   const { name: _name, ...collection } = target;
   return pathOf(collection);
+}
+
+/**
+ * The lane of a write. Thousands of pods may be rejected or deleted at once: their last writes do not delay the statuses
+ * of pods that run, nor either of them the requests that other pods need to start.
+ */
+function laneOf(target: KubeTarget, body: Json): string {
+  if (!isPod(target)) return '';
+  const phase = memberOf(memberOf(body, 'status'), 'phase');
+  const hasEnded = body === null || (typeof phase === 'string' && isTerminalPhase(phase));
+  return hasEnded ? 'pods that ended' : 'pods that run';
 }
 
 function clientsOf(settings: KubeSettings, transport: Transport, onRequest: OnRequest): Clients {

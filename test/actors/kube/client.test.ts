@@ -353,3 +353,22 @@ describe('many watches at once', () => {
     await until(() => server.load.watches === 0);
   });
 });
+
+it('a thousand writes of pods that ended delay no other request', async () => {
+  await start();
+  await node.ask('kube.connect', settings(await server.kubeconfig('n1'), { qps: 20, burst: 2 }));
+  const stop = new AbortController();
+  const write = (name: string, phase: string) => {
+    const patch = { subresource: 'status', patchType: 'application/strategic-merge-patch+json' };
+    const input = { ...pods(name), ...patch, body: { status: { phase } } };
+    // No such pod is there: an answer of the server shows that the request had its turn.
+    return node.ask('kube.patch', input, { signal: stop.signal }).catch(({ code }: { code: string }) => code);
+  };
+  const ended = Array.from({ length: 1_000 }, (_, at) => write(`ended-${at}`, 'Failed'));
+  const running = write('running', 'Running');
+  await node.ask('kube.list', { ...pods(), limit: 1 });
+  expect(await running).toBe('NotFound');
+  expect(node.seen.filter(({ kind }) => kind === 'sent').length).toBeLessThan(20);
+  stop.abort();
+  await Promise.all(ended);
+});

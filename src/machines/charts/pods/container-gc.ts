@@ -65,16 +65,25 @@ interface Context {
 const newestFirst = (a: DeadContainer, b: DeadContainer): number =>
   b.createdAt.length - a.createdAt.length || (a.createdAt < b.createdAt ? 1 : -1);
 
-/** Dead instances by pod and container, newest first. */
-function groupsOf(pods: Pods): DeadContainer[][] {
-  const groups = new Map<string, DeadContainer[]>();
-  for (const [uid, { dead }] of Object.entries(pods)) {
-    for (const each of dead) groups.set(`${uid}/${each.name}`, [...(groups.get(`${uid}/${each.name}`) ?? []), each]);
-  }
-  return [...groups.values()].map((group) =>
+type Groups = readonly (readonly DeadContainer[])[];
+
+/** The groups of each list of a pod: with every event the lists of all pods are looked at, and one is new. */
+const knownGroups = new WeakMap<Garbage['dead'], Groups>();
+
+/** The dead instances of one pod by container, newest first. */
+function groupsOfPod(dead: Garbage['dead']): Groups {
+  const known = knownGroups.get(dead);
+  if (known !== undefined) return known;
+  const groups = Map.groupBy(dead, ({ name }) => name);
+  const sorted = [...groups.values()].map((group) =>
     group.sort((a, b) => b.restartCount - a.restartCount || newestFirst(a, b)),
   );
+  knownGroups.set(dead, sorted);
+  return sorted;
 }
+
+/** Dead instances by pod and container, newest first. */
+const groupsOf = (pods: Pods): Groups => Object.values(pods).flatMap(({ dead }) => groupsOfPod(dead));
 
 /** Instances that are old enough to count. */
 function ofAge(pods: Pods, { minAgeMs }: Policy, nowMs: number): Pods {
@@ -116,18 +125,20 @@ const surplusOf = ({ pods, keptAtDeath, hasFailed }: Context): Victim[] =>
     : groupsOf(pods).flatMap((group) => group.slice(keptAtDeath).map(({ id }) => ({ kind: 'container', id }) as const));
 
 /** Leaves out an instance that was removed and that its pod still reports. */
-const without = (pods: Pods, removed: string): Pods =>
-  Object.fromEntries(
-    Object.entries(pods).map(([uid, garbage]) => [
-      uid,
-      { ...garbage, dead: garbage.dead.filter(({ id }) => id !== removed) },
-    ]),
-  );
+function without(pods: Pods, removed: string): Pods {
+  const next: Record<string, Garbage> = { ...pods };
+  for (const [uid, garbage] of Object.entries(pods)) {
+    const dead = garbage.dead.filter(({ id }) => id !== removed);
+    if (dead.length < garbage.dead.length) next[uid] = { ...garbage, dead };
+  }
+  return next;
+}
 
 /** When the node is short of disk, also the instances of pods that have ended. */
 const purgeVictimsOf = (pods: Pods, policy: Policy): Victim[] => {
   const ofOver = Object.values(pods).flatMap(({ over, dead }) => (over ? dead : []));
-  const others = victimsOf(pods, policy).filter(({ id }) => !ofOver.some((each) => each.id === id));
+  const idsOfOver = new Set(ofOver.map(({ id }) => id));
+  const others = victimsOf(pods, policy).filter(({ id }) => !idsOfOver.has(id));
   return [...ofOver.map(({ id }) => ({ kind: 'container' as const, id })), ...others];
 };
 

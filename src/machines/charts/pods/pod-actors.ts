@@ -69,6 +69,7 @@ export function startPod(args: Args, ref: PodRef, before: PodRecord | undefined,
 
 /** Releases the first of the pods that wait for a full name, once no other pod on this node has that name. */
 export function releaseHeld(enqueue: Enqueue, records: Records): Records {
+  if (!Object.values(records).some(({ held }) => held)) return records;
   const taken = new Set(Object.values(records).flatMap((record) => (record.held ? [] : [fullName(record)])));
   const next: Record<string, PodRecord> = { ...records };
   for (const record of Object.values(records)) {

@@ -117,19 +117,22 @@ export const rememberedOf = ({ containers, begun, pulls, probes, resizes, handed
   ...(handedOver?.[uid] === undefined ? {} : { handedOver: handedOver[uid] }),
 });
 
-const ofPod = <Value>(table: Readonly<Record<string, Value>>, uid: string): Record<string, Value> =>
-  Object.fromEntries(
-    Object.entries(table).flatMap(([key, value]) =>
-      key.startsWith(`${uid}/`) ? [[key.slice(uid.length + 1), value]] : [],
-    ),
-  );
+/** Only the keys of other pods are read: there are many when many pods start. */
+function ofPod<Value>(table: Readonly<Record<string, Value>>, uid: string): Record<string, Value> {
+  const prefix = `${uid}/`;
+  const keys = Object.keys(table).filter((key) => key.startsWith(prefix));
+  return Object.fromEntries(keys.map((key) => [key.slice(prefix.length), table[key] as Value]));
+}
 
 /** The output of a pod's actor: the number of each container's next instance. */
 export type Restarts = Readonly<Record<string, number>>;
 
 /** Restart counts continue when the same pod is wanted again, even if the runtime has nothing of it. */
 export function withRestarts(softState: SoftState, uid: string, restarts: Restarts): SoftState {
-  const others = Object.entries(softState.containers).filter(([key]) => !key.startsWith(`${uid}/`));
+  const isOfPod = (key: string): boolean => key.startsWith(`${uid}/`);
+  const isUnknown = !Object.keys(softState.containers).some(isOfPod);
+  if (isUnknown && Object.keys(restarts).length === 0) return softState;
+  const others = Object.entries(softState.containers).filter(([key]) => !isOfPod(key));
   const counted = Object.entries(restarts).map(
     ([name, restartCount]) => [`${uid}/${name}`, { restartCount, backoffMs: 0, backoffUntilMs: 0 }] as const,
   );

@@ -109,12 +109,23 @@ const noteResize = s.assign(({ context, event }) => {
 });
 
 /** Keys of tables are a pod's uid, optionally followed by the name of a container or image. */
-const uidIn = (key: string): string => key.split('/', 1)[0] ?? '';
+function uidIn(key: string): string {
+  const end = key.indexOf('/');
+  return end === -1 ? key : key.slice(0, end);
+}
+
+/** The entries of the kept pods; the table itself if it has no others, which saves a copy at each end of a pod. */
+function ofPodsIn<Value>(
+  table: Readonly<Record<string, Value>>,
+  isKept: (uid: string) => boolean,
+): Readonly<Record<string, Value>> {
+  const isWhole = Object.keys(table).every((key) => isKept(uidIn(key)));
+  return isWhole ? table : Object.fromEntries(Object.entries(table).filter(([key]) => isKept(uidIn(key))));
+}
 
 /** The soft state of the kept pods only; `null` if it has no others. */
 function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState | null {
-  const only = <Value>(table: Readonly<Record<string, Value>> = {}): Record<string, Value> =>
-    Object.fromEntries(Object.entries(table).filter(([key]) => isKept(uidIn(key))));
+  const only = <Value>(table: Readonly<Record<string, Value>> = {}) => ofPodsIn(table, isKept);
   const kept = {
     containers: only(state.containers),
     begun: only(state.begun),
@@ -125,9 +136,10 @@ function ofPods(state: SoftState, isKept: (uid: string) => boolean): SoftState |
     ...(state.handedOver === undefined ? {} : { handedOver: only(state.handedOver) }),
     rejections: only(state.rejections),
   };
-  const sizeOf = (tables: SoftState) =>
-    Object.values(tables).reduce((sum, table) => sum + Object.keys(table).length, 0);
-  return sizeOf(kept) === sizeOf(state) ? null : kept;
+  const isUnchanged = Object.entries(state).every(
+    ([name, table]) => table === kept[name as keyof typeof kept] || Object.keys(table).length === 0,
+  );
+  return isUnchanged ? null : kept;
 }
 
 const forgetPod = s.assign(({ context, event }) => {

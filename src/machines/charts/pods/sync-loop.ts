@@ -3,8 +3,8 @@
  *
  * Decides: when the sources may publish, when enough is known to end orphaned pods, and when housekeeping runs.
  * Owns: which sources have published, the uids of the pods that they want, whether the runtime was listed.
- * Hears: `config.sourceReady` of the sources, `sources.started` of `podConfig`, `runtime.relisted` of `pleg`,
- *   `runtime.up`/`runtime.down` of the root, `pods.started`.
+ * Hears: `config.sourceReady` and `config.sourceChanged` of the sources, `sources.started` of `podConfig`,
+ *   `runtime.relisted` of `pleg`, `runtime.up`/`runtime.down` of the root, `pods.started`.
  * Asks: `podConfig` and `pleg` to publish everything again when it or `pods` lost it.
  * Sends: the root `syncLoop.started`, which answers with `runtime.up` when the runtime is up; `pods` the housekeeping.
  * Invariants:
@@ -19,7 +19,7 @@
 import { line, sendParent, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { PodsMessage } from '../../model/pods/pod-messages.ts';
 import type { RuntimeHealth, RuntimeRelisted } from '../../model/pods/runtime-messages.ts';
-import type { Source, SourceReady, SourcesMessage } from '../../model/pods/source-messages.ts';
+import type { Source, SourceChanged, SourceReady, SourcesMessage } from '../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 
 /** The period of housekeeping. The kubelet does it every 2 s; here everything urgent has an event of its own. */
@@ -41,7 +41,7 @@ interface Context {
   readonly runtimeUp: boolean;
 }
 
-type Event = SourcesMessage | SourceReady | RuntimeRelisted | RuntimeHealth | PodsMessage;
+type Event = SourcesMessage | SourceReady | SourceChanged | RuntimeRelisted | RuntimeHealth | PodsMessage;
 
 const s = setup({
   types: typed<{ input: SyncLoopInput; context: Context; events: Event }>(),
@@ -56,6 +56,15 @@ const desired = (context: Context): string[] => Object.values(context.sources).f
 const noteSource = s.assign({
   sources: ({ context, event }) =>
     event.type === 'config.sourceReady' ? { ...context.sources, [event.source]: event.uids } : context.sources,
+});
+
+const noteChange = s.assign(({ context, event }) => {
+  if (event.type !== 'config.sourceChanged') return {};
+  const uids = context.sources[event.source];
+  if (uids == null) return {};
+  const removed = new Set(event.removed);
+  const kept = removed.size === 0 ? uids : uids.filter((uid) => !removed.has(uid));
+  return { sources: { ...context.sources, [event.source]: [...kept, ...event.added] } };
 });
 
 const noteRelist = s.assign({ relisted: true });
@@ -86,6 +95,7 @@ export const syncLoopMachine = s.createMachine({
   on: {
     'runtime.relisted': { actions: noteRelist },
     'config.sourceReady': { actions: noteSource },
+    'config.sourceChanged': { actions: noteChange },
     'runtime.up': { actions: s.assign({ runtimeUp: true }) },
     'runtime.down': { actions: s.assign({ runtimeUp: false }) },
     'sources.started': { actions: requestSources },

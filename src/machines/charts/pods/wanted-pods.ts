@@ -1,6 +1,6 @@
 /** Starts the pods that a source wants, and ends the pods that no source wants. Part of `pods.ts`. */
 import { errorOf, line, now, outputOf } from '../../../kernel/xstate.ts';
-import { isMirrorPod, isStaticPod, type Pod, podFullName } from '../../model/api/pod.ts';
+import { isMirrorPod, isStaticPod, type Pod } from '../../model/api/pod.ts';
 import { withKeys } from '../../model/objects/config-objects.ts';
 import { neededKeys } from '../../model/objects/keys.ts';
 import type { PodKill } from '../../model/pods/pod-messages.ts';
@@ -9,7 +9,6 @@ import { sendReleased, startPod } from './pod-actors.ts';
 import {
   type Args,
   type Enqueue,
-  fullName,
   type Leftovers,
   type PodRecord,
   type Records,
@@ -57,8 +56,8 @@ function handleWanted(args: Args, records: Records, pod: Pod): PodRecord {
   return startPod(args, ref, before, { pod, held: mustWait });
 }
 
-const isPredecessor = (other: PodRecord, pod: Pod): boolean =>
-  other.uid !== pod.metadata.uid && fullName(other) === podFullName(pod);
+const isPredecessor = ({ uid, name, namespace }: PodRecord, { metadata }: Pod): boolean =>
+  uid !== metadata.uid && name === metadata.name && namespace === metadata.namespace;
 
 function kill(enqueue: Enqueue, record: PodRecord, graceSeconds: number | null): PodRecord {
   const order: PodKill = { type: 'pod.kill', graceSeconds, remove: true, verdict: null };

@@ -39,6 +39,14 @@ export interface SourceReady {
   readonly uids: readonly string[];
 }
 
+/** The source has published some pods, or has them no longer; until it was ready, this says nothing. */
+export interface SourceChanged {
+  readonly type: 'config.sourceChanged';
+  readonly source: Source;
+  readonly added: readonly string[];
+  readonly removed: readonly string[];
+}
+
 /**
  * `sources.wanted`: the sources of pods may publish, and publish everything. `sources.started`: `podConfig` has
  * started, and waits for the former.

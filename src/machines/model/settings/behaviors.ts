@@ -198,6 +198,14 @@ const BEHAVIORS = [
     before: 'A soft eviction left a pod `evictionMaxPodGracePeriod`, also if its own grace period is shorter.',
     since: 'As in the kubelet, it leaves the shorter of both.',
   },
+  {
+    name: 'podsInPortions',
+    before:
+      'All new pods of a list, from the API server or from manifests, were started in one turn, and nothing else was ' +
+      'decided meanwhile. With each pod of the API server that came or went, the uids of all were published.',
+    since:
+      'Ten pods are started in a turn. Only the uids of pods that come and go are published, and all after a list.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

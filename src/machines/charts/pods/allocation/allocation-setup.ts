@@ -150,17 +150,24 @@ export const updating = (handle: (work: Work) => void) =>
       talks,
     };
     handle({ args, state });
-    const demand = demandOf(state.grants);
-    if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
-    const before = resourcesHeld(context.settings, holdingsIn(context));
-    const held = resourcesHeld(context.settings, holdingsIn(state));
-    if (!isSame(held, before)) enqueue.sendTo(to('containerManager'), held);
-    const devices = devicesHeldBy(holdingsIn(state));
-    if (!isSame(devices, devicesHeldBy(holdingsIn(context)))) enqueue.sendTo(to('deviceManager'), devices);
-    const { shared } = held;
-    if (shared !== before.shared) reply({ args }, { type: 'allocation.shared', shared });
-    enqueue.assign({ ...state, demand });
+    const isHeldAlike = state.grants === grants && state.handedOver === handedOver;
+    enqueue.assign({ ...state, demand: isHeldAlike ? context.demand : sendChanges(args, state) });
   });
+
+/** Sends what changed of the grants and holdings; returns the sum of the requests. */
+function sendChanges(args: Args, state: AllocationState): QOSDemand {
+  const { context, enqueue } = args;
+  const demand = demandOf(state.grants);
+  if (!isSame(demand, context.demand)) enqueue.sendTo(to('containerManager'), { type: 'qos.changed', demand });
+  const before = resourcesHeld(context.settings, holdingsIn(context));
+  const held = resourcesHeld(context.settings, holdingsIn(state));
+  if (!isSame(held, before)) enqueue.sendTo(to('containerManager'), held);
+  const devices = devicesHeldBy(holdingsIn(state));
+  if (!isSame(devices, devicesHeldBy(holdingsIn(context)))) enqueue.sendTo(to('deviceManager'), devices);
+  const { shared } = held;
+  if (shared !== before.shared) reply({ args }, { type: 'allocation.shared', shared });
+  return demand;
+}
 
 /** Records for this agent and the next one that a pod has ended and holds no resources. */
 export function noteEnd(work: Work, uid: string, { demand, allocation }: Grant): void {

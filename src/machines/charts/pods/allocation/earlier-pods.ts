@@ -72,10 +72,12 @@ export function checkRecalled(work: Work, wanted: AllocationRequest): void {
 }
 
 /** Notes that a pod of another kubelet was admitted, was rejected or is gone. */
-export function noteEvaluated(work: Work, uid: string): void {
-  if (!work.state.awaited.includes(uid)) return;
-  work.state.awaited = work.state.awaited.filter((each) => each !== uid);
-  if (work.state.awaited.length === 0) work.args.enqueue.raise({ type: 'allocation.awaited' });
+export const noteEvaluated = (work: Work, uid: string): void => noteAllEvaluated(work, (each) => each === uid);
+
+function noteAllEvaluated({ args, state }: Work, isEvaluated: (uid: string) => boolean): void {
+  if (!state.awaited.some(isEvaluated)) return;
+  state.awaited = state.awaited.filter((uid) => !isEvaluated(uid));
+  if (state.awaited.length === 0) args.enqueue.raise({ type: 'allocation.awaited' });
 }
 
 /** Releases the earlier holding of a pod, which has it as a grant now, or is gone. */
@@ -92,10 +94,18 @@ export const forgetGonePods = updating((work) => {
   const known = new Set(event.uids);
   const { grants, awaited, handedOver, over, rejections } = work.state;
   const remembered = [grants, handedOver, over, rejections].flatMap((table) => Object.keys(table));
-  for (const uid of [...remembered, ...awaited].filter((each) => !known.has(each))) {
-    work.state.grants = without(work.state.grants, uid);
-    forgetRecalled(work, uid);
-    work.state.over = without(work.state.over, uid);
-    work.state.rejections = without(work.state.rejections, uid);
-  }
+  const gone = new Set([...remembered, ...awaited].filter((uid) => !known.has(uid)));
+  if (gone.size === 0) return;
+  const isGone = (uid: string): boolean => gone.has(uid);
+  noteAllEvaluated(work, isGone);
+  work.state.recalled = work.state.recalled.filter((uid) => !isGone(uid));
+  work.state.grants = withoutAll(grants, isGone);
+  work.state.handedOver = withoutAll(handedOver, isGone);
+  work.state.over = withoutAll(over, isGone);
+  work.state.rejections = withoutAll(rejections, isGone);
 });
+
+const withoutAll = <Value>(
+  table: Readonly<Record<string, Value>>,
+  isGone: (uid: string) => boolean,
+): Readonly<Record<string, Value>> => Object.fromEntries(Object.entries(table).filter(([uid]) => !isGone(uid)));

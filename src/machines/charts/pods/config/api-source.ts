@@ -2,37 +2,63 @@
  * The API server as a source of pods (`apiSource` below `podConfig`): all pods that are bound to this node.
  *
  * Decides: which pods were added, changed, are being deleted, were removed; which changes concern only the status.
- * Owns: of each pod the hashes of its last publication; which pods are mirrors of static ones. No pods.
+ * Owns: of each pod the hashes of its last publication; which pods are mirrors of static ones; the pods of a list until
+ *   they are published.
  * Hears: the reflector of `pods` with `spec.nodeName` of this node; `config.wanted`, `status.wanted`.
  * Asks: `host.loadPods`, at the start and when pods are wanted again, until it answers. Its reflector lists and
  *   watches.
  * Sends: `eventRecorder` why a pod is not taken; `pods` `config.pods`, and `object.found` of remembered objects;
- *   `syncLoop` `config.sourceReady`; `status` and `mirrorPods` the pods of the API server; `rememberedPods` the pods
- *   that are gone.
+ *   `syncLoop` `config.sourceReady` and `config.sourceChanged`; `status` and `mirrorPods` the pods of the API server;
+ *   `rememberedPods` the pods that are gone.
  * Invariants:
- *   K1 the source is ready when its first complete list is in; a list that fails removes no pod.
+ *   K1 the source is ready when its first complete list is published; a list that fails removes no pod.
  *   K2 a mirror pod is never published as a pod to run.
  *   K3 an object of the API server that is no valid pod is reported once and ignored.
  *   K4 a remembered pod is published only before the first list, and does not make the source ready.
+ *   K5 a pod that changes while it waits for its publication is published as it is by then, in its place; a new one is
+ *      published after those that wait; of the others changes are published at once.
  */
 import { type Ended, errorOf, line, now, outputOf, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
-import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';
+import { isMirrorPod, type Pod } from '../../../model/api/pod.ts';
 import type { ObjectFound, ObjectState } from '../../../model/objects/messages.ts';
 import { hostOperations, type RememberedPod } from '../../../model/operations/host.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { ConfigObject } from '../../../model/operations/volume.ts';
-import type { MirrorListed, MirrorSeen, StatusListed, StatusObserved } from '../../../model/pods/api-messages.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
-import type { ConfigWanted, SourceReady } from '../../../model/pods/source-messages.ts';
+import type { ConfigWanted } from '../../../model/pods/source-messages.ts';
 import type { StatusWanted } from '../../../model/pods/status-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../../kube/reflector.ts';
-import { podFromApi, seenPod } from './api-pod.ts';
-import { differences, type PublishedPods, publishedOf, removedPods, withoutPods, withSource } from './pod-source.ts';
+import { podFromApi } from './api-pod.ts';
+import {
+  type ApiPublication,
+  publish,
+  reportChange,
+  reportReady,
+  SOURCE,
+  sendGone,
+  sendListed,
+  sendMirrorsListed,
+  staticUidOf,
+  withChange,
+} from './api-publication.ts';
+import {
+  changeOf,
+  differences,
+  NEXT_PORTION,
+  type NextPortion,
+  type Publishing,
+  portionOf,
+  publishedOf,
+  refOf,
+  removalOf,
+  removedPods,
+  withoutPods,
+  withSource,
+} from './pod-source.ts';
 
-const SOURCE = 'api';
 /** The pause before unreadable files are read again. */
 const RELOAD_MS = 60_000;
 /** Without a list within this time the API server counts as unreachable: remembered pods start without it. */
@@ -40,40 +66,29 @@ const UNREACHABLE_MS = 10_000;
 
 export type ApiSourceInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir' | 'unseenFields' | 'behavior'>;
 
-interface Context extends Decider {
+interface Context extends ApiPublication {
   readonly nodeName: string;
   readonly directory: string;
   readonly unseenFields?: ApiSourceInput['unseenFields'];
   readonly isListed: boolean;
   readonly remembered: readonly RememberedPod[];
-  readonly reported: PublishedPods;
-  /** By uid, the mirror pods of this node. */
-  readonly mirrors: Readonly<Record<string, Mirror>>;
-  /** By uid, when a pod was first seen; kept for a later publication. */
-  readonly seen: Readonly<Record<string, string>>;
-}
-
-/** A mirror pod and the static pod that it stands for. */
-interface Mirror extends PodRef {
-  readonly staticUid: string;
 }
 
 const s = setup({
   types: typed<{
     input: ApiSourceInput;
     context: Context;
-    events: ReflectorReport | ConfigWanted | StatusWanted | Ended;
+    events: ReflectorReport | ConfigWanted | StatusWanted | NextPortion | Ended;
   }>(),
   actors: { reflector: reflectorMachine, ...pick(hostOperations, 'host.loadPods') },
   guards: {
     isListed: ({ context }) => context.isListed,
+    isPublishing: ({ context }) => context.publishing !== undefined,
     remembersNone: ({ context }) => context.directory === '',
   },
 });
 
 type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
-
-const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({ uid, namespace, name });
 
 /** The pods among these objects; invalid objects are logged. */
 function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Context, nowMs: number): Pod[] {
@@ -101,93 +116,48 @@ function reportInvalid(enqueue: Enqueue, object: KubeObject, error: string, cont
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
 }
 
-function publish(enqueue: Enqueue, context: Context, pods: readonly Pod[], gone: readonly PodRef[]): Context {
-  const podsToRun = pods.filter((pod) => !isMirrorPod(pod));
-  const goneOwn = gone.filter(({ uid }) => context.reported[uid] !== undefined);
-  for (const pod of pods) sendSeen(enqueue, pod);
-  const after = publishedOf(podsToRun);
-  const messages = differences(SOURCE, podsToRun, { before: context.reported, after, gone: goneOwn });
-  for (const message of messages) enqueue.sendTo(to('pods'), message);
-  const goneUids = new Set(gone.map(({ uid }) => uid));
-  const without = <Value>(table: Readonly<Record<string, Value>>): Record<string, Value> =>
-    Object.fromEntries(Object.entries(table).filter(([uid]) => !goneUids.has(uid)));
-  const reported = { ...without(context.reported), ...after };
-  const mirrors = pods
-    .filter(isMirrorPod)
-    .map((pod) => [pod.metadata.uid, { ...refOf(pod), staticUid: hashIn(pod) }] as const);
-  return {
-    ...context,
-    reported,
-    mirrors: { ...without(context.mirrors), ...Object.fromEntries(mirrors) },
-    seen: {
-      ...without(context.seen),
-      ...Object.fromEntries(Object.values(reported).map(({ uid, seen }) => [uid, seen])),
-    },
-  };
+/** Publishes the next portion; after the last one the source is ready. */
+function publishPortion(enqueue: Enqueue, context: Context, publishing: Publishing): void {
+  const { pods, gone, rest } = portionOf(publishing, context);
+  const next = publish(enqueue, context, pods, gone);
+  if (rest === undefined) {
+    sendMirrorsListed(enqueue, Object.keys(next.mirrors));
+    reportReady(enqueue, next);
+    return enqueue.assign({ ...next, publishing: rest, isListed: true });
+  }
+  reportChange(enqueue, context, next);
+  enqueue.raise(NEXT_PORTION.event, NEXT_PORTION.options);
+  enqueue.assign({ ...next, publishing: rest });
 }
-
-function sendSeen(enqueue: Enqueue, pod: Pod): void {
-  const objectState = seenPod(pod);
-  const ref = isMirrorPod(pod) ? { ...refOf(pod), uid: hashIn(pod) } : refOf(pod);
-  enqueue.sendTo(to('status'), { type: 'status.observed', pod: ref, seen: objectState } satisfies StatusObserved);
-  if (isMirrorPod(pod)) enqueue.sendTo(to('mirrorPods'), mirrorSeen(pod));
-}
-
-/** Sends all pods of the list: pods missing in it are gone, even if this source restarted and did not know them. */
-function sendListed(enqueue: Enqueue, pods: readonly Pod[]): void {
-  const uids = pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid));
-  enqueue.sendTo(to('status'), { type: 'status.listed', uids } satisfies StatusListed);
-}
-
-/** Sent after the mirror pods themselves: static pods without one may then get one. */
-function sendMirrorsListed(enqueue: Enqueue, pods: readonly Pod[]): void {
-  const uids = pods.filter(isMirrorPod).map(({ metadata }) => metadata.uid);
-  enqueue.sendTo(to('mirrorPods'), { type: 'mirror.listed', uids } satisfies MirrorListed);
-}
-
-function sendGone(enqueue: Enqueue, pod: PodRef, staticUid: string | undefined): void {
-  const { uid, namespace, name } = pod;
-  const ref = { uid, namespace, name };
-  const shown = { ...ref, uid: staticUid ?? uid };
-  enqueue.sendTo(to('status'), { type: 'status.observed', pod: shown, seen: null } satisfies StatusObserved);
-  if (staticUid !== undefined)
-    enqueue.sendTo(to('mirrorPods'), { type: 'mirror.seen', pod: ref, seen: null } satisfies MirrorSeen);
-}
-
-const hashIn = ({ metadata }: Pod): string => metadata.annotations?.[CONFIG_MIRROR_ANNOTATION] ?? '';
-
-const mirrorSeen = (pod: Pod): MirrorSeen => ({
-  type: 'mirror.seen',
-  pod: refOf(pod),
-  seen: { hash: hashIn(pod), isDeleting: pod.metadata.deletionTimestamp !== undefined },
-});
 
 const handleList = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'reflector.listed') return;
   const pods = podsOf(enqueue, event.items, context, now(args));
   sendListed(enqueue, pods);
-  const next = publish(enqueue, { ...context, mirrors: {} }, pods, removedPods(context.reported, pods));
-  sendMirrorsListed(enqueue, pods);
-  reportReady(enqueue, next);
-  enqueue.assign({ ...next, isListed: true });
+  const gone = removedPods(context.reported, pods);
+  if (context.publishing !== undefined) enqueue.cancel(NEXT_PORTION.options.id);
+  const changes = [...gone.map(removalOf), ...pods.map(changeOf)];
+  publishPortion(enqueue, { ...context, mirrors: {} }, { changes, next: 0 });
+});
+
+const publishNext = s.enqueueActions(({ context, enqueue }) => {
+  if (context.publishing !== undefined) publishPortion(enqueue, context, context.publishing);
 });
 
 const handleChange = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'reflector.changed') return;
-  const pods = podsOf(enqueue, [event.object], context, now(args));
+  const [pod] = podsOf(enqueue, [event.object], context, now(args));
+  if (pod === undefined) return;
   const isGone = event.change === 'DELETED';
-  if (isGone) for (const pod of pods) sendGone(enqueue, refOf(pod), context.mirrors[pod.metadata.uid]?.staticUid);
-  const next = publish(enqueue, context, isGone ? [] : pods, isGone ? pods.map(refOf) : []);
-  if (Object.keys(next.reported).join() !== Object.keys(context.reported).join()) reportReady(enqueue, next);
+  const waiting = withChange(context, isGone ? removalOf(refOf(pod)) : changeOf(pod));
+  if (isGone) sendGone(enqueue, refOf(pod), staticUidOf(context, pod, waiting !== undefined));
+  if (waiting !== undefined) return enqueue.assign({ publishing: waiting });
+  const next = publish(enqueue, context, isGone ? [] : [pod], isGone ? [refOf(pod)] : []);
+  reportChange(enqueue, context, next);
   enqueue.assign(next);
 });
-
-function reportReady(enqueue: Enqueue, { reported }: Context): void {
-  const ready: SourceReady = { type: 'config.sourceReady', source: SOURCE, uids: Object.keys(reported) };
-  enqueue.sendTo(to('syncLoop'), ready);
-}
 
 const noteRemembered = s.assign({
   remembered: ({ event }) => outputOf<{ pods: readonly RememberedPod[] }>(event).pods,
@@ -249,7 +219,9 @@ function isExpired({ kind, data }: ConfigObject, nowMs: number): boolean {
 
 /** Forgets publications, so that the next list publishes these pods again. */
 const forgetPublished = s.assign(({ context, event }) =>
-  event.type === 'config.wanted' ? { reported: withoutPods(context.reported, event.uids), isListed: false } : {},
+  event.type === 'config.wanted'
+    ? { reported: withoutPods(context.reported, event.uids), isListed: false, publishing: undefined }
+    : {},
 );
 
 const following = s.createStateConfig({
@@ -257,6 +229,7 @@ const following = s.createStateConfig({
   on: {
     'config.wanted': { target: '.open', reenter: true, actions: forgetPublished },
     'status.wanted': { target: '.open', reenter: true },
+    'source.next': { actions: publishNext },
   },
   states: {
     open: {
@@ -301,10 +274,15 @@ const remembering = s.createStateConfig({
      * unreachable.
      */
     unread: { after: { [RELOAD_MS]: 'loading' } },
-    /** Waits for the first list. */
+    /** Waits until the first list is published. */
     waiting: {
       always: { guard: 'isListed', target: 'done', actions: forgetDeleted },
-      after: { [UNREACHABLE_MS]: { target: 'done', actions: startRemembered } },
+      after: {
+        [UNREACHABLE_MS]: [
+          { guard: 'isPublishing', target: 'waiting', reenter: true },
+          { target: 'done', actions: startRemembered },
+        ],
+      },
     },
     done: {},
   },

@@ -3,15 +3,17 @@
  * and Secrets in the same folder.
  *
  * Decides: which pods and objects were added, changed or removed.
- * Owns: by pod and object the version that was last published, and the last errors of manifests. No pods.
+ * Owns: by pod and object the version that was last published, and the last errors of manifests; pods until they are
+ *   published.
  * Hears: `manifests.changed` of the stream; `config.wanted` when a receiver lost its state.
  * Asks: `host.watchManifests`.
- * Sends: `pods` `config.objects` and `config.pods`; `syncLoop` `config.sourceReady`; `mirrorPods` its pods.
+ * Sends: `pods` `config.objects` and `config.pods`; `syncLoop` `config.sourceReady` and `config.sourceChanged`;
+ *   `mirrorPods` its pods.
  * Invariants:
  *   C1 within one change removals are published first, so that a pod whose file was rewritten is removed before it is
  *      added.
  *   C2 a manifest's error is logged once, and its correction once.
- *   C3 the source is ready when its first complete list is in, even when that list is empty.
+ *   C3 the source is ready when its first complete list is published, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from it alone, and a static pod may name none.
  */
 import { type Ended, errorOf, type ItemOf, line, now, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
@@ -26,9 +28,15 @@ import {
   type SourceReady,
 } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { type PublishedPods, withoutPods, withSource } from './pod-source.ts';
+import { type NextPortion, withoutPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
-import { publishStaticPods, sendMirrorsReady } from './static-publication.ts';
+import {
+  type Publisher,
+  publishNext,
+  publishStaticPods,
+  type StaticPublication,
+  sendMirrorsReady,
+} from './static-publication.ts';
 
 /** The pause before the watch of the manifests is opened again after it broke. */
 const REOPEN_MS = 1_000;
@@ -46,18 +54,15 @@ export type FileSourceInput = Receiver &
     | 'behavior'
   >;
 
-interface Context {
+interface Context extends StaticPublication {
   readonly settings: FileSourceInput;
-  readonly reported: PublishedPods;
-  /** By uid, when a pod was first seen; kept when it has to be published again. */
-  readonly seen: Readonly<Record<string, string>>;
   /** By key, the published version of a ConfigMap or Secret; `null` before the first publication. */
   readonly versions: Readonly<Record<string, string>> | null;
   /** By file, the error that was last reported. */
   readonly errors: Readonly<Record<string, string>>;
 }
 
-type Event = ItemOf<(typeof hostOperations)['host.watchManifests']> | ConfigWanted | Ended;
+type Event = ItemOf<(typeof hostOperations)['host.watchManifests']> | ConfigWanted | NextPortion | Ended;
 
 const s = setup({
   types: typed<{ input: FileSourceInput; context: Context; events: Event }>(),
@@ -70,7 +75,7 @@ type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
 const handleManifests = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'manifests.changed') return;
-  const { settings, seen, reported: before } = context;
+  const { settings, seen } = context;
   const { nodeName, apiServer, unseenFields, staticPodReferences } = settings;
   const hasApiServer = apiServer !== undefined;
   const merged = mergeManifests(event.manifests, nodeName, hasApiServer, staticPodReferences, settings);
@@ -79,10 +84,19 @@ const handleManifests = s.enqueueActions((args) => {
   const errors = errorsByFile([...event.errors, ...merged.errors]);
   for (const [level, text, fields] of errorLines(context.errors, errors)) enqueue(line(level, [text, fields]));
   const versions = hasApiServer ? context.versions : sendObjects(enqueue, context, event.objects);
-  const receiver = receiverOf(settings);
-  const of = { source: SOURCE, pods, before, hasApiServer, receiver, node: settings } as const;
-  const published = publishStaticPods(enqueue, of);
+  const published = publishStaticPods(enqueue, publisherOf(settings), context, pods);
   enqueue.assign({ ...published, versions, errors });
+});
+
+const publisherOf = (settings: FileSourceInput): Publisher => ({
+  source: SOURCE,
+  hasApiServer: settings.apiServer !== undefined,
+  receiver: receiverOf(settings),
+  node: settings,
+});
+
+const handleNext = s.enqueueActions(({ context, enqueue }) => {
+  enqueue.assign(publishNext(enqueue, publisherOf(context.settings), context));
 });
 
 /** Objects are sent before pods, so that pods find them. */
@@ -100,7 +114,8 @@ function sendObjects(enqueue: Enqueue, { versions: reported, settings }: Context
 const forget = s.assign(({ context, event }) => {
   if (event.type !== 'config.wanted') return {};
   const { versions, reported } = context;
-  return { versions: event.uids === null ? null : versions, reported: withoutPods(reported, event.uids) };
+  const forgotten = { reported: withoutPods(reported, event.uids), publishing: undefined };
+  return { versions: event.uids === null ? null : versions, ...forgotten };
 });
 
 const logBroken = line<Context, { error: unknown; type: string }, undefined, Event>('error', ({ context, event }) => [
@@ -112,7 +127,7 @@ export const fileSourceMachine = s.createMachine({
   id: 'fileSource',
   context: ({ input }) => ({ settings: input, reported: {}, seen: {}, versions: null, errors: {} }),
   initial: 'choosing',
-  on: { 'config.wanted': { target: '.choosing', actions: forget } },
+  on: { 'config.wanted': { target: '.choosing', actions: forget }, 'source.next': { actions: handleNext } },
   states: {
     choosing: { always: [{ guard: 'hasNoPath', target: 'empty' }, { target: 'watching' }] },
     /** Without `staticPodPath` the source is ready and has no pods. */

@@ -2,10 +2,10 @@
  * A URL as a source of static pods (`httpSource` below `podConfig`): one Pod, or a list of Pods.
  *
  * Decides: which pods were added, changed or removed.
- * Owns: of each pod the hashes of its last publication, and the last error. No pods.
+ * Owns: of each pod the hashes of its last publication, and the last error; pods until they are published.
  * Hears: `manifests.fetched` of the stream, `config.wanted`.
  * Asks: `host.watchManifestUrl`.
- * Sends: `pods` `config.pods`; `syncLoop` `config.sourceReady`; `mirrorPods` its pods.
+ * Sends: `pods` `config.pods`; `syncLoop` `config.sourceReady` and `config.sourceChanged`; `mirrorPods` its pods.
  * Invariants:
  *   H1 a failed fetch removes no pod, and does not make the source ready; nor does an answer with an invalid pod. An
  *      empty answer does both, although it is an error.
@@ -16,9 +16,9 @@ import { type Ended, errorOf, type ItemOf, line, now, pick, setup, typed } from 
 import { hostOperations } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Receiver, receiverOf } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { type PublishedPods, withoutPods, withSource } from './pod-source.ts';
+import { type NextPortion, withoutPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
-import { publishStaticPods } from './static-publication.ts';
+import { type Publisher, publishNext, publishStaticPods, type StaticPublication } from './static-publication.ts';
 
 const SOURCE = 'http';
 /** The pause before the stream is opened again after it broke. */
@@ -38,14 +38,9 @@ export type HttpSourceInput = Receiver &
     | 'behavior'
   >;
 
-type Context = HttpSourceInput & {
-  readonly reported: PublishedPods;
-  /** By uid, when a pod was first seen; kept when it has to be published again. */
-  readonly seen: Readonly<Record<string, string>>;
-  readonly error: string;
-};
+type Context = HttpSourceInput & StaticPublication & { readonly error: string };
 
-type Event = ItemOf<(typeof hostOperations)['host.watchManifestUrl']> | ConfigWanted | Ended;
+type Event = ItemOf<(typeof hostOperations)['host.watchManifestUrl']> | ConfigWanted | NextPortion | Ended;
 
 const s = setup({
   types: typed<{ input: HttpSourceInput; context: Context; events: Event }>(),
@@ -71,10 +66,18 @@ const handleManifests = s.enqueueActions((args) => {
   if (event.manifests === null || !merged.isValid) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
-  const receiver = receiverOf(context);
-  const before = context.reported;
-  const published = publishStaticPods(enqueue, { source: SOURCE, pods, before, hasApiServer, receiver, node: context });
-  enqueue.assign(published);
+  enqueue.assign(publishStaticPods(enqueue, publisherOf(context), context, pods));
+});
+
+const publisherOf = (input: HttpSourceInput): Publisher => ({
+  source: SOURCE,
+  hasApiServer: input.apiServer !== undefined,
+  receiver: receiverOf(input),
+  node: input,
+});
+
+const handleNext = s.enqueueActions(({ context, enqueue }) => {
+  enqueue.assign(publishNext(enqueue, publisherOf(context), context));
 });
 
 export const httpSourceMachine = s.createMachine({
@@ -90,9 +93,12 @@ export const httpSourceMachine = s.createMachine({
     'config.wanted': {
       target: '.watching',
       actions: s.assign(({ context, event }) =>
-        event.type === 'config.wanted' ? { reported: withoutPods(context.reported, event.uids) } : {},
+        event.type === 'config.wanted'
+          ? { reported: withoutPods(context.reported, event.uids), publishing: undefined }
+          : {},
       ),
     },
+    'source.next': { actions: handleNext },
   },
   states: {
     watching: {

@@ -1,12 +1,14 @@
 /**
- * Shared by all sources of pods: a source publishes the differences to its last publication.
+ * Shared by all sources of pods: a source publishes the differences to its last publication, a few pods in a turn.
  *
  * Invariants: within one publication removals come first, so that a rewritten pod is removed before it is added; a pod
- * that did not change is not published; a pod's deletion is published once.
+ * that did not change is not published; a pod's deletion is published once; pods are published in the order of their
+ * list, and between two portions of them other messages have their turn.
  */
 import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod, type PodRef } from '../../../model/api/pod.ts';
 import { versionOf } from '../../../model/objects/config-objects.ts';
 import type { ConfigMessage, Source } from '../../../model/pods/source-messages.ts';
+import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { IgnoredField } from '../../../model/settings/node-settings.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
@@ -111,3 +113,51 @@ export const publishedOf = (pods: readonly Pod[]): PublishedPods =>
 /** Forgets the publication of these pods, or of all (`null`), because a receiver lost its state. */
 export const withoutPods = (reported: PublishedPods, uids: readonly string[] | null): PublishedPods =>
   Object.fromEntries(Object.entries(reported).filter(([uid]) => uids !== null && !uids.includes(uid)));
+
+/**
+ * Pods that are published in one turn: each takes a millisecond or two of decisions, and nothing else is decided
+ * meanwhile.
+ */
+const PORTION_PODS = 10;
+
+/** A pod that has to be published. */
+export interface Change {
+  readonly ref: PodRef;
+  /** `null`: the source no longer has it. */
+  readonly pod: Pod | null;
+}
+
+/** The changes of a publication; those before `next` were published. */
+export interface Publishing {
+  readonly changes: readonly Change[];
+  readonly next: number;
+}
+
+/** The message that publishes the next portion. */
+export interface NextPortion {
+  readonly type: 'source.next';
+}
+
+export const NEXT_PORTION = { event: { type: 'source.next' }, options: { id: 'next', delay: 0 } } as const;
+
+interface Portion {
+  readonly pods: readonly Pod[];
+  readonly gone: readonly PodRef[];
+  /** `undefined` after the last portion. */
+  readonly rest: Publishing | undefined;
+}
+
+/** The next portion. Nodes of before `podsInPortions` publish everything in one turn. */
+export function portionOf({ changes, next }: Publishing, node: Decider): Portion {
+  const end = hasBehavior(node, 'podsInPortions') ? next + PORTION_PODS : changes.length;
+  const portion = changes.slice(next, end);
+  return {
+    pods: portion.flatMap(({ pod }) => pod ?? []),
+    gone: portion.flatMap(({ ref, pod }) => (pod === null ? [ref] : [])),
+    rest: end < changes.length ? { changes, next: end } : undefined,
+  };
+}
+
+export const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({ uid, namespace, name });
+export const changeOf = (pod: Pod): Change => ({ ref: refOf(pod), pod });
+export const removalOf = ({ uid, namespace, name }: PodRef): Change => ({ ref: { uid, namespace, name }, pod: null });

@@ -107,8 +107,13 @@ it('a manifest that says that it is a mirror pod is not mirrored, and was by a n
   const pod = filled({}, { annotations: { 'kubernetes.io/config.mirror': 'x' } });
   const sent = (node: typeof NOW) => {
     const messages: string[] = [];
-    const enqueue = { sendTo: (_: unknown, { type }: { readonly type: string }) => void messages.push(type) };
-    publishStaticPods(enqueue, { source: 'file', pods: [pod], before: {}, hasApiServer: true, receiver: 'pods', node });
+    const enqueue = {
+      sendTo: (_: unknown, { type }: { readonly type: string }) => void messages.push(type),
+      raise: () => {},
+      cancel: () => {},
+    };
+    const publisher = { source: 'file', hasApiServer: true, receiver: 'pods', node } as const;
+    publishStaticPods(enqueue, publisher, { reported: {}, seen: {} }, [pod]);
     return messages;
   };
   expect(sent(NOW)).not.toContain('mirror.wanted');
