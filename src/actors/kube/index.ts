@@ -243,8 +243,8 @@ function pathFor(target: KubeTarget, method: string): string {
 }
 
 /**
- * The lane of a write. Thousands of pods may be rejected or deleted at once: their last writes do not delay the statuses
- * of pods that run, nor either of them the requests that other pods need to start.
+ * The lane of a write. Thousands of pods may be rejected or deleted at once: their last writes do not delay the
+ * statuses of pods that run, nor either of them the requests that other pods need to start.
  */
 function laneOf(target: KubeTarget, body: Json): string {
   if (!isPod(target)) return '';

@@ -1,6 +1,6 @@
 /**
- * What the API server as a source publishes: pods and their changes to `pods`, what is seen of them in the API server to
- * `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`.
+ * What the API server as a source publishes: pods and their changes to `pods`, what is seen of them in the API server
+ * to `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`.
  */
 import { to } from '../../../../kernel/xstate.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';
