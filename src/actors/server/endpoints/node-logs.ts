@@ -28,14 +28,9 @@ export interface NodeLogOptions {
   readonly isQueryEnabled: boolean;
 }
 
-/** Upstream removes this prefix from the path as sent: with an escaped letter in it there is nothing to serve. */
-const IS_BELOW_LOGS = /^(?:[a-z][a-z0-9+.-]*:\/\/[^/?#]*)?\/logs\//i;
-
 export function nodeLogEndpoints(options: NodeLogOptions): Endpoint[] {
-  const answer = (request: ApiRequest) => {
-    if (!IS_BELOW_LOGS.test(request.raw.url ?? '')) return notFound();
-    return options.isQueryEnabled ? queried(request, options) : file(request, pathOf(request), options);
-  };
+  const answer = (request: ApiRequest) =>
+    options.isQueryEnabled ? queried(request, options) : file(request, pathOf(request), options);
   const common: Omit<Endpoint, 'path'> = { methods: ['GET'], produces: [], subresources: ['log'], answer };
   return [
     { ...common, path: '/logs' },
