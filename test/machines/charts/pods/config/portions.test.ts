@@ -155,16 +155,24 @@ describe('a pod of the API server that comes or goes', () => {
     const { kube } = cluster();
     for (const name of names) kube.createPod(name);
     node.boot().until('all run', () => names.every((name) => kube.pod(name).status?.phase === 'Running'));
-    const contextOf = <Context>(actor: string): Context =>
-      (node.kernel.snapshotOf(`kubelet/${actor}`) as { readonly context: Context }).context;
-    const source = () => contextOf<{ reported: unknown; seen: unknown; mirrors: unknown }>('podConfig/apiSource');
+    const source = () =>
+      (
+        node.kernel.snapshotOf('kubelet/podConfig/apiSource') as {
+          readonly context: { reported: unknown; seen: unknown; mirrors: unknown };
+        }
+      ).context;
     const before = source();
     kube.patch('pods', names[0]!, { status: { message: 'of another client' } }, 'status');
     node.run(1_000);
     expect(source().reported).toBe(before.reported);
     expect(source().seen).toBe(before.seen);
     expect(source().mirrors).toBe(before.mirrors);
-    const softState = () => contextOf<{ state: { probes: unknown; rejections: unknown } }>('softState').state;
+    const softState = () =>
+      (
+        node.kernel.snapshotOf('kubelet/softState') as {
+          readonly context: { state: { probes: unknown; rejections: unknown } };
+        }
+      ).context.state;
     const forget = (name: string) => {
       const { uid } = kube.pod(name).metadata;
       node.kernel.dispatch('kubelet/softState', { type: 'softState.forgotten', uid }, 'test');
