@@ -15,6 +15,8 @@ export interface Excuse {
   readonly cgroup?: 1 | 2;
   /** Only where the machine is emulated, so that seconds of the recording are less than a step takes. */
   readonly emulated?: true;
+  /** Only where the machine has no huge pages of this size, as the folder of the kernel names it. */
+  readonly withoutPages?: string;
   /** There may be no difference either: two runs do not agree about it, or there was no registry to play the case. */
   readonly racy?: true;
   readonly reason: string;
@@ -52,6 +54,13 @@ export const EXCUSES: readonly Excuse[] = [
     path: /^p sandbox:0 RunPodSandbox$/,
     cgroup: 2,
     reason: 'the kernel of the recordings has no user namespaces for pods; current ones have them, so the pod runs',
+  },
+  {
+    case: '*',
+    path: /linux\.resources\.hugepage_limits\.1$/,
+    live: /^undefined$/,
+    withoutPages: 'hugepages-1048576kB',
+    reason: 'a container has a limit for each size of pages of its machine; that of the recordings had pages of 1 GB',
   },
   {
     case: '*',

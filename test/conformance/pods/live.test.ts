@@ -1,4 +1,5 @@
 /** The recordings of the kubelet, played on a containerd of the test's own: the same requests, the same last status. */
+import { existsSync, readdirSync } from 'node:fs';
 import pLimit from 'p-limit';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cgroupV1Available } from '../../support/cgroups.ts';
@@ -30,6 +31,7 @@ const LONGEST_MS = patient(1_800_000);
 const { skip } = requirement('containerd', containerdAvailable());
 const { skip: cannotPull } = requirement('registry', registryAvailable());
 const cases = cannotPull ? played.filter(({ name }) => PULLED[name] === undefined) : played;
+const HUGE_PAGES = '/sys/kernel/mm/hugepages';
 const figures = { cases: 0, facts: 0, equal: 0 };
 
 describe.skipIf(skip)('recordings on a live runtime', () => {
@@ -41,9 +43,10 @@ describe.skipIf(skip)('recordings on a live runtime', () => {
   beforeAll(async () => {
     const major = containerdMajor();
     const version = cgroupV1Available() === null ? 1 : 2;
+    const pages = existsSync(HUGE_PAGES) ? readdirSync(HUGE_PAGES) : [];
     excuses = ALL_EXCUSES.filter(
-      ({ containerd = major, cgroup = version, emulated = isEmulated }) =>
-        containerd === major && cgroup === version && emulated === isEmulated,
+      ({ containerd = major, cgroup = version, emulated = isEmulated, withoutPages = '' }) =>
+        containerd === major && cgroup === version && emulated === isEmulated && !pages.includes(withoutPages),
     );
     const started = await GoldenNode.start();
     golden = started;

@@ -29,7 +29,7 @@ export class Names {
       [node.logs, '${LOGS}'],
       ...[...words].map(([recorded, here]) => [here, recorded] as const),
       // On version 2 of cgroups the nodes of tests have no root of their own.
-      [/\/statelet-[0-9a-z]+(?=\/kubepods)|^(?=\/kubepods)/g, '/golden'],
+      [/\/statelet-[0-9a-z]+(?=\/kubepods)|(?<=")(?=\/kubepods)/g, '/golden'],
       ...[...new Set(uids.values())].map((pod) => [nodeName(pod), pod] as const),
       [/\b10\.2\d\d\.\d+\.\d+\b/g, '<ip>'],
       [/\b127\.0\.0\.1\b/g, '<node-ip>'],
