@@ -182,6 +182,8 @@ export class ServerThread {
       stuck(`it has not answered for ${seconds} s`);
       void worker.terminate();
     };
+    // At once: the answer says that the program is loaded.
+    check();
     return setInterval(check, CHECK_MS).unref();
   }
 }
