@@ -23,7 +23,7 @@ export interface Excuse {
 }
 
 /** Cases whose pods are removed seconds after they began. */
-const HURRIED = [
+export const HURRIED: readonly string[] = [
   'image-invalid-name',
   'init-fail-always',
   'init-fail-never',

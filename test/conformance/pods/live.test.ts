@@ -16,15 +16,15 @@ import {
   recordedRequests,
   recordedStatuses,
 } from './compare.ts';
-import { EXCUSES as ALL_EXCUSES, type Excuse } from './excused.ts';
+import { EXCUSES as ALL_EXCUSES, type Excuse, HURRIED } from './excused.ts';
 import { GoldenNode, type Published } from './golden-node.ts';
 import { Names } from './names.ts';
 import { type Played, play } from './play.ts';
 
 /** As many as the recorder had at a time. */
 const AT_A_TIME = 10;
-/** Three seconds from its beginning to its end may be too few for a sandbox that waits for nine others. */
-const ALONE = 'active-deadline';
+/** Played one after the other: a few seconds from beginning to end may be too few beside nine others. */
+const ALONE: ReadonlySet<string> = new Set(['active-deadline', ...HURRIED]);
 /** It takes under two minutes; a machine that is busy with other things may need many times that. */
 const LONGEST_MS = patient(1_800_000);
 
@@ -55,8 +55,8 @@ describe.skipIf(skip)('recordings on a live runtime', () => {
     const order = cases.toSorted((a, b) => lengthOf(b) - lengthOf(a));
     const run = async (recording: (typeof cases)[number]) =>
       void runs.set(recording.name, await play(started, recording));
-    await Promise.all(order.filter(({ name }) => name !== ALONE).map((recording) => limit(() => run(recording))));
-    for (const recording of order.filter(({ name }) => name === ALONE)) await run(recording);
+    await Promise.all(order.filter(({ name }) => !ALONE.has(name)).map((recording) => limit(() => run(recording))));
+    for (const recording of order.filter(({ name }) => ALONE.has(name))) await run(recording);
     published = started.published();
   }, LONGEST_MS);
   afterAll(async () => {
