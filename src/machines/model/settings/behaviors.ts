@@ -206,6 +206,11 @@ const BEHAVIORS = [
     since:
       'Ten pods are started in a turn. Only the uids of pods that come and go are published, and all after a list.',
   },
+  {
+    name: 'podCIDROfConfiguration',
+    before: '`podCIDR` of the configuration was not used: only the CIDRs of the Node reached the runtime.',
+    since: 'As in the kubelet, the runtime gets it at the start, with and without an API server.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
