@@ -122,6 +122,8 @@ export class ClaimWork extends Instruments implements Projection {
   ]);
   /** Uids of pods with claims. */
   readonly #claimed = new Set<string>();
+  /** Uids of pods that this node rejected: nothing is prepared or unprepared for them. */
+  readonly #refused = new Set<string>();
   /** By operation and uid of a pod, the time of the request. */
   readonly #begun = new Map<string, number>();
 
@@ -130,15 +132,17 @@ export class ClaimWork extends Instruments implements Projection {
     if (record.k !== 'message') return;
     const { event } = record;
     if (event.type === 'claims.wanted') this.#claimed.add(event.uid);
+    if (event.type === 'allocation.refused') this.#refused.add(event.uid);
+    if (event.type === 'allocation.ended') this.#without('Unprepare', event.uid);
     if (event.type === 'status.removed') {
-      this.#without('Unprepare', event.uid);
       this.#claimed.delete(event.uid);
+      this.#refused.delete(event.uid);
     } else if (event.type in BEGINS || event.type in ENDS) this.#follow(event, kernel.now);
   }
 
   /** Observes an operation for a pod without claims, which upstream measures as well. */
   #without(operation: Operation, uid: string): void {
-    if (!this.#claimed.has(uid)) this.#observe(operation, false, 0);
+    if (!this.#claimed.has(uid) && !this.#refused.has(uid)) this.#observe(operation, false, 0);
   }
 
   #follow({ type, uid }: { readonly type: string; readonly uid?: string }, nowMs: number): void {
