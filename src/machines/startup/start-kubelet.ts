@@ -79,7 +79,7 @@ const kubeletRun = kubeletSetup.createStateConfig({
         }),
         raise({ type: 'create.resolver' }),
         enqueueActions(({ context, enqueue }) => {
-            if (isInCluster(context)) for (const id of NODE_PARTS) enqueue.raise({ type: `create.${id}` });
+          if (isInCluster(context)) for (const id of NODE_PARTS) enqueue.raise({ type: `create.${id}` });
         }),
         createPodCIDR,
         raise({ type: 'create.pleg' }),

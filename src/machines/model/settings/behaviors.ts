@@ -211,6 +211,11 @@ const BEHAVIORS = [
     before: '`podCIDR` of the configuration was not used: only the CIDRs of the Node reached the runtime.',
     since: 'As in the kubelet, the runtime gets it at the start, with and without an API server.',
   },
+  {
+    name: 'tolerationOfFiles',
+    before: 'Static pods of a URL got the toleration of NoExecute taints that those of files have.',
+    since: 'As in the kubelet, only those of files get it.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -53,7 +53,8 @@ const handleManifests = s.enqueueActions((args) => {
   const hasApiServer = context.apiServer !== undefined;
   const { seen, unseenFields, staticPodReferences } = context;
   const manifests = event.manifests ?? [];
-  const merged = mergeManifests(manifests, context.nodeName, hasApiServer, staticPodReferences, context);
+  const reader = { behavior: context.behavior, source: SOURCE } as const;
+  const merged = mergeManifests(manifests, context.nodeName, hasApiServer, staticPodReferences, reader);
   const error = [event.error, ...merged.errors.map(({ message }) => message)].filter((each) => each !== '').join('; ');
   if (error !== context.error) {
     enqueue(
