@@ -1,5 +1,7 @@
-/** Waits of a length that pods, plugins or configurations give. */
+/** Waits: of a length that pods, plugins or configurations give, and for an abort. */
 import { setTimeout as sleep } from 'node:timers/promises';
+
+/* Waits of a length that pods, plugins or configurations give. */
 
 /** The longest time of a timer of Node (24.8 days), of which a longer one ends at once. */
 export const TIMER_MAX_MS = 2_147_483_647;
@@ -20,4 +22,17 @@ export async function pause(ms: number, signal: AbortSignal, options: { readonly
     await sleep(limitMs(leftMs), undefined, { ...options, signal }).catch(() => {});
     leftMs = dueMs - performance.now();
   } while (leftMs >= 1 && !signal.aborted);
+}
+
+/** Resolves when the machine has cancelled the operation, or after the timeout. */
+export function aborted(signal: AbortSignal, withinMs?: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = withinMs === undefined ? undefined : setTimeout(resolve, withinMs);
+    const done = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    if (signal.aborted) done();
+    else signal.addEventListener('abort', done, { once: true });
+  });
 }

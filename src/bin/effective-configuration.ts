@@ -7,7 +7,7 @@
 import { readConfiguration, readDropIns } from '../actors/host/configuration/configuration.ts';
 import { masked, maskedDropIns } from '../actors/host/configuration/masked-configuration.ts';
 import { readCgroups } from '../actors/host/machine.ts';
-import { withLogin } from '../actors/url-login.ts';
+import { withLogin } from '../actors/urls.ts';
 import {
   type CommandLine,
   type ConfigurationFiles,

@@ -95,7 +95,7 @@ export const BAD_INPUTS: readonly Row[] = [
     'B30',
     'last words into a device, or of a gigabyte',
     `${live}::30 last words of a gigabyte`,
-    'test/actors/host/pods/termination-message.test.ts::a file of 1 GB costs no memory',
+    'test/actors/host/termination-message.test.ts::a file of 1 GB costs no memory',
   ),
   row('B31', 'an empty seccomp profile', `${pod}::31 an empty seccomp profile`),
   row('B32', 'a gitRepo volume', `${pod}::32 gitRepo`),

@@ -19,7 +19,7 @@ import { mediaRanges, prefersGzip, takesOneOf } from '../../src/actors/server/ht
 import type { ApiRequest } from '../../src/actors/server/http/endpoint.ts';
 import { answerMalformed } from '../../src/actors/server/http/malformed.ts';
 import { queryOf, targetOf } from '../../src/actors/server/http/target.ts';
-import { parseCriLine } from '../../src/actors/server/logs/container-log.ts';
+import { parseCriLine } from '../../src/actors/server/logs/log-file.ts';
 import { nodeLogQuery, patternProblem } from '../../src/actors/server/logs/node-log-query.ts';
 import { parsePorts } from '../../src/actors/server/streaming/tunnel.ts';
 import { FrameReader, headersOf, uint32 } from '../../src/actors/spdy/frames.ts';

@@ -14,15 +14,18 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
-import type { OnRuntimeActivity } from './activity.ts';
-import type { CallsInProgress } from './calls-in-progress.ts';
+import {
+  type CallsInProgress,
+  type Expectations,
+  expecting,
+  type Outcome,
+  unmetExpectations,
+} from './calls-in-progress.ts';
 import type { RuntimeClient } from './client.ts';
-import { type Expectations, expecting, type Outcome, unmetExpectations } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
-import { type Inspections, inspectInstance, inspectPod } from './inspect.ts';
-import type { PodIds } from './pod-ids.ts';
+import { type Inspections, inspectInstance, inspectPod, type PodIds } from './inspect.ts';
 import { groupByPod, type Instance, type ListedPod, PodCache, statusesOf } from './relist.ts';
-import { type RelistPeriods, RelistTimer } from './relist-timer.ts';
+import { type OnRuntimeActivity, type RelistPeriods, RelistTimer } from './relist-timer.ts';
 
 /** How long a hint waits to share an inspection by the pod's actor; containerd's CRI plugin lags its events as much. */
 const GATHER_MS = 10;

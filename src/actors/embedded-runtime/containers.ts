@@ -13,13 +13,13 @@ import { isAlive, killMembers, sendSignal, signalNumber } from './process/proc.t
 import { planProcess } from './process/process-spec.ts';
 import type { Supervisor } from './process/supervisor.ts';
 import { stateOf } from './status.ts';
-import { readJson } from './store/files.ts';
 import type { Images } from './store/images.ts';
 import {
   type ContainerRecord,
   isLogRecord,
   isProcessIdentity,
   RECORD_VERSION,
+  readJson,
   type SandboxRecord,
 } from './store/records.ts';
 import type { Container, Store } from './store/store.ts';

@@ -15,9 +15,14 @@ import type { Stats } from './stats.ts';
 import * as view from './status.ts';
 import type { Images } from './store/images.ts';
 import { type Container, findByPrefix, type Store } from './store/store.ts';
-import { attachStreams, checkAttach } from './streaming/attach.ts';
-import { exitStatus, SUCCESS } from './streaming/command-status.ts';
-import type { CommandStreams, StreamsAsked } from './streaming/command-streams.ts';
+import {
+  attachStreams,
+  type CommandStreams,
+  checkAttach,
+  exitStatus,
+  type StreamsAsked,
+  SUCCESS,
+} from './streaming/command-streams.ts';
 import type { StreamServer } from './streaming/stream-server.ts';
 
 export interface RuntimeParts {

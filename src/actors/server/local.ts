@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
 import type { LocalSocket, ServerItem } from '../../machines/model/operations/server.ts';
-import { aborted } from '../aborted.ts';
+import { aborted } from '../pause.ts';
 import { ApiServer } from './http/api-server.ts';
 import { type ApiDependencies, kubeletApi } from './kubelet-api.ts';
 

@@ -9,7 +9,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { PortCall } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { ServedPort, ServerItem } from '../../machines/model/operations/server.ts';
-import { aborted } from '../aborted.ts';
+import { aborted } from '../pause.ts';
 import { authenticate } from './auth/authentication.ts';
 import { accessReviewer, alwaysAllow, authorize, type Create, tokenReviewer, unauthorized } from './auth/reviews.ts';
 import { ApiServer, type Gate } from './http/api-server.ts';

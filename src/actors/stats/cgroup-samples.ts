@@ -6,8 +6,7 @@
  */
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
-import { createdAtMs, readUsage } from './cgroup-usage.ts';
-import { below, type Hierarchy, podCgroups } from './hierarchy.ts';
+import { below, createdAtMs, type Hierarchy, podCgroups, readUsage } from './cgroup-usage.ts';
 import type { Inventory, RunningPod } from './inventory.ts';
 import { readNumber, readText } from './kernel-text.ts';
 import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './network.ts';

@@ -10,10 +10,9 @@ import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
-import { readUsage } from './cgroup-usage.ts';
+import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups, readUsage } from './cgroup-usage.ts';
 import { Rates } from './cpu-rates.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
-import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups } from './hierarchy.ts';
 import {
   type Inventory,
   inventory,
@@ -44,8 +43,8 @@ import {
   type Usage,
   usageOf,
 } from './summary-parts.ts';
-import type { ContainerStats, FsStats, NodeStats, PodStats, Summary, VolumeStats } from './summary-types.ts';
 import { countOf } from './topology.ts';
+import type { ContainerStats, FsStats, NodeStats, PodStats, Summary, VolumeStats } from './usage-types.ts';
 
 export interface StatsOptions {
   /** Prefix of /proc and /sys, for a machine that is described by files. */

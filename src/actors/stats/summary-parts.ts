@@ -6,6 +6,7 @@ import { millis } from './inventory.ts';
 import { NO_PRESSURE, type PressureStall } from './kernel-text.ts';
 import type { InterfaceUsage } from './network.ts';
 import type {
+  CgroupUsage,
   CpuStats,
   FsStats,
   InterfaceStats,
@@ -14,8 +15,7 @@ import type {
   NetworkStats,
   SwapStats,
   VolumeStats,
-} from './summary-types.ts';
-import type { CgroupUsage } from './usage-types.ts';
+} from './usage-types.ts';
 
 /** The name by which the kubelet finds the default interface. */
 const DEFAULT_INTERFACE = 'eth0';

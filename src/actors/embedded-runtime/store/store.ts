@@ -8,7 +8,6 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { containerNotFound, sandboxNotFound, wrongState } from '../errors.ts';
-import { readJson, writeJson } from './files.ts';
 import {
   type ContainerRecord,
   containerFiles,
@@ -16,7 +15,9 @@ import {
   isContainerRecord,
   isSandboxRecord,
   type ProcessRecord,
+  readJson,
   type SandboxRecord,
+  writeJson,
 } from './records.ts';
 
 /** For the owner only: records contain environments. */

@@ -5,7 +5,7 @@ import type { ContainerStatus as PodContainerStatus, PodStatus } from '../../../
 import { quote } from '../../../machines/model/values/go-text.ts';
 import { type Answer, pageNotFound, text } from '../http/answer.ts';
 import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
-import { containerLog, type LogOptions, nanoseconds } from '../logs/container-log.ts';
+import { containerLog, type LogOptions, nanoseconds } from '../logs/log-file.ts';
 import { type ApiView, containerSpec, type NodePod, podNamed } from '../node-pods.ts';
 
 const UNDECODABLE = text(400, '{"message": "Unable to decode query."}');

@@ -10,7 +10,7 @@ import type { Port } from '../../../kernel/operation.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations } from '../../../machines/model/operations/host.ts';
 import { quote } from '../../../machines/model/values/go-text.ts';
-import { aborted } from '../../aborted.ts';
+import { aborted } from '../../pause.ts';
 import { type Answer, refusal, text } from '../http/answer.ts';
 import { ApiServer } from '../http/api-server.ts';
 import type { ApiRequest, Endpoint, Subresource } from '../http/endpoint.ts';

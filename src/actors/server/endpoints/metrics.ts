@@ -2,10 +2,10 @@
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { messageOf } from '../../../kernel/thrown.ts';
-import { ofRunningPods, type Summary, statsText } from '../../stats/summary-types.ts';
+import { ofRunningPods, type Summary, statsText } from '../../stats/usage-types.ts';
 import { type Answer, firstHeader, json, mediaRanges, pageNotFound, prefersGzip, text } from '../http/answer.ts';
 import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
-import { type Family, toText } from '../metrics/family.ts';
+import { type Family, toText } from '../metrics/instruments.ts';
 import type { NodeMetrics } from '../metrics/node-metrics.ts';
 import { toProtobuf } from '../metrics/protobuf.ts';
 

@@ -1,5 +1,5 @@
 /** Metric families as Prometheus' delimited protobuf messages (io.prometheus.client.MetricFamily). */
-import { type Family, type FamilyType, inOrder, namesOf, type Sample } from './family.ts';
+import { type Family, type FamilyType, inOrder, namesOf, type Sample } from './instruments.ts';
 
 const TYPES: Readonly<Record<FamilyType, number>> = { counter: 0, gauge: 1, summary: 2, histogram: 4 };
 /** Field of a Metric that holds a plain value, by type. */

@@ -6,7 +6,7 @@
  */
 import type { JsonEvent } from '../../../kernel/json.ts';
 import type { LocalSocket, ServedPort } from '../../../machines/model/operations/server.ts';
-import { aborted } from '../../aborted.ts';
+import { aborted } from '../../pause.ts';
 import { healthzPort } from '../endpoints/health.ts';
 import { serveLocal } from '../local.ts';
 import { type ServerOptions, servePort } from '../node-port.ts';

@@ -2,9 +2,8 @@
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
-import { AnswerCache } from '../../../../src/actors/server/auth/answer-cache.ts';
 import { authenticate } from '../../../../src/actors/server/auth/authentication.ts';
-import { accessReviewer, type Create, tokenReviewer } from '../../../../src/actors/server/auth/reviews.ts';
+import { AnswerCache, accessReviewer, type Create, tokenReviewer } from '../../../../src/actors/server/auth/reviews.ts';
 import { OperationError } from '../../../../src/kernel/json.ts';
 import type { KubeObject } from '../../../../src/machines/model/operations/kube.ts';
 

@@ -1,7 +1,7 @@
 /** The families that users of a kubelet rely on: names, types and labels as recorded; what is not here has a reason. */
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Family, toText } from '../../../../src/actors/server/metrics/family.ts';
+import { type Family, toText } from '../../../../src/actors/server/metrics/instruments.ts';
 import type { NodeMetrics } from '../../../../src/actors/server/metrics/node-metrics.ts';
 import { podGauges } from '../../../../src/actors/server/metrics/pods/pod-gauges.ts';
 import { toProtobuf } from '../../../../src/actors/server/metrics/protobuf.ts';

@@ -11,7 +11,7 @@ import {
 import type { PullRecord } from '../../../../machines/model/operations/image.ts';
 import type { ImageWanted } from '../../../../machines/model/pods/image-messages.ts';
 import { repositoryOf } from '../../../../machines/model/spec/index.ts';
-import { recordCounts } from '../../../image/pull-record-files.ts';
+import { recordCounts } from '../../../image/pull-records.ts';
 import {
   contextOf,
   type NodeEffect,
@@ -19,9 +19,19 @@ import {
   type NodeRecord,
   type NodeResult,
 } from '../../../node-records.ts';
-import { type Family, gaugeOf, one } from '../family.ts';
-import { counter, histogram, Instruments } from '../instruments.ts';
-import { isPodActor, MS_PER_SECOND, type Projection, type RecordContext, type UnderWay } from '../projection.ts';
+import {
+  counter,
+  type Family,
+  gaugeOf,
+  histogram,
+  Instruments,
+  isPodActor,
+  MS_PER_SECOND,
+  one,
+  type Projection,
+  type RecordContext,
+  type UnderWay,
+} from '../instruments.ts';
 
 const IMAGE_ACTOR = /^kubelet\/images\/image-[^/]+/;
 const COLLECTOR = 'kubelet/imageGC';

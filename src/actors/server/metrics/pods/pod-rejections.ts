@@ -1,8 +1,16 @@
 /** Pods that this node rejected (each counts once), preempted for critical pods, or evicted. */
 import type { EvictionContext } from '../../../../machines/model/eviction/policy.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
-import { counter, histogram, Instruments } from '../instruments.ts';
-import { DEFAULT_BUCKETS, isPodActor, MS_PER_SECOND, type Projection, type RecordContext } from '../projection.ts';
+import {
+  counter,
+  DEFAULT_BUCKETS,
+  histogram,
+  Instruments,
+  isPodActor,
+  MS_PER_SECOND,
+  type Projection,
+  type RecordContext,
+} from '../instruments.ts';
 
 /** The reasons that upstream counts by name. */
 const REASONS: ReadonlySet<string> = new Set([

@@ -6,8 +6,15 @@ import type { ResourceRequirements } from '../../../../machines/model/api/pod.ts
 import type { Allocation } from '../../../../machines/model/operations/grants.ts';
 import { nanoOf } from '../../../../machines/model/values/quantity.ts';
 import type { NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
-import { counter, histogram, Instruments } from '../instruments.ts';
-import { isPodActor, type Projection, podUidAt, type RecordContext } from '../projection.ts';
+import {
+  counter,
+  histogram,
+  Instruments,
+  isPodActor,
+  type Projection,
+  podUidAt,
+  type RecordContext,
+} from '../instruments.ts';
 
 /** Upstream's buckets in milliseconds: from 10, with a factor of 2. */
 const DURATION_BUCKETS = Array.from({ length: 18 }, (_, power) => 10 * 2 ** power);

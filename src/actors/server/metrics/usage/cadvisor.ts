@@ -4,7 +4,7 @@ import type { CgroupSample } from '../../../stats/cgroup-samples.ts';
 import type { DiskSample } from '../../../stats/machine-disks.ts';
 import type { InterfaceUsage } from '../../../stats/network.ts';
 import type { DeviceIo } from '../../../stats/usage-types.ts';
-import type { Family, FamilyType, Sample } from '../family.ts';
+import type { Family, FamilyType, Sample } from '../instruments.ts';
 import { DISK_FAMILIES, diskSamples } from './disk-families.ts';
 
 const NANOSECONDS = 1e9;

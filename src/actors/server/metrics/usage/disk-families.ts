@@ -1,6 +1,6 @@
 /** The machine's own disks in `/metrics/cadvisor`: samples of the root group, by the name of the family. */
 import type { DiskActivity, DiskSample } from '../../../stats/machine-disks.ts';
-import type { FamilyType, Sample } from '../family.ts';
+import type { FamilyType, Sample } from '../instruments.ts';
 
 const MS_PER_SECOND = 1_000;
 

@@ -9,9 +9,8 @@ import { type Create, tokenReviewer } from '../../../../../src/actors/server/aut
 import { text, UPGRADED } from '../../../../../src/actors/server/http/answer.ts';
 import { ApiServer } from '../../../../../src/actors/server/http/api-server.ts';
 import type { Endpoint } from '../../../../../src/actors/server/http/endpoint.ts';
-import { ApiClientMetrics } from '../../../../../src/actors/server/metrics/calls/api-client.ts';
+import { ApiClientMetrics, RuntimeMetrics } from '../../../../../src/actors/server/metrics/calls/client-calls.ts';
 import { PodResourcesMetrics, RequestMetrics } from '../../../../../src/actors/server/metrics/calls/request-metrics.ts';
-import { RuntimeMetrics } from '../../../../../src/actors/server/metrics/calls/runtime-metrics.ts';
 import { servePodResources } from '../../../../../src/actors/server/pod-resources.ts';
 import type { KubeObject } from '../../../../../src/machines/model/operations/kube.ts';
 import type { ServerItem } from '../../../../../src/machines/model/operations/server.ts';

@@ -2,8 +2,8 @@
 import { mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { hostPorts } from '../../../../src/actors/host/index.ts';
-import { perform, temporaryFolder } from '../../../support/host-ports.ts';
+import { hostPorts } from '../../../src/actors/host/index.ts';
+import { perform, temporaryFolder } from '../../support/host-ports.ts';
 
 const ports = hostPorts({ system: null });
 

@@ -14,10 +14,10 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { preparePod, removePod } from '../../../../src/actors/host/pods/pod-files.ts';
-import type { NodeText } from '../../../../src/machines/model/operations/host.ts';
-import { exchange } from '../../../support/host-exchange.ts';
-import { perform, temporaryFolder } from '../../../support/host-ports.ts';
+import { preparePod, removePod } from '../../../src/actors/host/pod-files.ts';
+import type { NodeText } from '../../../src/machines/model/operations/host.ts';
+import { exchange } from '../../support/host-exchange.ts';
+import { perform, temporaryFolder } from '../../support/host-ports.ts';
 
 const modeOf = (path: string) => (statSync(path).mode & 0o7777).toString(8);
 

@@ -3,11 +3,11 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { rememberingPorts } from '../../../../src/actors/host/state/remembered-pods.ts';
-import { openedPod, sealedPod } from '../../../../src/actors/pod-values.ts';
-import { Vault } from '../../../../src/kernel/journal/index.ts';
-import type { RememberedPod } from '../../../../src/machines/model/operations/host.ts';
-import { perform } from '../../../support/host-ports.ts';
+import { rememberingPorts } from '../../../src/actors/host/soft-state.ts';
+import { openedPod, sealedPod } from '../../../src/actors/pod-values.ts';
+import { Vault } from '../../../src/kernel/journal/index.ts';
+import type { RememberedPod } from '../../../src/machines/model/operations/host.ts';
+import { perform } from '../../support/host-ports.ts';
 
 let directory: string;
 beforeEach(() => {

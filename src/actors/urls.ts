@@ -1,11 +1,13 @@
-/**
+/** Proxies of the environment, and logins in URLs. */
+import { BlockList, isIP } from 'node:net';
+
+/*
  * The proxy for a URL according to the environment, as Go's http.ProxyFromEnvironment.
  *
  * `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in lower case. `NO_PROXY` is a list of domains (with their
  * subdomains; with a leading dot or `*.` only the subdomains), addresses and networks, each with or without port; `*`
  * matches all. No proxy is used for this machine itself.
  */
-import { BlockList, isIP } from 'node:net';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -51,4 +53,28 @@ function isInside(network: string, host: string): boolean {
   const list = new BlockList();
   list.addSubnet(address, prefix, family);
   return list.check(host, family);
+}
+
+/*
+ * The user and password of a URL are a credential: they are masked before the URL is written anywhere, and sent in a
+ * header, as by Go's client.
+ */
+
+const LOGIN = /^([A-Za-z][A-Za-z0-9+.-]{0,30}:\/\/)([^/?#]{1,4096})@/;
+
+/** The URL with its login replaced. */
+export const withLogin = (url: string, replace: (login: string) => string): string =>
+  url.replace(LOGIN, (_, scheme: string, login: string) => `${scheme}${replace(login)}@`);
+
+export const hasLogin = (url: string): boolean => LOGIN.test(url);
+
+/** The URL without its login, and the header `Authorization` that replaces it; `null` without a login. */
+export function basicLogin(url: string): { readonly address: string; readonly authorization: string | null } {
+  if (!hasLogin(url)) return { address: url, authorization: null };
+  const parsed = new URL(url);
+  const { username, password } = parsed;
+  parsed.username = '';
+  parsed.password = '';
+  const login = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  return { address: parsed.href, authorization: `Basic ${Buffer.from(login).toString('base64')}` };
 }

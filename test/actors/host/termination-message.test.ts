@@ -2,8 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { terminationMessage } from '../../../../src/actors/host/pods/termination-message.ts';
-import { perform, temporaryFolder } from '../../../support/host-ports.ts';
+import { terminationMessage } from '../../../src/actors/host/pod-files.ts';
+import { perform, temporaryFolder } from '../../support/host-ports.ts';
 
 const MAX_BYTES = 4_096;
 const TIME = '2026-11-21T04:00:00.000000000Z';
