@@ -27,7 +27,7 @@ import { valueInEnvFile } from '../../src/actors/volume/variables.ts';
 import { parseLine } from '../../src/kernel/journal/line.ts';
 import { readCsvRecord } from '../../src/machines/configuration/flags/flag-values.ts';
 import { versionError } from '../../src/machines/configuration/flags/flags.ts';
-import { pemBlocks } from '../../src/machines/model/objects/pem.ts';
+import { pemBlocks } from '../../src/machines/model/objects/trust-anchors.ts';
 import { expand } from '../../src/machines/model/spec/expansion.ts';
 import { parseImage } from '../../src/machines/model/spec/index.ts';
 import { validatePod } from '../../src/machines/model/validation/pod.ts';

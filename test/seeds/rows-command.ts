@@ -43,12 +43,7 @@ export const COMMAND_ROWS: readonly Row[] = [
   built('S018', 'ValidateKubeletFlags', 'src/machines/model/values/labels.ts#nodeLabelsError', corpus),
   instead('S019', 'pod-infra-container-image', RUNTIME_OWNS, 'pod-infra-container-image'),
   built('S020', '--config', ['configLoader: readingFile', 'host.readConfiguration'], [TESTS.configuration, golden]),
-  built(
-    'S021',
-    'flags win over the file',
-    `${CONFIGURATION}/flags/applied-flags.ts#applyFlags`,
-    `${resolve}::precedence`,
-  ),
+  built('S021', 'flags win over the file', `${CONFIGURATION}/flags/flags.ts#applyFlags`, `${resolve}::precedence`),
   built('S022', 'ValidateKubeletConfiguration', `${CONFIGURATION}/validation/validation.ts#validateConfiguration`, [
     corpus,
     golden,

@@ -13,8 +13,7 @@ import { join } from 'node:path';
 import { steadyNow } from '../../kernel/clock.ts';
 import { isObject, type Json, type JsonObject } from '../../kernel/json.ts';
 import { keepNewest } from '../../kernel/keep-newest.ts';
-import { decodeAs } from '../../machines/configuration/fields/decode.ts';
-import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
+import { decodeAs, readTypeMeta } from '../../machines/configuration/fields/decode.ts';
 import {
   duration,
   mapOf,

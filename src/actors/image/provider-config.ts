@@ -7,8 +7,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { toPlainError } from '../../kernel/json.ts';
-import { decodeAs } from '../../machines/configuration/fields/decode.ts';
-import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
+import { decodeAs, readTypeMeta } from '../../machines/configuration/fields/decode.ts';
 import {
   bool,
   duration,

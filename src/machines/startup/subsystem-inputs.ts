@@ -16,8 +16,7 @@ import {
 } from '../configuration/index.ts';
 import type { NodeAddress } from '../model/api/node.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
-import { nodeTemplate, SERVING_SIGNER, servingPlace } from './certificates/policy.ts';
-import type { CertificateManagerInput } from './certificates/setup.ts';
+import { type CertificateManagerInput, nodeTemplate, SERVING_SIGNER, servingPlace } from './certificates/setup.ts';
 import type { ClientBuilderInput } from './clients/client-builder.ts';
 import { declaredFeatures, gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext, NodeIdentity } from './context/types.ts';

@@ -11,7 +11,7 @@
 import { isObject, type Json } from '../../../kernel/json.ts';
 import { MASKED } from '../../../machines/configuration/fields/versioned.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/model/operations/host.ts';
-import { isNumber } from '../../../machines/model/values/exact-number.ts';
+import { isNumber } from '../../../machines/model/values/json-document.ts';
 import { hasLogin, withLogin } from '../../urls.ts';
 
 const SECRET_FIELD = /^staticpodurlheader$/i;

@@ -15,8 +15,18 @@
  * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { errorOf, line, now, outputOf, pick, required, sendParent, setup, typed } from '../../../kernel/xstate.ts';
+import {
+  type Ended,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  required,
+  sendParent,
+  setup,
+  typed,
+} from '../../../kernel/xstate.ts';
 import type { VolumeAttachment } from '../../model/api/storage.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from '../../model/csi/messages.ts';
 import { type DeviceId, devicePlace } from '../../model/csi/places.ts';

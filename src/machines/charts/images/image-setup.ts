@@ -17,8 +17,7 @@ import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '
 import { operations } from '../../model/operations/index.ts';
 import { eventRecorded } from '../../model/pods/event-messages.ts';
 import { type ImageFacts, type ImageReport, type ImageWanted, imageFacts } from '../../model/pods/image-messages.ts';
-import { podActor } from '../../model/pods/pod-messages.ts';
-import type { RememberedPull } from '../../model/pods/soft-state-messages.ts';
+import { podActor, type RememberedPull } from '../../model/pods/pod-messages.ts';
 import {
   containerEvents,
   type EventText,

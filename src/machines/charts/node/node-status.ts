@@ -38,8 +38,7 @@ import {
 } from './node-status-setup.ts';
 import { transitionEvents } from './object/conditions.ts';
 import { NOTHING_REPORTED, nodeImages, PRESSURE_MS, pressures, pressuresIn, withReports } from './object/facts.ts';
-import { labelsIn, newNode, volumesIn } from './object/node.ts';
-import { hasChange, statusPatch } from './object/status.ts';
+import { hasChange, labelsIn, newNode, statusPatch, volumesIn } from './object/node.ts';
 import { nodeIn, nodeTarget, type Registered } from './registration.ts';
 
 /** How long upstream waits for the runtime at the start of a kubelet. */

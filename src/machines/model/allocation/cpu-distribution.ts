@@ -6,7 +6,7 @@
  * nodes upstream sometimes takes other nodes than the best that it found, because it overwrites the slice that holds
  * them.
  */
-import type { Cpu } from '../settings/resource-managers.ts';
+import type { Cpu } from '../settings/node-settings.ts';
 import { nodesInOrder, pack } from './cpu-packing.ts';
 
 type Nodes = readonly number[];

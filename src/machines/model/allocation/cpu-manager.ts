@@ -5,7 +5,7 @@
  * CPUs of an init container are reused by later containers.
  */
 import type { ExclusiveCpus, NumaSet } from '../operations/grants.ts';
-import type { Cpu, CpuManagerSettings } from '../settings/resource-managers.ts';
+import type { Cpu, CpuManagerSettings } from '../settings/node-settings.ts';
 import { cpuIds, formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { MILLI } from '../values/quantity.ts';
 import { distribute } from './cpu-distribution.ts';

@@ -6,7 +6,7 @@
  *
  * Upstream: cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked).
  */
-import type { Cpu } from '../settings/resource-managers.ts';
+import type { Cpu } from '../settings/node-settings.ts';
 import type { Rejection } from './node-view.ts';
 import { firstDifference } from './topology-manager.ts';
 

@@ -3,7 +3,7 @@
  *
  * Behavior: `resourcesAsKubelet`.
  */
-import type { CpuManagerSettings } from '../settings/resource-managers.ts';
+import type { CpuManagerSettings } from '../settings/node-settings.ts';
 import type { Choice, Chosen } from './cpu-manager.ts';
 import { alignmentError, coreOf, type Order, pack, ranked, shortage, threadsPerCore } from './cpu-packing.ts';
 

@@ -4,7 +4,7 @@
  */
 import type { DeviceQuestion } from '../operations/devices.ts';
 import type { Holding } from '../operations/grants.ts';
-import type { ResourceManagers } from '../settings/resource-managers.ts';
+import type { ResourceManagers } from '../settings/node-settings.ts';
 import { allocateCpus, type CpuProgress, cpuHints } from './cpu-manager.ts';
 import {
   allocateDevices,

@@ -1,7 +1,6 @@
 /** Types, guards and actions of the container manager. The chart is in `container-manager.ts`. */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { errorOf, line, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
+import { type Ended, errorOf, line, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../model/allocation/messages.ts';
 import {
   handedOver,

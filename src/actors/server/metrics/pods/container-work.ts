@@ -3,8 +3,7 @@ import { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { StateRecord } from '../../../../kernel/records.ts';
 import type { PodContext } from '../../../../machines/charts/pods/pod/pod-context.ts';
-import type { Hook } from '../../../../machines/model/pods/container-messages.ts';
-import { podActor } from '../../../../machines/model/pods/pod-messages.ts';
+import { type Hook, podActor } from '../../../../machines/model/pods/pod-messages.ts';
 import {
   contextOf,
   type NodeEffect,

@@ -1,7 +1,7 @@
 /** Resizes of pods: requests by container and resource, their outcomes, and the duration of applying them. */
 
 import type { Registry } from 'prom-client';
-import type { ResizeRefusal } from '../../../../machines/model/allocation/admit.ts';
+import type { ResizeRefusal } from '../../../../machines/model/allocation/predicates.ts';
 import type { ResourceRequirements } from '../../../../machines/model/api/pod.ts';
 import type { Allocation } from '../../../../machines/model/operations/grants.ts';
 import { nanoOf } from '../../../../machines/model/values/quantity.ts';

@@ -19,8 +19,18 @@
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
-import { errorOf, type JsonObject, line, outputOf, pick, sendTo, setup, to, typed } from '../../../../kernel/xstate.ts';
+import {
+  type Ended,
+  errorOf,
+  type JsonObject,
+  line,
+  outputOf,
+  pick,
+  sendTo,
+  setup,
+  to,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import { deviceAmounts, readDeviceState } from '../../../model/allocation/device-state.ts';
 import { deviceOperations, type RegistrationItem } from '../../../model/operations/devices.ts';
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';

@@ -12,9 +12,9 @@
  * Upstream: pkg/kubelet/cm/dra/manager.go (prepareResources).
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
 import {
   assign,
+  type Ended,
   errorOf,
   type JsonObject,
   outputOf,

@@ -1,6 +1,5 @@
 /** Types, guards and actions of the eviction manager. The chart is in `eviction.ts`. */
 import { type Ended, errorOf, line, now, outputOf, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
-import { evictionMessage, storageMessage, thresholdEvent } from '../../../model/eviction/eviction-message.ts';
 import type { NodePodChanged } from '../../../model/eviction/facts.ts';
 import {
   type ConditionsChanged,
@@ -9,19 +8,22 @@ import {
   counted,
   dueThresholds,
   type EvictionContext,
+  evictionMessage,
   graceAtMs,
   isCleared,
   located,
   observed,
   reliefAtMs,
   reobserved,
+  storageMessage,
   target,
+  thresholdEvent,
 } from '../../../model/eviction/policy.ts';
 import { type Candidate, evictionGrace, IMMEDIATE_GRACE_SECONDS } from '../../../model/eviction/ranking.ts';
 import { resourceOf } from '../../../model/eviction/thresholds.ts';
 import { type DiskLayout, type Observations, type PodUse, statsOperations } from '../../../model/operations/stats.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';
-import type { GarbagePurged } from '../../../model/pods/garbage-messages.ts';
+import type { GarbagePurged } from '../../../model/pods/image-messages.ts';
 import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { nodeRef, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';

@@ -4,7 +4,7 @@ import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts'
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationMessage, AllocationReport } from '../../../model/allocation/messages.ts';
 import type { NodeView, Rejection, Taint } from '../../../model/allocation/node-view.ts';
-import type { Candidate } from '../../../model/allocation/preemption.ts';
+import type { Candidate } from '../../../model/allocation/predicates.ts';
 import type { AdmissionRequest } from '../../../model/allocation/request.ts';
 import { demandOf, devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
 import type { Node } from '../../../model/api/node.ts';

@@ -5,14 +5,19 @@
  * that did not change is not published; a pod's deletion is published once; pods are published in the order of their
  * list, and between two portions of them other messages have their turn.
  */
-import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod, type PodRef } from '../../../model/api/pod.ts';
+import {
+  CONFIG_SEEN_ANNOTATION,
+  CONFIG_SOURCE_ANNOTATION,
+  type Container,
+  type Pod,
+  type PodRef,
+} from '../../../model/api/pod.ts';
 import { versionOf } from '../../../model/objects/config-objects.ts';
 import type { ConfigMessage, Source } from '../../../model/pods/source-messages.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { IgnoredField } from '../../../model/settings/node-settings.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
-import { withoutIgnored } from './ignored-fields.ts';
 
 /** A published pod, as its source keeps it to find changes. */
 export interface PublishedPod extends PodRef {
@@ -161,3 +166,58 @@ export function portionOf({ changes, next }: Publishing, node: Decider): Portion
 export const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({ uid, namespace, name });
 export const changeOf = (pod: Pod): Change => ({ ref: refOf(pod), pod });
 export const removalOf = ({ uid, namespace, name }: PodRef): Change => ({ ref: { uid, namespace, name }, pod: null });
+
+/* Removes the fields of a pod that belong to disabled feature gates. */
+
+/**
+ * A pod without such fields stays the same object. Upstream's kubelet checks its gates at each use of a field instead.
+ */
+export function withoutIgnored(pod: Pod, unseen: readonly IgnoredField[] = []): Pod {
+  if (unseen.length === 0) return pod;
+  const strip = <Each extends Container>(containers: readonly Each[], isInit: boolean): readonly Each[] =>
+    containers.map((container) => unseen.reduce((kept, field) => without(kept, field, isInit), container));
+  const { hostnameOverride, initContainers, containers, ephemeralContainers, ...spec } = pod.spec;
+  const keepsName = hostnameOverride !== undefined && !unseen.includes('hostnameOverride');
+  return {
+    ...pod,
+    spec: {
+      ...spec,
+      ...(keepsName ? { hostnameOverride } : {}),
+      containers: strip(containers, false),
+      ...(initContainers === undefined ? {} : { initContainers: strip(initContainers, true) }),
+      ...(ephemeralContainers === undefined ? {} : { ephemeralContainers: strip(ephemeralContainers, false) }),
+    },
+  };
+}
+
+const RESTART_ALL = 'RestartAllContainers';
+
+function without<Each extends Container>(container: Each, field: IgnoredField, isInit: boolean): Each {
+  if (field === 'fileKeyRef') return withoutFileKeys(container);
+  if (field === 'hostnameOverride') return container;
+  const { restartPolicyRules: rules = [] } = container;
+  if (field === 'restartAll')
+    return withRules(
+      container,
+      rules.filter(({ action }) => action !== RESTART_ALL),
+    );
+  const { restartPolicy, ...rest } = container;
+  const isSidecar = isInit && restartPolicy === 'Always';
+  const kept = (isSidecar ? container : rest) as Each;
+  return withRules(
+    kept,
+    rules.filter(({ action }) => action === RESTART_ALL),
+  );
+}
+
+function withRules<Each extends Container>(container: Each, rules: NonNullable<Container['restartPolicyRules']>): Each {
+  const { restartPolicyRules: _before, ...rest } = container;
+  return (rules.length === 0 ? rest : { ...rest, restartPolicyRules: rules }) as Each;
+}
+
+/** Empties variables whose values are keys of files. */
+function withoutFileKeys<Each extends Container>(container: Each): Each {
+  const { env } = container;
+  if (env === undefined) return container;
+  return { ...container, env: env.map((each) => (each.valueFrom?.fileKeyRef ? { name: each.name, value: '' } : each)) };
+}

@@ -6,8 +6,7 @@
  */
 import { to } from '../../../../kernel/xstate.ts';
 import { isMirrorPod, type Pod } from '../../../model/api/pod.ts';
-import type { MirrorMessage } from '../../../model/pods/api-messages.ts';
-import type { ConfigMessage, SourceChanged, SourceReady } from '../../../model/pods/source-messages.ts';
+import type { ConfigMessage, MirrorMessage, SourceChanged, SourceReady } from '../../../model/pods/source-messages.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import {

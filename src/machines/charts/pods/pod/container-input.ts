@@ -7,8 +7,7 @@
  */
 
 import { type Container, DEFAULT_GRACE_SECONDS, type LifecycleHandler } from '../../../model/api/pod.ts';
-import type { Hook } from '../../../model/pods/container-messages.ts';
-import type { RememberedContainer } from '../../../model/pods/soft-state-messages.ts';
+import type { Hook, RememberedContainer } from '../../../model/pods/pod-messages.ts';
 import { containerAnnotationKeys } from '../../../model/spec/index.ts';
 import { type ContainerFacts, factsOf, hasBegunInSandbox, instancesOf } from '../../../model/status/runtime-facts.ts';
 import { stopAnnotations } from '../../../model/validation/pod-schema.ts';

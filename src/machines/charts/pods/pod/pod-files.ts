@@ -10,6 +10,7 @@ import { environmentReferences, handlesIn } from '../../../model/objects/config-
 import { servicesKey } from '../../../model/objects/keys.ts';
 import type { FileVariable, SubPath } from '../../../model/operations/volume.ts';
 import { waitingReasons } from '../../../model/reasons/reasons.ts';
+import { wordHandles, writtenHandles } from '../../../model/spec/expansion.ts';
 import {
   type ContainerConfigInput,
   containerConfig,
@@ -25,11 +26,9 @@ import {
   subPaths,
   terminationLogFile,
 } from '../../../model/spec/index.ts';
-import { wordHandles, writtenHandles } from '../../../model/spec/written-handles.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
 import type { PodContext } from './pod-context.ts';
-import { type Member, membersOf } from './pod-members.ts';
-import { runtimeHandler, unavailable } from './pod-objects.ts';
+import { type Member, membersOf, runtimeHandler, unavailable } from './pod-members.ts';
 import { addressesOf, podOrName } from './pod-policy.ts';
 import { hasClaims } from './pod-turns.ts';
 

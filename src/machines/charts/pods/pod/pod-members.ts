@@ -1,4 +1,4 @@
-/** The containers of a pod in their order, and the wanted definition of each. */
+/** The containers of a pod, and the API server's objects that it uses. Pure. See `pod.ts`. */
 import {
   type Container,
   DEFAULT_GRACE_SECONDS,
@@ -6,11 +6,16 @@ import {
   type Pod,
   type RestartPolicy,
 } from '../../../model/api/pod.ts';
-import type { ContainerKind, ContainerWanted, Hook } from '../../../model/pods/container-messages.ts';
+import { awaitedKeys, runtimeClassKey } from '../../../model/objects/keys.ts';
+import type { ContainerKind, ContainerWanted, Hook } from '../../../model/pods/pod-messages.ts';
 import { hookMessages } from '../../../model/reasons/reasons.ts';
 import { containerHash, isSidecar, pullPolicy } from '../../../model/spec/index.ts';
 import { memoize } from '../../../model/values/memoize.ts';
+import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import { httpRequest } from '../prober/prober-policy.ts';
+import type { PodContext } from './pod-context.ts';
+
+/* The containers of a pod in their order, and the wanted definition of each. */
 
 export interface Member {
   readonly container: Container;
@@ -56,3 +61,35 @@ function restartPolicyOf(pod: Pod, container: Container, kind: ContainerKind): R
   const policy = (container.restartPolicy ?? pod.spec.restartPolicy ?? 'Always') as RestartPolicy;
   return kind === 'init' && policy === 'Always' ? 'OnFailure' : policy;
 }
+
+/* The API server's objects that a pod uses, as its machine knows them. Pure. See `pod.ts`. */
+
+/**
+ * The runtime handler of the pod's RuntimeClass; empty for the runtime's default, `null` if the class does not exist.
+ */
+export function runtimeHandler({ pod, node, objects, lookups }: PodContext): string | null {
+  const key = pod === null || node.apiServer === undefined ? null : runtimeClassKey(pod);
+  if (key === null || lookups[key] === undefined) return '';
+  const handler = objects[key]?.data['handler'];
+  return handler && 'text' in handler && typeof handler.text === 'string' ? handler.text : null;
+}
+
+/** Upstream's text if the RuntimeClass of the pod does not exist; `null` if it does. */
+export function missingRuntimeClass(context: PodContext): string | null {
+  if (runtimeHandler(context) !== null) return null;
+  return `runtimeclass.node.k8s.io "${context.pod?.spec.runtimeClassName ?? ''}" not found`;
+}
+
+/** The pod waits for the API server's answer about the objects that it uses. */
+export const awaitsObjects = ({ pod, node, lookups }: PodContext): boolean =>
+  pod !== null && [...awaitedKeys(pod, node), ...credentialKeys(pod, node)].some((key) => lookups[key] === undefined);
+
+/** Keys of the pod's own credentials. A certificate that is not served delays nothing: its volume reports why. */
+const credentialKeys = (pod: Pod, { apiServer }: PodContext['node']): readonly string[] => [
+  ...Object.keys(tokensOf(pod)),
+  ...(apiServer?.podCertificates === true ? Object.keys(certificatesOf(pod)) : []),
+];
+
+/** By key, why an object cannot be read now. */
+export const unavailable = ({ lookups, objects }: PodContext): Readonly<Record<string, string>> =>
+  Object.fromEntries(Object.entries(lookups).filter(([key, why]) => why !== '' && objects[key] === undefined));

@@ -7,8 +7,7 @@
  */
 import { now, random, required, to } from '../../../../kernel/xstate.ts';
 import { type Container, DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
-import type { ProberReport } from '../../../model/pods/container-messages.ts';
-import type { SoftStateMessage } from '../../../model/pods/soft-state-messages.ts';
+import type { ProberReport, SoftStateMessage } from '../../../model/pods/pod-messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { childIn, reapChild } from '../../children.ts';

@@ -4,14 +4,18 @@ import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
 import type { ClaimReport } from '../../../model/dra/messages.ts';
 import type { NodePodChanged } from '../../../model/eviction/facts.ts';
-import type { ObjectFound } from '../../../model/objects/messages.ts';
+import type { ObjectFound } from '../../../model/objects/keys.ts';
 import { operations } from '../../../model/operations/index.ts';
-import type { ContainerReport, ContainerView, ProberReport } from '../../../model/pods/container-messages.ts';
-import type { GarbageWanted } from '../../../model/pods/garbage-messages.ts';
-import type { ImageReport } from '../../../model/pods/image-messages.ts';
-import type { PodMessage } from '../../../model/pods/pod-messages.ts';
-import type { RuntimeMessage } from '../../../model/pods/runtime-messages.ts';
-import type { StatusMessage, StatusWanted } from '../../../model/pods/status-messages.ts';
+import type { GarbageWanted, ImageReport } from '../../../model/pods/image-messages.ts';
+import type {
+  ContainerReport,
+  ContainerView,
+  PodMessage,
+  ProberReport,
+  RuntimeMessage,
+  StatusMessage,
+  StatusWanted,
+} from '../../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeChanged } from '../../../model/settings/node-settings.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';

@@ -16,12 +16,21 @@
  *      the next change of the pod.
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
-import { errorOf, now, outputOf, type PlainError, pick, random, setup, typed } from '../../../../kernel/xstate.ts';
+import {
+  type Ended,
+  errorOf,
+  now,
+  outputOf,
+  type PlainError,
+  pick,
+  random,
+  setup,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
-import type { SeenPod } from '../../../model/pods/api-messages.ts';
-import type { StatusMessage } from '../../../model/pods/status-messages.ts';
+import type { StatusMessage } from '../../../model/pods/pod-messages.ts';
+import type { SeenPod } from '../../../model/pods/source-messages.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import type { PodStage } from '../../../model/status/pod-status.ts';
 import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';

@@ -32,8 +32,8 @@ import {
 } from '../../../../kernel/xstate.ts';
 import type { ObjectReference, PodRef } from '../../../model/api/pod.ts';
 import { versionOf } from '../../../model/objects/config-objects.ts';
-import type { ObjectFound, ObjectState } from '../../../model/objects/messages.ts';
-import { certificatesPem, pemBlocks } from '../../../model/objects/pem.ts';
+import type { ObjectFound, ObjectState } from '../../../model/objects/keys.ts';
+import { certificatesPem, pemBlocks } from '../../../model/objects/trust-anchors.ts';
 import { certificateOperations } from '../../../model/operations/certificate.ts';
 import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
 import { eventRecorded } from '../../../model/pods/event-messages.ts';

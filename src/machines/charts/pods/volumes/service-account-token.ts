@@ -12,8 +12,8 @@
  *   N2 without a valid token the pod is sent the reason.
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
 import {
+  type Ended,
   errorOf,
   now,
   outputOf,
@@ -25,7 +25,7 @@ import {
   typed,
 } from '../../../../kernel/xstate.ts';
 import type { PodRef } from '../../../model/api/pod.ts';
-import type { ObjectFound } from '../../../model/objects/messages.ts';
+import type { ObjectFound } from '../../../model/objects/keys.ts';
 import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
 import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
 import { serviceAccountTokenRequest, type TokenSource } from '../../../model/volumes/credentials.ts';
