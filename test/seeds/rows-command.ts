@@ -10,7 +10,7 @@ export const COMMAND_ROWS: readonly Row[] = [
   built('S001', 'main()', ['src/bin/commands/main.ts#main', 'src/bin/daemon.ts#runDaemon'], daemon),
   built('S002', 'exit code 1 on failure', ['src/bin/daemon.ts#exitCode', 'kubelet: failed'], [failures, golden]),
   built('S003', 'log flush', 'src/actors/log/logger.ts#logRecords', `${failures}::command failed`),
-  built('S004', 'seed of chance', 'src/kernel/random.ts#SeededRandom', TESTS.random),
+  built('S004', 'seed of chance', 'src/kernel/purity.ts#SeededRandom', TESTS.random),
   instead('S005', 'GOMAXPROCS', 'one event loop decides; calls of the world run beside it without a setting'),
   built('S006', 'flag-name normalisation', `${CONFIGURATION}/flags/flags.ts#parseCommandLine`, [flags, corpus]),
   built(

@@ -9,8 +9,17 @@ import type { PendingTimer } from '../../kernel/clock.ts';
 import { AGENT_PHASE } from '../../kernel/fault.ts';
 import { duration, eventText, innermostPaths } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
+import {
+  type ClaimWait,
+  claimWait,
+  describeFailed,
+  describePreviousEnd,
+  type Failed,
+  failedOf,
+  isOfStart,
+  type PreviousEnd,
+} from './causes.ts';
 import { causesOf, podNamed } from './critical-chain.ts';
-import { describePreviousEnd, type PreviousEnd } from './previous-end.ts';
 import { phaseName, startupPhases } from './startup-time.ts';
 import {
   type ActorState,
@@ -22,8 +31,6 @@ import {
   ROOT,
   type Story,
 } from './story.ts';
-import { type ClaimWait, claimWait } from './why-claims.ts';
-import { describeFailed, type Failed, failedOf, isOfStart } from './why-failed.ts';
 
 /** The report shows this many decisions; older ones are in the journal. */
 const DECISIONS_MAX = 8;

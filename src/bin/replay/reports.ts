@@ -5,10 +5,8 @@ import { shortText } from '../../actors/server/visualizer/trim.ts';
 import type { BuildInfo } from '../../kernel/records.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import { printable, printableJson } from '../printable.ts';
-import { htmlReport } from './html.ts';
-import { junitReport } from './junit.ts';
+import { describeOutcome, htmlReport, junitReport } from './formats.ts';
 import { type Outcome, thisBuild, totalsOf } from './outcome.ts';
-import { describeOutcome } from './text.ts';
 
 /** The output is safe to print on a terminal. */
 export interface Reporter {

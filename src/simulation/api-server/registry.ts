@@ -10,21 +10,23 @@ import {
   type Refusal,
   unknownPath,
 } from './errors.ts';
-import { apiVersionOf, type Kind, knownKind } from './kinds.ts';
-import { applyPatch } from './patch.ts';
-import { boundPod, createdPod, evictedPod, graceOf, terminatingPod, updatedPod } from './pods.ts';
-import type { Origin, Store } from './store.ts';
 import {
   type ApiObject,
+  apiVersionOf,
   type Fields,
   fieldsIn,
   isFields,
+  type Kind,
+  knownKind,
   type Metadata,
   same,
   textOf,
   timestamp,
   type User,
-} from './types.ts';
+} from './kinds.ts';
+import { boundPod, createdPod, evictedPod, graceOf, terminatingPod, updatedPod } from './pods.ts';
+import type { Origin, Store } from './store.ts';
+import { applyPatch } from './strategic-merge.ts';
 
 /** The API server itself, which needs no permission. */
 const SYSTEM: User = { name: 'system:apiserver', groups: ['system:masters'] };

@@ -2,8 +2,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { certificatesPem } from '../../../../../src/machines/model/objects/trust-anchors.ts';
 import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
-import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
-import type { ApiObject } from '../../../../../src/simulation/api-server/types.ts';
+import { type ApiObject, knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 
 let cluster: ClusterNode;

@@ -6,11 +6,11 @@
  */
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { openJournal } from '../../kernel/journal/index.ts';
-import type { JournalRecord } from '../../kernel/records.ts';
-import { type Problem, type Script, type SimulationReport, STEPS, simulate } from '../../simulation/simulation.ts';
-import { exitCodes } from '../exit-codes.ts';
-import { shellLine, thisBuild } from '../replay/outcome.ts';
+import { openJournal } from '../kernel/journal/index.ts';
+import type { JournalRecord } from '../kernel/records.ts';
+import { type Problem, type Script, type SimulationReport, STEPS, simulate } from '../simulation/simulation.ts';
+import { exitCodes } from './exit-codes.ts';
+import { shellLine, thisBuild } from './replay/outcome.ts';
 
 export interface SeedTask {
   readonly script: Script;

@@ -1,9 +1,12 @@
-/** The outcome of a replay as text for a terminal. */
+/** The forms of a replay's report: text, HTML and JUnit. */
 import { shortText } from '../../actors/server/visualizer/trim.ts';
 import type { Difference, Divergence, Mismatch } from '../../kernel/divergence.ts';
 import type { BuildInfo, JournalRecord } from '../../kernel/records.ts';
 import { actorOf, duration, eventText, recordText, stateText } from '../../visualizer/words.ts';
-import { type Outcome, thisBuild } from './outcome.ts';
+import { printable } from '../printable.ts';
+import { type Outcome, thisBuild, totalsOf } from './outcome.ts';
+
+/* The outcome of a replay as text for a terminal. */
 
 /** The maximum length of one value, in characters. */
 const VALUE_MAX_CHARS = 200;
@@ -122,3 +125,120 @@ function recordLine(record: JournalRecord | null): string {
 
 const builtOf = ({ statelet, node, xstate }: BuildInfo): string =>
   `Statelet ${statelet} (XState ${xstate}, Node ${node})`;
+
+/*
+ * The report as an HTML page: totals, a row for each log, and the first difference of each in full. It is one file
+ * without scripts and external resources, so a CI can keep it as an artifact.
+ *
+ * Invariant: contents of a log are text, never markup.
+ */
+
+const DETAILS_MAX = 200;
+const DETAIL_MAX_CHARS = 20_000;
+const CELL_MAX_CHARS = 300;
+
+const STYLE = `
+:root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
+body { margin: 2rem auto; max-width: 68rem; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent); }
+th, td { padding: .35rem .6rem; text-align: left; }
+td { overflow-wrap: anywhere; vertical-align: top; }
+pre { overflow-x: auto; padding: 1rem; border: 1px solid color-mix(in srgb, currentColor 25%, transparent); }
+.same { color: light-dark(#0a6b2d, #6fdc95); }
+.other { color: light-dark(#a3170f, #ff9a90); font-weight: 600; }
+`;
+
+export function htmlReport(outcomes: readonly Outcome[]): string {
+  const counts = Object.entries(totalsOf(outcomes)).filter(([, count]) => count > 0);
+  const totals = counts.map(([verdict, count]) => `${count} ${verdict}`).join(', ') || 'no log';
+  const found = outcomes.filter(({ verdict }) => verdict !== 'same');
+  return [
+    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+    `<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">\n`,
+    `<title>statelet replay: ${inText(totals)}</title>\n<style>${STYLE}</style>\n</head>\n<body>\n<main>\n`,
+    `<h1>statelet replay: ${inText(totals)}</h1>\n`,
+    '<table>\n<caption>Every log</caption>\n<thead><tr><th scope="col">Log</th><th scope="col">Outcome</th>',
+    '<th scope="col">Code</th><th scope="col">First difference</th></tr></thead>\n<tbody>\n',
+    ...outcomes.map(rowOf),
+    '</tbody>\n</table>\n',
+    ...found.slice(0, DETAILS_MAX).map(detailsOf),
+    found.length > DETAILS_MAX ? `<p>${found.length - DETAILS_MAX} more logs are not the same.</p>\n` : '',
+    '</main>\n</body>\n</html>\n',
+  ].join('');
+}
+
+function rowOf({ log, verdict, code, error, divergence }: Outcome): string {
+  const summary = divergence ? `record ${divergence.n} of turn ${divergence.turn}: ${divergence.kind}` : (error ?? '');
+  const cssClass = verdict === 'same' ? 'same' : 'other';
+  const cells = [
+    `<td>${cell(log)}</td>`,
+    `<td class="${cssClass}">${verdict}</td>`,
+    `<td>${code}</td>`,
+    `<td>${cell(summary)}</td>`,
+  ];
+  return `<tr>${cells.join('')}</tr>\n`;
+}
+
+const detailsOf = (outcome: Outcome): string =>
+  `<section>\n<h2>${cell(outcome.log)}</h2>\n<pre tabindex="0">${inText(shortText(describeOutcome(outcome).trimEnd(), DETAIL_MAX_CHARS))}</pre>\n</section>\n`;
+
+const cell = (content: string): string => inText(shortText(content, CELL_MAX_CHARS));
+
+/*
+ * JUnit XML: one test suite, a test case for each log. A difference is a failure; a log that could not be compared is
+ * an error.
+ *
+ * Invariant: the text is well-formed XML 1.0, which has no form for most control characters, half a surrogate pair, and
+ * U+FFFE and U+FFFF.
+ */
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  '\n': '&#10;',
+  '\t': '&#9;',
+};
+
+const escaped = (character: string): string => ESCAPES[character] ?? character;
+const allowed = (text: string): string =>
+  printable(text)
+    .toWellFormed()
+    .replace(/[\uFFFE\uFFFF]/g, '\uFFFD');
+export const inText = (text: string): string => allowed(text).replace(/[&<>]/g, escaped);
+export const inAttribute = (text: string): string => allowed(text).replace(/[&<>"\n\t]/g, escaped);
+
+export function junitReport(outcomes: readonly Outcome[]): string {
+  const totals = totalsOf(outcomes);
+  const failures = totals.divergence + totals['non-deterministic'];
+  const errors = totals.invalid + totals['not-tested'];
+  const seconds = outcomes.reduce((sum, { seconds: one = 0 }) => sum + one, 0);
+  const counts = `tests="${outcomes.length}" failures="${failures}" errors="${errors}" time="${seconds.toFixed(3)}"`;
+  return [
+    '<?xml version="1.0" encoding="UTF-8"?>\n',
+    `<testsuites ${counts}>\n`,
+    `  <testsuite name="statelet replay" skipped="0" ${counts}>\n`,
+    ...outcomes.map(testCase),
+    '  </testsuite>\n</testsuites>\n',
+  ].join('');
+}
+
+function testCase(outcome: Outcome): string {
+  const { log, verdict, seconds = 0 } = outcome;
+  const attributes = `classname="statelet.replay" name="${inAttribute(log)}" time="${seconds.toFixed(3)}"`;
+  if (verdict === 'same') return passedCase(attributes);
+  const element = verdict === 'divergence' || verdict === 'non-deterministic' ? 'failure' : 'error';
+  return failedCase(attributes, element, verdict, describeOutcome(outcome));
+}
+
+export const passedCase = (attributes: string): string => `    <testcase ${attributes}/>\n`;
+
+/** The first line of the report is the message, the others are the text. */
+export function failedCase(attributes: string, element: 'failure' | 'error', type: string, report: string): string {
+  const [first = '', ...rest] = report.trimEnd().split('\n');
+  const body = `<${element} type="${type}" message="${inAttribute(first)}">${inText(rest.join('\n'))}</${element}>`;
+  return `    <testcase ${attributes}>\n      ${body}\n    </testcase>\n`;
+}
