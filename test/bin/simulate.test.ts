@@ -4,11 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Ajv } from 'ajv';
 import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { replayCommand } from '../../../src/bin/commands/replay.ts';
-import { simulateCommand } from '../../../src/bin/commands/simulate.ts';
-import { verifyCommand } from '../../../src/bin/commands/verify.ts';
-import { withNodeChange } from '../../kernel/seeded-changes.ts';
-import { statelet } from '../recorded.ts';
+import { replayCommand } from '../../src/bin/commands/replay.ts';
+import { simulateCommand } from '../../src/bin/commands/simulate.ts';
+import { verifyCommand } from '../../src/bin/commands/verify.ts';
+import { withNodeChange } from '../kernel/seeded-changes.ts';
+import { statelet } from './recorded.ts';
 
 const work = mkdtempSync(join(tmpdir(), 'statelet-simulate-'));
 const journals = join(work, 'simulated');
@@ -33,7 +33,7 @@ afterEach(() => {
 afterAll(() => rmSync(work, { recursive: true, force: true }));
 
 const schema = JSON.parse(
-  readFileSync(join(import.meta.dirname, '../../../schema/simulation-report.schema.json'), 'utf8'),
+  readFileSync(join(import.meta.dirname, '../../schema/simulation-report.schema.json'), 'utf8'),
 );
 const fits = new Ajv({ strict: false }).compile(schema);
 

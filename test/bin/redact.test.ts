@@ -3,12 +3,12 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { isPrivate, Redactor } from '../../../src/bin/rewrite.ts';
-import { openJournal, readJournal } from '../../../src/kernel/journal/index.ts';
-import type { KernelRecord } from '../../../src/kernel/records.ts';
-import { BootNode } from '../../machines/startup/boot-node.ts';
-import { image, manifest } from '../../support/pods-node.ts';
-import { inOtherWords, record, statelet } from '../recorded.ts';
+import { isPrivate, Redactor } from '../../src/bin/rewrite.ts';
+import { openJournal, readJournal } from '../../src/kernel/journal/index.ts';
+import type { KernelRecord } from '../../src/kernel/records.ts';
+import { BootNode } from '../machines/startup/boot-node.ts';
+import { image, manifest } from '../support/pods-node.ts';
+import { inOtherWords, record, statelet } from './recorded.ts';
 
 const work = mkdtempSync(join(tmpdir(), 'statelet-redact-'));
 afterAll(() => rmSync(work, { recursive: true, force: true }));
