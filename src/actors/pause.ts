@@ -1,5 +1,7 @@
-/** Waits: of a length that pods, plugins or configurations give, and for an abort. */
+/** Waits: of a length that pods, plugins or configurations give, for an abort, and between two questions. */
 import { setTimeout as sleep } from 'node:timers/promises';
+
+/* Waits: of a length that pods, plugins or configurations give, and for an abort. */
 
 /* Waits of a length that pods, plugins or configurations give. */
 
@@ -35,4 +37,27 @@ export function aborted(signal: AbortSignal, withinMs?: number): Promise<void> {
     if (signal.aborted) done();
     else signal.addEventListener('abort', done, { once: true });
   });
+}
+
+/* Asks each period, and emits the answer if it changed. */
+
+export interface Watch<Item> {
+  /** `null`: no answer this time; the last one remains valid. */
+  readonly ask: () => Promise<Item | null>;
+  readonly periodMs: number;
+  readonly signal: AbortSignal;
+  readonly emit: (item: Item) => void;
+}
+
+/** Asks until `signal` is aborted. */
+export async function watchChanges<Item>({ ask, periodMs, signal, emit }: Watch<Item>): Promise<null> {
+  let last = '';
+  while (!signal.aborted) {
+    const item = await ask();
+    const text = item === null ? last : JSON.stringify(item);
+    if (item !== null && text !== last && !signal.aborted) emit(item);
+    last = text;
+    await pause(periodMs, signal);
+  }
+  return null;
 }

@@ -126,7 +126,7 @@ export const BAD_INPUTS: readonly Row[] = [
   row(
     'B38',
     'upgrades without rights, with odd protocols, and clients that never read',
-    'test/actors/server/auth/auth-matrix.test.ts::rows of the authorization matrix',
+    'test/actors/server/auth-matrix.test.ts::rows of the authorization matrix',
     `${streaming}::refusals are those of the recordings`,
     `${streaming}::a client that never reads costs no more than a small buffer`,
   ),

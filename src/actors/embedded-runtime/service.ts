@@ -7,11 +7,10 @@
 import packageJson from '../../../package.json' with { type: 'json' };
 import type * as cri from '../../machines/model/api/cri.ts';
 import { nowNanos } from './clock.ts';
-import type { Containers } from './containers.ts';
+import type { Containers, Sandboxes } from './containers.ts';
 import { invalid, unimplemented, wrongState } from './errors.ts';
 import { checkExec, execStreams, execSync } from './exec.ts';
-import type { Sandboxes } from './sandboxes.ts';
-import type { Stats } from './stats.ts';
+import type { Stats } from './status.ts';
 import * as view from './status.ts';
 import type { Images } from './store/images.ts';
 import { type Container, findByPrefix, type Store } from './store/store.ts';

@@ -9,8 +9,7 @@ import type { CSINodeInfo, pluginOperations } from '../../machines/model/operati
 import { callDriver } from '../csi/volumes.ts';
 import { devicePorts } from '../devices/devices.ts';
 import { draPorts } from '../dra/index.ts';
-import { pause } from '../pause.ts';
-import { watchChanges } from '../watch-changes.ts';
+import { pause, watchChanges } from '../pause.ts';
 import { connected, methodOf, unary } from './connection.ts';
 import { watchPlugins } from './sockets.ts';
 

@@ -17,8 +17,7 @@ import {
   runningPodsEndpoint,
 } from './endpoints/pods.ts';
 import { flagzEndpoint, type Program, statuszEndpoint } from './endpoints/z-pages.ts';
-import { pageNotFound, refusal } from './http/answer.ts';
-import type { Endpoint } from './http/endpoint.ts';
+import { type Endpoint, pageNotFound, refusal } from './http/endpoint.ts';
 import type { Insight } from './http/inspector.ts';
 import type { RequestMetrics } from './metrics/calls/request-metrics.ts';
 import type { NodeMetrics } from './metrics/node-metrics.ts';

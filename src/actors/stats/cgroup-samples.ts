@@ -9,7 +9,7 @@ import { setImmediate } from 'node:timers/promises';
 import { below, createdAtMs, type Hierarchy, podCgroups, readUsage } from './cgroup-usage.ts';
 import type { Inventory, RunningPod } from './inventory.ts';
 import { readNumber, readText } from './kernel-text.ts';
-import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './network.ts';
+import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './machine-devices.ts';
 import type { CgroupUsage } from './usage-types.ts';
 
 /** As the labels of cAdvisor's metrics. */

@@ -24,8 +24,7 @@ import {
   runtimeFileSystems,
 } from './inventory.ts';
 import { type PressureStall, readMeminfo, readNumber, readText } from './kernel-text.ts';
-import { type DiskSample, machineDisks } from './machine-disks.ts';
-import { nodeInterfaces, processInterfaces } from './network.ts';
+import { type DiskSample, machineDisks, nodeInterfaces, processInterfaces } from './machine-devices.ts';
 import { etcHosts, type OnVolume, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
 import {
   type ClaimPlaces,

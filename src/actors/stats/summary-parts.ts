@@ -4,7 +4,7 @@ import { boundedCall } from '../host/bounded-calls.ts';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage } from './disk-usage.ts';
 import { millis } from './inventory.ts';
 import { NO_PRESSURE, type PressureStall } from './kernel-text.ts';
-import type { InterfaceUsage } from './network.ts';
+import type { InterfaceUsage } from './machine-devices.ts';
 import type {
   CgroupUsage,
   CpuStats,

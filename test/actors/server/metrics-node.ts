@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import type { OnRuntimeActivity } from '../../../src/actors/cri/relist-timer.ts';
-import { type Create, tokenReviewer } from '../../../src/actors/server/auth/reviews.ts';
+import { type Create, tokenReviewer } from '../../../src/actors/server/authentication.ts';
 import {
   ApiClientMetrics,
   RuntimeMetrics,

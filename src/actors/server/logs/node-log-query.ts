@@ -12,8 +12,7 @@ import { createGzip } from 'node:zlib';
 import { messageOf } from '../../../kernel/thrown.ts';
 import { aggregate, parseDecimal, quote, trimRight } from '../../../machines/model/values/go-text.ts';
 import { chunksOf } from '../../byte-stream.ts';
-import { type Answer, firstHeader, measuredBody, refusal } from '../http/answer.ts';
-import type { ApiRequest } from '../http/endpoint.ts';
+import { type Answer, type ApiRequest, firstHeader, measuredBody, refusal } from '../http/endpoint.ts';
 import { nanoseconds, type OpenedPlace, openBelow } from './log-file.ts';
 
 const SERVICES_MAX = 4;

@@ -5,7 +5,7 @@
  */
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import type { CgroupSample } from '../../stats/cgroup-samples.ts';
-import type { DiskSample } from '../../stats/machine-disks.ts';
+import type { DiskSample } from '../../stats/machine-devices.ts';
 import type { Summary, VolumeStats } from '../../stats/usage-types.ts';
 import type { NodeView } from '../node-view.ts';
 import { claimGauge } from './calls/plugin-work.ts';

@@ -26,11 +26,10 @@ import {
 import { Certificates } from './node/certificates.ts';
 import { NodeStart, RuntimeSupport } from './node/node-start.ts';
 import { ResourceManagerWork } from './node/resource-managers.ts';
+import { Evictions, PodAdmission, Resizes } from './pods/admission-work.ts';
 import { ContainerWork, ProbeWork } from './pods/container-work.ts';
 import { ImageWork } from './pods/image-work.ts';
 import { PodStarts, PodWork } from './pods/pod-durations.ts';
-import { Evictions, PodAdmission } from './pods/pod-rejections.ts';
-import { Resizes } from './pods/resizes.ts';
 import { StorageMetrics, VolumeLeftovers } from './volumes/storage.ts';
 
 /** The buckets range from a message to one actor up to a start with hundreds of pods. */

@@ -11,8 +11,17 @@ import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import type { OperationError } from '../../../kernel/json.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
-import { type Answer, json, pageNotFound, refusal, text, UPGRADED } from '../http/answer.ts';
-import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
+import {
+  type Answer,
+  type ApiRequest,
+  type Endpoint,
+  first,
+  json,
+  pageNotFound,
+  refusal,
+  text,
+  UPGRADED,
+} from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
 import { RemoteCommand, type StreamOptions } from './remote-command.ts';
 import {

@@ -3,8 +3,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
-import { type Answer, refusal, text } from '../http/answer.ts';
-import type { ApiRequest } from '../http/endpoint.ts';
+import { type Answer, type ApiRequest, refusal, text } from '../http/endpoint.ts';
 import type { StreamOptions } from './remote-command.ts';
 import { parsePorts, TUNNEL_PROTOCOL } from './tunnel.ts';
 

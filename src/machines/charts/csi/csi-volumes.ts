@@ -23,14 +23,12 @@
  */
 
 import { errorOf, failureLine, line, outputOf, to } from '../../../kernel/xstate.ts';
-import type { ObjectReference } from '../../model/api/pod.ts';
-import type { CSIDriverSpec } from '../../model/api/storage.ts';
+import type { CSIDriverSpec, ObjectReference } from '../../model/api/pod.ts';
 import type { CSILimits, CSIReport } from '../../model/csi/messages.ts';
 import { deviceKey } from '../../model/csi/policy.ts';
 import type { CSIInventory } from '../../model/operations/csi.ts';
 import type { KubeObject } from '../../model/operations/kube.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
-import type { PodKillWanted } from '../../model/pods/pod-messages.ts';
+import { eventRecorded, type PodKillWanted } from '../../model/pods/pod-messages.ts';
 import { podEvents, podMessages } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { childIn, reapChild } from '../children.ts';

@@ -27,14 +27,15 @@ import {
   setup,
   typed,
 } from '../../../kernel/xstate.ts';
-import type { VolumeAttachment } from '../../model/api/storage.ts';
+import type { VolumeAttachment } from '../../model/api/pod.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from '../../model/csi/messages.ts';
-import { type DeviceId, devicePlace } from '../../model/csi/places.ts';
 import {
   attachmentName,
   attachmentOf,
   type Capabilities,
+  type DeviceId,
   deviceData,
+  devicePlace,
   isAttachable,
   isNodeFull,
   notRegistered,

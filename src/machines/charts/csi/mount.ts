@@ -15,11 +15,22 @@
  */
 import { type AnyActorRef, errorOf, line, now, outputOf, required, sendParent, to } from '../../../kernel/xstate.ts';
 import type { MountReport } from '../../model/csi/messages.ts';
-import { deviceIdOf, devicePlace, linkFolder, mapFolder, mountPlace } from '../../model/csi/places.ts';
-import { modeRefusal, notRegistered, ownershipOf, publishRequest, TAKEN, volumeData } from '../../model/csi/policy.ts';
+import {
+  deviceIdOf,
+  devicePlace,
+  linkFolder,
+  mapFolder,
+  modeRefusal,
+  mountPlace,
+  notRegistered,
+  ownershipOf,
+  publishRequest,
+  TAKEN,
+  volumeData,
+} from '../../model/csi/policy.ts';
 import type { IssuedToken } from '../../model/operations/csi.ts';
 import type { Unshared } from '../../model/operations/volume.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
 import { SLOW_SHARING_MS } from '../volumes/sharing.ts';
 import {

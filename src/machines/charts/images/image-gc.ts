@@ -28,8 +28,8 @@ import {
 } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
 import type { GarbagePurge, ImageUsed } from '../../model/pods/image-messages.ts';
+import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';

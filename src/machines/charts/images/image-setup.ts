@@ -15,9 +15,8 @@ import {
 import type { Image } from '../../model/api/cri.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
 import { operations } from '../../model/operations/index.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
 import { type ImageFacts, type ImageReport, type ImageWanted, imageFacts } from '../../model/pods/image-messages.ts';
-import { podActor, type RememberedPull } from '../../model/pods/pod-messages.ts';
+import { eventRecorded, podActor, type RememberedPull } from '../../model/pods/pod-messages.ts';
 import {
   containerEvents,
   type EventText,

@@ -15,9 +15,9 @@
  * Upstream: client-go tools/cache/reflector.go.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
 import {
   assign,
+  type Ended,
   type EventObject,
   errorIn,
   errorOf,
@@ -38,7 +38,7 @@ import {
   kubeOperations,
   type WatchItem,
 } from '../../model/operations/kube.ts';
-import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
+import { type BackOff, doubledMs } from '../../model/values/time.ts';
 
 export interface ReflectorInput extends KubeSelection {
   readonly target: KubeTarget;

@@ -14,9 +14,9 @@
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
 import {
   assign,
+  type Ended,
   errorOf,
   type JsonObject,
   line,
@@ -32,9 +32,9 @@ import type { CSINode, Node } from '../../model/api/node.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
-import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
-import { driversOnNode, type NodeMetadata } from './object/csi-drivers.ts';
+import { type BackOff, doubledMs } from '../../model/values/time.ts';
 import { CSINODE_UNKNOWN } from './object/facts.ts';
+import { driversOnNode, type NodeMetadata } from './object/node.ts';
 import { nodeTarget } from './registration.ts';
 
 /** Upstream's pauses between attempts. */

@@ -23,7 +23,7 @@ import { assign, errorOf, line, now, outputOf, random, sendTo, to } from '../../
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node } from '../../model/api/node.ts';
 import { namesOf } from '../../model/operations/certificate.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import {

@@ -35,7 +35,7 @@ import {
 } from '../../model/objects/keys.ts';
 import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
-import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
+import { pauseMs, READ_BACK_OFF } from '../../model/values/time.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 
 type Strategy = NonNullable<NodeSettings['apiServer']>['changeDetection'];

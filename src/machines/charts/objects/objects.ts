@@ -30,7 +30,7 @@ import {
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { parseDecimal } from '../../model/values/go-text.ts';
-import { memoize } from '../../model/values/memoize.ts';
+import { memoize } from '../../model/values/same.ts';
 import { childIn, reapChild } from '../children.ts';
 import { claimMachine } from './claim.ts';
 import { objectMachine } from './object.ts';

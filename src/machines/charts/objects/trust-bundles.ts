@@ -18,7 +18,7 @@ import { versionOf } from '../../model/objects/config-objects.ts';
 import type { ObjectObserved, ObjectState } from '../../model/objects/keys.ts';
 import { type TrustBundle, trustAnchors, trustBundleOf, UNSUPPORTED } from '../../model/objects/trust-anchors.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
+import { pauseMs, READ_BACK_OFF } from '../../model/values/time.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../kube/reflector.ts';
 
 /** The newest version that the cluster has is used. */

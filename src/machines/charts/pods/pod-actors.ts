@@ -9,7 +9,7 @@ import { neededKeys, type ObjectsReleased } from '../../model/objects/keys.ts';
 import { type PodKill, podActor } from '../../model/pods/pod-messages.ts';
 import type { MirrorMessage } from '../../model/pods/source-messages.ts';
 import { emptyRuntime } from '../../model/status/runtime-facts.ts';
-import { pauseMs, RESPAWN_BACK_OFF } from '../../model/values/back-off.ts';
+import { pauseMs, RESPAWN_BACK_OFF } from '../../model/values/time.ts';
 import { childIn, reapChild } from '../children.ts';
 import type { PodInput } from './pod/pod-context.ts';
 import {

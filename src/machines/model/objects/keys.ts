@@ -2,7 +2,7 @@
 import { isStaticPod, type Pod, type Volume, type VolumeProjection } from '../api/pod.ts';
 import type { ConfigObject } from '../operations/volume.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
-import { memoize } from '../values/memoize.ts';
+import { memoize } from '../values/same.ts';
 import { objectKey, objectKeysOf } from './config-objects.ts';
 
 /*

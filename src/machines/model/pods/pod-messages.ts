@@ -4,7 +4,6 @@
  * Invariants of all messages of this folder: plain JSON; past tense for facts, `wanted` for a request to another actor;
  * a message about one pod carries its `uid`.
  */
-
 import type { PodsKnown } from '../allocation/messages.ts';
 import type { Rejection } from '../allocation/node-view.ts';
 import type { ContainerStatus } from '../api/cri.ts';
@@ -14,6 +13,7 @@ import type { InstanceChanged, PodRuntimeStatus } from '../operations/cri.ts';
 import type { Grant } from '../operations/grants.ts';
 import type { RememberedPod, SoftState } from '../operations/host.ts';
 import type { Header } from '../operations/probe.ts';
+import type { EventText } from '../reasons/reasons.ts';
 import type { PodStage } from '../status/pod-status.ts';
 import type { StatusListed, StatusObserved } from './source-messages.ts';
 
@@ -235,3 +235,28 @@ export type SoftStateMessage =
 export type RememberedPodsMessage =
   | { readonly type: 'pod.remembered'; readonly uid: string; readonly remembered: RememberedPod }
   | { readonly type: 'pod.forgotten'; readonly uid: string };
+
+/* Events that any actor sends to `eventRecorder`. */
+
+export interface EventRecorded {
+  readonly type: 'event.recorded';
+  readonly ref: ObjectReference;
+  readonly eventType: EventText['type'];
+  readonly reason: string;
+  readonly message: string;
+  /** Annotations of the Event object, for programs. */
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+export const eventRecorded = (
+  ref: ObjectReference,
+  text: EventText,
+  annotations: Readonly<Record<string, string>> = {},
+): EventRecorded => ({
+  type: 'event.recorded',
+  ref,
+  eventType: text.type,
+  reason: text.reason,
+  message: text.message,
+  ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
+});

@@ -14,8 +14,8 @@ import {
 } from '../api/pod.ts';
 import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
-import { memoize } from '../values/memoize.ts';
 import { MILLI, milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
+import { memoize } from '../values/same.ts';
 import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
 
 /** Bounds of `cpu.shares`; one CPU is 1024. */

@@ -15,7 +15,7 @@ import {
 import { terminatedReasons } from '../reasons/reasons.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { shouldRestart } from '../spec/restart.ts';
-import { byName } from '../values/memoize.ts';
+import { byName } from '../values/same.ts';
 
 export interface PhaseFacts {
   readonly pod: Pod;

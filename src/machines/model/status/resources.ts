@@ -7,8 +7,8 @@
 import type { ContainerStatus as CriContainerStatus, LinuxContainerResources } from '../api/cri.ts';
 import type { Container, ContainerStatus, Pod, PodStatus } from '../api/pod.ts';
 import { type Amounts, podLimits, podOverhead, podRequests } from '../spec/resources.ts';
-import { memoize } from '../values/memoize.ts';
 import { formatBinary, formatDecimal, fromMilli, fromWhole, milliUnits, nanoOf } from '../values/quantity.ts';
+import { memoize } from '../values/same.ts';
 
 /** Thousandths of a CPU below which quota and shares no longer follow the amount. */
 const MIN_LIMIT_MILLI = 10n;

@@ -12,7 +12,7 @@ import { trustKey } from '../objects/keys.ts';
 import { missingTrust, UNSUPPORTED } from '../objects/trust-anchors.ts';
 import type { Content, VolumeFile } from '../operations/volume.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
-import { fieldValue, resourceValue } from '../spec/downward-api.ts';
+import { fieldValue, resourceValue } from '../spec/environment.ts';
 import { podContainers } from '../spec/qos.ts';
 import { aggregate } from '../values/go-text.ts';
 import { certificateKey, NOT_ISSUED, tokenKey } from './credentials.ts';

@@ -11,7 +11,7 @@ import {
   certificateOperations,
 } from '../../model/operations/certificate.ts';
 import { type KubeObject, type KubeTarget, kubeOperations, type WatchItem } from '../../model/operations/kube.ts';
-import { type BackOff, pauseMs } from '../../model/values/back-off.ts';
+import { type BackOff, pauseMs } from '../../model/values/time.ts';
 import type { Answer } from '../context/types.ts';
 
 export interface CertificateManagerInput {

@@ -21,9 +21,8 @@ import type { MachineInfo } from '../../model/operations/host.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { ResourceManagers } from '../../model/settings/node-settings.ts';
 import type { Parsed } from '../../model/values/go-text.ts';
-import { resourceManagers } from '../context/derive-admission.ts';
 import { gatesOf } from '../context/derive-features.ts';
-import { hugePageName } from '../context/derive-settings.ts';
+import { hugePageName, resourceManagers } from '../context/derive-settings.ts';
 import type { EstablishedContext } from '../context/types.ts';
 
 export interface ContainerManagerInput extends NodeGroupSettings, Decider {

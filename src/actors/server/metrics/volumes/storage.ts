@@ -5,7 +5,7 @@
 import type { Registry } from 'prom-client';
 import type { Pod, Volume } from '../../../../machines/model/api/pod.ts';
 import type { VolumeSetUp } from '../../../../machines/model/operations/volume.ts';
-import type { EventRecorded } from '../../../../machines/model/pods/event-messages.ts';
+import type { EventRecorded } from '../../../../machines/model/pods/pod-messages.ts';
 import { usesOf } from '../../../../machines/model/volumes/plan.ts';
 import { contextOf, type NodeMessageRecord, type NodeRecord, type NodeResult } from '../../../node-records.ts';
 import type { NodePod } from '../../node-pods.ts';

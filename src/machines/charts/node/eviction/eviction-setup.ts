@@ -22,9 +22,8 @@ import {
 import { type Candidate, evictionGrace, IMMEDIATE_GRACE_SECONDS } from '../../../model/eviction/ranking.ts';
 import { resourceOf } from '../../../model/eviction/thresholds.ts';
 import { type DiskLayout, type Observations, type PodUse, statsOperations } from '../../../model/operations/stats.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import type { GarbagePurged } from '../../../model/pods/image-messages.ts';
-import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
+import { eventRecorded, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { nodeRef, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { MONITORING_MS, type StorageReport, storageWatchMachine } from './storage-watch.ts';

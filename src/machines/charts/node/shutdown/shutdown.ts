@@ -28,8 +28,7 @@ import {
 } from '../../../../kernel/xstate.ts';
 import type { NodePod, NodePodChanged } from '../../../model/eviction/facts.ts';
 import { logindOperations } from '../../../model/operations/logind.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
-import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
+import { eventRecorded, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { nodeRef, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings, ShutdownSettings } from '../../../model/settings/node-settings.ts';
 import { graceOf, periodRequestedSeconds, podsOfGroup } from './policy.ts';

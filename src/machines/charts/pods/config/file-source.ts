@@ -28,15 +28,17 @@ import {
   type SourceReady,
 } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { type NextPortion, withoutPods, withSource } from './pod-source.ts';
-import { mergeManifests } from './static-pod.ts';
 import {
+  type NextPortion,
   type Publisher,
   publishNext,
   publishStaticPods,
   type StaticPublication,
   sendMirrorsReady,
-} from './static-publication.ts';
+  withoutPods,
+  withSource,
+} from './pod-source.ts';
+import { mergeManifests } from './static-pod.ts';
 
 /** The pause before the watch of the manifests is opened again after it broke. */
 const REOPEN_MS = 1_000;

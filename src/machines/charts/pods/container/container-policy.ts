@@ -21,7 +21,7 @@ import {
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import { goDuration, nextBackoff, restartsAll, shouldRestart } from '../../../model/status/index.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
-import { type BackOff, pauseMs } from '../../../model/values/back-off.ts';
+import { type BackOff, pauseMs } from '../../../model/values/time.ts';
 
 export interface ContainerInput extends Decider {
   readonly uid: string;

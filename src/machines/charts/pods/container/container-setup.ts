@@ -17,9 +17,14 @@ import {
 } from '../../../../kernel/xstate.ts';
 import type { ContainerConfig, PodSandboxConfig } from '../../../model/api/cri.ts';
 import { operations } from '../../../model/operations/index.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import type { ImageReport } from '../../../model/pods/image-messages.ts';
-import type { ContainerReport, ContainerWanted, Hook, SoftStateMessage } from '../../../model/pods/pod-messages.ts';
+import {
+  type ContainerReport,
+  type ContainerWanted,
+  eventRecorded,
+  type Hook,
+  type SoftStateMessage,
+} from '../../../model/pods/pod-messages.ts';
 import { containerEvents, type EventText, killMessages, startErrorText } from '../../../model/reasons/reasons.ts';
 import { type ContainerFacts, factsOfInstance } from '../../../model/status/runtime-facts.ts';
 import { urlOf } from '../prober/prober-policy.ts';

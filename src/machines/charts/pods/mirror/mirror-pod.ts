@@ -31,7 +31,7 @@ import {
 import { CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, type Pod } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
 import type { MirrorMessage, MirrorState } from '../../../model/pods/source-messages.ts';
-import { type BackOff, pauseMs, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
+import { type BackOff, pauseMs, WRITE_BACK_OFF } from '../../../model/values/time.ts';
 
 /** A node that is not registered yet will be soon, and static pods should appear with it. */
 const NODE_BACK_OFF: BackOff = { baseMs: 200, maxMs: 2_000 };

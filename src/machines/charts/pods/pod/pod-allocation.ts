@@ -12,7 +12,7 @@ import { isStaticPod, type Pod } from '../../../model/api/pod.ts';
 import { claimsWanted } from '../../../model/dra/claims.ts';
 import { type ClaimReport, type ClaimRequest, PREPARATION_FAILED } from '../../../model/dra/messages.ts';
 import type { Allocation } from '../../../model/operations/grants.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { configure, noteFailure } from './pod-actions.ts';

@@ -4,7 +4,7 @@ import { errorOf, required, to } from '../../../../kernel/xstate.ts';
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import { withAllocation } from '../../../model/allocation/request.ts';
 import { podGroup, podGroupName } from '../../../model/cgroups/pod-cgroup.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
 import { logFailure, noteFailure } from './pod-actions.ts';

@@ -2,8 +2,8 @@
 import { to } from '../../../../kernel/xstate.ts';
 import type { Pod } from '../../../model/api/pod.ts';
 import { objectKey } from '../../../model/objects/config-objects.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import type { ImageWanted } from '../../../model/pods/image-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { pullPolicy, sandboxConfig } from '../../../model/spec/index.ts';

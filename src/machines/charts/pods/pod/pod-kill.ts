@@ -1,6 +1,6 @@
 /** The order to end a pod, and how its containers and sandboxes end. Part of the chart of `pod.ts`. */
 import { now, to } from '../../../../kernel/xstate.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { killMessages, podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import { instancesToRemove } from '../../../model/status/index.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';

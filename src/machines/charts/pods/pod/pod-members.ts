@@ -10,7 +10,7 @@ import { awaitedKeys, runtimeClassKey } from '../../../model/objects/keys.ts';
 import type { ContainerKind, ContainerWanted, Hook } from '../../../model/pods/pod-messages.ts';
 import { hookMessages } from '../../../model/reasons/reasons.ts';
 import { containerHash, isSidecar, pullPolicy } from '../../../model/spec/index.ts';
-import { memoize } from '../../../model/values/memoize.ts';
+import { memoize } from '../../../model/values/same.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import { httpRequest } from '../prober/prober-policy.ts';
 import type { PodContext } from './pod-context.ts';

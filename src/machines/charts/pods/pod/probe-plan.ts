@@ -4,7 +4,7 @@
 import type { Container, Pod } from '../../../model/api/pod.ts';
 import { isSidecar } from '../../../model/spec/index.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
-import { memoize } from '../../../model/values/memoize.ts';
+import { memoize } from '../../../model/values/same.ts';
 import {
   activeKinds,
   hasProbes,

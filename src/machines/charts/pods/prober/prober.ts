@@ -20,8 +20,7 @@ import {
   type ProbeWatch,
   probeOperations,
 } from '../../../model/operations/probe.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
-import type { ProberReport } from '../../../model/pods/pod-messages.ts';
+import { eventRecorded, type ProberReport } from '../../../model/pods/pod-messages.ts';
 import { containerEvents, type ProbeName } from '../../../model/reasons/reasons.ts';
 import type { ProbeCall, ProbeKind } from './prober-policy.ts';
 

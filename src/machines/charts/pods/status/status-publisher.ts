@@ -33,7 +33,7 @@ import type { StatusMessage } from '../../../model/pods/pod-messages.ts';
 import type { SeenPod } from '../../../model/pods/source-messages.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import type { PodStage } from '../../../model/status/pod-status.ts';
-import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
+import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/time.ts';
 import { statusPatch, type Urgency, urgencyOf } from './status-patch.ts';
 
 /** How long a change waits for others. A pod that starts within `soon` causes one write, any other pod two. */

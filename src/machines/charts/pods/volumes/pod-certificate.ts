@@ -36,9 +36,9 @@ import type { ObjectFound, ObjectState } from '../../../model/objects/keys.ts';
 import { certificatesPem, pemBlocks } from '../../../model/objects/trust-anchors.ts';
 import { certificateOperations } from '../../../model/operations/certificate.ts';
 import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
+import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/time.ts';
 import { type CertificateSource, NOT_ISSUED } from '../../../model/volumes/credentials.ts';
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 

@@ -27,7 +27,7 @@ import {
 import type { PodRef } from '../../../model/api/pod.ts';
 import type { ObjectFound } from '../../../model/objects/keys.ts';
 import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
-import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
+import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/time.ts';
 import { serviceAccountTokenRequest, type TokenSource } from '../../../model/volumes/credentials.ts';
 
 const REFRESH_SHARE = 0.8;

@@ -34,10 +34,10 @@ import {
   type VolumesSetUp,
   volumeOperations,
 } from '../../../model/operations/volume.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { podEvents, volumeEvents } from '../../../model/reasons/reasons.ts';
 import type { MountedVolumes } from '../../../model/spec/volumes.ts';
-import { OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
+import { OPERATION_BACK_OFF, pauseMs } from '../../../model/values/time.ts';
 import type { VolumePlan } from '../../../model/volumes/plan.ts';
 import { SLOW_SHARING_MS, sharingMachine } from '../../volumes/sharing.ts';
 

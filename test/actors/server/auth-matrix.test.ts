@@ -1,8 +1,8 @@
 /** Every endpoint of the recorded kubelet with every credential: who may have what, row by row. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { exchange, headerOf } from '../exchange.ts';
-import { GoldenNode } from '../golden-node.ts';
-import { golden } from '../golden-records.ts';
+import { exchange, headerOf } from './exchange.ts';
+import { GoldenNode } from './golden-node.ts';
+import { golden } from './golden-records.ts';
 
 interface Row {
   readonly endpoint: string;

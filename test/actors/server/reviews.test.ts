@@ -2,10 +2,15 @@
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
-import { authenticate } from '../../../../src/actors/server/auth/authentication.ts';
-import { AnswerCache, accessReviewer, type Create, tokenReviewer } from '../../../../src/actors/server/auth/reviews.ts';
-import { OperationError } from '../../../../src/kernel/json.ts';
-import type { KubeObject } from '../../../../src/machines/model/operations/kube.ts';
+import {
+  AnswerCache,
+  accessReviewer,
+  authenticate,
+  type Create,
+  tokenReviewer,
+} from '../../../src/actors/server/authentication.ts';
+import { OperationError } from '../../../src/kernel/json.ts';
+import type { KubeObject } from '../../../src/machines/model/operations/kube.ts';
 
 const TTLS = { authorizedMs: 300_000, unauthorizedMs: 30_000 };
 const user = { name: 'u', uid: '1', groups: ['g'], extra: { x: ['y'] } };
