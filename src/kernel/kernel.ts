@@ -20,7 +20,7 @@ import { type Checkpoint, restoreActors } from './checkpoint.ts';
 import { Timers, type TimeSource } from './clock.ts';
 import { type EffectResult, Outbox, type Performer } from './effects.ts';
 import { TURN_FAILED } from './fault.ts';
-import type { JournalSink } from './journal/sink.ts';
+import type { JournalSink } from './journal/writer.ts';
 import { type JsonEvent, jsonCopy, memberOf, type PlainError, toPlainError } from './json.ts';
 import { type ActorHost, createHosted, type OperationClass } from './operation.ts';
 import { lift, purely, SeededRandom } from './purity.ts';

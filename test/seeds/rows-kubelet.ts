@@ -184,7 +184,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S166',
     'probe results',
-    'src/machines/charts/pods/pod/probe-plan.ts#probeResults',
+    'src/machines/charts/pods/pod/pod-members.ts#probeResults',
     'test/machines/charts/pods/prober/prober.test.ts',
   ),
   built('S167', 'pod cache', 'src/machines/model/status/runtime-facts.ts#mergedStatus', TESTS.observation),

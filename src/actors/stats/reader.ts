@@ -9,9 +9,8 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
-import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
+import { type CgroupSample, cgroupSamples, Rates } from './cgroup-samples.ts';
 import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups, readUsage } from './cgroup-usage.ts';
-import { Rates } from './cpu-rates.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import {
   type Inventory,

@@ -23,7 +23,6 @@ import {
   UPGRADED,
 } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
-import { RemoteCommand, type StreamOptions } from './remote-command.ts';
 import {
   COMMAND_PROTOCOL,
   handshakeRefusal,
@@ -32,8 +31,10 @@ import {
   optionsOf,
   portsOf,
   protocolsOf,
+  RemoteCommand,
+  type StreamOptions,
   wantsUpgrade,
-} from './stream-request.ts';
+} from './remote-command.ts';
 import {
   forwardedHeaders,
   forwardPorts,

@@ -12,8 +12,7 @@ import type {
 import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { EvictionSettings } from '../settings/node-settings.ts';
 import { formatBinary, fromWhole, nanoOf } from '../values/quantity.ts';
-import type { NodePod } from './facts.ts';
-import { amountOf, type Candidate, rankedForEviction, reclaimable } from './ranking.ts';
+import { amountOf, type Candidate, type NodePod, rankedForEviction, reclaimable } from './ranking.ts';
 import {
   amountText,
   conditionsObserved,

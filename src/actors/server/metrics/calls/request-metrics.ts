@@ -1,7 +1,7 @@
 /** Metrics of the requests to the node's servers. Only known parts of a path become labels. */
 import type { Registry } from 'prom-client';
 import type { CacheObserver } from '../../authentication.ts';
-import type { Kind } from '../../streaming/stream-request.ts';
+import type { Kind } from '../../streaming/remote-command.ts';
 import { counter, DEFAULT_BUCKETS, gauge, histogram, Instruments, MS_PER_SECOND } from '../instruments.ts';
 
 /** Upstream's list of methods, which omits PATCH. */

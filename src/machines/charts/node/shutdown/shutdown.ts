@@ -26,7 +26,7 @@ import {
   to,
   typed,
 } from '../../../../kernel/xstate.ts';
-import type { NodePod, NodePodChanged } from '../../../model/eviction/facts.ts';
+import type { NodePod, NodePodChanged } from '../../../model/eviction/ranking.ts';
 import { logindOperations } from '../../../model/operations/logind.ts';
 import { eventRecorded, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { nodeRef, podMessages, podReasons } from '../../../model/reasons/reasons.ts';

@@ -5,11 +5,10 @@ import { killMessages, podEvents, podMessages, podReasons } from '../../../model
 import { instancesToRemove } from '../../../model/status/index.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
 import { SPAWNED } from '../container/container-view.ts';
-import { orphanInput, orphansOf } from './container-input.ts';
 import { logFailure, noteFailure } from './pod-actions.ts';
 import type { PodContext } from './pod-context.ts';
 import { observeNow } from './pod-observation.ts';
-import { graceLeft, mergedKill, nextToStop, refOf } from './pod-policy.ts';
+import { graceLeft, mergedKill, nextToStop, orphanInput, orphansOf, refOf } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 
 /** Containers that still run under this pod's name get an actor, so that they can be stopped. */

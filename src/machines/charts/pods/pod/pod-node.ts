@@ -5,7 +5,7 @@
  */
 import { to } from '../../../../kernel/xstate.ts';
 import { isStaticPod, type Pod } from '../../../model/api/pod.ts';
-import { type NodePodChanged, nodePod } from '../../../model/eviction/facts.ts';
+import { type NodePodChanged, nodePod } from '../../../model/eviction/ranking.ts';
 import { awaitedKeys, idOf } from '../../../model/objects/keys.ts';
 import type { RememberedPod } from '../../../model/operations/host.ts';
 import type { RememberedPodsMessage } from '../../../model/pods/pod-messages.ts';

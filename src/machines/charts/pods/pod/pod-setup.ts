@@ -3,7 +3,7 @@ import { type AnyActorRef, type Ended, now, pick, setup, stateIn, to, typed } fr
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
 import type { ClaimReport } from '../../../model/dra/messages.ts';
-import type { NodePodChanged } from '../../../model/eviction/facts.ts';
+import type { NodePodChanged } from '../../../model/eviction/ranking.ts';
 import type { ObjectFound } from '../../../model/objects/keys.ts';
 import { operations } from '../../../model/operations/index.ts';
 import type { GarbageWanted, ImageReport } from '../../../model/pods/image-messages.ts';
@@ -29,6 +29,7 @@ import { serviceAccountTokenMachine } from '../volumes/service-account-token.ts'
 import { type VolumesReport, volumesMachine } from '../volumes/volumes.ts';
 import type { PodContext, PodInput } from './pod-context.ts';
 import { fileVariablesOf, subPathsOf } from './pod-files.ts';
+import { proberChanges } from './pod-members.ts';
 import { allEnded, anyAlive, anyReadySandbox, hasRunInOrder, mayBePublished } from './pod-policy.ts';
 import { deadlineOf, isOver, isOverInApi, overdueAt, statusOf } from './pod-status.ts';
 import {
@@ -42,7 +43,6 @@ import {
   sandboxPlan,
   turnsOf,
 } from './pod-turns.ts';
-import { proberChanges } from './probe-plan.ts';
 
 type Event =
   /** One of the pod's own calls has ended: an inspection in progress may not show its effect. */

@@ -11,9 +11,8 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isTerminalPhase, type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/index.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
 import type { PodContext } from './pod-context.ts';
-import { runtimeHandler } from './pod-members.ts';
+import { probeResults, runtimeHandler } from './pod-members.ts';
 import { hasClaims } from './pod-turns.ts';
-import { probeResults } from './probe-plan.ts';
 
 /** The health of its containers' devices: of plugins, then of claims. */
 function healthOf(context: PodContext): DeviceHealth {
