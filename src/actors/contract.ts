@@ -1,5 +1,6 @@
 /**
- * A gRPC contract, read from the files of `proto/`: the calls of its services, for `@grpc/grpc-js`.
+ * A gRPC contract, read from the files of `proto/`: the calls of its services, for `@grpc/grpc-js`. Also the limit of
+ * fields of a message, counted before it is decoded.
  *
  * Messages are plain objects with the field names of the files: 64-bit integers as text, enums by name, all fields
  * present.

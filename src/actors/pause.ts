@@ -1,10 +1,6 @@
 /** Waits: of a length that pods, plugins or configurations give, for an abort, and between two questions. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/* Waits: of a length that pods, plugins or configurations give, and for an abort. */
-
-/* Waits of a length that pods, plugins or configurations give. */
-
 /** The longest time of a timer of Node (24.8 days), of which a longer one ends at once. */
 export const TIMER_MAX_MS = 2_147_483_647;
 

@@ -1,5 +1,6 @@
 /**
- * Prepares a daemon from the arguments of `run` and `run-once`, or ends the process before there is one.
+ * Prepares a daemon from the arguments of `run` and `run-once`, or ends the process before there is one. Also the flags
+ * of Statelet itself.
  *
  * What cannot be read as a command line ends here, before there is a journal, with the kubelet's own words; everything
  * later ends in the machines.

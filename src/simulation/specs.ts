@@ -1,4 +1,4 @@
-/** Pods of a simulation, and what their processes do. */
+/** Pods of a simulation, and what their processes do. Also the random choices of a run. */
 
 import { createHash } from 'node:crypto';
 import { SeededRandom } from '../kernel/purity.ts';

@@ -1,5 +1,6 @@
 /**
- * `cgroup.*`: the cgroups of this machine, through the kernel's files, or with the help of systemd.
+ * `cgroup.*`: the cgroups of this machine, through the kernel's files, or with the help of systemd. Also moves
+ * processes into them.
  *
  * With the driver `systemd` the unit is created first, then the same files get the same values: systemd owns the
  * groups, but lacks some controllers. A stream emits only when its outcome changes. A group is removed after the

@@ -1,6 +1,6 @@
 /**
  * The agent's own calls that create, start or remove sandboxes and containers, the runtime's events about these calls,
- * and the queue of calls that start a sandbox.
+ * and the queue of calls that start a sandbox. Also the outcomes that events announced.
  *
  * An event about such a call adds nothing to its answer, except a status (containerd 2), which saves an inspection.
  * Invariants: an event is kept only while a call waits for it; a call waits for its event at most {@link

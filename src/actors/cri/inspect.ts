@@ -1,6 +1,6 @@
 /**
  * Inspects a pod in the runtime, its sandboxes and containers in parallel, or a single sandbox or container; one
- * inspection may serve several callers.
+ * inspection may serve several callers. Also finds the pod of an id.
  */
 import pLimit from 'p-limit';
 import { steadyNow } from '../../kernel/clock.ts';

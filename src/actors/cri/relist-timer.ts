@@ -1,5 +1,6 @@
 /**
  * Schedules the next relist: frequent until the event stream has proved reliable, then rare, and sooner on request.
+ * Also counts the activity of the runtime.
  *
  * A relist that finds only announced changes is clean. Each relist that finds a change without an event doubles the
  * number of clean relists that are required.

@@ -1,5 +1,5 @@
 /**
- * Ports for `dra.*`: the calls to resource drivers.
+ * Ports for `dra.*`: the calls to resource drivers. Also follows the health of their devices.
  *
  * Invariant: an answer counts only for requested claims, and each of these needs one.
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin.go, pkg/kubelet/cm/dra/manager.go.

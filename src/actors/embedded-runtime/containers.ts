@@ -1,5 +1,5 @@
 /**
- * The life of a container: created, running, exited, removed.
+ * The life of a container: created, running, exited, removed. Also the life of a sandbox.
  *
  * Implements each RPC in each state, with containerd's error texts. Invariants: a container starts at most once; it is
  * removed only when none of its processes runs; a stop signal is sent once, however often the caller asks.

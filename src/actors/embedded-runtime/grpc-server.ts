@@ -1,5 +1,6 @@
 /**
- * The gRPC server of the embedded runtime on its private unix socket, and the place where faults are injected.
+ * The gRPC server of the embedded runtime on its private unix socket, and the place where faults are injected. Also the
+ * file of these faults.
  *
  * Owns the socket. Invariants: only the folder's owner has access (0700, socket 0600); a socket served by another
  * process is never taken over; an error of one call never ends the process.

@@ -1,5 +1,6 @@
 /**
- * `host.preparePod` and `host.removePod`: the folders and managed files of pods.
+ * `host.preparePod` and `host.removePod`: the folders and managed files of pods. Also `host.terminationMessage`: the
+ * final message of a container.
  *
  * Decides: nothing outside the root is touched (see `root-folder.ts`). Files are written in place, because containers
  * have them mounted. A folder with mounts below it is not removed: the mounted data does not belong to the agent.

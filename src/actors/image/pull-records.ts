@@ -1,6 +1,6 @@
 /**
  * Records of the credentials accepted for images: files below `image_manager` of the root directory, in upstream's
- * format, so that either agent can continue the other's records.
+ * format, so that either agent can continue the other's records. Also the format of these files.
  *
  * Invariants: files are replaced atomically; changes of one record are serialized; a credential's hash on disk is
  * readable by the owner only, and leaves this module as a handle.

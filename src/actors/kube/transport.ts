@@ -1,5 +1,6 @@
 /**
- * The connections to one API server, shared by all clients of one identity.
+ * The connections to one API server, shared by all clients of one identity. Also the identity itself, which is read
+ * again while the node runs.
  *
  * HTTP/2 if the server supports it: a connection carries a hundred watches. Connections are closed after a rotation of
  * certificates, by `closeConnections`, and when the server is silent ({@link endLostConnections}). Invariant: an

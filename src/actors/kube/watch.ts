@@ -1,5 +1,6 @@
 /**
- * Reads one watch: a line of JSON for each change, with bookmarks in between.
+ * Reads one watch: a line of JSON for each change, with bookmarks in between. Also merges changes that wait for the
+ * decisions about earlier ones.
  *
  * Decides: when the watch ends. Invariants: an incomplete line is ignored; the returned version is the newest of a
  * complete line, so that nothing is lost between this watch and the next.

@@ -1,5 +1,5 @@
 /**
- * `logs.*`: the logs of containers on disk.
+ * `logs.*`: the logs of containers on disk. Also the links to them for log collectors.
  *
  * Decides: when a log is linked, rotated, or reported as missing; what remains is removed with its container.
  */

@@ -1,5 +1,6 @@
 /**
- * The cgroups of this node with all counters, and their pods and containers: the source of /metrics/cadvisor.
+ * The cgroups of this node with all counters, and their pods and containers: the source of /metrics/cadvisor. Also
+ * rates of CPU use.
  *
  * Invariants: only the root, the tree of the pods and the configured cgroups are read, as upstream; other processes of
  * the machine cost nothing. Depth and number are limited.

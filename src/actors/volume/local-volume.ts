@@ -1,5 +1,6 @@
 /**
  * Folders and disks of this machine that pods claim (`local` PersistentVolumes): bind-mounted into the pod's folder.
+ * Also formats and mounts blank disks.
  *
  * Decides: the first pod that uses a volume changes the volume's group; later pods do not. Invariants: its content is
  * never removed; a folder is bound only after its group was changed, so a bound folder is finished.

@@ -1,5 +1,6 @@
 /**
- * `volume.setUp`: sets up the volumes of a pod according to its plan.
+ * `volume.setUp`: sets up the volumes of a pod according to its plan. Also the folders of volumes, and the paths of
+ * `hostPath` volumes.
  *
  * Decides: a volume that already has its file system keeps it.
  * Invariants: a failed volume is reported and delays no other; secrets are opened only here; owner and permissions of a

@@ -1,6 +1,6 @@
 /**
  * A start as spans for other tools, the phases of the start and the operations with the actors that requested them; and
- * as an image with one bar for each phase along a time axis. Pure.
+ * as an image with one bar for each phase along a time axis. Pure. Also the command `statelet export`.
  *
  * Invariants: the same journal always gives the same ids; a span without an end ends with the journal and is marked as
  * open; no span ends before it begins.

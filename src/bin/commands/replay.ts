@@ -1,4 +1,7 @@
-/** The forms in which `statelet replay` reports: `--output`. Each writes after an outcome, at the end, or both. */
+/**
+ * The forms in which `statelet replay` reports: `--output`. Each writes after an outcome, at the end, or both. Also the
+ * command `statelet replay`.
+ */
 import { appendFileSync } from 'node:fs';
 import { shortText } from '../../actors/server/visualizer/trim.ts';
 import type { BuildInfo } from '../../kernel/records.ts';

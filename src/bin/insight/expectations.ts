@@ -1,5 +1,5 @@
 /**
- * Whether the start in a journal meets the expectations of a file.
+ * Whether the start in a journal meets the expectations of a file. Also reads this file.
  *
  * Invariant: each expectation has one finding, in the order of the keys of the file.
  */

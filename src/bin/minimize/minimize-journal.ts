@@ -1,5 +1,5 @@
 /**
- * Finds the smallest journal that fails in the same way as a longer one.
+ * Finds the smallest journal that fails in the same way as a longer one. Also the failures that it looks for.
  *
  * Invariants: in front of a difference everything replays the same; for any other failure the machines of this build
  * decide every record of the result.

@@ -1,5 +1,6 @@
 /**
- * One open segment: accepts whole batches, each closed by a link of the hash chain.
+ * One open segment: accepts whole batches, each closed by a link of the hash chain. Also finds the incomplete tail of a
+ * closed one.
  *
  * Invariants: `bytes` is the length that the operating system has completely, so a dying process loses nothing; `undo`
  * truncates the file to that length; a link is the sha256 of all lines before it except other links; a failed sync or a

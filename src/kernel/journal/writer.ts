@@ -1,6 +1,6 @@
 /**
  * The kernel's side of a journal: collects turns into batches, passes them to the store, and suspends when the disk
- * fails.
+ * fails. Also the interface that the kernel knows.
  *
  * Invariants:
  *   J1 a batch consists of whole turns; it is written at the end of its tick, or when it is long enough;

@@ -1,5 +1,6 @@
 /**
- * Computes the effective configuration from a parsed command line and the files that it names.
+ * Computes the effective configuration from a parsed command line and the files that it names. Also where each value
+ * comes from.
  *
  * The order of the steps is upstream's: gates and flags first, then the file, the drop-ins, the flags over both, the
  * gates again, logging, the rules between fields, and finally the settings that upstream reads later.

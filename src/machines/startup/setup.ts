@@ -1,6 +1,7 @@
 /**
  * Types and helpers of the supervisor: actors, operations, and failing phases. The chart is in
- * `src/machines/startup/kubelet.ts` and the files of this folder, one for each step of the documents.
+ * `src/machines/startup/kubelet.ts` and the files of this folder, one for each step of the documents. Also the regions
+ * of subsystems.
  */
 import {
   AGENT_PHASE,

@@ -1,4 +1,4 @@
-/** The kinds that a simulated API server stores, as in its discovery. */
+/** The kinds that a simulated API server stores, as in its discovery. Also the types of its objects. */
 
 export interface Kind {
   readonly group: string;

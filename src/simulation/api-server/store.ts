@@ -1,5 +1,6 @@
 /**
- * The objects, their versions and their history: the etcd of a simulated API server.
+ * The objects, their versions and their history: the etcd of a simulated API server. Also selectors of labels and
+ * fields.
  *
  * All kinds share one version counter. Each write is an event; a watch reads the events after its version, as long as
  * the store has them.

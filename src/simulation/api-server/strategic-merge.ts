@@ -1,7 +1,7 @@
 /**
  * Strategic merge patch: objects merge by field, lists in the table below by the key of their items; all other values
  * are replaced. Directives: `$patch` (replace, delete, merge), `$retainKeys`, `$setElementOrder/<list>`,
- * `$deleteFromPrimitiveList/<list>`.
+ * `$deleteFromPrimitiveList/<list>`. Also the other patch formats.
  */
 import { badRequest, Refusal } from './errors.ts';
 import { type ApiObject, copy, type Fields, isFields, same, type Value } from './kinds.ts';

@@ -1,6 +1,6 @@
 /**
  * The API server for the charts of pods: the operations `kube.*` on the objects of a simulated API server, without a
- * socket, in virtual time. Secrets are replaced by handles, as in the real port.
+ * socket, in virtual time. Secrets are replaced by handles, as in the real port. Also the manifests of a run.
  */
 import type { EffectResult } from '../../kernel/effects.ts';
 import { Vault } from '../../kernel/journal/index.ts';

@@ -1,5 +1,6 @@
 /**
- * The shim: one small process for each container, so that containers survive the daemon.
+ * The shim: one small process for each container, so that containers survive the daemon. Also writes the log of the
+ * container.
  *
  * Owns the container's pipes or its terminal, its log, the attach socket, and its exit status. The runtime starts it as
  * `node shim.ts <container directory>`; shim and runtime exchange only the files of `records.ts`.

@@ -1,5 +1,6 @@
 /**
- * The runtime's records on disk, from which its next start finds every container again.
+ * The runtime's records on disk, from which its next start finds every container again. Also the reading and writing of
+ * its small files.
  *
  *     <root>/runtime.json                     who serves this root now
  *     <root>/images.json                      references that were pulled

@@ -1,5 +1,6 @@
 /**
- * The streams of one command between a client and a process, for all protocols of clients.
+ * The streams of one command between a client and a process, for all protocols of clients. Also attaches to a running
+ * process, and reports the status of a command.
  *
  * Decides: the streams of `v4.channel.k8s.io` are distinguished over SPDY by the header `streamtype`, over WebSocket by
  * the first byte of a message. Invariant: the status is sent last, and once.

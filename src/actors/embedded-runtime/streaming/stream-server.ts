@@ -1,5 +1,6 @@
 /**
  * The streaming server of the embedded runtime, which serves exec, attach and port forward at the URLs returned by CRI.
+ * Also forwards ports.
  *
  * Owns: a listener on a loopback port, opened with the first requested stream, and its tickets. A client needs an
  *   unused ticket that has not expired. Invariants:

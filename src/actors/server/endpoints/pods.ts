@@ -1,4 +1,7 @@
-/** `/pods`, `/runningpods/`, `/configz`: the wanted pods of this node, the running ones, and its configuration. */
+/**
+ * `/pods`, `/runningpods/`, `/configz`: the wanted pods of this node, the running ones, and its configuration. Also
+ * `/checkpoint`: a checkpoint of a running container.
+ */
 
 import { join } from 'node:path';
 import { messageOf } from '../../../kernel/thrown.ts';

@@ -1,6 +1,7 @@
 /**
  * Parses queries of the machine's logs, with upstream's errors: invalid syntax (400) and invalid combinations (406),
- * all at once. Pure, except for the check of the requested file.
+ * all at once. Pure, except for the check of the requested file. Also runs them: on the journal of systemd, or on
+ * files.
  */
 
 import { type ChildProcessByStdio, spawn } from 'node:child_process';

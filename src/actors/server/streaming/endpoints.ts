@@ -1,5 +1,6 @@
 /**
  * `/exec`, `/attach`, `/portForward`: streams between a client and a container, over the runtime's streaming server.
+ * Also `/run`: the output of one command.
  *
  * Decides: which requests are rejected; which protocols this node handles itself (`v5.channel.k8s.io`, the SPDY tunnel)
  * and which the runtime (all others).

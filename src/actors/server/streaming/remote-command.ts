@@ -1,5 +1,6 @@
 /**
- * exec and attach for `v5.channel.k8s.io`: WebSocket towards the client, SPDY towards the runtime.
+ * exec and attach for `v5.channel.k8s.io`: WebSocket towards the client, SPDY towards the runtime. Also the requests
+ * for streams.
  *
  * Owns: one WebSocket and one SPDY connection. A message is a byte that names the channel, and its data.
  * Invariants:

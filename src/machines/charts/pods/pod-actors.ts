@@ -1,6 +1,6 @@
 /**
  * The actors of pods: started, released when no other pod has their pod's name, reaped when they end, and replaced
- * after a crash. Part of `pods.ts`.
+ * after a crash. Part of `pods.ts`. Also the pods that sources want.
  */
 import { errorOf, line, now, outputOf, to } from '../../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, type PodRef } from '../../model/api/pod.ts';

@@ -1,5 +1,6 @@
 /**
- * Parses a command line: pflag's spelling rules, typed values, deprecation notes, errors.
+ * Parses a command line: pflag's spelling rules, typed values, deprecation notes, errors. Also applies flags to a
+ * configuration.
  *
  * Invariants: parsing never throws and never ends early without an error; `_` and `-` are equal in a name; the result
  * lists the given flags, because they override every configuration file.

@@ -1,4 +1,7 @@
-/** The devices that plugins offer, those that containers hold, and the device manager's checkpoint of them. Pure. */
+/**
+ * The devices that plugins offer, those that containers hold, and the device manager's checkpoint of them. Pure. Also
+ * decodes the responses of plugins in it.
+ */
 import { isObject } from '../../../kernel/xstate.ts';
 import type { Device, DeviceEntry, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';

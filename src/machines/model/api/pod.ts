@@ -103,7 +103,7 @@ export interface ObjectReference {
 /** `status.qosClass`. */
 export type QOSClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
 
-/* Types of the API's volumes, attachments and CSI drivers as JSON; see `pod.ts` for {@link Wire}. */
+/* Types of the API's volumes, attachments and CSI drivers as JSON. */
 
 export type PersistentVolumeSpec = Wire<k8s.V1PersistentVolumeSpec>;
 export type PersistentVolumeClaim = Wire<k8s.V1PersistentVolumeClaim>;

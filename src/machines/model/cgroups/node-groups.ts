@@ -1,6 +1,6 @@
 /**
  * The node's own cgroups and their limits: for all pods, for the two QoS levels, and for daemons with reserved
- * resources.
+ * resources. Also the names of cgroups, by their driver.
  *
  * Pure. Upstream: pkg/kubelet/cm/node_container_manager_linux.go and qos_container_manager_linux.go.
  */

@@ -1,5 +1,5 @@
 /**
- * The ResourceClaims of a pod, and their devices for its containers. Pure.
+ * The ResourceClaims of a pod, and their devices for its containers. Pure. Also the file of prepared claims.
  *
  * Upstream: staging dynamic-resource-allocation/resourceclaim, pkg/kubelet/cm/dra/manager.go and claiminfo.go.
  * KEP 4381, KEP 5004 (extended resources that a driver backs).

@@ -1,6 +1,6 @@
 /**
  * The settings of this node for the machines of pods, derived once at startup from flags, configuration, runtime and
- * machine. Plain JSON; durations in milliseconds.
+ * machine. Plain JSON; durations in milliseconds. Also the settings of the managers of CPUs, memory and devices.
  */
 import type { SecretHandle } from '../../../kernel/xstate.ts';
 import type { NumaSet } from '../operations/grants.ts';

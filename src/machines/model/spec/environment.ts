@@ -1,5 +1,5 @@
 /**
- * The environment of a container.
+ * The environment of a container. Also the downward API.
  *
  * Decides order and precedence: service variables, then `envFrom`, then `env`; a later one wins, and a reference sees
  * only earlier variables. Invariant: an unresolvable source is an error with upstream's text.

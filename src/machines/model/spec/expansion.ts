@@ -1,5 +1,5 @@
 /**
- * `$(NAME)` references in environment, command, arguments and sub-paths.
+ * `$(NAME)` references in environment, command, arguments and sub-paths. Also the handles of literal texts.
  *
  * Invariants: one pass from left to right, results are not expanded again; `$$` is a literal dollar; an unknown name
  * stays as written. The length of a result is checked before it is built, because variables that refer to each other

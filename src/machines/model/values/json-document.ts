@@ -1,5 +1,6 @@
 /**
- * Decodes JSON text with the errors of Go's `encoding/json`, and records duplicate keys.
+ * Decodes JSON text with the errors of Go's `encoding/json`, and records duplicate keys. Also numbers that JavaScript
+ * cannot hold.
  *
  * Invariants: the last of two equal keys wins, but two objects are merged; keys keep the document's order; size is
  * limited by the caller and depth by {@link MAX_DEPTH}, so that no text can exhaust the stack.

@@ -1,8 +1,6 @@
 /** Times, durations and exponential back-off, in the API's formats. Pure: nothing here reads a clock. */
 import { type Parsed, quoteBytes, trimRight } from './go-text.ts';
 
-/* Times and durations in the API's formats. Pure: nothing here reads a clock. */
-
 const NANOSECONDS_PER_MILLISECOND = 1_000_000n;
 
 /** RFC 3339 in UTC, whole seconds, as `metav1.Time`. */

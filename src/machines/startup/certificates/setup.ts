@@ -1,4 +1,7 @@
-/** Types, guards and actions of the certificate manager. The chart is in `certificate-manager.ts`. */
+/**
+ * Types, guards and actions of the certificate manager. The chart is in `certificate-manager.ts`. Also requests to the
+ * signers, and the times of renewals.
+ */
 
 import type { Json } from '../../../kernel/json.ts';
 import { type Ended, errorOf, line, now, outputOf, pick, random, setup, typed } from '../../../kernel/xstate.ts';

@@ -1,6 +1,6 @@
 /**
  * Derives the settings of the pods' machines from flags, configuration, runtime and machine in one pure function, so
- * that every decision about a default or a unit is in one place.
+ * that every decision about a default or a unit is in one place. Also the settings of admission.
  */
 import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
 import { RELIST_PERIOD_MS } from '../../charts/pods/pleg.ts';

@@ -1,6 +1,6 @@
 /**
  * The claims of pods in `draManager`: prepared before their sandboxes, unprepared after their ends. Part of the chart
- * of `dra-manager.ts`.
+ * of `dra-manager.ts`. Also the drivers that come and go.
  *
  * Upstream: pkg/kubelet/cm/dra/manager.go.
  */

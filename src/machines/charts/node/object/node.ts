@@ -1,4 +1,4 @@
-/** The Node object as this agent registers it, and its status. */
+/** The Node object as this agent registers it, and its status. Also the drivers in its CSINode. */
 import { isObject, type JsonObject } from '../../../../kernel/xstate.ts';
 import type { Node, NodeStatus, Taint } from '../../../model/api/node.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';

@@ -1,6 +1,7 @@
 /**
  * What the API server as a source publishes: pods and their changes to `pods`, what is seen of them in the API server
- * to `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`.
+ * to `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`. Also validates the pod
+ * objects.
  */
 import { isObject, to } from '../../../../kernel/xstate.ts';
 import {

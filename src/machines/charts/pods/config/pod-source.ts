@@ -1,5 +1,6 @@
 /**
- * Shared by all sources of pods: a source publishes the differences to its last publication, a few pods in a turn.
+ * Shared by all sources of pods: a source publishes the differences to its last publication, a few pods in a turn. Also
+ * the publication of static pods, without fields of disabled gates.
  *
  * Invariants: within one publication removals come first, so that a rewritten pod is removed before it is added; a pod
  * that did not change is not published; a pod's deletion is published once; pods are published in the order of their

@@ -1,5 +1,6 @@
 /**
- * A pod's share of the node: its admission and its granted resources. Part of the chart of `pod.ts`.
+ * A pod's share of the node: its admission and its granted resources. Part of the chart of `pod.ts`. Also its
+ * ResourceClaims.
  *
  * Invariants: G1 nothing is created for a pod that the node has not admitted. G2 `pod` has the granted resources,
  * `asked` the requested ones.

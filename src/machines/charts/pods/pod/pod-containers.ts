@@ -1,6 +1,6 @@
 /**
  * The actors of a pod's containers: when they start, what they report, when their containers may be created, and what
- * follows a crash. Part of the chart of `pod.ts`.
+ * follows a crash. Part of the chart of `pod.ts`. Also their preparations.
  */
 import { line, now, outputOf, to } from '../../../../kernel/xstate.ts';
 import type { UserMapping } from '../../../model/operations/users.ts';

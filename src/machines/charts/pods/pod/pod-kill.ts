@@ -1,4 +1,7 @@
-/** The order to end a pod, and how its containers and sandboxes end. Part of the chart of `pod.ts`. */
+/**
+ * The order to end a pod, and how its containers and sandboxes end. Part of the chart of `pod.ts`. Also restarts all
+ * containers of a pod.
+ */
 import { now, to } from '../../../../kernel/xstate.ts';
 import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { killMessages, podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
