@@ -6,11 +6,12 @@ import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
 import { memberOf, OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, Image, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
+import { type OnRuntimeActivity, observedClient } from './activity.ts';
 import { CallsInProgress, type Outcome, StartingCalls } from './calls-in-progress.ts';
 import { type CallOptions, connectRuntime, type Endpoints, type RuntimeClient } from './client.ts';
 import { showsOutcome } from './hints.ts';
 import { type Ids, Inspections, inspectInstance, PodIds } from './inspect.ts';
-import { DEFAULT_RELIST_PERIODS, type OnRuntimeActivity, observedClient, type RelistPeriods } from './relist-timer.ts';
+import { DEFAULT_RELIST_PERIODS, type RelistPeriods } from './relist-timer.ts';
 import { ContainerSecrets, redactingClient, withoutSecrets } from './secrets.ts';
 import type { PodWatcher } from './watch-pods.ts';
 

@@ -1,12 +1,9 @@
 /**
  * Schedules the next relist: frequent until the event stream has proved reliable, then rare, and sooner on request.
- * Also counts the activity of the runtime.
  *
  * A relist that finds only announced changes is clean. Each relist that finds a change without an event doubles the
  * number of clean relists that are required.
  */
-import { steadyNow } from '../../kernel/clock.ts';
-import type { CallName, RuntimeClient, StreamName } from './client.ts';
 
 /** Clean relists before the fast phase ends. */
 const FIRST_PROOF = 5;
@@ -100,49 +97,3 @@ export class RelistTimer {
     this.#end = () => {};
   }
 }
-
-/* The activity of a runtime that metrics count: calls, relists, inspections and events. */
-
-/** A call, an inspection of a pod, or an event of the runtime. */
-export type RuntimeActivity =
-  /** A call ended, successfully or not. */
-  | {
-      readonly kind: 'called';
-      readonly name: CallName | StreamName;
-      readonly durationMs: number;
-      readonly failed: boolean;
-    }
-  /** All pods were listed, or listing failed. `startedAtMs` is since the epoch. */
-  | { readonly kind: 'relisted'; readonly startedAtMs: number; readonly durationMs: number }
-  /** One pod was inspected, or the inspection failed. */
-  | { readonly kind: 'inspected'; readonly durationMs: number }
-  /** CRI's event stream was requested; `lost`: it broke, or the runtime lacks it. */
-  | { readonly kind: 'listening' | 'lost' }
-  /** An event of that stream, with its delay. */
-  | { readonly kind: 'heard'; readonly lateMs: number };
-
-export type OnRuntimeActivity = (activity: RuntimeActivity) => void;
-
-/** Reports the call when it has ended. */
-async function timed<Answer>(
-  name: CallName | StreamName,
-  onRuntime: OnRuntimeActivity,
-  call: Promise<Answer>,
-): Promise<Answer> {
-  const beganMs = steadyNow();
-  let failed = true;
-  try {
-    const answer = await call;
-    failed = false;
-    return answer;
-  } finally {
-    onRuntime({ kind: 'called', name, durationMs: steadyNow() - beganMs, failed });
-  }
-}
-
-/** A client that reports its every call. */
-export const observedClient = (client: RuntimeClient, onRuntime: OnRuntimeActivity): RuntimeClient => ({
-  ...client,
-  call: (name, request, options) => timed(name, onRuntime, client.call(name, request, options)),
-  stream: (name, request, onMessage, signal) => timed(name, onRuntime, client.stream(name, request, onMessage, signal)),
-});

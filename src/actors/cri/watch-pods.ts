@@ -14,6 +14,7 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
+import type { OnRuntimeActivity } from './activity.ts';
 import {
   type CallsInProgress,
   type Expectations,
@@ -25,7 +26,7 @@ import type { RuntimeClient } from './client.ts';
 import { type Hint, listenForHints } from './hints.ts';
 import { type Inspections, inspectInstance, inspectPod, type PodIds } from './inspect.ts';
 import { groupByPod, type Instance, type ListedPod, PodCache, statusesOf } from './relist.ts';
-import { type OnRuntimeActivity, type RelistPeriods, RelistTimer } from './relist-timer.ts';
+import { type RelistPeriods, RelistTimer } from './relist-timer.ts';
 
 /** How long a hint waits to share an inspection by the pod's actor; containerd's CRI plugin lags its events as much. */
 const GATHER_MS = 10;

@@ -14,10 +14,10 @@ import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import { criOperations } from '../../machines/model/operations/cri.ts';
 import type { RuntimeCondition, runtimeOperations } from '../../machines/model/operations/runtime.ts';
 import { parseEndpoint } from '../../machines/model/values/paths.ts';
+import type { OnRuntimeActivity } from '../cri/activity.ts';
 import type { CriOptions } from '../cri/adapter.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 import { type CriPorts, criPorts } from '../cri/ports.ts';
-import type { OnRuntimeActivity } from '../cri/relist-timer.ts';
 import type { EmbeddedRuntime, RuntimeLog } from '../embedded-runtime/embedded-runtime.ts';
 import { watchChanges } from '../pause.ts';
 

@@ -5,8 +5,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { OnRuntimeActivity } from '../../../src/actors/cri/activity.ts';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
-import type { OnRuntimeActivity } from '../../../src/actors/cri/relist-timer.ts';
 import { type Create, tokenReviewer } from '../../../src/actors/server/authentication.ts';
 import {
   ApiClientMetrics,

@@ -1,7 +1,7 @@
 /** Metrics of the calls that this node makes: to the API server and to the runtime. */
 import { X509Certificate } from 'node:crypto';
 import type { Registry } from 'prom-client';
-import type { RuntimeActivity } from '../../../cri/relist-timer.ts';
+import type { RuntimeActivity } from '../../../cri/activity.ts';
 import type { ObservedRequest } from '../../../kube/client.ts';
 import type { OnTransport } from '../../../kube/transport.ts';
 import {
