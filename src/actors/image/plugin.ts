@@ -26,9 +26,8 @@ import {
 import type { PullingPod, SourceCoordinates } from '../../machines/model/operations/image.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
 import { millisecondsOf } from '../../machines/model/values/time.ts';
-import { dockercfg, type Logins } from './keyring.ts';
+import { dockercfg, type Logins, matches } from './keyring.ts';
 import type { Provider, TokenAttributes } from './provider-config.ts';
-import { matches } from './registry-url.ts';
 import type { ServiceAccounts } from './service-accounts.ts';
 
 /** Upstream's deadline: it gives a plugin time to retry a failed request. */

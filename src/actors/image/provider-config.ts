@@ -32,7 +32,7 @@ import {
 import { aggregate, quote } from '../../machines/model/values/go-text.ts';
 import { nanosecondsOf } from '../../machines/model/values/time.ts';
 import { readConfiguration } from '../host/configuration/configuration.ts';
-import { parseRegistryUrl } from './registry-url.ts';
+import { parseRegistryUrl } from './keyring.ts';
 
 export interface Provider {
   readonly name: string;
