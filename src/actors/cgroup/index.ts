@@ -7,7 +7,6 @@
  * requests that create it, cancelled ones included: otherwise a pod that is deleted while it starts would leave its
  * group behind.
  */
-
 import { readFile, readlink, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';

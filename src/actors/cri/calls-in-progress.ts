@@ -6,7 +6,6 @@
  * Invariants: an event is kept only while a call waits for it; a call waits for its event at most {@link
  * EVENT_WAIT_MS}, and only if events carry statuses.
  */
-
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import type { Instance } from './relist.ts';
 

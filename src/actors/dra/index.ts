@@ -4,7 +4,6 @@
  * Invariant: an answer counts only for requested claims, and each of these needs one.
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin.go, pkg/kubelet/cm/dra/manager.go.
  */
-
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';

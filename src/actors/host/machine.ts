@@ -1,5 +1,4 @@
 /** Facts of this machine, and its addresses. */
-
 import { lookup } from 'node:dns/promises';
 import { access, mkdtemp, readdir, readFile, rmdir } from 'node:fs/promises';
 import { hostname, networkInterfaces, tmpdir } from 'node:os';

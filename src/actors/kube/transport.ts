@@ -6,7 +6,6 @@
  * certificates, by `closeConnections`, and when the server is silent ({@link endLostConnections}). Invariant: an
  * unauthorized request is repeated once with freshly read credentials.
  */
-
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { subscribe } from 'node:diagnostics_channel';
 import { readFileSync, statSync } from 'node:fs';

@@ -3,7 +3,6 @@
  *
  * Decides: when a log is linked, rotated, or reported as missing; what remains is removed with its container.
  */
-
 import { existsSync, readlinkSync } from 'node:fs';
 import { lstat, mkdir, readdir, readlink, rename, rm, symlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';

@@ -1,5 +1,4 @@
 /** Reads the usage of cgroups of both versions. */
-
 import { statSync } from 'node:fs';
 import { readHierarchies } from '../cgroup/hierarchies.ts';
 import {

@@ -5,7 +5,6 @@
  * Decides: the first pod that uses a volume changes the volume's group; later pods do not. Invariants: its content is
  * never removed; a folder is bound only after its group was changed, so a bound folder is finished.
  */
-
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { type FileHandle, open, realpath, rmdir, stat } from 'node:fs/promises';

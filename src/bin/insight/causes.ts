@@ -1,5 +1,4 @@
 /** Causes that `statelet why` reports: of a failed start, of claims that wait, of the end of the process before. */
-
 import { nextTryOf } from '../../actors/server/visualizer/claims.ts';
 import type { ClaimWaitView } from '../../actors/server/visualizer/protocol.ts';
 import { JournalError } from '../../kernel/journal/index.ts';

@@ -3,7 +3,6 @@
  *
  * Invariant: each expectation has one finding, in the order of the keys of the file.
  */
-
 import type { Json, JsonObject } from '../../kernel/json.ts';
 import { duration } from '../../visualizer/words.ts';
 import { millisecondsOf } from './log.ts';

@@ -1,5 +1,4 @@
 /** Reads and writes the files of a journal: segments as chunks of bytes, and large values as blobs. */
-
 import { hash } from 'node:crypto';
 import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
 import { join } from 'node:path';

@@ -6,7 +6,6 @@
  * gates again, logging, the rules between fields, and finally the settings that upstream reads later.
  * Invariant: pure; the first step that fails ends it, and earlier warnings are still printed.
  */
-
 import type { Json } from '../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../kernel/xstate.ts';
 import { type Field, isZero, type StructType } from '../model/configuration/field-types.ts';

@@ -1,5 +1,4 @@
 /** The drivers of the simulated node: of CSI and of DRA. */
-
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, OutputOf } from '../../kernel/xstate.ts';
 import type { csiOperations, FoundDevice, FoundVolume } from '../../machines/model/operations/csi.ts';

@@ -1,5 +1,4 @@
 /** What the pods of a node refer to, by which the node authorizer decides what the node may read. */
-
 import { type ApiObject, type Fields, isFields, textOf } from '../../../src/simulation/api-server/kinds.ts';
 import type { Store } from '../../../src/simulation/api-server/store.ts';
 

@@ -14,7 +14,6 @@
  *
  * Invariant: the state of a container is determined by which of these files exist.
  */
-
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { codeOf } from '../../../kernel/thrown.ts';

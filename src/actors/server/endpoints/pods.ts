@@ -2,7 +2,6 @@
  * `/pods`, `/runningpods/`, `/configz`: the wanted pods of this node, the running ones, and its configuration. Also
  * `/checkpoint`: a checkpoint of a running container.
  */
-
 import { join } from 'node:path';
 import { messageOf } from '../../../kernel/thrown.ts';
 import { toServed } from '../../../machines/configuration/fields/versioned.ts';

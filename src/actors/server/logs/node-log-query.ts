@@ -3,7 +3,6 @@
  * all at once. Pure, except for the check of the requested file. Also runs them: on the journal of systemd, or on
  * files.
  */
-
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createReadStream } from 'node:fs';
 import { realpath } from 'node:fs/promises';

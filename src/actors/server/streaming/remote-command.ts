@@ -9,7 +9,6 @@
  *   V3 when one side disconnects, the other is closed.
  * Upstream: StreamTranslatorHandler. Checked against the recordings ws-exec, ws-exec-stdin, ws-attach.
  */
-
 import type { IncomingMessage } from 'node:http';
 import { type Duplex, Readable } from 'node:stream';
 import type { WebSocket } from 'ws';

@@ -1,5 +1,4 @@
 /** The facts about pods that the managers of the node know, and the ranking of pods for eviction by them. Pure. */
-
 import { DEFAULT_GRACE_SECONDS, isMirrorPod, isStaticPod, type Pod } from '../api/pod.ts';
 import type {
   DiskLayout,

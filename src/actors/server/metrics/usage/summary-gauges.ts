@@ -1,5 +1,4 @@
 /** Families whose values are in the stats summary: `/metrics/resource`, and the usage of volumes. */
-
 import { claimStats } from '../../../stats/summary-parts.ts';
 import {
   type ContainerStats,

@@ -1,5 +1,4 @@
 /** Types and helpers of `draManager`, and its cache of claims. The chart is in `dra-manager.ts`. */
-
 import { type Ended, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../../model/allocation/messages.ts';
 import { allOf, CLAIM_STATE_FILE, type ClaimState, deviceKey } from '../../../model/dra/claims.ts';

@@ -6,7 +6,6 @@
  * that did not change is not published; a pod's deletion is published once; pods are published in the order of their
  * list, and between two portions of them other messages have their turn.
  */
-
 import { to } from '../../../../kernel/xstate.ts';
 import {
   CONFIG_SEEN_ANNOTATION,

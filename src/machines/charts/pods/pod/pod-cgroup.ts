@@ -1,5 +1,4 @@
 /** The cgroup of a pod, and the CPUs of its containers. Part of the chart of `pod.ts`. */
-
 import { errorOf, required, to } from '../../../../kernel/xstate.ts';
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import { withAllocation } from '../../../model/allocation/request.ts';

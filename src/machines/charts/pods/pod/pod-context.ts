@@ -1,5 +1,4 @@
 /** The input and the context of a pod's machine. See `pod.ts`. */
-
 import type { PodCpus } from '../../../model/allocation/cpu-manager.ts';
 import type { DeviceHealth } from '../../../model/allocation/device-state.ts';
 import type { Rejection } from '../../../model/allocation/node-view.ts';
