@@ -15,13 +15,8 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
 import type { OnRuntimeActivity } from './activity.ts';
-import {
-  type CallsInProgress,
-  type Expectations,
-  expecting,
-  type Outcome,
-  unmetExpectations,
-} from './calls-in-progress.ts';
+import type { CallsInProgress, Expectations, Outcome } from './calls-in-progress.ts';
+import { expecting, unmetExpectations } from './calls-in-progress.ts';
 import type { RuntimeClient } from './client.ts';
 import { type Hint, listenForHints } from './hints.ts';
 import { type Inspections, inspectInstance, inspectPod, type PodIds } from './inspect.ts';

@@ -14,14 +14,8 @@ import { planProcess } from './process/process-spec.ts';
 import type { Supervisor } from './process/supervisor.ts';
 import { stateOf } from './status.ts';
 import type { Images } from './store/images.ts';
-import {
-  type ContainerRecord,
-  isLogRecord,
-  isProcessIdentity,
-  RECORD_VERSION,
-  readJson,
-  type SandboxRecord,
-} from './store/records.ts';
+import type { ContainerRecord, SandboxRecord } from './store/records.ts';
+import { isLogRecord, isProcessIdentity, RECORD_VERSION, readJson } from './store/records.ts';
 import type { Container, Store } from './store/store.ts';
 
 /** Milliseconds for Node to start and the process to be executed; a busy machine needs a second or two. */

@@ -14,14 +14,8 @@ import type { Stats } from './status.ts';
 import * as view from './status.ts';
 import type { Images } from './store/images.ts';
 import { type Container, findByPrefix, type Store } from './store/store.ts';
-import {
-  attachStreams,
-  type CommandStreams,
-  checkAttach,
-  exitStatus,
-  type StreamsAsked,
-  SUCCESS,
-} from './streaming/command-streams.ts';
+import type { CommandStreams, StreamsAsked } from './streaming/command-streams.ts';
+import { attachStreams, checkAttach, exitStatus, SUCCESS } from './streaming/command-streams.ts';
 import type { StreamServer } from './streaming/stream-server.ts';
 
 export interface RuntimeParts {

@@ -9,13 +9,8 @@ import { debugEndpoints } from './endpoints/debug.ts';
 import { healthEndpoints } from './endpoints/health.ts';
 import { metricsEndpoints, type NodeStats, statsEndpoints } from './endpoints/metrics.ts';
 import { nodeLogEndpoints } from './endpoints/node-logs.ts';
-import {
-  type CheckpointContainer,
-  checkpointEndpoints,
-  configzEndpoint,
-  podsEndpoint,
-  runningPodsEndpoint,
-} from './endpoints/pods.ts';
+import type { CheckpointContainer } from './endpoints/pods.ts';
+import { checkpointEndpoints, configzEndpoint, podsEndpoint, runningPodsEndpoint } from './endpoints/pods.ts';
 import { flagzEndpoint, type Program, statuszEndpoint } from './endpoints/z-pages.ts';
 import { type Endpoint, pageNotFound, refusal } from './http/endpoint.ts';
 import type { Insight } from './http/inspector.ts';

@@ -8,15 +8,8 @@ import type { PortCall } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { LocalSocket, ServedPort, ServerItem } from '../../machines/model/operations/server.ts';
 import { aborted } from '../pause.ts';
-import {
-  accessReviewer,
-  alwaysAllow,
-  authenticate,
-  authorize,
-  type Create,
-  tokenReviewer,
-  unauthorized,
-} from './authentication.ts';
+import type { Create } from './authentication.ts';
+import { accessReviewer, alwaysAllow, authenticate, authorize, tokenReviewer, unauthorized } from './authentication.ts';
 import { ApiServer, type Gate } from './http/api-server.ts';
 import { sentMethod } from './http/requests.ts';
 import { type ApiDependencies, kubeletApi, readOnlyApi } from './kubelet-api.ts';

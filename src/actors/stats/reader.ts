@@ -12,21 +12,13 @@ import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { type CgroupSample, cgroupSamples, Rates } from './cgroup-samples.ts';
 import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups, readUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
-import {
-  type Inventory,
-  inventory,
-  podLayers,
-  type RunningContainer,
-  type RunningPod,
-  type RuntimeCall,
-  type RuntimeFileSystems,
-  runtimeFileSystems,
-} from './inventory.ts';
+import type { Inventory, RunningContainer, RunningPod, RuntimeCall, RuntimeFileSystems } from './inventory.ts';
+import { inventory, podLayers, runtimeFileSystems } from './inventory.ts';
 import { type PressureStall, readMeminfo, readNumber, readText } from './kernel-text.ts';
 import { type DiskSample, machineDisks, nodeInterfaces, processInterfaces } from './machine-devices.ts';
 import { etcHosts, type OnVolume, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
+import type { ClaimPlaces, Usage } from './summary-parts.ts';
 import {
-  type ClaimPlaces,
   claimStats,
   containerUsage,
   fileSystemStats,
@@ -38,7 +30,6 @@ import {
   sumOf,
   sumOfFolders,
   timeOf,
-  type Usage,
   usageOf,
 } from './summary-parts.ts';
 import { countOf } from './topology.ts';

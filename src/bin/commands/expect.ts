@@ -4,15 +4,8 @@ import { DocumentError, decodeDocument } from '../../actors/host/manifests/docum
 import { JournalError } from '../../kernel/journal/index.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse, startIsGone } from '../insight/command.ts';
-import {
-  type Expectations,
-  ExpectationsError,
-  type ExpectedLog,
-  expectationsIn,
-  type Finding,
-  findingsOf,
-  type Verdict,
-} from '../insight/expectations.ts';
+import type { Expectations, ExpectedLog, Finding, Verdict } from '../insight/expectations.ts';
+import { ExpectationsError, expectationsIn, findingsOf } from '../insight/expectations.ts';
 import { Story } from '../insight/story.ts';
 import { printable, printableJson } from '../printable.ts';
 import { inAttribute, inText } from '../replay/formats.ts';

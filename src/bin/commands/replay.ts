@@ -12,16 +12,8 @@ import { printable, printableJson } from '../printable.ts';
 import { answersTo, JOBS_WANTED, jobsOf } from '../process-pool.ts';
 import { describeOutcome, htmlReport, junitReport } from '../replay/formats.ts';
 import { inShard, logsOf, shardOf } from '../replay/logs.ts';
-import {
-  codeForBisect,
-  notTested,
-  type Outcome,
-  replayLog,
-  type Task,
-  thisBuild,
-  totalsOf,
-  worstOf,
-} from '../replay/outcome.ts';
+import type { Outcome, Task } from '../replay/outcome.ts';
+import { codeForBisect, notTested, replayLog, thisBuild, totalsOf, worstOf } from '../replay/outcome.ts';
 import { WORKER_VERBS } from './worker.ts';
 
 /** The output is safe to print on a terminal. */

@@ -3,18 +3,8 @@
  * `src/machines/startup/kubelet.ts` and the files of this folder, one for each step of the documents. Also the regions
  * of subsystems.
  */
-import {
-  AGENT_PHASE,
-  type AgentFault,
-  type AnyStateMachine,
-  assign,
-  errorOf,
-  line,
-  outputOf,
-  pick,
-  setup,
-  typed,
-} from '../../kernel/xstate.ts';
+import type { AgentFault, AnyStateMachine } from '../../kernel/xstate.ts';
+import { AGENT_PHASE, assign, errorOf, line, outputOf, pick, setup, typed } from '../../kernel/xstate.ts';
 import { csiVolumesMachine } from '../charts/csi/csi-volumes.ts';
 import { imageGcMachine } from '../charts/images/image-gc.ts';
 import { imagesMachine } from '../charts/images/images.ts';

@@ -7,13 +7,8 @@ import type { CSIVolumesInput } from '../charts/csi/csi-volumes-setup.ts';
 import type { NodeStatusInput } from '../charts/node/node-status-setup.ts';
 import type { NodeFacts } from '../charts/node/object/facts.ts';
 import type { OomWatcherInput } from '../charts/node/oom-watcher.ts';
-import {
-  decideFeatures,
-  isEnabled,
-  type KubeletConfiguration,
-  type KubeletFlags,
-  millisecondsOf,
-} from '../configuration/index.ts';
+import type { KubeletConfiguration, KubeletFlags } from '../configuration/index.ts';
+import { decideFeatures, isEnabled, millisecondsOf } from '../configuration/index.ts';
 import type { NodeAddress } from '../model/api/node.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
 import { type CertificateManagerInput, nodeTemplate, SERVING_SIGNER, servingPlace } from './certificates/setup.ts';

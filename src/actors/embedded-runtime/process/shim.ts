@@ -15,19 +15,8 @@ import { dirname } from 'node:path';
 import type { Readable } from 'node:stream';
 import { codeOf, messageOf } from '../../../kernel/thrown.ts';
 import { nowNanos, rfc3339Nano } from '../clock.ts';
-import {
-  type ContainerRecord,
-  claim,
-  containerFiles,
-  type ExitReason,
-  type ExitRecord,
-  isContainerRecord,
-  type ProcessRecord,
-  type ProcessSpec,
-  readJson,
-  START_ERROR_CODE,
-  writeJson,
-} from '../store/records.ts';
+import type { ContainerRecord, ExitReason, ExitRecord, ProcessRecord, ProcessSpec } from '../store/records.ts';
+import { claim, containerFiles, isContainerRecord, readJson, START_ERROR_CODE, writeJson } from '../store/records.ts';
 import { AttachServer } from './attach-socket.ts';
 import { identify, killMembers } from './proc.ts';
 import { spawnProcess } from './spawn-process.ts';

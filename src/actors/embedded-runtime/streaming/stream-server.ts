@@ -18,14 +18,8 @@ import { status } from '@grpc/grpc-js';
 import { codeOf, messageOf } from '../../../kernel/thrown.ts';
 import { SpdyServer, type SpdyServerStream } from '../../spdy/server.ts';
 import { CriError } from '../errors.ts';
-import {
-  COMMAND_PROTOCOL,
-  type CommandStreams,
-  failureStatus,
-  type StreamsAsked,
-  spdyStreams,
-  webSocketStreams,
-} from './command-streams.ts';
+import type { CommandStreams, StreamsAsked } from './command-streams.ts';
+import { COMMAND_PROTOCOL, failureStatus, spdyStreams, webSocketStreams } from './command-streams.ts';
 
 /** Upstream's lifetime of a URL. */
 const TICKET_MS = 60_000;

@@ -3,18 +3,8 @@ import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { messageOf } from '../../../kernel/thrown.ts';
 import { ofRunningPods, type Summary, statsText } from '../../stats/usage-types.ts';
-import {
-  type Answer,
-  type ApiRequest,
-  type Endpoint,
-  first,
-  firstHeader,
-  json,
-  mediaRanges,
-  pageNotFound,
-  prefersGzip,
-  text,
-} from '../http/endpoint.ts';
+import type { Answer, ApiRequest, Endpoint } from '../http/endpoint.ts';
+import { first, firstHeader, json, mediaRanges, pageNotFound, prefersGzip, text } from '../http/endpoint.ts';
 import { type Family, type FamilyType, inOrder, namesOf, type Sample, toText } from '../metrics/instruments.ts';
 import type { NodeMetrics } from '../metrics/node-metrics.ts';
 

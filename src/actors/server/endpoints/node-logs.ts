@@ -9,15 +9,8 @@ import { open, readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { byBytes, trimRight } from '../../../machines/model/values/go-text.ts';
-import {
-  type Answer,
-  type ApiRequest,
-  type Endpoint,
-  escapeHtml,
-  firstHeader,
-  notFound,
-  refusal,
-} from '../http/endpoint.ts';
+import type { Answer, ApiRequest, Endpoint } from '../http/endpoint.ts';
+import { escapeHtml, firstHeader, notFound, refusal } from '../http/endpoint.ts';
 import { type OpenedPlace, openBelow } from '../logs/log-file.ts';
 import { nodeLogQuery, serviceLogs } from '../logs/node-log-query.ts';
 

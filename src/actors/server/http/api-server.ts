@@ -13,10 +13,8 @@ import type { Socket } from 'node:net';
 import { type Duplex, Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { messageOf } from '../../../kernel/thrown.ts';
+import type { Answer, ApiRequest, Endpoint, Upgrade } from './endpoint.ts';
 import {
-  type Answer,
-  type ApiRequest,
-  type Endpoint,
   firstHeader,
   MEASURED_BYTES,
   methodNotAllowed,
@@ -26,7 +24,6 @@ import {
   takesOneOf,
   text,
   UPGRADED,
-  type Upgrade,
 } from './endpoint.ts';
 import { closeSoon, inTurn, noteAnswering, whenAnswered } from './in-order.ts';
 import { answerMalformed, isAnswerable, knownMethod, queryOf, sentMethod, type Target, targetOf } from './requests.ts';

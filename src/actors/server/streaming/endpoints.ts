@@ -11,39 +11,22 @@ import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import type { OperationError } from '../../../kernel/json.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
-import {
-  type Answer,
-  type ApiRequest,
-  type Endpoint,
-  first,
-  json,
-  pageNotFound,
-  refusal,
-  text,
-  UPGRADED,
-} from '../http/endpoint.ts';
+import type { Answer, ApiRequest, Endpoint } from '../http/endpoint.ts';
+import { first, json, pageNotFound, refusal, text, UPGRADED } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
+import type { Kind, StreamOptions } from './remote-command.ts';
 import {
   COMMAND_PROTOCOL,
   handshakeRefusal,
   hasStream,
-  type Kind,
   optionsOf,
   portsOf,
   protocolsOf,
   RemoteCommand,
-  type StreamOptions,
   wantsUpgrade,
 } from './remote-command.ts';
-import {
-  forwardedHeaders,
-  forwardPorts,
-  type Opened,
-  openRuntimeStream,
-  openSpdy,
-  TUNNEL_PROTOCOL,
-  tunnel,
-} from './tunnel.ts';
+import type { Opened } from './tunnel.ts';
+import { forwardedHeaders, forwardPorts, openRuntimeStream, openSpdy, TUNNEL_PROTOCOL, tunnel } from './tunnel.ts';
 
 /** Requests the URL of a stream from the runtime. Each rejects with the runtime's own text. */
 export interface StreamUrls {

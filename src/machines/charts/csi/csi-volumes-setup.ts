@@ -14,14 +14,8 @@ import type {
   NodeVolumes,
   StagedDevice,
 } from '../../model/csi/messages.ts';
-import {
-  type DeviceId,
-  deviceKey,
-  isAttachable,
-  isForOnePod,
-  limitsPeriodMs,
-  uniqueName,
-} from '../../model/csi/policy.ts';
+import type { DeviceId } from '../../model/csi/places.ts';
+import { deviceKey, isAttachable, isForOnePod, limitsPeriodMs, uniqueName } from '../../model/csi/policy.ts';
 import { type CSIInventory, csiOperations, type FoundVolume } from '../../model/operations/csi.ts';
 import { memoize } from '../../model/values/same.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';

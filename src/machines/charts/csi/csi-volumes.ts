@@ -32,14 +32,8 @@ import { eventRecorded, type PodKillWanted } from '../../model/pods/pod-messages
 import { podEvents, podMessages } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { childIn, reapChild } from '../children.ts';
-import {
-  type Context,
-  type Enqueue,
-  type Event,
-  fullDriver,
-  missingVolumes,
-  csiVolumesSetup as s,
-} from './csi-volumes-setup.ts';
+import type { Context, Enqueue, Event } from './csi-volumes-setup.ts';
+import { fullDriver, missingVolumes, csiVolumesSetup as s } from './csi-volumes-setup.ts';
 import { beginHealth, healthOf, reconcile, reportMounted, sendUsers } from './reconcile.ts';
 
 /** The pause before a crashed actor of a volume is replaced, or the disk is listed again. */

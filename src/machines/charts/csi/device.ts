@@ -15,32 +15,21 @@
  * Upstream: pkg/volume/csi/csi_attacher.go, pkg/volume/util/operationexecutor.
  */
 
-import {
-  type Ended,
-  errorOf,
-  line,
-  now,
-  outputOf,
-  pick,
-  required,
-  sendParent,
-  setup,
-  typed,
-} from '../../../kernel/xstate.ts';
+import type { Ended } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, required, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import type { VolumeAttachment } from '../../model/api/pod.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from '../../model/csi/messages.ts';
+import type { DeviceId } from '../../model/csi/places.ts';
+import { devicePlace } from '../../model/csi/places.ts';
+import type { Capabilities, Secrets } from '../../model/csi/policy.ts';
 import {
   attachmentName,
   attachmentOf,
-  type Capabilities,
-  type DeviceId,
   deviceData,
-  devicePlace,
   isAttachable,
   isNodeFull,
   notRegistered,
   PLUGIN,
-  type Secrets,
   stageRequest,
   stages,
 } from '../../model/csi/policy.ts';

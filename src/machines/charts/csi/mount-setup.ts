@@ -6,7 +6,8 @@
 import { type Ended, pick, random, type SecretHandle, setup, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/pod.ts';
 import type { CSIFailure, CSIPod, CSIVolume, Expansion, MountOrder } from '../../model/csi/messages.ts';
-import { type Capabilities, modeRefusal, mountPlace, ownershipOf, type Secrets } from '../../model/csi/policy.ts';
+import { mountPlace } from '../../model/csi/places.ts';
+import { type Capabilities, modeRefusal, ownershipOf, type Secrets } from '../../model/csi/policy.ts';
 import { csiOperations, type IssuedToken } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { serviceAccountTokenRequest } from '../../model/volumes/credentials.ts';

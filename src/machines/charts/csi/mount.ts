@@ -15,19 +15,8 @@
  */
 import { type AnyActorRef, errorOf, line, now, outputOf, required, sendParent, to } from '../../../kernel/xstate.ts';
 import type { MountReport } from '../../model/csi/messages.ts';
-import {
-  deviceIdOf,
-  devicePlace,
-  linkFolder,
-  mapFolder,
-  modeRefusal,
-  mountPlace,
-  notRegistered,
-  ownershipOf,
-  publishRequest,
-  TAKEN,
-  volumeData,
-} from '../../model/csi/policy.ts';
+import { deviceIdOf, devicePlace, linkFolder, mapFolder, mountPlace } from '../../model/csi/places.ts';
+import { modeRefusal, notRegistered, ownershipOf, publishRequest, TAKEN, volumeData } from '../../model/csi/policy.ts';
 import type { IssuedToken } from '../../model/operations/csi.ts';
 import type { Unshared } from '../../model/operations/volume.ts';
 import { eventRecorded } from '../../model/pods/pod-messages.ts';
@@ -44,16 +33,8 @@ import {
   unsyncedUntil,
 } from './driver-calls.ts';
 import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
-import {
-  type Context,
-  cachedToken,
-  dueTokens,
-  type Known,
-  csiMountSetup as s,
-  sharingInput,
-  type TokenAnswer,
-  tokenRequestOf,
-} from './mount-setup.ts';
+import type { Context, Known, TokenAnswer } from './mount-setup.ts';
+import { cachedToken, dueTokens, csiMountSetup as s, sharingInput, tokenRequestOf } from './mount-setup.ts';
 
 const updateOrder = s.assign(({ event }) => {
   if (event.type !== 'mount.known') return {};

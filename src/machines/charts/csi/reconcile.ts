@@ -6,20 +6,17 @@
  */
 import { type AnyActorRef, to } from '../../../kernel/xstate.ts';
 import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrder } from '../../model/csi/messages.ts';
-import { type DeviceId, deviceIdOf, deviceKey, limitsPeriodMs, mountPlace } from '../../model/csi/policy.ts';
+import { type DeviceId, deviceIdOf, mountPlace } from '../../model/csi/places.ts';
+import { deviceKey, limitsPeriodMs } from '../../model/csi/policy.ts';
 import type { FoundVolume } from '../../model/operations/csi.ts';
+import type { Context, Device, Enqueue, Listed, Mount } from './csi-volumes-setup.ts';
 import {
-  type Context,
-  type Device,
   deviceOf,
-  type Enqueue,
   isDeviceUsed,
   isNamed,
   isTaken,
   isWithoutActor,
   knownDriver,
-  type Listed,
-  type Mount,
   mountOf,
   podDirectoryOf,
   podFound,

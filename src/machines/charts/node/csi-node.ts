@@ -14,20 +14,8 @@
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
 
-import {
-  assign,
-  type Ended,
-  errorOf,
-  type JsonObject,
-  line,
-  outputOf,
-  pick,
-  required,
-  sendTo,
-  setup,
-  to,
-  typed,
-} from '../../../kernel/xstate.ts';
+import type { Ended, JsonObject } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, outputOf, pick, required, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { CSINode, Node } from '../../model/api/node.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';

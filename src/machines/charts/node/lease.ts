@@ -14,18 +14,8 @@
  * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
  */
 import type { Json } from '../../../kernel/json.ts';
-import {
-  assign,
-  type Ended,
-  errorOf,
-  line,
-  now,
-  outputOf,
-  pick,
-  random,
-  setup,
-  typed,
-} from '../../../kernel/xstate.ts';
+import type { Ended } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, now, outputOf, pick, random, setup, typed } from '../../../kernel/xstate.ts';
 import type { Lease } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';

@@ -26,16 +26,8 @@ import { namesOf } from '../../model/operations/certificate.ts';
 import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
-import {
-  type Context,
-  type Enqueue,
-  isAsKubelet,
-  isSaidOnce,
-  labelsOf,
-  projected,
-  nodeStatusSetup as s,
-  statusOf,
-} from './node-status-setup.ts';
+import type { Context, Enqueue } from './node-status-setup.ts';
+import { isAsKubelet, isSaidOnce, labelsOf, projected, nodeStatusSetup as s, statusOf } from './node-status-setup.ts';
 import { transitionEvents } from './object/conditions.ts';
 import { NOTHING_REPORTED, nodeImages, PRESSURE_MS, pressures, pressuresIn, withReports } from './object/facts.ts';
 import { hasChange, labelsIn, newNode, statusPatch, volumesIn } from './object/node.ts';

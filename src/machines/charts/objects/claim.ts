@@ -12,29 +12,14 @@
  *   A3 a volume that only some nodes can reach is not reported before the labels of this node are known.
  */
 
-import {
-  type Ended,
-  errorOf,
-  isObject,
-  now,
-  outputOf,
-  pick,
-  random,
-  sendParent,
-  setup,
-  typed,
-} from '../../../kernel/xstate.ts';
+import type { Ended } from '../../../kernel/xstate.ts';
+import { errorOf, isObject, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/node-match.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/pod.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
-import {
-  idOf,
-  type NodeLabels,
-  type ObjectId,
-  type ObjectObserved,
-  type ObjectState,
-} from '../../model/objects/keys.ts';
+import type { NodeLabels, ObjectId, ObjectObserved, ObjectState } from '../../model/objects/keys.ts';
+import { idOf } from '../../model/objects/keys.ts';
 import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';
 import type { BoundVolume } from '../../model/operations/volume.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/time.ts';

@@ -13,26 +13,11 @@
  *   O4 a refresh is answered by the first read that began after it, even with an unchanged object.
  */
 
-import {
-  type Ended,
-  errorOf,
-  line,
-  now,
-  outputOf,
-  pick,
-  random,
-  sendParent,
-  setup,
-  typed,
-} from '../../../kernel/xstate.ts';
+import type { Ended } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { configObjectFrom } from '../../model/objects/config-objects.ts';
-import {
-  idOf,
-  type ObjectObserved,
-  type ObjectPeriod,
-  type ObjectRefresh,
-  type ObjectState,
-} from '../../model/objects/keys.ts';
+import type { ObjectObserved, ObjectPeriod, ObjectRefresh, ObjectState } from '../../model/objects/keys.ts';
+import { idOf } from '../../model/objects/keys.ts';
 import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { pauseMs, READ_BACK_OFF } from '../../model/values/time.ts';

@@ -12,15 +12,10 @@ import { emptyRuntime } from '../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../model/values/time.ts';
 import { childIn, reapChild } from '../children.ts';
 import type { PodInput } from './pod/pod-context.ts';
+import type { Args, Enqueue, Leftovers, PodRecord, Records, Restarts } from './pods-setup.ts';
 import {
-  type Args,
-  type Enqueue,
   fullName,
   idOf,
-  type Leftovers,
-  type PodRecord,
-  type Records,
-  type Restarts,
   refOf,
   rememberedOf,
   podsSetup as s,

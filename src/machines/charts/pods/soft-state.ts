@@ -19,19 +19,8 @@
  *      that was killed does not give them to another pod after its restart.
  */
 
-import {
-  type Ended,
-  errorOf,
-  line,
-  now,
-  outputOf,
-  pick,
-  sendParent,
-  sendTo,
-  setup,
-  to,
-  typed,
-} from '../../../kernel/xstate.ts';
+import type { Ended } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { hostOperations, type SoftState } from '../../model/operations/host.ts';
 import type { SoftStateMessage } from '../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';

@@ -7,14 +7,8 @@
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
-import {
-  type Field,
-  type FieldType,
-  goName,
-  type SparseOf,
-  type StructType,
-  zeroOf,
-} from '../../model/configuration/field-types.ts';
+import type { Field, FieldType, SparseOf, StructType } from '../../model/configuration/field-types.ts';
+import { goName, zeroOf } from '../../model/configuration/field-types.ts';
 import { kubeletConfigurationType } from '../../model/configuration/fields.ts';
 import { quote } from '../../model/values/go-text.ts';
 import { isNumber, jsonKind, mergeDuplicate, textOfNumber } from '../../model/values/json-document.ts';

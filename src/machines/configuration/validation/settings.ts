@@ -15,13 +15,8 @@ import { parseEndpoint } from '../../model/values/paths.ts';
 import { isPlainInteger, parseQuantity } from '../../model/values/quantity.ts';
 import { nanosecondsOf } from '../../model/values/time.ts';
 import { type KubeletFlags, withServingCertificate } from '../flags/flags.ts';
-import {
-  cpuManagerError,
-  memoryManagerError,
-  parseQosReserved,
-  parseReservedResources,
-  type SettingsError,
-} from './resource-managers.ts';
+import type { SettingsError } from './resource-managers.ts';
+import { cpuManagerError, memoryManagerError, parseQosReserved, parseReservedResources } from './resource-managers.ts';
 import type { ConfigurationHost } from './validation-components.ts';
 
 type Check = (

@@ -13,18 +13,15 @@ import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { EvictionSettings } from '../settings/node-settings.ts';
 import { formatBinary, fromWhole, nanoOf } from '../values/quantity.ts';
 import { amountOf, type Candidate, type NodePod, rankedForEviction, reclaimable } from './ranking.ts';
+import type { ObservedAt, PressureCondition, Shortage, StarvedResource } from './thresholds.ts';
 import {
   amountText,
   conditionsObserved,
   metThresholds,
   mostUrgent,
   nextGraceAtMs,
-  type ObservedAt,
-  type PressureCondition,
   reportedConditions,
   resourceOf,
-  type Shortage,
-  type StarvedResource,
   shortageOf,
   thresholdsAt,
   thresholdText,

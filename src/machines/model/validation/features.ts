@@ -7,17 +7,8 @@
 import type { Container, Pod, PodSpec, ResourceList } from '../api/pod.ts';
 import { podLimits, podRequests } from '../spec/resources.ts';
 import { formatBinary, formatDecimal, type Nano, nanoOf } from '../values/quantity.ts';
-import {
-  errorsOf,
-  type FieldError,
-  forbidden,
-  invalid,
-  notFound,
-  notSupported,
-  repeatedAt,
-  required,
-  tooLong,
-} from './field.ts';
+import type { FieldError } from './field.ts';
+import { errorsOf, forbidden, invalid, notFound, notSupported, repeatedAt, required, tooLong } from './field.ts';
 import { placedContainers, validateAnnotations, validateObjectMeta, validateProfiles } from './metadata.ts';
 import { validateApiProjections } from './projections.ts';
 import { validateEphemeralVolumes, validatePodClaims } from './resources.ts';

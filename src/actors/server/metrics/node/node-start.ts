@@ -10,17 +10,8 @@ import type { NodeStatus } from '../../../../machines/model/api/node.ts';
 import type { ShutdownSettings } from '../../../../machines/model/settings/node-settings.ts';
 import type { NodeRecord } from '../../../node-records.ts';
 import type { NodeView } from '../../node-view.ts';
-import {
-  type Family,
-  gauge,
-  gaugeOf,
-  Instruments,
-  MS_PER_SECOND,
-  one,
-  type Projection,
-  type RecordContext,
-  type UnderWay,
-} from '../instruments.ts';
+import type { Family, Projection, RecordContext, UnderWay } from '../instruments.ts';
+import { gauge, gaugeOf, Instruments, MS_PER_SECOND, one } from '../instruments.ts';
 
 const CREATE = 'kubelet/nodeStatus/registration/create';
 const REPORT = 'kubelet/nodeStatus/patch';

@@ -6,6 +6,7 @@ import type { EvictionContext } from '../../../../machines/model/eviction/policy
 import type { Allocation } from '../../../../machines/model/operations/grants.ts';
 import { nanoOf } from '../../../../machines/model/values/quantity.ts';
 import { contextOf, type NodeMessageRecord, type NodeRecord } from '../../../node-records.ts';
+import type { Projection, RecordContext } from '../instruments.ts';
 import {
   counter,
   DEFAULT_BUCKETS,
@@ -13,9 +14,7 @@ import {
   Instruments,
   isPodActor,
   MS_PER_SECOND,
-  type Projection,
   podUidAt,
-  type RecordContext,
 } from '../instruments.ts';
 
 /* Resizes of pods: requests by container and resource, their outcomes, and the duration of applying them. */

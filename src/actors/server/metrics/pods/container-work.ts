@@ -4,13 +4,9 @@ import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { StateRecord } from '../../../../kernel/records.ts';
 import type { PodContext } from '../../../../machines/charts/pods/pod/pod-context.ts';
 import { type Hook, podActor } from '../../../../machines/model/pods/pod-messages.ts';
-import {
-  contextOf,
-  type NodeEffect,
-  type NodeMessageRecord,
-  type NodeRecord,
-  type NodeResult,
-} from '../../../node-records.ts';
+import type { NodeEffect, NodeMessageRecord, NodeRecord, NodeResult } from '../../../node-records.ts';
+import { contextOf } from '../../../node-records.ts';
+import type { Projection, RecordContext, UnderWay } from '../instruments.ts';
 import {
   counter,
   DEFAULT_BUCKETS,
@@ -18,11 +14,8 @@ import {
   Instruments,
   isPodActor,
   MS_PER_SECOND,
-  type Projection,
   podContext,
   podContextAt,
-  type RecordContext,
-  type UnderWay,
 } from '../instruments.ts';
 
 /* Counts started and failed pods and containers, their image volumes, and failed or unusual hooks. */

@@ -2,36 +2,16 @@
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import { type ImageGcKnowledge, isTooOld } from '../../../../machines/charts/images/image-choice.ts';
-import {
-  admission,
-  admittedAnyway,
-  mustVerify,
-  type VerificationSettings,
-} from '../../../../machines/charts/images/verification.ts';
+import type { VerificationSettings } from '../../../../machines/charts/images/verification.ts';
+import { admission, admittedAnyway, mustVerify } from '../../../../machines/charts/images/verification.ts';
 import type { PullRecord } from '../../../../machines/model/operations/image.ts';
 import type { ImageWanted } from '../../../../machines/model/pods/image-messages.ts';
 import { repositoryOf } from '../../../../machines/model/spec/index.ts';
 import { recordCounts } from '../../../image/pull-records.ts';
-import {
-  contextOf,
-  type NodeEffect,
-  type NodeMessageRecord,
-  type NodeRecord,
-  type NodeResult,
-} from '../../../node-records.ts';
-import {
-  counter,
-  type Family,
-  gaugeOf,
-  histogram,
-  Instruments,
-  isPodActor,
-  MS_PER_SECOND,
-  one,
-  type Projection,
-  type RecordContext,
-  type UnderWay,
-} from '../instruments.ts';
+import type { NodeEffect, NodeMessageRecord, NodeRecord, NodeResult } from '../../../node-records.ts';
+import { contextOf } from '../../../node-records.ts';
+import type { Family, Projection, RecordContext, UnderWay } from '../instruments.ts';
+import { counter, gaugeOf, histogram, Instruments, isPodActor, MS_PER_SECOND, one } from '../instruments.ts';
 
 const IMAGE_ACTOR = /^kubelet\/images\/image-[^/]+/;
 const COLLECTOR = 'kubelet/imageGC';

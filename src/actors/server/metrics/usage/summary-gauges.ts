@@ -10,16 +10,8 @@ import {
   type VolumeStats,
 } from '../../../stats/usage-types.ts';
 import type { NodePod } from '../../node-pods.ts';
-import {
-  DEFAULT_BUCKETS,
-  type Family,
-  type FamilyType,
-  gaugeOf,
-  histogram,
-  Instruments,
-  MS_PER_SECOND,
-  type Sample,
-} from '../instruments.ts';
+import type { Family, FamilyType, Sample } from '../instruments.ts';
+import { DEFAULT_BUCKETS, gaugeOf, histogram, Instruments, MS_PER_SECOND } from '../instruments.ts';
 
 /* The metrics of `/metrics/resource` for autoscalers, from the same summary as `/stats/summary`. */
 

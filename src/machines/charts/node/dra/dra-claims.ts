@@ -9,10 +9,9 @@ import type { DraPlugin } from '../../../model/operations/dra.ts';
 import { childIn } from '../../children.ts';
 import type { ClaimPreparationOutput } from './claim-preparation.ts';
 import type { ClaimReleaseOutput } from './claim-release.ts';
+import type { DraArgs, DraManagerContext } from './dra-setup.ts';
 import {
   answerPod,
-  type DraArgs,
-  type DraManagerContext,
   podHealth,
   podsIn,
   preparedFor,

@@ -1,12 +1,11 @@
 /** Types, guards and actions of the eviction manager. The chart is in `eviction.ts`. */
 import { type Ended, errorOf, line, now, outputOf, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
+import type { ConditionsChanged, EvictionContext } from '../../../model/eviction/policy.ts';
 import {
-  type ConditionsChanged,
   candidates,
   clears,
   counted,
   dueThresholds,
-  type EvictionContext,
   evictionMessage,
   graceAtMs,
   isCleared,
@@ -18,12 +17,8 @@ import {
   target,
   thresholdEvent,
 } from '../../../model/eviction/policy.ts';
-import {
-  type Candidate,
-  evictionGrace,
-  IMMEDIATE_GRACE_SECONDS,
-  type NodePodChanged,
-} from '../../../model/eviction/ranking.ts';
+import type { Candidate, NodePodChanged } from '../../../model/eviction/ranking.ts';
+import { evictionGrace, IMMEDIATE_GRACE_SECONDS } from '../../../model/eviction/ranking.ts';
 import { resourceOf } from '../../../model/eviction/thresholds.ts';
 import { type DiskLayout, type Observations, type PodUse, statsOperations } from '../../../model/operations/stats.ts';
 import type { GarbagePurged } from '../../../model/pods/image-messages.ts';

@@ -12,20 +12,8 @@
  *   D3 without logind the node runs as usual, but its shutdown is not graceful.
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
-import {
-  type Ended,
-  errorIn,
-  type ItemOf,
-  line,
-  now,
-  outputOf,
-  pick,
-  required,
-  setup,
-  stateIn,
-  to,
-  typed,
-} from '../../../../kernel/xstate.ts';
+import type { Ended, ItemOf } from '../../../../kernel/xstate.ts';
+import { errorIn, line, now, outputOf, pick, required, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
 import type { NodePod, NodePodChanged } from '../../../model/eviction/ranking.ts';
 import { logindOperations } from '../../../model/operations/logind.ts';
 import { eventRecorded, type PodKillWanted } from '../../../model/pods/pod-messages.ts';

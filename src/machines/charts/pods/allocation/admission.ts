@@ -1,12 +1,7 @@
 /** Decides the requests of pods: admits new pods, resizes admitted ones, and postpones what is short for now. */
 import { errorOf, line, now, to } from '../../../../kernel/xstate.ts';
-import {
-  callsWithoutAnswer,
-  type DeviceAnswers,
-  unexpected,
-  withAnswer,
-  withResponses,
-} from '../../../model/allocation/device-manager.ts';
+import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
+import { callsWithoutAnswer, unexpected, withAnswer, withResponses } from '../../../model/allocation/device-manager.ts';
 import type { Rejection } from '../../../model/allocation/node-view.ts';
 import { admit, byUrgency, isOfThisStart, resize } from '../../../model/allocation/predicates.ts';
 import { type AdmissionRequest, carriedOver } from '../../../model/allocation/request.ts';
@@ -17,9 +12,8 @@ import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { childIn } from '../../children.ts';
+import type { AllocationRequest, Arranging, Work } from './allocation-setup.ts';
 import {
-  type AllocationRequest,
-  type Arranging,
   candidates,
   holdingsIn,
   isSame,
@@ -28,7 +22,6 @@ import {
   reportHealth,
   updating,
   viewOf,
-  type Work,
   without,
 } from './allocation-setup.ts';
 import type { DeviceCallsInput } from './device-calls.ts';

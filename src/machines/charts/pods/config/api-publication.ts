@@ -4,14 +4,8 @@
  * objects.
  */
 import { isObject, to } from '../../../../kernel/xstate.ts';
-import {
-  CONFIG_MIRROR_ANNOTATION,
-  isMirrorPod,
-  type Pod,
-  type PodMeta,
-  type PodRef,
-  type PodStatus,
-} from '../../../model/api/pod.ts';
+import type { Pod, PodMeta, PodRef, PodStatus } from '../../../model/api/pod.ts';
+import { CONFIG_MIRROR_ANNOTATION, isMirrorPod } from '../../../model/api/pod.ts';
 import { keysWithTrust } from '../../../model/objects/keys.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type {

@@ -43,12 +43,11 @@ import {
   staticUidOf,
   withChange,
 } from './api-publication.ts';
+import type { NextPortion, Publishing } from './pod-source.ts';
 import {
   changeOf,
   differences,
   NEXT_PORTION,
-  type NextPortion,
-  type Publishing,
   portionOf,
   publishedOf,
   refOf,

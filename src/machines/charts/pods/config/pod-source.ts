@@ -7,14 +7,8 @@
  * list, and between two portions of them other messages have their turn.
  */
 import { to } from '../../../../kernel/xstate.ts';
-import {
-  CONFIG_SEEN_ANNOTATION,
-  CONFIG_SOURCE_ANNOTATION,
-  type Container,
-  isMirrorPod,
-  type Pod,
-  type PodRef,
-} from '../../../model/api/pod.ts';
+import type { Container, Pod, PodRef } from '../../../model/api/pod.ts';
+import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, isMirrorPod } from '../../../model/api/pod.ts';
 import { versionOf } from '../../../model/objects/config-objects.ts';
 import type {
   ConfigMessage,

@@ -11,13 +11,11 @@ import { servicesKey } from '../../../model/objects/keys.ts';
 import type { FileVariable, SubPath } from '../../../model/operations/volume.ts';
 import { waitingReasons } from '../../../model/reasons/reasons.ts';
 import { wordHandles, writtenHandles } from '../../../model/spec/expansion.ts';
+import type { ContainerConfigInput, MountedVolume, MountedVolumes } from '../../../model/spec/index.ts';
 import {
-  type ContainerConfigInput,
   containerConfig,
   containerFiles,
   fileVariables,
-  type MountedVolume,
-  type MountedVolumes,
   podDirectory,
   podFiles,
   podLogDirectory,

@@ -2,13 +2,8 @@
  * Facts of a pod's definition: its containers, the API server's objects that it uses, and the probers that it should
  * have. Pure. See `pod.ts`.
  */
-import {
-  type Container,
-  DEFAULT_GRACE_SECONDS,
-  type LifecycleHandler,
-  type Pod,
-  type RestartPolicy,
-} from '../../../model/api/pod.ts';
+import type { Container, LifecycleHandler, Pod, RestartPolicy } from '../../../model/api/pod.ts';
+import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import { awaitedKeys, runtimeClassKey } from '../../../model/objects/keys.ts';
 import type { ContainerKind, ContainerWanted, Hook } from '../../../model/pods/pod-messages.ts';
 import { hookMessages } from '../../../model/reasons/reasons.ts';
@@ -16,15 +11,8 @@ import { containerHash, isSidecar, pullPolicy } from '../../../model/spec/index.
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
 import { memoize } from '../../../model/values/same.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
-import {
-  activeKinds,
-  hasProbes,
-  httpRequest,
-  initialState,
-  isStarted,
-  type ProbedState,
-  type ProbeKind,
-} from '../prober/prober-policy.ts';
+import type { ProbedState, ProbeKind } from '../prober/prober-policy.ts';
+import { activeKinds, hasProbes, httpRequest, initialState, isStarted } from '../prober/prober-policy.ts';
 import type { PodContext } from './pod-context.ts';
 
 /* The containers of a pod, and the API server's objects that it uses. Pure. See `pod.ts`. */

@@ -1,22 +1,12 @@
 /** The pure rules by which a pod's machine decides, and the inputs of its containers' actors. See `pod.ts`. */
-import {
-  type Container,
-  DEFAULT_GRACE_SECONDS,
-  type LifecycleHandler,
-  type ObjectReference,
-  type Pod,
-} from '../../../model/api/pod.ts';
+import type { Container, LifecycleHandler, ObjectReference, Pod } from '../../../model/api/pod.ts';
+import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { Hook, PodKill, RememberedContainer } from '../../../model/pods/pod-messages.ts';
 import { containerAnnotationKeys } from '../../../model/spec/index.ts';
 import { hasInitialized, podIPs } from '../../../model/status/index.ts';
-import {
-  type ContainerFacts,
-  factsOf,
-  hasBegunInSandbox,
-  instancesOf,
-  isAlive,
-} from '../../../model/status/runtime-facts.ts';
+import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
+import { factsOf, hasBegunInSandbox, instancesOf, isAlive } from '../../../model/status/runtime-facts.ts';
 import { stopAnnotations } from '../../../model/validation/pod-schema.ts';
 import { conform } from '../../../model/validation/schema.ts';
 import { isSame } from '../../../model/values/same.ts';

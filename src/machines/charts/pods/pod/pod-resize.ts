@@ -24,16 +24,8 @@ import type { PodContext } from './pod-context.ts';
 import { observeNow } from './pod-observation.ts';
 import { refOf } from './pod-policy.ts';
 import { applyChange, podSetup as s, sendToContainer } from './pod-setup.ts';
-import {
-  type ContainerChange,
-  changesOf,
-  type MemoryDecreases,
-  memoryDecreases,
-  memoryProblem,
-  type ResizeStep,
-  resizeSteps,
-  resizeSummary,
-} from './resize-policy.ts';
+import type { ContainerChange, MemoryDecreases, ResizeStep } from './resize-policy.ts';
+import { changesOf, memoryDecreases, memoryProblem, resizeSteps, resizeSummary } from './resize-policy.ts';
 
 const isRunning = ({ runtime, containers }: PodContext, name: string): boolean =>
   factsOf(runtime, name)?.state === 'running' && containers[name]?.view.phase === 'running';

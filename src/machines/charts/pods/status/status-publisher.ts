@@ -16,17 +16,8 @@
  *      the next change of the pod.
  */
 
-import {
-  type Ended,
-  errorOf,
-  now,
-  outputOf,
-  type PlainError,
-  pick,
-  random,
-  setup,
-  typed,
-} from '../../../../kernel/xstate.ts';
+import type { Ended, PlainError } from '../../../../kernel/xstate.ts';
+import { errorOf, now, outputOf, pick, random, setup, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
 import type { StatusMessage } from '../../../model/pods/pod-messages.ts';

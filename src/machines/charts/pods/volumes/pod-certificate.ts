@@ -15,16 +15,15 @@
  * Upstream: pkg/kubelet/podcertificate/podcertificatemanager.go.
  */
 
+import type { Ended, SecretHandle } from '../../../../kernel/xstate.ts';
 import {
   assign,
-  type Ended,
   errorIn,
   isObject,
   now,
   outputOf,
   pick,
   random,
-  type SecretHandle,
   sendParent,
   setup,
   to,

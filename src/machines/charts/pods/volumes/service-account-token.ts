@@ -12,18 +12,8 @@
  *   N2 without a valid token the pod is sent the reason.
  */
 
-import {
-  type Ended,
-  errorOf,
-  now,
-  outputOf,
-  pick,
-  random,
-  type SecretHandle,
-  sendParent,
-  setup,
-  typed,
-} from '../../../../kernel/xstate.ts';
+import type { Ended, SecretHandle } from '../../../../kernel/xstate.ts';
+import { errorOf, now, outputOf, pick, random, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef } from '../../../model/api/pod.ts';
 import type { ObjectFound } from '../../../model/objects/keys.ts';
 import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
