@@ -6,7 +6,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { RuntimeClient } from '../src/actors/cri/client.ts';
-import { preparePod } from '../src/actors/host/pods/pod-files.ts';
+import { preparePod } from '../src/actors/host/pod-files.ts';
 import { readJournal } from '../src/kernel/journal/index.ts';
 import type { InputOf } from '../src/kernel/operation.ts';
 import type { EffectRecord } from '../src/kernel/records.ts';

@@ -1,7 +1,7 @@
 /** The man page and the completion of shells, from the definitions that `statelet --help` is made of. */
 import type { Command, Option } from 'commander';
 import { programOf } from '../../src/bin/commands/verbs.ts';
-import { STATELET_FLAGS_HELP } from '../../src/bin/statelet-flags.ts';
+import { STATELET_FLAGS_HELP } from '../../src/bin/prepared-run.ts';
 import { FLAGS } from '../../src/machines/configuration/flags/flag-table.ts';
 import type { Source } from './tree.ts';
 

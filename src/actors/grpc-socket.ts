@@ -1,10 +1,76 @@
-/**
+/** Channels over sockets of this machine: their addresses and credentials. */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { subscribe } from 'node:diagnostics_channel';
+import { createServer, type Socket } from 'node:net';
+import * as grpc from '@grpc/grpc-js';
+import { OperationError } from '../kernel/json.ts';
+
+/*
+ * Credentials of a gRPC client without TLS whose connections end with it.
+ *
+ * grpc-js leaves a connection open for ever whose server never answers its handshake, also after the client is closed,
+ * and one that is not established for two minutes: each probe of a silent server would cost a descriptor.
+ */
+
+type Create = grpc.ChannelCredentials['_createSecureConnector'];
+
+/** For what a closed client says last. */
+const LINGER_MS = 1_000;
+
+/** Of which client a connection is that begins: grpc-js passes a connection on when it is established. */
+const opener = new AsyncLocalStorage<(socket: Socket) => void>();
+subscribe('net.client.socket', (message) => opener.getStore()?.((message as { readonly socket: Socket }).socket));
+
+export class PlainCredentials extends grpc.ChannelCredentials {
+  readonly #plain = grpc.credentials.createInsecure();
+  readonly #sockets = new Set<Socket>();
+  #isClosed = false;
+
+  /** Every connection that `use` begins, and what it calls, is the client's: for peers that may never accept it. */
+  owning<Result>(use: () => Result): Result {
+    return opener.run((socket) => this.#own(socket), use);
+  }
+
+  /** Ends the connections that the client leaves open; to be called after its end. */
+  close(): void {
+    this.#isClosed = true;
+    if (this.#sockets.size > 0) setTimeout(() => this.#destroy(), LINGER_MS).unref();
+  }
+
+  #own(socket: Socket): void {
+    if (this.#sockets.has(socket)) return;
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+    // It began, or was established, after the end.
+    if (this.#isClosed) socket.destroy();
+  }
+
+  #destroy(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  override _isSecure(): boolean {
+    return false;
+  }
+
+  override _equals(other: grpc.ChannelCredentials): boolean {
+    return this === other;
+  }
+
+  override _createSecureConnector(...given: Parameters<Create>): ReturnType<Create> {
+    const connector = this.#plain._createSecureConnector(...given);
+    const connect = (socket: Socket) => {
+      this.#own(socket);
+      return connector.connect(socket);
+    };
+    return { ...connector, connect };
+  }
+}
+
+/*
  * Serves gRPC on a Unix socket. Access is controlled by the socket's directory, which pods may have mounted.
  * Connections are limited, because each is a descriptor of the agent.
  */
-import { createServer } from 'node:net';
-import * as grpc from '@grpc/grpc-js';
-import { OperationError } from '../kernel/json.ts';
 
 /** The limit of connections: several times the plugins and monitoring agents of a node. */
 const CONNECTIONS_MAX = 128;

@@ -20,13 +20,15 @@ import type { CSIReleased, CSIWanted } from '../machines/model/csi/messages.ts';
 import type { ClaimReport, ClaimRequest } from '../machines/model/dra/messages.ts';
 import type { RegistrationItem } from '../machines/model/operations/devices.ts';
 import type { Operations } from '../machines/model/operations/index.ts';
-import type { StatusObserved } from '../machines/model/pods/api-messages.ts';
-import type { EventRecorded } from '../machines/model/pods/event-messages.ts';
 import type { ImageReport, ImageWanted } from '../machines/model/pods/image-messages.ts';
-import type { PodKill, PodKillWanted } from '../machines/model/pods/pod-messages.ts';
-import type { SoftStateMessage } from '../machines/model/pods/soft-state-messages.ts';
-import type { ConfigMessage } from '../machines/model/pods/source-messages.ts';
-import type { StatusMessage } from '../machines/model/pods/status-messages.ts';
+import type {
+  EventRecorded,
+  PodKill,
+  PodKillWanted,
+  SoftStateMessage,
+  StatusMessage,
+} from '../machines/model/pods/pod-messages.ts';
+import type { ConfigMessage, StatusObserved } from '../machines/model/pods/source-messages.ts';
 
 export type NodeMessage =
   | AllocationMessage

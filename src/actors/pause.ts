@@ -1,4 +1,4 @@
-/** Waits of a length that pods, plugins or configurations give. */
+/** Waits: of a length that pods, plugins or configurations give, for an abort, and between two questions. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** The longest time of a timer of Node (24.8 days), of which a longer one ends at once. */
@@ -20,4 +20,40 @@ export async function pause(ms: number, signal: AbortSignal, options: { readonly
     await sleep(limitMs(leftMs), undefined, { ...options, signal }).catch(() => {});
     leftMs = dueMs - performance.now();
   } while (leftMs >= 1 && !signal.aborted);
+}
+
+/** Resolves when the machine has cancelled the operation, or after the timeout. */
+export function aborted(signal: AbortSignal, withinMs?: number): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = withinMs === undefined ? undefined : setTimeout(resolve, withinMs);
+    const done = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    if (signal.aborted) done();
+    else signal.addEventListener('abort', done, { once: true });
+  });
+}
+
+/* Asks each period, and emits the answer if it changed. */
+
+export interface Watch<Item> {
+  /** `null`: no answer this time; the last one remains valid. */
+  readonly ask: () => Promise<Item | null>;
+  readonly periodMs: number;
+  readonly signal: AbortSignal;
+  readonly emit: (item: Item) => void;
+}
+
+/** Asks until `signal` is aborted. */
+export async function watchChanges<Item>({ ask, periodMs, signal, emit }: Watch<Item>): Promise<null> {
+  let last = '';
+  while (!signal.aborted) {
+    const item = await ask();
+    const text = item === null ? last : JSON.stringify(item);
+    if (item !== null && text !== last && !signal.aborted) emit(item);
+    last = text;
+    await pause(periodMs, signal);
+  }
+  return null;
 }

@@ -9,8 +9,7 @@
  * name are sealed.
  */
 import type { Vault } from '../kernel/journal/index.ts';
-import type { Json } from '../kernel/json.ts';
-import { isObject, type JsonObject } from '../kernel/json.ts';
+import { isObject, type Json, type JsonObject } from '../kernel/json.ts';
 import { piecesOf } from '../machines/model/spec/expansion.ts';
 
 type Change = (text: string) => string;

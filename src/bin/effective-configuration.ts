@@ -7,17 +7,14 @@
 import { readConfiguration, readDropIns } from '../actors/host/configuration/configuration.ts';
 import { masked, maskedDropIns } from '../actors/host/configuration/masked-configuration.ts';
 import { readCgroups } from '../actors/host/machine.ts';
-import { withLogin } from '../actors/url-login.ts';
-import {
-  type CommandLine,
-  type ConfigurationFiles,
-  commandFailed,
-  type KubeletConfiguration,
-  type KubeletFlags,
-  MASKED,
-  parseCommandLine,
-  resolveConfiguration,
+import { withLogin } from '../actors/urls.ts';
+import type {
+  CommandLine,
+  ConfigurationFiles,
+  KubeletConfiguration,
+  KubeletFlags,
 } from '../machines/configuration/index.ts';
+import { commandFailed, MASKED, parseCommandLine, resolveConfiguration } from '../machines/configuration/index.ts';
 import { buildAuth } from '../machines/startup/clients/auth.ts';
 import { parseNodeIPs } from '../machines/startup/host/node-ip.ts';
 import { KUBELET_VERSION, NODE_VERSION } from './version.ts';

@@ -1,3 +1,5 @@
+/** Keeps a turn pure: impure functions throw, and random numbers come from a seed. */
+
 /**
  * During a turn, the ambient sources of time and randomness throw: a machine knows only its inputs.
  *
@@ -55,3 +57,21 @@ export const purely = <T>(body: () => T): T => withGuards(true, body);
 
 /** Runs `body` with time and randomness available again, inside {@link purely}. */
 export const lift = <T>(body: () => T): T => withGuards(false, body);
+
+/** A seeded generator (xorshift32), the only source of randomness in machines. Its state is part of a checkpoint. */
+export class SeededRandom {
+  state: number;
+  constructor(seed: number) {
+    this.state = seed >>> 0 || 1;
+  }
+
+  /** A number in [0, 1). */
+  next(): number {
+    let x = this.state;
+    x ^= x << 13;
+    x ^= x >>> 17;
+    x ^= x << 5;
+    this.state = x >>> 0;
+    return this.state / 2 ** 32;
+  }
+}

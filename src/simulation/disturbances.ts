@@ -4,10 +4,9 @@
  * or `undefined` if there was nothing to do.
  */
 
-import type { Chance } from './chance.ts';
 import type { Simulation } from './simulation.ts';
-import { CONFIG_MAPS, podSpec, resources } from './specs.ts';
-import { manifest } from './world/objects.ts';
+import { type Chance, CONFIG_MAPS, podSpec, resources } from './specs.ts';
+import { manifest } from './world/kube-world.ts';
 
 /** By address, malformed events that crash an actor, some of them only in one state. */
 const CRASHES: readonly (readonly [address: RegExp, event: object, state?: string])[] = [

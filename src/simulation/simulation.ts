@@ -12,13 +12,11 @@ import { replay } from '../kernel/replay.ts';
 import type { Manifest } from '../machines/model/operations/host.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
 import { Refusal } from './api-server/errors.ts';
-import { Chance } from './chance.ts';
-import { activity, differences, isStarted } from './convergence.ts';
 import { DISTURBANCES } from './disturbances.ts';
-import { Rules, uidOf } from './rules.ts';
+import { activity, differences, isStarted, Rules, uidOf } from './rules.ts';
 import { SimulatedNode, type Start } from './simulated-node.ts';
-import { CONFIG_MAPS, program } from './specs.ts';
-import { image } from './world/objects.ts';
+import { Chance, CONFIG_MAPS, program } from './specs.ts';
+import { image } from './world/kube-world.ts';
 import type { Fault } from './world/pods-world.ts';
 
 // oxlint-disable-next-line typescript/no-explicit-any -- pods as the API server has them

@@ -1,6 +1,7 @@
-/** Pods of a simulation, and what their processes do. */
+/** Pods of a simulation, and what their processes do. Also the random choices of a run. */
 
-import type { Chance } from './chance.ts';
+import { createHash } from 'node:crypto';
+import { SeededRandom } from '../kernel/purity.ts';
 import type { Program } from './world/runtime-model.ts';
 
 const CPUS = ['100m', '200m', '400m', '700m', '1'];
@@ -91,4 +92,35 @@ export function program(chance: Chance, name: string, isDisturbed: boolean, isFo
   }
   if (name === 'job' && !isForEver) return { runsMs: chance.ms(5_000), stopsMs };
   return { stopsMs, stopExitCode };
+}
+
+/*
+ * The random choices of a simulation: the same seed and the same key give the same choices, independent of other
+ * choices.
+ */
+
+export class Chance {
+  private readonly random: SeededRandom;
+
+  constructor(...words: readonly (string | number)[]) {
+    this.random = new SeededRandom(createHash('md5').update(words.join(' ')).digest().readUInt32LE());
+  }
+
+  is(share: number): boolean {
+    return this.random.next() < share;
+  }
+
+  /** A whole number below this one. */
+  below(limit: number): number {
+    return Math.floor(this.random.next() * limit);
+  }
+
+  /** Small values are more likely. */
+  ms(max: number): number {
+    return Math.floor(this.random.next() ** 3 * max);
+  }
+
+  pick<T>(items: readonly T[]): T {
+    return items[this.below(items.length)]!;
+  }
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { environmentProxy } from '../../src/actors/environment-proxy.ts';
+import { environmentProxy } from '../../src/actors/urls.ts';
 
 const proxy = 'http://proxy:3128';
 

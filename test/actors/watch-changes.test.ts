@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { expect, it } from 'vitest';
-import { watchChanges } from '../../src/actors/watch-changes.ts';
+import { watchChanges } from '../../src/actors/pause.ts';
 
 it('emits each change once, emits nothing without an answer, and leaves no listener', async () => {
   const answers = ['a', 'a', null, 'a', 'b', 'b'];

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { pageAddress } from '../../src/bin/banner.ts';
+import { pageAddress } from '../../src/bin/daemon.ts';
 
 describe('the printed address of the page', () => {
   const url = 'http://127.0.0.1:10247/?token=s3cret';

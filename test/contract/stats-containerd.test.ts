@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { StatsReader } from '../../src/actors/stats/reader.ts';
-import type { PodStats } from '../../src/actors/stats/summary-types.ts';
+import type { PodStats } from '../../src/actors/stats/usage-types.ts';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { requirement } from '../support/require.ts';
 import { Bench, eventually, PATIENT } from './cri-bench.ts';

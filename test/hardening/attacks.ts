@@ -4,7 +4,7 @@ import { type Row, row } from './row.ts';
 const disk = 'test/kernel/journal/disk-full.test.ts';
 const decode = 'test/actors/kube/decode.test.ts';
 const manifestUrl = 'test/actors/host/manifests/manifest-url.test.ts';
-const reviews = 'test/actors/server/auth/reviews.test.ts';
+const reviews = 'test/actors/server/reviews.test.ts';
 const spdy = 'test/actors/spdy/attacks.test.ts';
 const portions = 'test/machines/charts/pods/config/portions.test.ts';
 

@@ -95,7 +95,7 @@ export const BAD_INPUTS: readonly Row[] = [
     'B30',
     'last words into a device, or of a gigabyte',
     `${live}::30 last words of a gigabyte`,
-    'test/actors/host/pods/termination-message.test.ts::a file of 1 GB costs no memory',
+    'test/actors/host/termination-message.test.ts::a file of 1 GB costs no memory',
   ),
   row('B31', 'an empty seccomp profile', `${pod}::31 an empty seccomp profile`),
   row('B32', 'a gitRepo volume', `${pod}::32 gitRepo`),
@@ -126,7 +126,7 @@ export const BAD_INPUTS: readonly Row[] = [
   row(
     'B38',
     'upgrades without rights, with odd protocols, and clients that never read',
-    'test/actors/server/auth/auth-matrix.test.ts::rows of the authorization matrix',
+    'test/actors/server/auth-matrix.test.ts::rows of the authorization matrix',
     `${streaming}::refusals are those of the recordings`,
     `${streaming}::a client that never reads costs no more than a small buffer`,
   ),

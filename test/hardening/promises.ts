@@ -36,7 +36,7 @@ export const PROMISES: readonly Row[] = [
     'P9',
     'no data is lost, and nothing outside is removed',
     'test/actors/volume/set-up.test.ts::a bound folder loses nothing when the pod goes',
-    'test/actors/host/pods/pod-files.test.ts::nothing outside the root is made, written or removed',
+    'test/actors/host/pod-files.test.ts::nothing outside the root is made, written or removed',
     'test/node/bad-pods.test.ts::36 what another wrote into the runtime stays',
   ),
   row(

@@ -7,8 +7,8 @@ const pod = 'test/machines/charts/pods/config/static-pod.test.ts';
 const live = 'test/node/bad-pods.test.ts';
 const spec = 'test/machines/model/spec/spec.test.ts';
 const server = 'test/actors/server/bad-inputs.test.ts';
-const matrix = 'test/actors/server/auth/auth-matrix.test.ts::rows of the authorization matrix';
-const files = 'test/actors/host/pods/pod-files.test.ts';
+const matrix = 'test/actors/server/auth-matrix.test.ts::rows of the authorization matrix';
+const files = 'test/actors/host/pod-files.test.ts';
 
 export const VULNERABILITIES: readonly Row[] = [
   row(

@@ -3,7 +3,7 @@ import { expect } from 'vitest';
 import type { EffectResult, Performer } from '../../src/kernel/effects.ts';
 import { Decoder } from '../../src/kernel/journal/decoder.ts';
 import { Encoder } from '../../src/kernel/journal/encoder.ts';
-import type { JournalSink } from '../../src/kernel/journal/sink.ts';
+import type { JournalSink } from '../../src/kernel/journal/writer.ts';
 import { Kernel, type KernelOptions } from '../../src/kernel/kernel.ts';
 import { FORMAT_VERSION, type KernelRecord } from '../../src/kernel/records.ts';
 import {

@@ -68,7 +68,7 @@ export const TESTS = {
   healthz: 'test/actors/server/healthz.test.ts',
   server: 'test/machines/charts/node/server.test.ts',
   serverTls: 'test/actors/server/tls/tls.test.ts',
-  authMatrix: 'test/actors/server/auth/auth-matrix.test.ts',
+  authMatrix: 'test/actors/server/auth-matrix.test.ts',
   requested: 'test/actors/server/recordings.test.ts',
   watchPods: 'test/actors/cri/watch-pods.test.ts',
   subsystems: 'test/machines/charts/pods/subsystems.test.ts',

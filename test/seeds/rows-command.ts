@@ -10,7 +10,7 @@ export const COMMAND_ROWS: readonly Row[] = [
   built('S001', 'main()', ['src/bin/commands/main.ts#main', 'src/bin/daemon.ts#runDaemon'], daemon),
   built('S002', 'exit code 1 on failure', ['src/bin/daemon.ts#exitCode', 'kubelet: failed'], [failures, golden]),
   built('S003', 'log flush', 'src/actors/log/logger.ts#logRecords', `${failures}::command failed`),
-  built('S004', 'seed of chance', 'src/kernel/random.ts#SeededRandom', TESTS.random),
+  built('S004', 'seed of chance', 'src/kernel/purity.ts#SeededRandom', TESTS.random),
   instead('S005', 'GOMAXPROCS', 'one event loop decides; calls of the world run beside it without a setting'),
   built('S006', 'flag-name normalisation', `${CONFIGURATION}/flags/flags.ts#parseCommandLine`, [flags, corpus]),
   built(
@@ -43,12 +43,7 @@ export const COMMAND_ROWS: readonly Row[] = [
   built('S018', 'ValidateKubeletFlags', 'src/machines/model/values/labels.ts#nodeLabelsError', corpus),
   instead('S019', 'pod-infra-container-image', RUNTIME_OWNS, 'pod-infra-container-image'),
   built('S020', '--config', ['configLoader: readingFile', 'host.readConfiguration'], [TESTS.configuration, golden]),
-  built(
-    'S021',
-    'flags win over the file',
-    `${CONFIGURATION}/flags/applied-flags.ts#applyFlags`,
-    `${resolve}::precedence`,
-  ),
+  built('S021', 'flags win over the file', `${CONFIGURATION}/flags/flags.ts#applyFlags`, `${resolve}::precedence`),
   built('S022', 'ValidateKubeletConfiguration', `${CONFIGURATION}/validation/validation.ts#validateConfiguration`, [
     corpus,
     golden,

@@ -115,7 +115,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S147',
     'daemon endpoints',
-    ['src/machines/charts/node/object/status.ts#nodeStatus'],
+    ['src/machines/charts/node/object/node.ts#nodeStatus'],
     ['test/machines/charts/node/object/node-object.test.ts'],
   ),
   built(
@@ -184,7 +184,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S166',
     'probe results',
-    'src/machines/charts/pods/pod/probe-plan.ts#probeResults',
+    'src/machines/charts/pods/pod/pod-members.ts#probeResults',
     'test/machines/charts/pods/prober/prober.test.ts',
   ),
   built('S167', 'pod cache', 'src/machines/model/status/runtime-facts.ts#mergedStatus', TESTS.observation),
@@ -203,7 +203,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S170',
     'resource analyzer',
-    ['src/machines/model/cgroups/names.ts#statsPlace'],
+    ['src/machines/model/cgroups/node-groups.ts#statsPlace'],
     ['test/actors/stats/reader.test.ts'],
   ),
   built(
@@ -245,11 +245,16 @@ export const KUBELET_ROWS: readonly Row[] = [
   instead('S177', 'docker and rkt managers', 'the runtime is always CRI', 'rkt-path'),
   instead('S178', 'network plugin', 'the network of the runtime', 'network-plugin'),
   built('S179', 'runtime cache', 'src/actors/cri/watch-pods.ts#PodWatcher', TESTS.watchPods),
-  built('S180', 'host stats', ['src/machines/model/cgroups/names.ts#statsPlace'], ['test/actors/stats/reader.test.ts']),
+  built(
+    'S180',
+    'host stats',
+    ['src/machines/model/cgroups/node-groups.ts#statsPlace'],
+    ['test/actors/stats/reader.test.ts'],
+  ),
   built(
     'S181',
     'stats provider',
-    ['src/machines/model/cgroups/names.ts#statsPlace'],
+    ['src/machines/model/cgroups/node-groups.ts#statsPlace'],
     ['test/actors/stats/reader.test.ts'],
   ),
   built(
@@ -322,7 +327,7 @@ export const KUBELET_ROWS: readonly Row[] = [
     'S198',
     'resource allocation admission',
     [
-      'src/machines/model/allocation/admit.ts#admit',
+      'src/machines/model/allocation/predicates.ts#admit',
       'src/machines/model/allocation/resource-assignment.ts#assign',
       'src/machines/model/allocation/device-manager.ts#allocateDevices',
     ],
@@ -331,7 +336,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S199',
     'critical pod admission',
-    ['src/machines/model/allocation/preemption.ts#choose'],
+    ['src/machines/model/allocation/predicates.ts#choose'],
     ['test/machines/charts/pods/allocation/admission.test.ts'],
   ),
   built(
@@ -352,7 +357,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S205',
     'node status functions',
-    ['src/machines/charts/node/object/status.ts#nodeStatus'],
+    ['src/machines/charts/node/object/node.ts#nodeStatus'],
     ['test/machines/charts/node/object/node-object.test.ts', 'test/node/cluster-node.test.ts'],
   ),
   instead('S206', 'disk space manager', 'evictionHard and image GC', 'low-diskspace-threshold-mb'),

@@ -117,7 +117,7 @@ export const LOOP_ROWS: readonly Row[] = [
     'cAdvisor starts',
     [
       'kubelet: alive.startup.startKubelet.kubeletRun.runtimeDependentModules',
-      'src/machines/model/cgroups/names.ts#statsPlace',
+      'src/machines/model/cgroups/node-groups.ts#statsPlace',
     ],
     ['test/actors/stats/reader.test.ts'],
   ),

@@ -21,7 +21,7 @@ import { blameCommand, criticalChainCommand, timeCommand } from '../../src/bin/c
 import { verifyCommand } from '../../src/bin/commands/verify.ts';
 import { whyCommand } from '../../src/bin/commands/why.ts';
 import { encodeLine } from '../../src/kernel/journal/line.ts';
-import { SeededRandom } from '../../src/kernel/random.ts';
+import { SeededRandom } from '../../src/kernel/purity.ts';
 
 const FIRST = Number(process.env['STATELET_FIRST_SEED'] ?? 1);
 const MUTATIONS = Number(process.env['STATELET_MUTATIONS'] ?? 150);

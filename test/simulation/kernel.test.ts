@@ -5,7 +5,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Checkpoint } from '../../src/kernel/checkpoint.ts';
 import { Kernel } from '../../src/kernel/kernel.ts';
-import { SeededRandom } from '../../src/kernel/random.ts';
+import { SeededRandom } from '../../src/kernel/purity.ts';
 import type { HeaderRecord, KernelRecord } from '../../src/kernel/records.ts';
 import { replay } from '../../src/kernel/replay.ts';
 import { bossMachine, header, MemorySink } from '../kernel/support.ts';

@@ -6,8 +6,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { KubeObject } from '../../src/machines/model/operations/kube.ts';
-import { apiVersionOf, KINDS } from '../../src/simulation/api-server/kinds.ts';
-import type { ApiObject } from '../../src/simulation/api-server/types.ts';
+import { type ApiObject, apiVersionOf, KINDS } from '../../src/simulation/api-server/kinds.ts';
 import { signerRefusal } from '../fakes/api-server/csr-rules.ts';
 import { startApiServer } from '../fakes/api-server/index.ts';
 import type { Authority } from '../fakes/api-server/pki.ts';

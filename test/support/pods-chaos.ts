@@ -2,7 +2,7 @@
  * Seeded chaos over a node: pods come, change and go, calls fail, hang and lose replies, sandboxes and containers die,
  * probes fail, the agent is restarted, actors crash; then peace. The same seed gives the same run.
  */
-import { SeededRandom } from '../../src/kernel/random.ts';
+import { SeededRandom } from '../../src/kernel/purity.ts';
 import type { Manifest } from '../../src/machines/model/operations/host.ts';
 import type { Fault } from '../../src/simulation/world/pods-world.ts';
 import { image, manifest, PodsNode } from './pods-node.ts';

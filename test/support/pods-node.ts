@@ -28,12 +28,12 @@ import { syncLoopMachine } from '../../src/machines/charts/pods/sync-loop.ts';
 import type { PodStatus } from '../../src/machines/model/api/pod.ts';
 import { hasBehavior, NEWEST_BEHAVIOR } from '../../src/machines/model/settings/behaviors.ts';
 import type { NodeSettings } from '../../src/machines/model/settings/node-settings.ts';
-import { image, manifest, type PodOptions } from '../../src/simulation/world/objects.ts';
+import { image, manifest, type PodOptions } from '../../src/simulation/world/kube-world.ts';
 import { PodsWorld } from '../../src/simulation/world/pods-world.ts';
 import { VirtualTime } from '../../src/simulation/world/virtual-time.ts';
 import { header, MemorySink } from '../kernel/support.ts';
 
-export { image, manifest, type PodOptions } from '../../src/simulation/world/objects.ts';
+export { image, manifest, type PodOptions } from '../../src/simulation/world/kube-world.ts';
 
 export const settings: NodeSettings = {
   nodeName: 'node',

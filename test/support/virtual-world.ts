@@ -9,7 +9,7 @@
 import type { TimeSource } from '../../src/kernel/clock.ts';
 import type { EffectRequest, EffectResult, Performer } from '../../src/kernel/effects.ts';
 import type { JsonEvent } from '../../src/kernel/json.ts';
-import { SeededRandom } from '../../src/kernel/random.ts';
+import { SeededRandom } from '../../src/kernel/purity.ts';
 
 interface Armed {
   readonly due: number;

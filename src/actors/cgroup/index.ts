@@ -1,27 +1,30 @@
 /**
- * `cgroup.*`: the cgroups of this machine, through the kernel's files, or with the help of systemd.
+ * `cgroup.*`: the cgroups of this machine, through the kernel's files, or with the help of systemd. Also moves
+ * processes into them.
  *
  * With the driver `systemd` the unit is created first, then the same files get the same values: systemd owns the
  * groups, but lacks some controllers. A stream emits only when its outcome changes. A group is removed after the
  * requests that create it, cancelled ones included: otherwise a pod that is deleted while it starts would leave its
  * group behind.
  */
+import { readFile, readlink, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
-import { codeOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type {
   CgroupDriver,
   CgroupsHeld,
   cgroupOperations,
   DesiredCgroup,
 } from '../../machines/model/operations/cgroup.ts';
+import { errnoOf } from '../host/root-folder.ts';
 import { pause } from '../pause.ts';
 import { foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
-import { moveKubelet, moveSystemProcesses, ownGroup } from './processes.ts';
 import { type SystemdManager, systemdManager } from './systemd.ts';
 import {
   checkedPath,
+  enter,
   makeGroup,
   memoryOfContainers,
   memoryUsage,
@@ -208,4 +211,88 @@ async function repeat<Input extends { readonly periodMs: number }>(
     await pause(input.periodMs, signal, { ref: false });
     signal.throwIfAborted();
   }
+}
+
+/*
+ * Processes that the agent moves into cgroups: itself, and those of the system.
+ *
+ * Invariant: neither kernel threads nor init are ever moved.
+ */
+
+const FIRST_PROCESS = 1;
+/** Upstream's number of rounds: processes start while others are moved. */
+const ROUNDS = 11;
+
+/** The cgroup of this process: in version 1 the one that accounts CPU and memory, or systemd's. */
+async function ownGroup(root: string, { version }: Hierarchies): Promise<string> {
+  const groups = parseGroups(await readFile(`${root}/proc/self/cgroup`, 'utf8'));
+  if (version === 2) return groupOf(groups, '', 'unified');
+  const [cpu, memory] = [groupOf(groups, 'cpu'), groupOf(groups, 'memory')];
+  if (cpu !== memory) {
+    throw new OperationError(`cpu and memory cgroup hierarchy not unified.  cpu: ${cpu}, memory: ${memory}`);
+  }
+  return groups.get('name=systemd') ?? cpu;
+}
+
+function groupOf(groups: ReadonlyMap<string, string>, controller: string, name = controller): string {
+  const path = groups.get(controller);
+  if (path === undefined) throw new OperationError(`mountpoint for ${name} not found`);
+  return path;
+}
+
+/** Format: cgroups(7), `/proc/<pid>/cgroup`. */
+const parseGroups = (text: string): ReadonlyMap<string, string> =>
+  new Map(
+    text.split('\n').flatMap((line) => {
+      const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
+      if (controllers === undefined || path === undefined) return [];
+      return controllers.split(',').map((controller) => [controller, path] as const);
+    }),
+  );
+
+/** Whether this process runs on the host, in init's PID namespace; in a container no process is moved. */
+async function isOnHost(root: string): Promise<boolean> {
+  const [first, own] = await Promise.all([readlink(`${root}/proc/1/ns/pid`), readlink(`${root}/proc/self/ns/pid`)]);
+  return first === own;
+}
+
+async function moveKubelet(root: string, hierarchies: Hierarchies, path: string, oomScoreAdj: number) {
+  if (!(await isOnHost(root))) return;
+  const current = await ownGroup(root, hierarchies).catch(() => null);
+  if (current !== path) {
+    await makeGroup(hierarchies, path);
+    await enter(hierarchies, path, process.pid);
+  }
+  await writeFile(`${root}/proc/self/oom_score_adj`, String(oomScoreAdj));
+}
+
+/** Moves all processes of the root group except the kernel's. */
+async function moveSystemProcesses(root: string, hierarchies: Hierarchies, path: string): Promise<void> {
+  await makeGroup(hierarchies, path);
+  const folder = hierarchies.mounts.get(hierarchies.version === 2 ? '' : 'memory');
+  let failure: unknown = null;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const pids = (await readFile(`${folder}/cgroup.procs`, 'utf8')).split('\n').filter(Boolean).map(Number);
+    const found = await Promise.all(pids.map(async (pid) => ({ pid, isMovable: await isMovable(root, pid) })));
+    const movable = found.filter((each) => each.isMovable);
+    if (movable.length === 0) return;
+    for (const { pid } of movable) {
+      await enter(hierarchies, path, pid).catch((error: unknown) => {
+        if (errnoOf(error) !== 'ESRCH') failure = moveError(pid, path, error);
+      });
+    }
+  }
+  if (failure !== null) throw failure;
+}
+
+const moveError = (pid: number, path: string, error: unknown): OperationError =>
+  new OperationError(`failed to move PID ${pid} into the system container "${path}": ${messageOf(error)}`);
+
+/** A kernel thread has no executable. */
+async function isMovable(root: string, pid: number): Promise<boolean> {
+  if (pid === FIRST_PROCESS) return false;
+  return readlink(`${root}/proc/${pid}/exe`).then(
+    () => true,
+    (error: unknown) => errnoOf(error) !== 'ENOENT',
+  );
 }

@@ -14,8 +14,8 @@ import { messageOf } from '../../kernel/thrown.ts';
 import type { ContainerEventResponse, ContainerEventType } from '../../machines/model/api/cri.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import type { OnRuntimeActivity } from './activity.ts';
+import { isMet, type Outcome } from './calls-in-progress.ts';
 import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
-import { isMet, type Outcome } from './expectations.ts';
 import { containerInstance, type Instance, POD_UID_LABEL, sandboxInstance, statusesOf } from './relist.ts';
 
 export interface Hint {

@@ -3,7 +3,7 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { Image } from '../../machines/model/api/cri.ts';
 import type { criOperations, WatchImagesItem } from '../../machines/model/operations/cri.ts';
-import { watchChanges } from '../watch-changes.ts';
+import { watchChanges } from '../pause.ts';
 import { Adapter, isNotFound } from './adapter.ts';
 import { canonical } from './relist.ts';
 import { authOf, withoutLogin } from './secrets.ts';

@@ -15,12 +15,11 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
 import type { OnRuntimeActivity } from './activity.ts';
-import type { CallsInProgress } from './calls-in-progress.ts';
+import type { CallsInProgress, Expectations, Outcome } from './calls-in-progress.ts';
+import { expecting, unmetExpectations } from './calls-in-progress.ts';
 import type { RuntimeClient } from './client.ts';
-import { type Expectations, expecting, type Outcome, unmetExpectations } from './expectations.ts';
 import { type Hint, listenForHints } from './hints.ts';
-import { type Inspections, inspectInstance, inspectPod } from './inspect.ts';
-import type { PodIds } from './pod-ids.ts';
+import { type Inspections, inspectInstance, inspectPod, type PodIds } from './inspect.ts';
 import { groupByPod, type Instance, type ListedPod, PodCache, statusesOf } from './relist.ts';
 import { type RelistPeriods, RelistTimer } from './relist-timer.ts';
 

@@ -13,10 +13,10 @@ import type { Vault } from '../../kernel/journal/index.ts';
 import type { InputOf, Port, Ports } from '../../kernel/operation.ts';
 import type { BlockMount, BlockStage, csiOperations } from '../../machines/model/operations/csi.ts';
 import { errnoOf, inParent } from '../host/root-folder.ts';
+import { watchChanges } from '../pause.ts';
 import { bindDevice, isLinked, linkDevice, unbindDevice, unlinkDevice } from '../volume/block-device.ts';
 import { type Mounter, mounter } from '../volume/mounter.ts';
 import { removeTree } from '../volume/tree.ts';
-import { watchChanges } from '../watch-changes.ts';
 import { inventory, makeTarget, readRecord, writeRecord } from './record.ts';
 import {
   callDriver,

@@ -18,9 +18,9 @@ import type {
   deviceOperations,
   RegistrationItem,
 } from '../../machines/model/operations/devices.ts';
-import { aborted } from '../aborted.ts';
 import { Contract } from '../contract.ts';
 import { serveSocket } from '../grpc-socket.ts';
+import { aborted } from '../pause.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
 import { TokenBucket } from '../token-bucket.ts';
 

@@ -20,7 +20,7 @@ import type {
   deviceOperations,
 } from '../../machines/model/operations/devices.ts';
 import { toOperationError } from '../cri/client.ts';
-import { replaceFile } from '../host/state/soft-state.ts';
+import { replaceFile } from '../host/soft-state.ts';
 import { connected, messagesOf, methodOf, unary } from '../plugins/connection.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import { type AllocateReply, DEVICE_PLUGIN, optionsAt, serveRegistration } from './device-registration.ts';

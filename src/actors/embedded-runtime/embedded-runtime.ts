@@ -9,18 +9,14 @@ import { chmodSync, mkdirSync, rmSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import type { ContainerEventResponse } from '../../machines/model/api/cri.ts';
 import { nowNanos } from './clock.ts';
-import { Containers } from './containers.ts';
-import { Faults } from './faults.ts';
-import { Events, serve } from './grpc-server.ts';
+import { Containers, Sandboxes } from './containers.ts';
+import { Events, Faults, serve } from './grpc-server.ts';
 import { identify, isAlive, killMembers } from './process/proc.ts';
 import { Supervisor } from './process/supervisor.ts';
-import { Sandboxes } from './sandboxes.ts';
 import { imageMethods, type RuntimeParts, runtimeMethods } from './service.ts';
-import { Stats } from './stats.ts';
-import { containerStatus, NO_ISOLATION, sandboxStatus } from './status.ts';
-import { claim, readJson } from './store/files.ts';
+import { containerStatus, NO_ISOLATION, Stats, sandboxStatus } from './status.ts';
 import { Images } from './store/images.ts';
-import { isProcessIdentity } from './store/records.ts';
+import { claim, isProcessIdentity, readJson } from './store/records.ts';
 import { Store } from './store/store.ts';
 import { StreamServer } from './streaming/stream-server.ts';
 
@@ -29,7 +25,7 @@ export interface EmbeddedRuntimeOptions {
   readonly socket: string;
   /** Absolute path of the folder that keeps sandboxes and containers. */
   readonly rootDir: string;
-  /** JSON file of injected faults (see `faults.ts`); read again when it changes. */
+  /** JSON file of injected faults (see `grpc-server.ts`); read again when it changes. */
   readonly faultsFile?: string;
   readonly log?: RuntimeLog;
 }

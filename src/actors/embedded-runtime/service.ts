@@ -7,17 +7,15 @@
 import packageJson from '../../../package.json' with { type: 'json' };
 import type * as cri from '../../machines/model/api/cri.ts';
 import { nowNanos } from './clock.ts';
-import type { Containers } from './containers.ts';
+import type { Containers, Sandboxes } from './containers.ts';
 import { invalid, unimplemented, wrongState } from './errors.ts';
 import { checkExec, execStreams, execSync } from './exec.ts';
-import type { Sandboxes } from './sandboxes.ts';
-import type { Stats } from './stats.ts';
+import type { Stats } from './status.ts';
 import * as view from './status.ts';
 import type { Images } from './store/images.ts';
 import { type Container, findByPrefix, type Store } from './store/store.ts';
-import { attachStreams, checkAttach } from './streaming/attach.ts';
-import { exitStatus, SUCCESS } from './streaming/command-status.ts';
 import type { CommandStreams, StreamsAsked } from './streaming/command-streams.ts';
+import { attachStreams, checkAttach, exitStatus, SUCCESS } from './streaming/command-streams.ts';
 import type { StreamServer } from './streaming/stream-server.ts';
 
 export interface RuntimeParts {

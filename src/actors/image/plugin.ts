@@ -13,8 +13,7 @@ import { join } from 'node:path';
 import { steadyNow } from '../../kernel/clock.ts';
 import { isObject, type Json, type JsonObject } from '../../kernel/json.ts';
 import { keepNewest } from '../../kernel/keep-newest.ts';
-import { decodeAs } from '../../machines/configuration/fields/decode.ts';
-import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
+import { decodeAs, readTypeMeta } from '../../machines/configuration/fields/decode.ts';
 import {
   duration,
   mapOf,
@@ -27,9 +26,8 @@ import {
 import type { PullingPod, SourceCoordinates } from '../../machines/model/operations/image.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
 import { millisecondsOf } from '../../machines/model/values/time.ts';
-import { dockercfg, type Logins } from './keyring.ts';
+import { dockercfg, type Logins, matches } from './keyring.ts';
 import type { Provider, TokenAttributes } from './provider-config.ts';
-import { matches } from './registry-url.ts';
 import type { ServiceAccounts } from './service-accounts.ts';
 
 /** Upstream's deadline: it gives a plugin time to retry a failed request. */

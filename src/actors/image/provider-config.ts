@@ -7,8 +7,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { toPlainError } from '../../kernel/json.ts';
-import { decodeAs } from '../../machines/configuration/fields/decode.ts';
-import { readTypeMeta } from '../../machines/configuration/fields/source.ts';
+import { decodeAs, readTypeMeta } from '../../machines/configuration/fields/decode.ts';
 import {
   bool,
   duration,
@@ -33,7 +32,7 @@ import {
 import { aggregate, quote } from '../../machines/model/values/go-text.ts';
 import { nanosecondsOf } from '../../machines/model/values/time.ts';
 import { readConfiguration } from '../host/configuration/configuration.ts';
-import { parseRegistryUrl } from './registry-url.ts';
+import { parseRegistryUrl } from './keyring.ts';
 
 export interface Provider {
   readonly name: string;

@@ -20,7 +20,7 @@ import type {
 import { isTerminalPhase } from '../../machines/model/status/phase.ts';
 import { openedPod } from '../pod-values.ts';
 import { TokenBucket } from '../token-bucket.ts';
-import { withLogin } from '../url-login.ts';
+import { withLogin } from '../urls.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
 import { decodedList, decodedObject, isPod, parseExactly, sealed } from './decode.ts';
 import { loadKubeconfig } from './kubeconfig.ts';

@@ -1,5 +1,6 @@
 /**
- * Reads one watch: a line of JSON for each change, with bookmarks in between.
+ * Reads one watch: a line of JSON for each change, with bookmarks in between. Also merges changes that wait for the
+ * decisions about earlier ones.
  *
  * Decides: when the watch ends. Invariants: an incomplete line is ignored; the returned version is the newest of a
  * complete line, so that nothing is lost between this watch and the next.
@@ -11,7 +12,6 @@ import { chunksOf, GrowingBytes } from '../byte-stream.ts';
 import { decodedObject, parseExactly } from './decode.ts';
 import { refusal } from './errors.ts';
 import type { TransportAnswer } from './transport.ts';
-import { type Change, WaitingChanges } from './waiting-changes.ts';
 
 /**
  * The limit of a line, which has one object with its event: etcd's limit of an object is 1.5 MiB, and escapes of JSON
@@ -119,5 +119,105 @@ async function* chunks(body: TransportAnswer['body']): AsyncGenerator<Buffer> {
     // The connection broke: all complete changes were reported.
   } finally {
     body.destroy();
+  }
+}
+
+/*
+ * Changes of a watch that were read and are not reported yet, because the decisions about earlier ones take their time.
+ *
+ * Decides: which changes become one. An object is reported as it is by then, so that objects that change faster than
+ * decisions, such as pods that are created and deleted a hundred times a second, do not hold up all others.
+ * Invariants:
+ *   C1 of one object only the newest state is reported; its deletion is always reported, and nothing is merged into it.
+ *      Of an object that was reported before, the state with its time of deletion is reported as well: it has the grace
+ *      period, which no deletion has.
+ *   C2 one change is reported at a time, and everything else has its turn before the next one.
+ *   C3 changes are reported in the order of the versions of their objects: a watch that continues after the last
+ *      reported one misses none of the others.
+ *   C4 at most {@link CHANGES_MAX} changes of {@link WAITING_MAX_BYTES} wait; the others stay in the server.
+ */
+
+export type Change = 'ADDED' | 'MODIFIED' | 'DELETED';
+
+/** Enough for what arrives during the longest decision. */
+const CHANGES_MAX = 1_000;
+/** As text: in memory an object takes several times as much. */
+const WAITING_MAX_BYTES = 4 * 1_048_576;
+
+interface Waiting {
+  readonly key: string;
+  readonly change: Change;
+  readonly object: KubeObject;
+  readonly bytes: number;
+}
+
+/** The object was reported before, and is told now to end. */
+const hasTimeOfDeletion = ({ change, object }: Waiting): boolean =>
+  change === 'MODIFIED' && object.metadata['deletionTimestamp'] !== undefined;
+
+const keyOf = ({ metadata: { namespace, name, uid } }: KubeObject): string => JSON.stringify([namespace, name, uid]);
+
+export class WaitingChanges {
+  private readonly onChange: (change: Change, object: KubeObject) => void;
+  /** In the order in which they are reported. */
+  private readonly waiting = new Set<Waiting>();
+  /** By object, the change that the next one is merged into. */
+  private readonly open = new Map<string, Waiting>();
+  private bytes = 0;
+  private reporting: Promise<void> = Promise.resolve();
+  private isReporting = false;
+  private failure: { readonly error: unknown } | undefined;
+
+  constructor(onChange: (change: Change, object: KubeObject) => void) {
+    this.onChange = onChange;
+  }
+
+  /** Resolves when the next change may be read. Throws what reporting threw. */
+  async add(change: Change, object: KubeObject, bytes: number): Promise<void> {
+    this.put(change, object, bytes);
+    if (!this.isReporting) this.reporting = this.report();
+    while (this.waiting.size >= CHANGES_MAX || this.bytes > WAITING_MAX_BYTES) await setImmediate();
+    this.throwFailure();
+  }
+
+  /** Resolves when nothing waits any more. Throws what reporting threw. */
+  async reported(): Promise<void> {
+    await this.reporting;
+    this.throwFailure();
+  }
+
+  private put(change: Change, object: KubeObject, bytes: number): void {
+    const key = keyOf(object);
+    const earlier = this.open.get(key);
+    const before = earlier && change === 'DELETED' && hasTimeOfDeletion(earlier) ? undefined : earlier;
+    this.bytes += bytes - (before?.bytes ?? 0);
+    if (before !== undefined) this.waiting.delete(before);
+    const next = { key, change: before && change === 'MODIFIED' ? before.change : change, object, bytes };
+    this.waiting.add(next);
+    if (change === 'DELETED') this.open.delete(key);
+    else this.open.set(key, next);
+  }
+
+  private async report(): Promise<void> {
+    this.isReporting = true;
+    try {
+      for (const next of this.waiting) {
+        this.waiting.delete(next);
+        this.bytes -= next.bytes;
+        if (this.open.get(next.key) === next) this.open.delete(next.key);
+        this.onChange(next.change, next.object);
+        await setImmediate();
+      }
+    } catch (error) {
+      this.failure = { error };
+      this.waiting.clear();
+      this.bytes = 0;
+    } finally {
+      this.isReporting = false;
+    }
+  }
+
+  private throwFailure(): void {
+    if (this.failure) throw this.failure.error;
   }
 }

@@ -10,7 +10,7 @@ import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import { Contract } from '../contract.ts';
 import { goCodeName, toOperationError } from '../cri/client.ts';
-import { PlainCredentials } from '../plain-credentials.ts';
+import { PlainCredentials } from '../grpc-socket.ts';
 
 /** Upstream's timeout. */
 const DIAL_TIMEOUT_MS = 10_000;

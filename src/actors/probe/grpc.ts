@@ -6,7 +6,7 @@
 import * as grpc from '@grpc/grpc-js';
 import { Contract } from '../contract.ts';
 import { hostPort } from '../go-errors.ts';
-import { PlainCredentials } from '../plain-credentials.ts';
+import { PlainCredentials } from '../grpc-socket.ts';
 import { type Attempt, type AttemptOptions, failure, OUTPUT_MAX_BYTES, success } from './attempt.ts';
 
 const CHANNEL_OPTIONS: grpc.ChannelOptions = {

@@ -19,7 +19,7 @@ import type { CriOptions } from '../cri/adapter.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 import { type CriPorts, criPorts } from '../cri/ports.ts';
 import type { EmbeddedRuntime, RuntimeLog } from '../embedded-runtime/embedded-runtime.ts';
-import { watchChanges } from '../watch-changes.ts';
+import { watchChanges } from '../pause.ts';
 
 type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOperations>;
 

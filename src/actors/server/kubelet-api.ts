@@ -4,22 +4,20 @@
  */
 import type { ApiSettings } from '../../machines/model/operations/server.ts';
 import { millisecondsOf } from '../../machines/model/values/time.ts';
-import { type CheckpointContainer, checkpointEndpoints } from './endpoints/checkpoint.ts';
 import { containerLogsEndpoints } from './endpoints/container-logs.ts';
 import { debugEndpoints } from './endpoints/debug.ts';
 import { healthEndpoints } from './endpoints/health.ts';
 import { metricsEndpoints, type NodeStats, statsEndpoints } from './endpoints/metrics.ts';
 import { nodeLogEndpoints } from './endpoints/node-logs.ts';
-import { configzEndpoint, podsEndpoint, runningPodsEndpoint } from './endpoints/pods.ts';
+import type { CheckpointContainer } from './endpoints/pods.ts';
+import { checkpointEndpoints, configzEndpoint, podsEndpoint, runningPodsEndpoint } from './endpoints/pods.ts';
 import { flagzEndpoint, type Program, statuszEndpoint } from './endpoints/z-pages.ts';
-import { pageNotFound, refusal } from './http/answer.ts';
-import type { Endpoint } from './http/endpoint.ts';
+import { type Endpoint, pageNotFound, refusal } from './http/endpoint.ts';
 import type { Insight } from './http/inspector.ts';
 import type { RequestMetrics } from './metrics/calls/request-metrics.ts';
 import type { NodeMetrics } from './metrics/node-metrics.ts';
 import type { ApiView } from './node-pods.ts';
-import { type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
-import { type ExecSync, runEndpoints } from './streaming/run-command.ts';
+import { type ExecSync, runEndpoints, type StreamUrls, streamingEndpoints } from './streaming/endpoints.ts';
 
 /** Sources and calls used by the endpoints. */
 export interface ApiDependencies {

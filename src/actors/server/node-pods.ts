@@ -6,8 +6,7 @@ import type { PreparedClaims } from '../../machines/model/dra/messages.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import type { ExclusiveCpus } from '../../machines/model/operations/grants.ts';
 import type { ClaimPlaces } from '../stats/summary-parts.ts';
-import { type Answer, text } from './http/answer.ts';
-import type { ApiRequest } from './http/endpoint.ts';
+import { type Answer, type ApiRequest, text } from './http/endpoint.ts';
 
 /** A pod of this node: wanted, or only found in the runtime. */
 export interface NodePod {

@@ -11,7 +11,7 @@ import type { PodContext } from '../../machines/charts/pods/pod/pod-context.ts';
 import type { KubeletConfiguration } from '../../machines/configuration/index.ts';
 import { allocatableCpus } from '../../machines/model/allocation/cpu-manager.ts';
 import type { Pod } from '../../machines/model/api/pod.ts';
-import { statsPlace } from '../../machines/model/cgroups/names.ts';
+import { statsPlace } from '../../machines/model/cgroups/node-groups.ts';
 import { mountPlace } from '../../machines/model/csi/places.ts';
 import type { EvictionContext } from '../../machines/model/eviction/policy.ts';
 import type { MachineInfo } from '../../machines/model/operations/host.ts';

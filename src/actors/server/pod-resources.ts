@@ -19,9 +19,9 @@ import type { Holding, MemoryBlock } from '../../machines/model/operations/grant
 import type { LocalSocket, ServerItem } from '../../machines/model/operations/server.ts';
 import type { NodeSettings } from '../../machines/model/settings/node-settings.ts';
 import { cpuIds } from '../../machines/model/values/cpu-set.ts';
-import { aborted } from '../aborted.ts';
 import { Contract } from '../contract.ts';
 import { serveSocket } from '../grpc-socket.ts';
+import { aborted } from '../pause.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import type { PodResourcesMethod, PodResourcesMetrics } from './metrics/calls/request-metrics.ts';
 import { isWanted, type NodePod, podNamed } from './node-pods.ts';

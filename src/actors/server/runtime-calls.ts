@@ -1,8 +1,7 @@
 /** The calls of the runtime for commands, checkpoints and streams of clients, over the connection of the machines. */
 import type { RuntimeClient } from '../cri/client.ts';
-import type { CheckpointContainer } from './endpoints/checkpoint.ts';
-import type { StreamUrls } from './streaming/endpoints.ts';
-import type { ExecSync } from './streaming/run-command.ts';
+import type { CheckpointContainer } from './endpoints/pods.ts';
+import type { ExecSync, StreamUrls } from './streaming/endpoints.ts';
 
 /** The timeout of a checkpoint: upstream's default of runtimeRequestTimeout. Clients do not wait longer. */
 const CHECKPOINT_TIMEOUT_MS = 120_000;

@@ -10,7 +10,7 @@ import pLimit, { type LimitFunction } from 'p-limit';
 import { callDriver, capabilities } from '../csi/volumes.ts';
 import type { OnVolume } from './pod-folders.ts';
 import { timeOf } from './summary-parts.ts';
-import type { FsStats, VolumeStats } from './summary-types.ts';
+import type { FsStats, VolumeStats } from './usage-types.ts';
 
 /** How long a request waits for drivers. */
 const WAIT_MS = 1_000;

@@ -9,27 +9,16 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
-import { type CgroupSample, cgroupSamples } from './cgroup-samples.ts';
-import { readUsage } from './cgroup-usage.ts';
-import { Rates } from './cpu-rates.ts';
+import { type CgroupSample, cgroupSamples, Rates } from './cgroup-samples.ts';
+import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups, readUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
-import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups } from './hierarchy.ts';
-import {
-  type Inventory,
-  inventory,
-  podLayers,
-  type RunningContainer,
-  type RunningPod,
-  type RuntimeCall,
-  type RuntimeFileSystems,
-  runtimeFileSystems,
-} from './inventory.ts';
+import type { Inventory, RunningContainer, RunningPod, RuntimeCall, RuntimeFileSystems } from './inventory.ts';
+import { inventory, podLayers, runtimeFileSystems } from './inventory.ts';
 import { type PressureStall, readMeminfo, readNumber, readText } from './kernel-text.ts';
-import { type DiskSample, machineDisks } from './machine-disks.ts';
-import { nodeInterfaces, processInterfaces } from './network.ts';
+import { type DiskSample, machineDisks, nodeInterfaces, processInterfaces } from './machine-devices.ts';
 import { etcHosts, type OnVolume, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
+import type { ClaimPlaces, Usage } from './summary-parts.ts';
 import {
-  type ClaimPlaces,
   claimStats,
   containerUsage,
   fileSystemStats,
@@ -41,11 +30,10 @@ import {
   sumOf,
   sumOfFolders,
   timeOf,
-  type Usage,
   usageOf,
 } from './summary-parts.ts';
-import type { ContainerStats, FsStats, NodeStats, PodStats, Summary, VolumeStats } from './summary-types.ts';
 import { countOf } from './topology.ts';
+import type { ContainerStats, FsStats, NodeStats, PodStats, Summary, VolumeStats } from './usage-types.ts';
 
 export interface StatsOptions {
   /** Prefix of /proc and /sys, for a machine that is described by files. */

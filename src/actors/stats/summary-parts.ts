@@ -4,8 +4,9 @@ import { boundedCall } from '../host/bounded-calls.ts';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage } from './disk-usage.ts';
 import { millis } from './inventory.ts';
 import { NO_PRESSURE, type PressureStall } from './kernel-text.ts';
-import type { InterfaceUsage } from './network.ts';
+import type { InterfaceUsage } from './machine-devices.ts';
 import type {
+  CgroupUsage,
   CpuStats,
   FsStats,
   InterfaceStats,
@@ -14,8 +15,7 @@ import type {
   NetworkStats,
   SwapStats,
   VolumeStats,
-} from './summary-types.ts';
-import type { CgroupUsage } from './usage-types.ts';
+} from './usage-types.ts';
 
 /** The name by which the kubelet finds the default interface. */
 const DEFAULT_INTERFACE = 'eth0';

@@ -1,31 +1,35 @@
 /**
- * `volume.setUp`: sets up the volumes of a pod according to its plan.
+ * `volume.setUp`: sets up the volumes of a pod according to its plan. Also the folders of volumes, and the paths of
+ * `hostPath` volumes.
  *
  * Decides: a volume that already has its file system keeps it.
  * Invariants: a failed volume is reported and delays no other; secrets are opened only here; owner and permissions of a
  * writable volume are set once, then they belong to its containers.
  */
-import { type FileHandle, readdir } from 'node:fs/promises';
+import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
+import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
+import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type {
+  HostPathType,
   VolumeFailure,
   VolumeFile,
+  VolumeMount,
   VolumeSetUp,
   VolumesSetUp,
   volumeOperations,
 } from '../../machines/model/operations/volume.ts';
+import { goError } from '../go-errors.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
+import { errnoOf, makeFolder, openParent } from '../host/root-folder.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
-import { checkHostPath } from './host-path.ts';
-import { DeviceFailure } from './local-device.ts';
-import { bindLocal, LOCAL_STEP, SourceMissing, type Unshareable } from './local-volume.ts';
+import { bindLocal, DeviceFailure, LOCAL_STEP, SourceMissing, type Unshareable } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import type { Projects } from './projects.ts';
 import { fdPath, shareTree } from './tree.ts';
-import { foundAt, leaveMark, makeVolumeFolder, mountOnce, openFolder, readyMark } from './volume-folder.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.setUp']>;
 type Folder = Extract<VolumeSetUp, { kind: 'folder' }>;
@@ -172,4 +176,161 @@ function bytesOf(content: VolumeFile['content'], vault: Vault): Buffer {
   const opened = (value: string | SecretHandle) => (isSecretHandle(value) ? vault.open(value) : value);
   if ('joined' in content) return Buffer.from(content.joined.map(opened).join(''));
   return 'text' in content ? Buffer.from(opened(content.text)) : Buffer.from(opened(content.base64), 'base64');
+}
+
+/* The paths of the host that pods mount as `hostPath` volumes: their types are checked, missing ones created. */
+
+const FOLDER_MODE = 0o755;
+const FILE_MODE = 0o644;
+
+const KINDS: Readonly<Record<HostPathType, readonly [is: (found: Stats) => boolean, words: string]>> = {
+  DirectoryOrCreate: [(found) => found.isDirectory(), 'a directory'],
+  Directory: [(found) => found.isDirectory(), 'a directory'],
+  FileOrCreate: [(found) => found.isFile(), 'a file'],
+  File: [(found) => found.isFile(), 'a file'],
+  Socket: [(found) => found.isSocket(), 'a socket file'],
+  CharDevice: [(found) => found.isCharacterDevice(), 'a character device'],
+  BlockDevice: [(found) => found.isBlockDevice(), 'a block device'],
+};
+
+/**
+ * Checks that the path of a `hostPath` volume with a type exists, or creates it. The author of the manifest chooses the
+ * path, links included; it is not confined. It may be on a hanging file system: see `host/bounded-calls.ts`.
+ */
+async function checkHostPath(path: string, type: HostPathType): Promise<void> {
+  const found = (await existing(path)) ?? (await made(path, type));
+  const [is, words] = KINDS[type];
+  if (found === null || !is(found)) throw new OperationError(`hostPath type check failed: ${path} is not ${words}`);
+}
+
+async function existing(path: string): Promise<Stats | null> {
+  try {
+    return await stat(path);
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return null;
+    throw goError('stat', path, error);
+  }
+}
+
+async function made(path: string, type: HostPathType): Promise<Stats | null> {
+  try {
+    if (type === 'DirectoryOrCreate') await mkdir(path, { recursive: true, mode: FOLDER_MODE });
+    else if (type === 'FileOrCreate') await createFile(path);
+    else return null;
+  } catch (error) {
+    throw goError(type === 'DirectoryOrCreate' ? 'mkdir' : 'open', path, error);
+  }
+  return await existing(path);
+}
+
+async function createFile(path: string): Promise<void> {
+  const handle = await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_NONBLOCK, FILE_MODE);
+  await handle.close();
+}
+
+/*
+ * The folder of a volume below its pod, its file system, and the mark of a volume that is set up.
+ *
+ * Invariant: links below the pod's folder are never followed.
+ */
+
+const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+/** The mode of folders above a volume; the volume itself is open to any user of a container. */
+const PARENT_MODE = 0o750;
+const PLUGIN_MODE = 0o755;
+const VOLUME_MODE = 0o777;
+
+/** `<pod>/volumes/<plugin>/<name>`, each with its own permissions. */
+async function makeVolumeFolder(root: string, path: string): Promise<void> {
+  const plugin = path.slice(0, path.lastIndexOf('/'));
+  for (const [each, mode] of [
+    [plugin, PLUGIN_MODE],
+    [path, VOLUME_MODE],
+  ] as const) {
+    const place = openParent(root, each, PARENT_MODE);
+    if (!place) continue;
+    try {
+      makeFolder(place.path, mode);
+    } finally {
+      place.folder.close();
+    }
+  }
+}
+
+async function openFolder(root: string, path: string): Promise<FileHandle> {
+  const place = openParent(root, path);
+  if (!place) throw new OperationError(`${path} does not exist`, { code: 'ENOENT' });
+  try {
+    return await open(place.path, FOLDER);
+  } finally {
+    place.folder.close();
+  }
+}
+
+async function mountOnce(root: string, path: string, mount: VolumeMount, mounter: Mounter): Promise<void> {
+  const point = await realPath(root, path);
+  if ((await mountsBelow(point)).includes(point)) return;
+  const folder = await openFolder(root, path);
+  try {
+    await mountOn(fdPath(folder), mount, mounter);
+  } catch (error) {
+    if (!(mount.optional && isForbidden(error))) throw explained(error, mount);
+  } finally {
+    await folder.close();
+  }
+}
+
+/** Kernels before 6.4 do not know `noswap`. */
+async function mountOn(target: string, { type, options }: VolumeMount, mounter: Mounter): Promise<void> {
+  try {
+    await mounter.mount(type, target, options);
+  } catch (error) {
+    const known = options.filter((option) => option !== 'noswap');
+    if (codeOf(error) !== 'EINVAL' || known.length === options.length) throw error;
+    await mounter.mount(type, target, known);
+  }
+}
+
+const isForbidden = (error: unknown): boolean => codeOf(error) === 'EPERM' || codeOf(error) === 'EACCES';
+
+function explained(error: unknown, { type }: VolumeMount): Error {
+  const why = messageOf(error);
+  const hint = isForbidden(error) ? '; the agent needs CAP_SYS_ADMIN to mount: run it as root' : '';
+  return new OperationError(`cannot mount ${type}: ${why}${hint}`, { code: codeOf(error) ?? 'EIO' });
+}
+
+const MARK_MODE = 0o644;
+const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW;
+
+/**
+ * Marks a volume that containers of its pod may use already: an empty file `ready` in the plug-in's folder of the pod,
+ * as upstream. `<pod>/volumes/<plugin>/<name>` has `<pod>/plugins/<plugin>/<name>/ready`.
+ *
+ * Invariant: a marked volume is completely set up.
+ */
+const readyMark = (podDirectory: string, volumePath: string): string =>
+  `${podDirectory}/plugins${volumePath.slice(`${podDirectory}/volumes`.length)}/ready`;
+
+/** The file or folder at this path, reached through no link; `null`: there is none. */
+function foundAt(root: string, path: string): Stats | null {
+  const place = openParent(root, path);
+  if (!place) return null;
+  try {
+    return lstatSync(place.path);
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return null;
+    throw error;
+  } finally {
+    place.folder.close();
+  }
+}
+
+function leaveMark(root: string, mark: string): void {
+  const place = openParent(root, mark, PARENT_MODE);
+  if (!place) return;
+  try {
+    closeSync(openSync(place.path, CREATE, MARK_MODE));
+  } finally {
+    place.folder.close();
+  }
 }

@@ -16,7 +16,7 @@ import { replayOptions } from '../insight/replayed.ts';
 import { printable } from '../printable.ts';
 import { logsOf } from '../replay/logs.ts';
 import { thisBuild, worstOf } from '../replay/outcome.ts';
-import { rewrite } from '../rewrite/rewrite.ts';
+import { rewrite } from '../rewrite.ts';
 import { STATELET_VERSION } from '../version.ts';
 
 const COMPRESSED = '.zst';

@@ -6,9 +6,8 @@ import { Document, isMap, isPair, isScalar, isSeq, type Pair, type YAMLMap } fro
 import { type OriginatedValue, printOrigin, toMasked, valuesWithOrigin } from '../../machines/configuration/index.ts';
 import { type Effective, effectiveConfiguration, parseKubeletArguments } from '../effective-configuration.ts';
 import { exitCodes } from '../exit-codes.ts';
-import { printLines } from '../prepared-run.ts';
+import { printLines, splitArguments } from '../prepared-run.ts';
 import { table } from '../printable.ts';
-import { splitArguments } from '../statelet-flags.ts';
 
 const FORMATS = ['yaml', 'json', 'table'] as const;
 type Format = (typeof FORMATS)[number];

@@ -1,9 +1,9 @@
 /** `statelet diff A B`: two starts side by side. Exit status 0: same phases and decisions, 1: a difference. */
 import { exitCodes } from '../exit-codes.ts';
+import { describeFailed, type Failed, failedOf, isOfStart } from '../insight/causes.ts';
 import { type InsightOptions, insight, startIsGone, storyAt } from '../insight/command.ts';
 import { compare, describeComparison } from '../insight/diff.ts';
 import type { Story } from '../insight/story.ts';
-import { describeFailed, type Failed, failedOf, isOfStart } from '../insight/why-failed.ts';
 
 /** Records of each start that are compared without `--whole`: the start of a full node twice over. */
 const RECORDS_MAX = 25_000;

@@ -4,12 +4,11 @@ import { DocumentError, decodeDocument } from '../../actors/host/manifests/docum
 import { JournalError } from '../../kernel/journal/index.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse, startIsGone } from '../insight/command.ts';
-import type { Finding } from '../insight/expectations.ts';
-import { type ExpectedLog, findingsOf, type Verdict } from '../insight/expectations.ts';
-import { type Expectations, ExpectationsError, expectationsIn } from '../insight/expectations-file.ts';
+import type { Expectations, ExpectedLog, Finding, Verdict } from '../insight/expectations.ts';
+import { ExpectationsError, expectationsIn, findingsOf } from '../insight/expectations.ts';
 import { Story } from '../insight/story.ts';
 import { printable, printableJson } from '../printable.ts';
-import { inAttribute, inText } from '../replay/junit.ts';
+import { inAttribute, inText } from '../replay/formats.ts';
 import { logsOf } from '../replay/logs.ts';
 import { worstOf } from '../replay/outcome.ts';
 

@@ -12,6 +12,6 @@ export async function main(argv: readonly string[]): Promise<number> {
   if (verb === 'run-once') return (await import('./run-once.ts')).runOnce(rest);
   if (verb === 'config') return (await import('./config.ts')).configCommand(rest);
   if (verb === WORKER_VERBS.replay) return worker((await import('../replay/outcome.ts')).replayLog);
-  if (verb === WORKER_VERBS.simulate) return worker((await import('../simulation/run-seed.ts')).runSeed);
+  if (verb === WORKER_VERBS.simulate) return worker((await import('../run-seed.ts')).runSeed);
   return (await import('./verbs.ts')).callVerb(argv);
 }

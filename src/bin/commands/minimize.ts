@@ -11,7 +11,7 @@ import { minimizeJournal } from '../minimize/minimize-journal.ts';
 import { reduce } from '../minimize/reduce.ts';
 import { printable, printableJson } from '../printable.ts';
 import { shellLine, thisBuild } from '../replay/outcome.ts';
-import { lineFor, writeJournal, writeStarts } from '../simulation/run-seed.ts';
+import { lineFor, writeJournal, writeStarts } from '../run-seed.ts';
 
 export interface MinimizeCommandOptions {
   readonly incarnation?: string;

@@ -7,8 +7,7 @@ import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse } from '../insight/command.ts';
 import { replayOptions } from '../insight/replayed.ts';
 import { printable } from '../printable.ts';
-import { isPrivate, mapTexts, Redactor, visitTexts } from '../rewrite/redactor.ts';
-import { rewrite } from '../rewrite/rewrite.ts';
+import { isPrivate, mapTexts, Redactor, rewrite, visitTexts } from '../rewrite.ts';
 
 export interface RedactOptions {
   readonly incarnation?: string;

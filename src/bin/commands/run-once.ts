@@ -10,10 +10,9 @@ import type { KubeletMachineOutput, PodResult } from '../../machines/startup/con
 import { RUN_ONCE_RETRIES, RUN_ONCE_RETRIES_MAX } from '../../machines/startup/run-once.ts';
 import { duration } from '../../visualizer/words.ts';
 import { runDaemon } from '../daemon.ts';
-import { prepareRun, refuse } from '../prepared-run.ts';
+import { prepareRun, refuse, STATELET_FLAGS_HELP } from '../prepared-run.ts';
 import { table } from '../printable.ts';
 import { endSoon } from '../process-end.ts';
-import { STATELET_FLAGS_HELP } from '../statelet-flags.ts';
 
 const HELP = `${STATELET_FLAGS_HELP}
 Flags of run-once:

@@ -9,9 +9,9 @@ import { exitCodes } from '../exit-codes.ts';
 import { refuse } from '../insight/command.ts';
 import { printable, printableJson } from '../printable.ts';
 import { answersTo, JOBS_WANTED, jobsOf } from '../process-pool.ts';
-import { failedCase, passedCase } from '../replay/junit.ts';
+import { failedCase, passedCase } from '../replay/formats.ts';
 import { worstOf } from '../replay/outcome.ts';
-import { runSeed, type SeedOutcome, type SeedTask, seedNotTested } from '../simulation/run-seed.ts';
+import { runSeed, type SeedOutcome, type SeedTask, seedNotTested } from '../run-seed.ts';
 import { WORKER_VERBS } from './worker.ts';
 
 export interface SimulateOptions {

@@ -1,9 +1,9 @@
 /** Analyses the time of a start: `statelet time`, `statelet blame` and `statelet critical-chain`. */
 import { blame, describeBlame } from '../insight/blame.ts';
+import { describeFailed, failedOf, isOfStart } from '../insight/causes.ts';
 import { type InsightOptions, insight, startIsGone, storyAt } from '../insight/command.ts';
 import { criticalChain, describeChain, goalOf } from '../insight/critical-chain.ts';
 import { describeStartupTime, isStartReported, startupTime } from '../insight/startup-time.ts';
-import { describeFailed, failedOf, isOfStart } from '../insight/why-failed.ts';
 
 /** `statelet time JOURNAL`: how long starting took, phase by phase. */
 export const timeCommand = (log: string, options: InsightOptions): number =>

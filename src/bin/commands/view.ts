@@ -19,7 +19,7 @@ import { memberOf } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, placeOf, refuse } from '../insight/command.ts';
-import { visitTexts } from '../rewrite/redactor.ts';
+import { visitTexts } from '../rewrite.ts';
 import { redactInto, refusalOf } from './redact.ts';
 
 const PORT_MAX = 65_535;

@@ -9,21 +9,12 @@ import type { PendingTimer } from '../../kernel/clock.ts';
 import { AGENT_PHASE } from '../../kernel/fault.ts';
 import { duration, eventText, innermostPaths } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
+import type { ClaimWait, Failed, PreviousEnd } from './causes.ts';
+import { claimWait, describeFailed, describePreviousEnd, failedOf, isOfStart } from './causes.ts';
 import { causesOf, podNamed } from './critical-chain.ts';
-import { describePreviousEnd, type PreviousEnd } from './previous-end.ts';
 import { phaseName, startupPhases } from './startup-time.ts';
-import {
-  type ActorState,
-  actorName,
-  describeGaps,
-  type Moment,
-  type Operation,
-  type PodStory,
-  ROOT,
-  type Story,
-} from './story.ts';
-import { type ClaimWait, claimWait } from './why-claims.ts';
-import { describeFailed, type Failed, failedOf, isOfStart } from './why-failed.ts';
+import type { ActorState, Moment, Operation, PodStory, Story } from './story.ts';
+import { actorName, describeGaps, ROOT } from './story.ts';
 
 /** The report shows this many decisions; older ones are in the journal. */
 const DECISIONS_MAX = 8;

@@ -7,9 +7,8 @@ import type {
   PodSpec,
   Probe,
 } from '../../machines/model/api/pod.ts';
-import { alignTabs } from './align-tabs.ts';
 import type { LocalPod } from './node-client.ts';
-import { age } from './pod-table.ts';
+import { age, alignTabs } from './pod-table.ts';
 
 export interface PodEvent {
   readonly type: string;

@@ -12,11 +12,11 @@ import { open, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { constants, createZstdCompress, createZstdDecompress } from 'node:zlib';
-import { BLOB_HANDLE_MAX_BYTES, blobNamesIn } from './blobs.ts';
 import { PRIVATE } from './disk.ts';
+import { BLOB_HANDLE_MAX_BYTES, blobNamesIn } from './files.ts';
 import { BLOB_DIRECTORY, checkpointName, type SegmentFile, segmentsIn, UNFINISHED } from './layout.ts';
 import { bareLine } from './line.ts';
-import { tornBytes } from './tail.ts';
+import { tornBytes } from './segment.ts';
 
 export class Archive {
   private readonly directory: string;

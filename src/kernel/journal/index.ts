@@ -4,6 +4,5 @@ export { type JournalOptions, openJournal } from './open.ts';
 export { type Journal, type ReadOptions, readJournal, type StoredCheckpoint } from './reader.ts';
 export { isSecretHandle, openVault, type SecretHandle, Vault } from './secrets.ts';
 export type { TornTail } from './sequence.ts';
-export type { JournalSink } from './sink.ts';
 export { type IncarnationReport, type JournalReport, verifyJournal } from './verify.ts';
-export type { JournalWriter, PreviousIncarnation, Report } from './writer.ts';
+export type { JournalSink, JournalWriter, PreviousIncarnation, Report } from './writer.ts';

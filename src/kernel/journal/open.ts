@@ -11,8 +11,8 @@ import { type Disk, type Durability, PRIVATE, realDisk } from './disk.ts';
 import { JournalError } from './errors.ts';
 import { isIncarnation, nextIncarnation, type SegmentFile, segmentsIn, UNFINISHED, unfinishedIn } from './layout.ts';
 import { type Owner, takeOwnership } from './owner.ts';
+import { tornBytes } from './segment.ts';
 import { Store } from './store.ts';
-import { tornBytes } from './tail.ts';
 import { type JournalWriter, type PreviousIncarnation, type Report, Writer } from './writer.ts';
 
 /** A segment of this size replays in seconds, and is small enough to copy. */

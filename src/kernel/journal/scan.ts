@@ -7,10 +7,9 @@
 import { createHash, type Hash } from 'node:crypto';
 import { dirname } from 'node:path';
 import type { HeaderRecord, JournalLine } from '../records.ts';
-import { readBlob } from './blobs.ts';
 import { BadReference, Decoder } from './decoder.ts';
 import { JournalError, type JournalPlace } from './errors.ts';
-import { openSegment } from './files.ts';
+import { openSegment, readBlob } from './files.ts';
 import { LINE_MAX_BYTES, linesOf, type ParsedLine, type PlacedLine, parseBareLine, parseLine } from './line.ts';
 import { isLine } from './shape.ts';
 import { isReadableFormat, upcast } from './upcast.ts';

@@ -1,6 +1,6 @@
 /**
  * The kernel's side of a journal: collects turns into batches, passes them to the store, and suspends when the disk
- * fails.
+ * fails. Also the interface that the kernel knows.
  *
  * Invariants:
  *   J1 a batch consists of whole turns; it is written at the end of its tick, or when it is long enough;
@@ -16,7 +16,6 @@ import { messageOf } from '../thrown.ts';
 import type { Archive } from './archive.ts';
 import { JournalError } from './errors.ts';
 import { encodeLine } from './line.ts';
-import type { JournalSink } from './sink.ts';
 import type { Store } from './store.ts';
 
 /** A batch of this many records, about 50 KB, is written in the middle of a tick; larger batches are no faster. */
@@ -290,4 +289,33 @@ export class Writer implements JournalWriter {
 /** Each callback runs in its own microtask: one that throws does not stop the others. */
 function release(work: { waiting: (() => void)[] }): void {
   for (const callback of work.waiting.splice(0)) queueMicrotask(callback);
+}
+
+/*
+ * The kernel's interface to a journal. The kernel numbers its records and marks the end of turns; the journal decides
+ * when bytes reach the disk, where a segment ends, and what to drop when the disk is full.
+ *
+ * Invariants: records arrive in the order of their numbers, the header first; no method throws because of the disk; no
+ * callback runs before the method that received it has returned.
+ */
+
+export interface JournalSink {
+  /** Takes one record; a full disk never makes it throw. */
+  append(record: KernelRecord): void;
+  /** Ends a turn: all records appended since the last call belong together. */
+  commit(): void;
+  /**
+   * Calls back when everything appended so far would survive the process, or journaling is suspended. Never calls back
+   * synchronously.
+   */
+  whenDurable(callback: () => void): void;
+  /** True if the kernel should provide a checkpoint at the end of this turn, after `commit`. */
+  readonly wantsCheckpoint: boolean;
+  /**
+   * Receives the whole state after the last committed turn, as plain JSON. The journal starts a new segment with it,
+   * numbered by the last appended record.
+   */
+  writeCheckpoint(checkpoint: unknown): void;
+  /** Writes all pending records and releases the directory. The kernel appends nothing afterwards. */
+  close(): Promise<void>;
 }

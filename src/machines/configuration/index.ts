@@ -14,11 +14,13 @@ export { decideFeatures, type FeatureSettings, isEnabled } from './fields/featur
 export { MASKED, toMasked, toServed, toVersioned } from './fields/versioned.ts';
 export { type CommandLine, type GivenFlags, type KubeletFlags, parseCommandLine } from './flags/flags.ts';
 export { loadConfiguration, mergeDropIns } from './load.ts';
-export { type OriginatedValue, printOrigin, valuesWithOrigin } from './origins.ts';
 export {
   type ConfigurationFiles,
   commandFailed,
   logEntries,
+  type OriginatedValue,
+  printOrigin,
   type Resolution,
   resolveConfiguration,
+  valuesWithOrigin,
 } from './resolve.ts';

@@ -10,10 +10,17 @@ import { API_VERSION, KIND, type KubeletConfiguration } from '../model/configura
 import type { ConfigurationSource, DropInListing } from '../model/operations/host.ts';
 import { byBytes, logLines, quote } from '../model/values/go-text.ts';
 import { directoryOf, joinPath } from '../model/values/paths.ts';
-import { decodeConfiguration, decodeMerged } from './fields/decode.ts';
+import {
+  decodeConfiguration,
+  decodeMerged,
+  emptyFile,
+  type GroupVersionKind,
+  printKind,
+  readDropInMeta,
+  readTypeMeta,
+} from './fields/decode.ts';
 import { applyDefaults, evictionHardOf } from './fields/defaults.ts';
 import { decideFeatures, type FeatureSettings } from './fields/feature-gates.ts';
-import { emptyFile, type GroupVersionKind, printKind, readDropInMeta, readTypeMeta } from './fields/source.ts';
 import { toVersioned } from './fields/versioned.ts';
 
 export type Loaded =

@@ -29,9 +29,8 @@ import { run } from './run.ts';
 import { runKubelet } from './run-kubelet.ts';
 import { runOncePhases } from './run-once-phases.ts';
 import { apiPort, localSocket, podResourcesSocket, readOnlyPort } from './server-ports.ts';
-import { failing, faulted, kubeletSetup, notServing } from './setup.ts';
+import { failing, faulted, kubeletSetup, notServing, subsystem } from './setup.ts';
 import { startKubelet } from './start-kubelet.ts';
-import { subsystem } from './subsystem.ts';
 import {
   clientBuilderInput,
   nodeStatusInput,

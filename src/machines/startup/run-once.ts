@@ -17,10 +17,8 @@
 
 import { line, now, sendParent, setup, to, typed } from '../../kernel/xstate.ts';
 import type { Pod, PodRef, PodStatus } from '../model/api/pod.ts';
-import type { PodsMessage } from '../model/pods/pod-messages.ts';
-import type { RuntimeMessage } from '../model/pods/runtime-messages.ts';
+import type { PodsMessage, RuntimeMessage, StatusMessage } from '../model/pods/pod-messages.ts';
 import type { ConfigMessage, ObjectsReported, SourceReady, SourcesMessage } from '../model/pods/source-messages.ts';
-import type { StatusMessage } from '../model/pods/status-messages.ts';
 import type { ContainerResult, PodResult, RunOnceFinished } from './context/types.ts';
 
 /** Upstream's number of syncs of a pod after the first. */

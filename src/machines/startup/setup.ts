@@ -1,19 +1,10 @@
 /**
  * Types and helpers of the supervisor: actors, operations, and failing phases. The chart is in
- * `src/machines/startup/kubelet.ts` and the files of this folder, one for each step of the documents.
+ * `src/machines/startup/kubelet.ts` and the files of this folder, one for each step of the documents. Also the regions
+ * of subsystems.
  */
-import {
-  AGENT_PHASE,
-  type AgentFault,
-  type AnyStateMachine,
-  assign,
-  errorOf,
-  line,
-  outputOf,
-  pick,
-  setup,
-  typed,
-} from '../../kernel/xstate.ts';
+import type { AgentFault, AnyStateMachine } from '../../kernel/xstate.ts';
+import { AGENT_PHASE, assign, errorOf, line, outputOf, pick, setup, typed } from '../../kernel/xstate.ts';
 import { csiVolumesMachine } from '../charts/csi/csi-volumes.ts';
 import { imageGcMachine } from '../charts/images/image-gc.ts';
 import { imagesMachine } from '../charts/images/images.ts';
@@ -45,6 +36,7 @@ import { statusMachine } from '../charts/pods/status/status.ts';
 import { syncLoopMachine } from '../charts/pods/sync-loop.ts';
 import { operations } from '../model/operations/index.ts';
 import { logLines } from '../model/values/go-text.ts';
+import { pauseMs, RESPAWN_BACK_OFF } from '../model/values/time.ts';
 import { certificateManagerMachine } from './certificates/certificate-manager.ts';
 import { authMachine } from './clients/auth.ts';
 import { clientBuilderMachine } from './clients/client-builder.ts';
@@ -60,7 +52,6 @@ import { watchdogMachine } from './host/watchdog.ts';
 import { loggingMachine } from './logging.ts';
 import { runOnceMachine } from './run-once.ts';
 import { runtimeServiceMachine } from './runtime-service.ts';
-import { restartDelay } from './subsystem.ts';
 
 /** Subsystems that the supervisor starts and restarts, in the order in which the documents create them. */
 export const SUBSYSTEMS = {
@@ -205,3 +196,57 @@ export const notServing = {
 /** A phase that only warns: upstream logs the error and continues. */
 export const warning = (text: string) =>
   line<EstablishedContext, Failing, undefined, KubeletEvent>('error', ({ event }) => [text, { err: messageOf(event) }]);
+
+/* The region of one subsystem in the chart of the supervisor. */
+
+/** The id of a subsystem is free only after the step that stopped it. */
+const RENEW_MS = 1;
+
+export const restartDelay = (crashes: number): number => pauseMs(RESPAWN_BACK_OFF, Math.max(0, crashes - 1));
+
+type Crash = { readonly type: string; readonly error: unknown };
+
+const recordCrash = (id: string) =>
+  assign<EstablishedContext, Crash, undefined, KubeletEvent, never>(({ context }) => ({
+    crashes: { ...context.crashes, [id]: (context.crashes[id] ?? 0) + 1 },
+  }));
+
+const logCrash = (id: string) =>
+  line<EstablishedContext, Crash, undefined, KubeletEvent>('error', ({ context, event }) => [
+    'Subsystem crashed and will be started again',
+    { subsystem: id, err: errorOf(event).message, restartInMs: restartDelay(context.crashes[id] ?? 1) },
+  ]);
+
+/**
+ * The region of one subsystem in the supervisor's chart: absent, running, or crashed and waiting for its restart. Other
+ * actors find it by `systemId`, which defaults to the id.
+ *
+ * A subsystem begins when its phase of starting raises `create.<id>`. When it crashes, its children are already stopped
+ * (`src/kernel/atomic.ts`); it restarts from its input after a back-off and observes everything again. When its
+ * configuration changes (`reload.<id>`), the same happens at once.
+ * Invariant: a crash of one subsystem never stops another.
+ */
+export function subsystem<Id extends string>(
+  id: Id,
+  input: (args: { context: EstablishedContext }) => unknown,
+  systemId: string = id,
+) {
+  return {
+    initial: 'absent' as const,
+    states: {
+      absent: { on: { [`create.${id}`]: 'running' } },
+      running: {
+        on: { [`reload.${id}`]: 'renewing' },
+        invoke: {
+          id,
+          src: id,
+          systemId,
+          input,
+          onError: { target: 'crashed', actions: [recordCrash(id), logCrash(id)] },
+        },
+      },
+      renewing: { after: { [RENEW_MS]: 'running' } },
+      crashed: { after: { [`restart.${id}`]: 'running' } },
+    },
+  };
+}

@@ -7,17 +7,11 @@ import type { CSIVolumesInput } from '../charts/csi/csi-volumes-setup.ts';
 import type { NodeStatusInput } from '../charts/node/node-status-setup.ts';
 import type { NodeFacts } from '../charts/node/object/facts.ts';
 import type { OomWatcherInput } from '../charts/node/oom-watcher.ts';
-import {
-  decideFeatures,
-  isEnabled,
-  type KubeletConfiguration,
-  type KubeletFlags,
-  millisecondsOf,
-} from '../configuration/index.ts';
+import type { KubeletConfiguration, KubeletFlags } from '../configuration/index.ts';
+import { decideFeatures, isEnabled, millisecondsOf } from '../configuration/index.ts';
 import type { NodeAddress } from '../model/api/node.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
-import { nodeTemplate, SERVING_SIGNER, servingPlace } from './certificates/policy.ts';
-import type { CertificateManagerInput } from './certificates/setup.ts';
+import { type CertificateManagerInput, nodeTemplate, SERVING_SIGNER, servingPlace } from './certificates/setup.ts';
 import type { ClientBuilderInput } from './clients/client-builder.ts';
 import { declaredFeatures, gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext, NodeIdentity } from './context/types.ts';

@@ -5,9 +5,9 @@ import { withDefaults } from '../../machines/charts/pods/config/defaults.ts';
 import type { Pod, PodSpec } from '../../machines/model/api/pod.ts';
 import { podQOS } from '../../machines/model/spec/qos.ts';
 import { conflict, forbidden, invalid } from './errors.ts';
-import { knownKind } from './kinds.ts';
+import type { ApiObject, Fields, Value } from './kinds.ts';
+import { fieldsIn, isFields, knownKind, same, textOf, timestamp } from './kinds.ts';
 import type { Store } from './store.ts';
-import { type ApiObject, type Fields, fieldsIn, isFields, same, textOf, timestamp, type Value } from './types.ts';
 
 const GRACE_DEFAULT_SECONDS = 30;
 const TOLERATION_SECONDS = 300;

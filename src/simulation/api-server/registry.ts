@@ -1,30 +1,11 @@
 /** The verbs on stored objects: what a write changes for each kind, and when it is rejected. */
-import {
-  alreadyExists,
-  badRequest,
-  conflict,
-  forbidden,
-  invalid,
-  MODIFIED,
-  notFound,
-  type Refusal,
-  unknownPath,
-} from './errors.ts';
-import { apiVersionOf, type Kind, knownKind } from './kinds.ts';
-import { applyPatch } from './patch.ts';
+import type { Refusal } from './errors.ts';
+import { alreadyExists, badRequest, conflict, forbidden, invalid, MODIFIED, notFound, unknownPath } from './errors.ts';
+import type { ApiObject, Fields, Kind, Metadata, User } from './kinds.ts';
+import { apiVersionOf, fieldsIn, isFields, knownKind, same, textOf, timestamp } from './kinds.ts';
 import { boundPod, createdPod, evictedPod, graceOf, terminatingPod, updatedPod } from './pods.ts';
 import type { Origin, Store } from './store.ts';
-import {
-  type ApiObject,
-  type Fields,
-  fieldsIn,
-  isFields,
-  type Metadata,
-  same,
-  textOf,
-  timestamp,
-  type User,
-} from './types.ts';
+import { applyPatch } from './strategic-merge.ts';
 
 /** The API server itself, which needs no permission. */
 const SYSTEM: User = { name: 'system:apiserver', groups: ['system:masters'] };

@@ -1,20 +1,18 @@
 /**
  * The API server for the charts of pods: the operations `kube.*` on the objects of a simulated API server, without a
- * socket, in virtual time. Secrets are replaced by handles, as in the real port.
+ * socket, in virtual time. Secrets are replaced by handles, as in the real port. Also the manifests of a run.
  */
-
 import type { EffectResult } from '../../kernel/effects.ts';
 import { Vault } from '../../kernel/journal/index.ts';
 import type { JsonEvent } from '../../kernel/json.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
+import type { Image } from '../../machines/model/api/cri.ts';
+import type { Manifest } from '../../machines/model/operations/host.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
 import { Refusal, unknownPath } from '../api-server/errors.ts';
-import { knownKind, kindOf as servedKind } from '../api-server/kinds.ts';
+import { type ApiObject, isFields, knownKind, kindOf as servedKind, textOf } from '../api-server/kinds.ts';
 import { Registry } from '../api-server/registry.ts';
-import { selectorOf } from '../api-server/selectors.ts';
-import { type Origin, Store, type StoreEvent } from '../api-server/store.ts';
-import { type ApiObject, isFields, textOf } from '../api-server/types.ts';
-import { withMounts } from './objects.ts';
+import { type Origin, Store, type StoreEvent, selectorOf } from '../api-server/store.ts';
 import type { VirtualTime } from './virtual-time.ts';
 
 const ADMIN = { name: 'admin', groups: ['system:masters'] };
@@ -270,4 +268,58 @@ function plain(error: unknown) {
   }
   const code = codeOf(error);
   return { name: 'Error', message, ...(code === undefined ? {} : { code }), retriable: true };
+}
+
+/* Manifests and images of a simulated node. */
+
+export interface PodOptions {
+  readonly uid: string;
+  readonly name?: string;
+  readonly spec?: Record<string, unknown>;
+  readonly containers?: readonly Record<string, unknown>[];
+}
+
+/** The manifest of a pod, with one container `app` by default. */
+export function manifest({ uid, name = 'web', spec = {}, containers }: PodOptions): Manifest {
+  const { volumes } = spec as { readonly volumes?: readonly { readonly name: string }[] };
+  return {
+    file: `/etc/kubernetes/manifests/${name}.yaml`,
+    uid,
+    value: {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name, namespace: 'default' },
+      spec: { containers: withMounts(containers ?? [{ name: 'app', image: 'app:1' }], volumes), ...spec },
+    } as never,
+  };
+}
+
+export const image = (name: string): Image => ({
+  id: `sha256:${name}`,
+  repo_tags: [name],
+  repo_digests: [],
+  size: '1000',
+  username: '',
+  pinned: false,
+});
+
+interface Container {
+  readonly volumeMounts?: readonly unknown[];
+  readonly volumeDevices?: readonly unknown[];
+}
+
+/**
+ * The containers with mounts of their pod's volumes, because the kubelet ignores volumes that no container mounts. A
+ * container without a list of mounts gets every volume except images, at `/<name>`.
+ */
+export function withMounts<Each extends object>(
+  containers: readonly Each[],
+  volumes: readonly { readonly name: string }[] = [],
+): readonly Each[] {
+  const isQuiet = (each: Container) => !each.volumeMounts && !each.volumeDevices;
+  const volumeMounts = volumes.flatMap((volume) =>
+    'image' in volume ? [] : [{ name: volume.name, mountPath: `/${volume.name}` }],
+  );
+  if (volumeMounts.length === 0) return containers;
+  return containers.map((each) => (isQuiet(each) ? { ...each, volumeMounts } : each));
 }

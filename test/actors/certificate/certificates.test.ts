@@ -16,7 +16,7 @@ import {
   nodeTemplate,
   SERVING_SIGNER,
   servingPlace,
-} from '../../../src/machines/startup/certificates/policy.ts';
+} from '../../../src/machines/startup/certificates/setup.ts';
 import { clientBuilderMachine, clientCertificateInput } from '../../../src/machines/startup/clients/client-builder.ts';
 import { type ApiServer, startApiServer } from '../../fakes/api-server/index.ts';
 import { runForReal, until } from '../../support/real-machine.ts';

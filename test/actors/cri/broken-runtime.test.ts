@@ -2,8 +2,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { connectRuntime, type RuntimeClient } from '../../../src/actors/cri/client.ts';
 import { listenForHints } from '../../../src/actors/cri/hints.ts';
-import { inspectPod } from '../../../src/actors/cri/inspect.ts';
-import { PodIds } from '../../../src/actors/cri/pod-ids.ts';
+import { inspectPod, PodIds } from '../../../src/actors/cri/inspect.ts';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
 import { groupByPod, podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
 import { OperationError } from '../../../src/kernel/json.ts';

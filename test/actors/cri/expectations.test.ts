@@ -1,5 +1,10 @@
 import { expect, it } from 'vitest';
-import { type Expectations, expecting, type Outcome, unmetExpectations } from '../../../src/actors/cri/expectations.ts';
+import {
+  type Expectations,
+  expecting,
+  type Outcome,
+  unmetExpectations,
+} from '../../../src/actors/cri/calls-in-progress.ts';
 import { podRuntimeStatus } from '../../../src/actors/cri/relist.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../../src/machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../../src/machines/model/operations/cri.ts';

@@ -2,8 +2,7 @@
 import { expect, it, onTestFinished } from 'vitest';
 import { CallsInProgress } from '../../../src/actors/cri/calls-in-progress.ts';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
-import { Inspections, inspectPod } from '../../../src/actors/cri/inspect.ts';
-import { PodIds } from '../../../src/actors/cri/pod-ids.ts';
+import { Inspections, inspectPod, PodIds } from '../../../src/actors/cri/inspect.ts';
 import { DEFAULT_RELIST_PERIODS } from '../../../src/actors/cri/relist-timer.ts';
 import { PodWatcher } from '../../../src/actors/cri/watch-pods.ts';
 import type { PodRuntimeStatus, WatchPodsItem } from '../../../src/machines/model/operations/cri.ts';

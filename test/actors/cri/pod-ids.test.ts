@@ -1,8 +1,7 @@
 /** What a pod has is asked for once, and again whenever it could be something else. */
 import { expect, it, onTestFinished } from 'vitest';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
-import { inspectPod } from '../../../src/actors/cri/inspect.ts';
-import { type Ids, PodIds } from '../../../src/actors/cri/pod-ids.ts';
+import { type Ids, inspectPod, PodIds } from '../../../src/actors/cri/inspect.ts';
 import { FakeRuntime, fakePod } from './fake-runtime.ts';
 
 const ONE: Ids = { sandboxIds: ['s'], containerIds: ['c'] };

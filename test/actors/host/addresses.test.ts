@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { addressPort } from '../../../src/actors/host/addresses.ts';
+import { addressPort } from '../../../src/actors/host/machine.ts';
 import type { MachineAddresses } from '../../../src/machines/model/operations/host.ts';
 
 const HEADER = 'Iface\tDestination\tGateway \tFlags\n';

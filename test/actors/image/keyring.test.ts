@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { dockerConfigJson, dockercfg, Keyring, type Logins } from '../../../src/actors/image/keyring.ts';
-import { matches, parseRegistryUrl } from '../../../src/actors/image/registry-url.ts';
+import {
+  dockerConfigJson,
+  dockercfg,
+  Keyring,
+  type Logins,
+  matches,
+  parseRegistryUrl,
+} from '../../../src/actors/image/keyring.ts';
 
 const loginsFor = (...registries: string[]): Logins =>
   Object.fromEntries(registries.map((registry) => [registry, { username: registry, password: 'p' }]));

@@ -1,6 +1,6 @@
-/** Changes that wait for the decisions about earlier ones: proves C1 of `waiting-changes.ts`. */
+/** Changes that wait for the decisions about earlier ones: proves C1 of `watch.ts`. */
 import { expect, it } from 'vitest';
-import { type Change, WaitingChanges } from '../../../src/actors/kube/waiting-changes.ts';
+import { type Change, WaitingChanges } from '../../../src/actors/kube/watch.ts';
 import type { JsonObject } from '../../../src/kernel/json.ts';
 import type { KubeObject } from '../../../src/machines/model/operations/kube.ts';
 

@@ -7,7 +7,7 @@ import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { HEADER_MAX_BYTES } from '../../../src/actors/server/http/api-server.ts';
-import { targetOf } from '../../../src/actors/server/http/target.ts';
+import { targetOf } from '../../../src/actors/server/http/requests.ts';
 import { CLIENT_CONNECTIONS_MAX } from '../../../src/actors/server/tls/connections.ts';
 import { Authority } from '../../fakes/api-server/pki.ts';
 import { connect, exchange, exchangeRaw, headerOf, parseReply } from './exchange.ts';

@@ -8,11 +8,14 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
   containerLog,
   fixedTime,
+  LINE_MAX_BYTES,
   type LogOptions,
+  linesOf,
   nanoseconds,
+  openLog,
   parseCriLine,
-} from '../../../src/actors/server/logs/container-log.ts';
-import { LINE_MAX_BYTES, linesOf, openLog, tailOffset } from '../../../src/actors/server/logs/log-file.ts';
+  tailOffset,
+} from '../../../src/actors/server/logs/log-file.ts';
 
 let directory: string;
 let path: string;

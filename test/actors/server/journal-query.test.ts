@@ -6,7 +6,7 @@ import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { ApiRequest } from '../../../src/actors/server/http/endpoint.ts';
-import { serviceLogs } from '../../../src/actors/server/logs/journal-query.ts';
+import { serviceLogs } from '../../../src/actors/server/logs/node-log-query.ts';
 
 let folder: string;
 beforeEach(() => {

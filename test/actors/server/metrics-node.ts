@@ -7,16 +7,19 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { OnRuntimeActivity } from '../../../src/actors/cri/activity.ts';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
-import { type Create, tokenReviewer } from '../../../src/actors/server/auth/reviews.ts';
-import { ApiClientMetrics, TransportMetrics } from '../../../src/actors/server/metrics/calls/api-client.ts';
+import { type Create, tokenReviewer } from '../../../src/actors/server/authentication.ts';
+import {
+  ApiClientMetrics,
+  RuntimeMetrics,
+  TransportMetrics,
+} from '../../../src/actors/server/metrics/calls/client-calls.ts';
 import { RequestMetrics } from '../../../src/actors/server/metrics/calls/request-metrics.ts';
-import { RuntimeMetrics } from '../../../src/actors/server/metrics/calls/runtime-metrics.ts';
 import { type NodeMetrics, nodeMetrics } from '../../../src/actors/server/metrics/node-metrics.ts';
 import { Recorder } from '../../../src/actors/server/metrics/recorder.ts';
-import { VolumeMeasuring } from '../../../src/actors/server/metrics/volumes/usage.ts';
+import { VolumeMeasuring } from '../../../src/actors/server/metrics/usage/summary-gauges.ts';
 import { KernelView } from '../../../src/actors/server/node-view.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';
-import type { PodStats } from '../../../src/actors/stats/summary-types.ts';
+import type { PodStats } from '../../../src/actors/stats/usage-types.ts';
 import type { Kernel } from '../../../src/kernel/kernel.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 import { ARGV, BootNode, document, MACHINE_INFO, ok } from '../../machines/startup/boot-node.ts';

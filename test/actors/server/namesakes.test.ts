@@ -3,12 +3,11 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { checkpointEndpoints } from '../../../src/actors/server/endpoints/checkpoint.ts';
 import { containerLogsEndpoints } from '../../../src/actors/server/endpoints/container-logs.ts';
+import { checkpointEndpoints } from '../../../src/actors/server/endpoints/pods.ts';
 import { type NodePod, podNamed } from '../../../src/actors/server/node-pods.ts';
 import type { NodeView } from '../../../src/actors/server/node-view.ts';
-import { streamingEndpoints } from '../../../src/actors/server/streaming/endpoints.ts';
-import { runEndpoints } from '../../../src/actors/server/streaming/run-command.ts';
+import { runEndpoints, streamingEndpoints } from '../../../src/actors/server/streaming/endpoints.ts';
 import { type Front, openFront } from '../../support/endpoint-front.ts';
 import { exchange } from './exchange.ts';
 

@@ -3,7 +3,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { processFiles } from '../../../src/actors/stats/cgroup-samples.ts';
-import { diskActivity, machineDisks } from '../../../src/actors/stats/machine-disks.ts';
+import { diskActivity, machineDisks } from '../../../src/actors/stats/machine-devices.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
 
 const DISKSTATS = [

@@ -1,10 +1,10 @@
 import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { Rates } from '../../../src/actors/stats/cpu-rates.ts';
+import { Rates } from '../../../src/actors/stats/cgroup-samples.ts';
 import { fileSystemUsage, folderUsage } from '../../../src/actors/stats/disk-usage.ts';
 import { parsePressure } from '../../../src/actors/stats/kernel-text.ts';
-import { parseInterfaces } from '../../../src/actors/stats/network.ts';
+import { parseInterfaces } from '../../../src/actors/stats/machine-devices.ts';
 import { containerUsage, type Usage } from '../../../src/actors/stats/summary-parts.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
 

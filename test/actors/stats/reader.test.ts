@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { cadvisorFamilies } from '../../../src/actors/server/metrics/usage/cadvisor.ts';
 import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';
-import { type PodStats, statsText } from '../../../src/actors/stats/summary-types.ts';
+import { type PodStats, statsText } from '../../../src/actors/stats/usage-types.ts';
 import type { ContainerStats } from '../../../src/machines/model/api/cri.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
 import { joinNetwork, type MachineName, machineFiles } from '../../support/machine-files.ts';

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { LocalVolume } from '../../../src/actors/volume/local-device.ts';
+import type { LocalVolume } from '../../../src/actors/volume/local-volume.ts';
 import { requirement } from '../../support/require.ts';
 import { needsMounts, VolumeRoom } from './support.ts';
 

@@ -10,7 +10,7 @@ import { blameCommand, timeCommand } from '../../../src/bin/commands/time.ts';
 import { whyCommand } from '../../../src/bin/commands/why.ts';
 import { openJournal } from '../../../src/kernel/journal/index.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
-import { manifest } from '../../../src/simulation/world/objects.ts';
+import { manifest } from '../../../src/simulation/world/kube-world.ts';
 import { temporaryDirectory } from '../../kernel/journal/support.ts';
 import { type Answers, BootNode, fail } from '../../machines/startup/boot-node.ts';
 

@@ -11,7 +11,7 @@ import { blameCommand, criticalChainCommand, timeCommand } from '../../../src/bi
 import { verifyCommand } from '../../../src/bin/commands/verify.ts';
 import { whyCommand } from '../../../src/bin/commands/why.ts';
 import { openJournal } from '../../../src/kernel/journal/index.ts';
-import { manifest } from '../../../src/simulation/world/objects.ts';
+import { manifest } from '../../../src/simulation/world/kube-world.ts';
 import { type Answers, BootNode, fail } from '../../machines/startup/boot-node.ts';
 
 type Schema = { readonly [key: string]: unknown };

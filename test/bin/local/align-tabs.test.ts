@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest';
-import { alignTabs } from '../../../src/bin/local/align-tabs.ts';
-import { age } from '../../../src/bin/local/pod-table.ts';
+import { age, alignTabs } from '../../../src/bin/local/pod-table.ts';
 
 it('aligns the cells of neighbouring lines, and no others', () => {
   expect(alignTabs('a:\t1\nlonger:\t2\nplain\nb:\t3')).toBe('a:       1\nlonger:  2\nplain\nb:  3');

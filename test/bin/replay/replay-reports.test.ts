@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { Ajv } from 'ajv';
 import { SaxesParser } from 'saxes';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { reporterFor } from '../../../src/bin/commands/replay.ts';
 import { type Outcome, shellLine } from '../../../src/bin/replay/outcome.ts';
-import { reporterFor } from '../../../src/bin/replay/reports.ts';
 import { inOtherWords, record, statelet } from '../recorded.ts';
 
 const work = mkdtempSync(join(tmpdir(), 'statelet-replay-reports-'));

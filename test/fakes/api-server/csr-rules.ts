@@ -11,8 +11,7 @@ import {
   SubjectAlternativeNameExtension,
 } from '@peculiar/x509';
 import { forbidden, invalid } from '../../../src/simulation/api-server/errors.ts';
-import { knownKind } from '../../../src/simulation/api-server/kinds.ts';
-import { type ApiObject, textOf, type User } from '../../../src/simulation/api-server/types.ts';
+import { type ApiObject, knownKind, textOf, type User } from '../../../src/simulation/api-server/kinds.ts';
 
 const CLIENT = 'kubernetes.io/kube-apiserver-client-kubelet';
 const SERVING = 'kubernetes.io/kubelet-serving';

@@ -1,9 +1,9 @@
 /** The door: who is it, which fault do they meet, and where does the request go. */
 import type { Duplex } from 'node:stream';
 import { notAllowed, Refusal, unknownPath } from '../../../src/simulation/api-server/errors.ts';
+import type { ApiObject, User } from '../../../src/simulation/api-server/kinds.ts';
 import type { Place } from '../../../src/simulation/api-server/registry.ts';
 import type { Store } from '../../../src/simulation/api-server/store.ts';
-import type { ApiObject, User } from '../../../src/simulation/api-server/types.ts';
 import { send } from './answers.ts';
 import { discovery } from './discovery.ts';
 import type { Fault, Faults } from './faults.ts';

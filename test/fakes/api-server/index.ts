@@ -9,10 +9,9 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { apiVersionOf, KINDS } from '../../../src/simulation/api-server/kinds.ts';
+import { type ApiObject, apiVersionOf, KINDS, type User } from '../../../src/simulation/api-server/kinds.ts';
 import { Registry } from '../../../src/simulation/api-server/registry.ts';
 import { Store } from '../../../src/simulation/api-server/store.ts';
-import type { ApiObject, User } from '../../../src/simulation/api-server/types.ts';
 import { Door, type SeenRequest } from './door.ts';
 import { Faults } from './faults.ts';
 import { Listener } from './listener.ts';

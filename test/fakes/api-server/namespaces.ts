@@ -1,8 +1,7 @@
 /** What kube-controller-manager puts into each namespace: the default service account and the cluster's CA. */
-import { knownKind } from '../../../src/simulation/api-server/kinds.ts';
+import { type ApiObject, knownKind, type User } from '../../../src/simulation/api-server/kinds.ts';
 import type { Registry } from '../../../src/simulation/api-server/registry.ts';
 import type { Store } from '../../../src/simulation/api-server/store.ts';
-import type { ApiObject, User } from '../../../src/simulation/api-server/types.ts';
 
 const NAMESPACES = ['default', 'kube-system', 'kube-public', 'kube-node-lease'];
 const SYSTEM: User = { name: 'system:apiserver', groups: ['system:masters'] };

@@ -5,9 +5,14 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { forbidden } from '../../../src/simulation/api-server/errors.ts';
-import { apiVersionOf } from '../../../src/simulation/api-server/kinds.ts';
+import {
+  type ApiObject,
+  apiVersionOf,
+  type Fields,
+  isFields,
+  type User,
+} from '../../../src/simulation/api-server/kinds.ts';
 import type { Store } from '../../../src/simulation/api-server/store.ts';
-import { type ApiObject, type Fields, isFields, type User } from '../../../src/simulation/api-server/types.ts';
 import { nodeReferences } from './node-references.ts';
 import type { Target } from './router.ts';
 

@@ -1,6 +1,6 @@
 /** What the pods of a node refer to, by which the node authorizer decides what the node may read. */
+import { type ApiObject, type Fields, isFields, textOf } from '../../../src/simulation/api-server/kinds.ts';
 import type { Store } from '../../../src/simulation/api-server/store.ts';
-import { type ApiObject, type Fields, isFields, textOf } from '../../../src/simulation/api-server/types.ts';
 
 /** The field that holds a reference, and the field with the name in it. */
 const FIELDS: Readonly<Record<string, readonly [string, string]>> = {

@@ -1,13 +1,13 @@
 /** PodCertificateRequests: what the server checks of them, and signers that answer as a test says. */
-import { knownKind } from '../../../src/simulation/api-server/kinds.ts';
-import type { Store, StoreEvent } from '../../../src/simulation/api-server/store.ts';
 import {
   type ApiObject,
   type Fields,
+  knownKind,
   textOf,
   timestamp,
   type Value,
-} from '../../../src/simulation/api-server/types.ts';
+} from '../../../src/simulation/api-server/kinds.ts';
+import type { Store, StoreEvent } from '../../../src/simulation/api-server/store.ts';
 import type { Authority } from './pki.ts';
 
 const requestKind = knownKind('certificates.k8s.io/v1beta1', 'podcertificaterequests');

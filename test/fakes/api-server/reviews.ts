@@ -1,7 +1,13 @@
 /** TokenReview and SubjectAccessReview: the questions that a kubelet's own server asks. */
 import { unknownPath } from '../../../src/simulation/api-server/errors.ts';
-import type { Kind } from '../../../src/simulation/api-server/kinds.ts';
-import { type ApiObject, type Fields, isFields, textOf, type User } from '../../../src/simulation/api-server/types.ts';
+import {
+  type ApiObject,
+  type Fields,
+  isFields,
+  type Kind,
+  textOf,
+  type User,
+} from '../../../src/simulation/api-server/kinds.ts';
 import type { Users } from './users.ts';
 
 export interface AccessRule {

@@ -1,11 +1,16 @@
 /** From a request to a verb on a place, and from what came out of it to an answer. */
 
 import { badRequest, notAllowed, Refusal, unknownPath } from '../../../src/simulation/api-server/errors.ts';
-import { apiVersionOf, type Kind, kindOf } from '../../../src/simulation/api-server/kinds.ts';
+import {
+  type ApiObject,
+  apiVersionOf,
+  type Kind,
+  kindOf,
+  parseJson,
+  type User,
+} from '../../../src/simulation/api-server/kinds.ts';
 import type { DeleteOptions, Place, Registry } from '../../../src/simulation/api-server/registry.ts';
-import { selectorOf } from '../../../src/simulation/api-server/selectors.ts';
-import type { Store } from '../../../src/simulation/api-server/store.ts';
-import { type ApiObject, parseJson, type User } from '../../../src/simulation/api-server/types.ts';
+import { type Store, selectorOf } from '../../../src/simulation/api-server/store.ts';
 import type { Answer } from './answers.ts';
 import { restrict } from './node-authorizer.ts';
 import { type AccessRule, review } from './reviews.ts';

@@ -1,15 +1,15 @@
 /** Tokens of service accounts: signed by TokenRequest, checked by TokenReview and by the server's own door. */
 import { createSign, createVerify, generateKeyPairSync, randomUUID } from 'node:crypto';
 import { badRequest, conflict, invalid, notFound } from '../../../src/simulation/api-server/errors.ts';
-import { knownKind } from '../../../src/simulation/api-server/kinds.ts';
-import type { Store } from '../../../src/simulation/api-server/store.ts';
 import {
   type ApiObject,
   type Fields,
   isFields,
+  knownKind,
   timestamp,
   type User,
-} from '../../../src/simulation/api-server/types.ts';
+} from '../../../src/simulation/api-server/kinds.ts';
+import type { Store } from '../../../src/simulation/api-server/store.ts';
 
 const LIFETIME_DEFAULT_SECONDS = 3_600;
 const LIFETIME_MIN_SECONDS = 600;

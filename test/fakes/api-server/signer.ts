@@ -1,15 +1,15 @@
 /** CertificateSigningRequests: who asked, and what kube-controller-manager does when one is approved. */
 
-import { knownKind } from '../../../src/simulation/api-server/kinds.ts';
-import type { Store, StoreEvent } from '../../../src/simulation/api-server/store.ts';
 import {
   type ApiObject,
   type Fields,
+  knownKind,
   textOf,
   timestamp,
   type User,
   type Value,
-} from '../../../src/simulation/api-server/types.ts';
+} from '../../../src/simulation/api-server/kinds.ts';
+import type { Store, StoreEvent } from '../../../src/simulation/api-server/store.ts';
 import { admitCsr, signerRefusal } from './csr-rules.ts';
 import type { Authority } from './pki.ts';
 

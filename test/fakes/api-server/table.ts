@@ -1,6 +1,5 @@
 /** Server-side printing: the columns that `kubectl get` shows. */
-import type { Kind } from '../../../src/simulation/api-server/kinds.ts';
-import { type ApiObject, type Fields, textOf } from '../../../src/simulation/api-server/types.ts';
+import { type ApiObject, type Fields, type Kind, textOf } from '../../../src/simulation/api-server/kinds.ts';
 
 interface Column {
   readonly name: string;

@@ -3,7 +3,7 @@ import { X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import { unauthorized } from '../../../src/simulation/api-server/errors.ts';
-import type { User } from '../../../src/simulation/api-server/types.ts';
+import type { User } from '../../../src/simulation/api-server/kinds.ts';
 import type { ServiceAccountTokens } from './service-account-tokens.ts';
 
 export type Request = IncomingMessage;

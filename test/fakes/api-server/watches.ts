@@ -1,10 +1,8 @@
 /** Watches: one JSON line for each change after a version, bookmarks, and their end. */
 import type { ServerResponse } from 'node:http';
 import { Refusal } from '../../../src/simulation/api-server/errors.ts';
-import { apiVersionOf, type Kind } from '../../../src/simulation/api-server/kinds.ts';
-import { type Selector, selectorOf } from '../../../src/simulation/api-server/selectors.ts';
-import type { Store, StoreEvent } from '../../../src/simulation/api-server/store.ts';
-import type { ApiObject } from '../../../src/simulation/api-server/types.ts';
+import { type ApiObject, apiVersionOf, type Kind } from '../../../src/simulation/api-server/kinds.ts';
+import { type Selector, type Store, type StoreEvent, selectorOf } from '../../../src/simulation/api-server/store.ts';
 
 /** Of HTTP/1.1; of HTTP/2 by its compatibility interface, which has a stream. */
 export type Response = ServerResponse & { readonly stream?: { close(code: number): void } };

@@ -3,8 +3,7 @@ import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
-import type { Json } from '../../../src/kernel/json.ts';
-import { isObject } from '../../../src/kernel/json.ts';
+import { isObject, type Json } from '../../../src/kernel/json.ts';
 import { FEATURE_DEPENDENCIES, FEATURE_GATES } from '../../../src/machines/configuration/fields/feature-gate-table.ts';
 import { FLAGS } from '../../../src/machines/configuration/flags/flag-table.ts';
 import {

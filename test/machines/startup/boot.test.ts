@@ -3,7 +3,7 @@
  * the start and from checkpoints in its middle.
  */
 import { describe, expect, it } from 'vitest';
-import { SeededRandom } from '../../../src/kernel/random.ts';
+import { SeededRandom } from '../../../src/kernel/purity.ts';
 import type { HeaderRecord, KernelRecord } from '../../../src/kernel/records.ts';
 import { replay } from '../../../src/kernel/replay.ts';
 import { kubeletMachine } from '../../../src/machines/startup/kubelet.ts';

@@ -5,7 +5,7 @@
  */
 import { afterAll, describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
-import { SeededRandom } from '../../../src/kernel/random.ts';
+import { SeededRandom } from '../../../src/kernel/purity.ts';
 import {
   type ConfigurationSource,
   parseCommandLine,

@@ -5,7 +5,7 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { JsonEvent } from '../../../src/kernel/json.ts';
-import { restartDelay } from '../../../src/machines/startup/subsystem.ts';
+import { restartDelay } from '../../../src/machines/startup/setup.ts';
 import { image, manifest } from '../../support/pods-node.ts';
 import {
   type Answers,

@@ -2,7 +2,7 @@
 
 import type { MessageRecord } from '../../../src/kernel/records.ts';
 import { evictionMachine } from '../../../src/machines/charts/node/eviction/eviction.ts';
-import type { NodePod } from '../../../src/machines/model/eviction/facts.ts';
+import type { NodePod } from '../../../src/machines/model/eviction/ranking.ts';
 import type { EvictionThreshold, Observations, PodUse } from '../../../src/machines/model/operations/stats.ts';
 import { type Answers, ok, runUnder } from '../answering-world.ts';
 import { settings } from '../pods-node.ts';

@@ -1,5 +1,6 @@
 /**
- * The shim: one small process for each container, so that containers survive the daemon.
+ * The shim: one small process for each container, so that containers survive the daemon. Also writes the log of the
+ * container.
  *
  * Owns the container's pipes or its terminal, its log, the attach socket, and its exit status. The runtime starts it as
  * `node shim.ts <container directory>`; shim and runtime exchange only the files of `records.ts`.
@@ -7,27 +8,16 @@
  * last, after the log is complete and no process of the container is left.
  * Signals: SIGUSR2 reopens the log; terminating ones are ignored, because the shim ends with its container.
  */
-
-import { statSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, statSync, writeSync } from 'node:fs';
 import { flushCompileCache } from 'node:module';
 import { constants } from 'node:os';
 import { dirname } from 'node:path';
 import type { Readable } from 'node:stream';
 import { codeOf, messageOf } from '../../../kernel/thrown.ts';
-import { nowNanos } from '../clock.ts';
-import { claim, readJson, writeJson } from '../store/files.ts';
-import {
-  type ContainerRecord,
-  containerFiles,
-  type ExitReason,
-  type ExitRecord,
-  isContainerRecord,
-  type ProcessRecord,
-  type ProcessSpec,
-  START_ERROR_CODE,
-} from '../store/records.ts';
+import { nowNanos, rfc3339Nano } from '../clock.ts';
+import type { ContainerRecord, ExitReason, ExitRecord, ProcessRecord, ProcessSpec } from '../store/records.ts';
+import { claim, containerFiles, isContainerRecord, readJson, START_ERROR_CODE, writeJson } from '../store/records.ts';
 import { AttachServer } from './attach-socket.ts';
-import { LineSplitter, LogFile, type StreamName } from './cri-log.ts';
 import { identify, killMembers } from './proc.ts';
 import { spawnProcess } from './spawn-process.ts';
 import type { Terminal } from './terminal.ts';
@@ -147,3 +137,92 @@ function explain(thrown: unknown, spec: ProcessSpec): string {
 }
 
 void main();
+
+/*
+ * The log of one container in CRI format: `<RFC 3339 time> <stream> <F|P> <line>`.
+ *
+ * Splits bytes into lines. Invariants: a line longer than the limit is split into `P` pieces followed by an `F`; an
+ * unterminated rest at the end of a stream is a `P`; a full disk never blocks the container, its lines are lost.
+ */
+
+/** Bytes of one piece: containerd's `max_container_log_line_size`, so readers need no larger buffer. */
+const MAX_LINE_BYTES = 16 * 1024;
+
+const NEWLINE = 10;
+const LOG_MODE = 0o640;
+const DIRECTORY_MODE = 0o755;
+
+type StreamName = 'stdout' | 'stderr';
+
+/** Turns the bytes of one stream into log entries. */
+class LineSplitter {
+  readonly #stream: StreamName;
+  #rest: Buffer = Buffer.alloc(0);
+
+  constructor(stream: StreamName) {
+    this.#stream = stream;
+  }
+
+  /** The entries completed by these bytes; the unfinished rest is kept. */
+  push(bytes: Buffer): Buffer {
+    const all = this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes]);
+    const entries: Buffer[] = [];
+    let start = 0;
+    for (let end = all.indexOf(NEWLINE); end >= 0; end = all.indexOf(NEWLINE, start)) {
+      start = this.#cut(all, start, end, entries);
+      entries.push(this.#entry('F', all.subarray(start, end)));
+      start = end + 1;
+    }
+    start = this.#cut(all, start, all.length, entries);
+    this.#rest = Buffer.from(all.subarray(start));
+    return Buffer.concat(entries);
+  }
+
+  /** At the end of the stream an unterminated rest is a partial line. */
+  end(): Buffer {
+    const rest = this.#rest;
+    this.#rest = Buffer.alloc(0);
+    return rest.length === 0 ? rest : this.#entry('P', rest);
+  }
+
+  #cut(all: Buffer, from: number, end: number, entries: Buffer[]): number {
+    let start = from;
+    for (; end - start > MAX_LINE_BYTES; start += MAX_LINE_BYTES) {
+      entries.push(this.#entry('P', all.subarray(start, start + MAX_LINE_BYTES)));
+    }
+    return start;
+  }
+
+  #entry(tag: 'F' | 'P', line: Buffer): Buffer {
+    return Buffer.concat([Buffer.from(`${rfc3339Nano(nowNanos())} ${this.#stream} ${tag} `), line, Buffer.from('\n')]);
+  }
+}
+
+/** The log file; without a path every line is dropped, as CRI specifies. */
+class LogFile {
+  readonly #path: string;
+  #fd: number | undefined;
+
+  constructor(path: string) {
+    this.#path = path;
+    this.reopen();
+  }
+
+  /** After a rotation, continues in a new file of the same name; in the old file if the new file cannot be opened. */
+  reopen(): void {
+    if (this.#path === '') return;
+    mkdirSync(dirname(this.#path), { recursive: true, mode: DIRECTORY_MODE });
+    const next = openSync(this.#path, 'a', LOG_MODE);
+    if (this.#fd !== undefined) closeSync(this.#fd);
+    this.#fd = next;
+  }
+
+  write(entries: Buffer): void {
+    if (this.#fd === undefined) return;
+    try {
+      for (let written = 0; written < entries.length; ) written += writeSync(this.#fd, entries, written);
+    } catch {
+      // The error is ignored: the container must go on, and the next write may find space again.
+    }
+  }
+}

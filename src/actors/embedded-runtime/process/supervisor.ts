@@ -14,14 +14,16 @@ import { messageOf } from '../../../kernel/thrown.ts';
 import { limitMs } from '../../pause.ts';
 import { nowNanos } from '../clock.ts';
 import { CriError } from '../errors.ts';
-import { claim, readJson, writeJson } from '../store/files.ts';
 import {
+  claim,
   type ExitRecord,
   isExitRecord,
   isProcessIdentity,
   isProcessRecord,
+  readJson,
   START_ERROR_CODE,
   UNKNOWN_CODE,
+  writeJson,
 } from '../store/records.ts';
 import type { Container } from '../store/store.ts';
 import { identify, isAlive, killMembers } from './proc.ts';

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import type { Image } from '../../../machines/model/api/cri.ts';
 import { CriError, invalid, notFound } from '../errors.ts';
-import { readJson, writeJson } from './files.ts';
+import { readJson, writeJson } from './records.ts';
 
 export const BUILT_IN_IMAGE = 'statelet.local/host:latest';
 /** The program that runs without command and arguments. */

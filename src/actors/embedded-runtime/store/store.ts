@@ -8,16 +8,8 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { containerNotFound, sandboxNotFound, wrongState } from '../errors.ts';
-import { readJson, writeJson } from './files.ts';
-import {
-  type ContainerRecord,
-  containerFiles,
-  type ExitRecord,
-  isContainerRecord,
-  isSandboxRecord,
-  type ProcessRecord,
-  type SandboxRecord,
-} from './records.ts';
+import type { ContainerRecord, ExitRecord, ProcessRecord, SandboxRecord } from './records.ts';
+import { containerFiles, isContainerRecord, isSandboxRecord, readJson, writeJson } from './records.ts';
 
 /** For the owner only: records contain environments. */
 const DIRECTORY_MODE = 0o700;

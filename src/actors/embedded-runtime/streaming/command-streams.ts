@@ -1,5 +1,6 @@
 /**
- * The streams of one command between a client and a process, for all protocols of clients.
+ * The streams of one command between a client and a process, for all protocols of clients. Also attaches to a running
+ * process, and reports the status of a command.
  *
  * Decides: the streams of `v4.channel.k8s.io` are distinguished over SPDY by the header `streamtype`, over WebSocket by
  * the first byte of a message. Invariant: the status is sent last, and once.
@@ -7,7 +8,11 @@
 import { type Duplex, PassThrough, type Readable, Writable } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { SpdyServer, type SpdyServerStream } from '../../spdy/server.ts';
+import { wrongState } from '../errors.ts';
+import { type Attachment, attachTo } from '../process/attach-socket.ts';
 import type { TerminalSize } from '../process/terminal.ts';
+import { stateOf } from '../status.ts';
+import type { Container } from '../store/store.ts';
 
 /** The streams that a client requested. */
 export interface StreamsAsked {
@@ -160,3 +165,85 @@ function sizeOf(line: string): TerminalSize | null {
 
 const isCount = (value: unknown): value is number =>
   Number.isInteger(value) && Number(value) > 0 && Number(value) < 65_536;
+
+/* Connects a client to the streams of the process that a container already runs. */
+
+/** @throws CriError if no process runs */
+export function checkAttach(container: Container): void {
+  if (!container.running)
+    throw wrongState(`failed to attach to container: container is in ${stateOf(container)} state`);
+}
+
+/**
+ * Connects a client to the streams of a container's own process, until one of them ends. As in containerd, a client
+ * whose input has ended is detached, unless the container's input ends with it.
+ *
+ * Resolves at the end of the attachment. Rejects if the container is unreachable, and for a client that was
+ * disconnected.
+ */
+export async function attachStreams(container: Container, streams: CommandStreams): Promise<void> {
+  checkAttach(container);
+  let isWhole = false;
+  const attachment = await attachTo(container.directory, {
+    output: (channel, data) => {
+      const to = streams[channel];
+      if (!to || to.write(data)) return;
+      attachment.socket.pause();
+      to.once('drain', () => attachment.socket.resume());
+    },
+    ended: () => {
+      isWhole = true;
+    },
+  });
+  const over = new Promise<void>((resolve) => {
+    const leave = () => {
+      isWhole = true;
+      resolve();
+    };
+    attachment.socket.once('close', () => resolve());
+    streams.gone.addEventListener('abort', leave);
+    streams.sizes.follow(attachment.resize);
+    forwardInput(streams, attachment, container.record.terminal?.stdinOnce === true ? () => {} : leave);
+  });
+  await over;
+  attachment.socket.destroy();
+  if (!isWhole) throw wrongState('the container wrote faster than its output was read');
+}
+
+function forwardInput({ stdin }: CommandStreams, attachment: Attachment, left: () => void): void {
+  stdin?.on('data', (data: Buffer) => {
+    if (attachment.input(data)) return;
+    stdin.pause();
+    attachment.socket.once('drain', () => stdin.resume());
+  });
+  stdin?.once('end', () => {
+    attachment.endInput();
+    left();
+  });
+}
+
+/* The status of a command or an attachment for its client: a `metav1.Status` with upstream's texts. */
+
+export const SUCCESS = { metadata: {}, status: 'Success' };
+
+/** @param command as given by its client */
+export const exitStatus = (command: readonly string[], code: number): object =>
+  code === 0
+    ? SUCCESS
+    : {
+        metadata: {},
+        status: 'Failure',
+        message: `command terminated with non-zero exit code: error executing command [${command.join(' ')}], exit code ${code}`,
+        reason: 'NonZeroExitCode',
+        details: { causes: [{ reason: 'ExitCode', message: String(code) }] },
+      };
+
+/** The status of a command that could not run, or of a failed attach. */
+export const failureStatus = (why: string): object => ({
+  metadata: {},
+  status: 'Failure',
+  message: `Internal error occurred: ${why}`,
+  reason: 'InternalError',
+  details: { causes: [{ message: why }] },
+  code: 500,
+});

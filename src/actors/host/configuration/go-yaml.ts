@@ -8,8 +8,8 @@
 
 import { type Document, isAlias, isMap, isScalar, isSeq, type LineCounter, type Node, type YAMLMap } from 'yaml';
 import type { Json } from '../../../kernel/json.ts';
-import { numberOf, textOfNumber } from '../../../machines/model/values/exact-number.ts';
 import { parseInteger, printFloat, quote } from '../../../machines/model/values/go-text.ts';
+import { numberOf, textOfNumber } from '../../../machines/model/values/json-document.ts';
 
 /** Levels of nesting; a configuration needs six, and upstream stops at ten times as many. */
 export const MAX_DEPTH = 1_000;

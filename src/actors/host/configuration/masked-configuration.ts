@@ -8,12 +8,11 @@
  * field is never passed on, because a value can be spelled in many ways.
  */
 
-import type { Json } from '../../../kernel/json.ts';
-import { isObject } from '../../../kernel/json.ts';
+import { isObject, type Json } from '../../../kernel/json.ts';
 import { MASKED } from '../../../machines/configuration/fields/versioned.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/model/operations/host.ts';
-import { isNumber } from '../../../machines/model/values/exact-number.ts';
-import { hasLogin, withLogin } from '../../url-login.ts';
+import { isNumber } from '../../../machines/model/values/json-document.ts';
+import { hasLogin, withLogin } from '../../urls.ts';
 
 const SECRET_FIELD = /^staticpodurlheader$/i;
 const NAMES_SECRET_FIELD = /staticpodurlheader/i;

@@ -4,9 +4,8 @@ import { codeOf, messageOf } from '../../../kernel/thrown.ts';
 import type { ContainerStatus as PodContainerStatus, PodStatus } from '../../../machines/model/api/pod.ts';
 import { quote } from '../../../machines/model/values/go-text.ts';
 import { missingText } from '../../go-errors.ts';
-import { type Answer, pageNotFound, text } from '../http/answer.ts';
-import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
-import { containerLog, type LogOptions, nanoseconds } from '../logs/container-log.ts';
+import { type Answer, type ApiRequest, type Endpoint, pageNotFound, text } from '../http/endpoint.ts';
+import { containerLog, type LogOptions, nanoseconds } from '../logs/log-file.ts';
 import { type ApiView, containerSpec, type NodePod, podNamed } from '../node-pods.ts';
 
 const UNDECODABLE = text(400, '{"message": "Unable to decode query."}');

@@ -8,8 +8,7 @@
 import type { IncomingMessage } from 'node:http';
 import { parseUnsigned31 } from '../../../machines/model/values/go-text.ts';
 import { chunksOf } from '../../byte-stream.ts';
-import { type Answer, pageNotFound, refusal } from '../http/answer.ts';
-import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
+import { type Answer, type ApiRequest, type Endpoint, first, pageNotFound, refusal } from '../http/endpoint.ts';
 import type { Insight, ProfileKind } from '../http/inspector.ts';
 
 const DEFAULT_SECONDS = 30;

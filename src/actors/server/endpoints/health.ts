@@ -10,10 +10,9 @@ import type { Port } from '../../../kernel/operation.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations } from '../../../machines/model/operations/host.ts';
 import { quote } from '../../../machines/model/values/go-text.ts';
-import { aborted } from '../../aborted.ts';
-import { type Answer, refusal, text } from '../http/answer.ts';
+import { aborted } from '../../pause.ts';
 import { ApiServer } from '../http/api-server.ts';
-import type { ApiRequest, Endpoint, Subresource } from '../http/endpoint.ts';
+import { type Answer, type ApiRequest, type Endpoint, refusal, type Subresource, text } from '../http/endpoint.ts';
 import type { Checks } from '../node-pods.ts';
 import { Listener } from '../tls/listener.ts';
 

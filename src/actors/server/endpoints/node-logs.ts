@@ -9,11 +9,10 @@ import { open, readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { byBytes, trimRight } from '../../../machines/model/values/go-text.ts';
-import { type Answer, escapeHtml, firstHeader, notFound, refusal } from '../http/answer.ts';
-import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
-import { serviceLogs } from '../logs/journal-query.ts';
+import type { Answer, ApiRequest, Endpoint } from '../http/endpoint.ts';
+import { escapeHtml, firstHeader, notFound, refusal } from '../http/endpoint.ts';
 import { type OpenedPlace, openBelow } from '../logs/log-file.ts';
-import { nodeLogQuery } from '../logs/node-log-query.ts';
+import { nodeLogQuery, serviceLogs } from '../logs/node-log-query.ts';
 
 /** The limit of names in one listing. */
 const LISTING_MAX = 100_000;

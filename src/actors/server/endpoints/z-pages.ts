@@ -1,8 +1,8 @@
 /** `/flagz` and `/statusz`: the flags and the uptime of this process, as text and in versioned formats. */
 import { stringify } from 'yaml';
 import { parseBool } from '../../../machines/model/values/go-text.ts';
-import { type Answer, covers, firstHeader, mediaRanges } from '../http/answer.ts';
-import { type ApiRequest, type Endpoint, first } from '../http/endpoint.ts';
+import type { Answer, ApiRequest, Endpoint } from '../http/endpoint.ts';
+import { covers, first, firstHeader, mediaRanges } from '../http/endpoint.ts';
 
 const WARNING =
   'Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for ' +

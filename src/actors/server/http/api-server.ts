@@ -13,8 +13,8 @@ import type { Socket } from 'node:net';
 import { type Duplex, Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { messageOf } from '../../../kernel/thrown.ts';
+import type { Answer, ApiRequest, Endpoint, Upgrade } from './endpoint.ts';
 import {
-  type Answer,
   firstHeader,
   MEASURED_BYTES,
   methodNotAllowed,
@@ -24,11 +24,9 @@ import {
   takesOneOf,
   text,
   UPGRADED,
-} from './answer.ts';
-import type { ApiRequest, Endpoint, Upgrade } from './endpoint.ts';
+} from './endpoint.ts';
 import { closeSoon, inTurn, noteAnswering, whenAnswered } from './in-order.ts';
-import { answerMalformed, isAnswerable, knownMethod, sentMethod } from './malformed.ts';
-import { queryOf, type Target, targetOf } from './target.ts';
+import { answerMalformed, isAnswerable, knownMethod, queryOf, sentMethod, type Target, targetOf } from './requests.ts';
 
 /** Upstream's limit: its HTTP library accepts headers of slightly more than 1 MiB. */
 export const HEADER_MAX_BYTES = 1024 * 1024 + 4096;

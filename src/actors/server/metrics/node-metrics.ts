@@ -5,12 +5,11 @@
  */
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import type { CgroupSample } from '../../stats/cgroup-samples.ts';
-import type { DiskSample } from '../../stats/machine-disks.ts';
-import type { Summary, VolumeStats } from '../../stats/summary-types.ts';
+import type { DiskSample } from '../../stats/machine-devices.ts';
+import type { Summary, VolumeStats } from '../../stats/usage-types.ts';
 import type { NodeView } from '../node-view.ts';
 import { claimGauge } from './calls/plugin-work.ts';
-import { type Family, gaugeOf, one } from './family.ts';
-import { familiesOf } from './instruments.ts';
+import { type Family, familiesOf, gaugeOf, one } from './instruments.ts';
 import {
   buildInfo,
   cpuGauges,
@@ -27,9 +26,8 @@ import { pullRecordCounts } from './pods/image-work.ts';
 import { podGauges } from './pods/pod-gauges.ts';
 import type { Recorder } from './recorder.ts';
 import { cadvisorFamilies, machineFamilies } from './usage/cadvisor.ts';
-import { resourceFamilies } from './usage/resource.ts';
+import { resourceFamilies, volumeStats } from './usage/summary-gauges.ts';
 import { type DriverVolume, volumeCounts } from './volumes/storage.ts';
-import { volumeStats } from './volumes/usage.ts';
 
 export interface NodeMetrics {
   /** `further`: families counted elsewhere in this process. */

@@ -11,26 +11,24 @@ import { isMirrorPod, type PodStatus } from '../../../machines/model/api/pod.ts'
 import type { ConfigMessage } from '../../../machines/model/pods/source-messages.ts';
 import { type NodeEffect, type NodeMessageRecord, type NodeResult, nodeRecord } from '../../node-records.ts';
 import { ClaimWork, DeviceWork } from './calls/plugin-work.ts';
-import { counter, histogram, sampledGauge } from './instruments.ts';
+import type { Projection, RecordKind, UnderWay } from './instruments.ts';
+import {
+  counter,
+  DEFAULT_BUCKETS,
+  histogram,
+  MS_PER_SECOND,
+  POD_START_BUCKETS,
+  podContext,
+  sampledGauge,
+} from './instruments.ts';
 import { Certificates } from './node/certificates.ts';
 import { NodeStart, RuntimeSupport } from './node/node-start.ts';
 import { ResourceManagerWork } from './node/resource-managers.ts';
-import { ContainerWork } from './pods/container-work.ts';
+import { Evictions, PodAdmission, Resizes } from './pods/admission-work.ts';
+import { ContainerWork, ProbeWork } from './pods/container-work.ts';
 import { ImageWork } from './pods/image-work.ts';
-import { Evictions, PodAdmission } from './pods/pod-rejections.ts';
 import { PodStarts } from './pods/pod-starts.ts';
 import { PodWork } from './pods/pod-work.ts';
-import { ProbeWork } from './pods/probe-work.ts';
-import { Resizes } from './pods/resizes.ts';
-import {
-  DEFAULT_BUCKETS,
-  MS_PER_SECOND,
-  POD_START_BUCKETS,
-  type Projection,
-  podContext,
-  type RecordKind,
-  type UnderWay,
-} from './projection.ts';
 import { StorageMetrics, VolumeLeftovers } from './volumes/storage.ts';
 
 /** The buckets range from a message to one actor up to a start with hundreds of pods. */

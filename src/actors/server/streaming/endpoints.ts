@@ -1,28 +1,32 @@
 /**
  * `/exec`, `/attach`, `/portForward`: streams between a client and a container, over the runtime's streaming server.
+ * Also `/run`: the output of one command.
  *
  * Decides: which requests are rejected; which protocols this node handles itself (`v5.channel.k8s.io`, the SPDY tunnel)
  * and which the runtime (all others).
  * Upstream: pkg/kubelet/server/server.go, proxyStream and the handlers of WebSockets.
  */
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { WebSocketServer } from 'ws';
 import type { OperationError } from '../../../kernel/json.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
-import { type Answer, pageNotFound, refusal, text, UPGRADED } from '../http/answer.ts';
-import type { ApiRequest, Endpoint } from '../http/endpoint.ts';
+import type { Answer, ApiRequest, Endpoint } from '../http/endpoint.ts';
+import { first, json, pageNotFound, refusal, text, UPGRADED } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
-import type { StreamOptions } from './remote-command.ts';
+import type { Kind, StreamOptions } from './remote-command.ts';
 import {
   COMMAND_PROTOCOL,
   handshakeRefusal,
   hasStream,
-  type Kind,
   optionsOf,
   portsOf,
   protocolsOf,
+  RemoteCommand,
   wantsUpgrade,
-} from './stream-request.ts';
-import { serveCommand, servePorts, serveTunnel } from './stream-response.ts';
-import { TUNNEL_PROTOCOL } from './tunnel.ts';
+} from './remote-command.ts';
+import type { Opened } from './tunnel.ts';
+import { forwardedHeaders, forwardPorts, openRuntimeStream, openSpdy, TUNNEL_PROTOCOL, tunnel } from './tunnel.ts';
 
 /** Requests the URL of a stream from the runtime. Each rejects with the runtime's own text. */
 export interface StreamUrls {
@@ -163,3 +167,129 @@ async function urlOf(
   if (kind === 'attach') return await urls.attach({ ...stream, tty });
   return await urls.exec({ ...stream, command: request.query.get('command') ?? [] });
 }
+
+/* Connects a client to the stream at the runtime's URL, or returns the response of a runtime that did not upgrade. */
+
+/** The protocol offered to the runtime's SPDY server for a command: its status then is JSON. */
+const RUNTIME_PROTOCOLS = ['v4.channel.k8s.io'];
+
+/** Largest message of a client; kubectl sends up to 32 KiB. */
+const MESSAGE_MAX_BYTES = 4 * 1024 * 1024;
+
+/** The response if the runtime did not upgrade: the runtime's response, except for a redirect. */
+function passedOn(kind: Kind, { response }: Opened): Answer {
+  const { statusCode = 500, headers } = response;
+  if (kind === 'portForward' && statusCode === 200) {
+    response.destroy();
+    return refusal(500, `invalid upgrade response: status code ${statusCode}`);
+  }
+  // An API server would follow a redirect with its own credentials (CVE-2020-8559).
+  if (statusCode >= 300 && statusCode < 400) {
+    response.destroy();
+    return text(502, 'the backend attempted to redirect this request, which is not permitted');
+  }
+  const { connection: _connection, 'transfer-encoding': _encoding, ...kept } = headers;
+  return { status: statusCode, headers: { ...present(kept), ...acceptedProtocols(response) }, body: response };
+}
+
+const present = (headers: IncomingMessage['headers']) =>
+  Object.fromEntries(Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])));
+
+/** The accepted protocols, one header each: Node would join repeated headers, but clients read them one by one. */
+function acceptedProtocols({ headersDistinct }: IncomingMessage): Record<string, string[]> {
+  const name = 'x-accepted-stream-protocol-versions';
+  const values = headersDistinct[name];
+  return values === undefined ? {} : { [name]: values };
+}
+
+async function serveTunnel(kind: Kind, url: string, request: ApiRequest): Promise<Answer> {
+  if (!request.upgrade) {
+    const { raw } = request;
+    return passedOn(kind, await openRuntimeStream(url, raw.method ?? 'GET', forwardedHeaders(raw, url)));
+  }
+  const answered = await tunnel(url, request.raw, request.upgrade);
+  return answered === null ? UPGRADED : passedOn(kind, { kind: 'answered', response: answered });
+}
+
+async function serveCommand(kind: Kind, url: string, request: ApiRequest): Promise<Answer> {
+  const opened = await openSpdy(url, RUNTIME_PROTOCOLS);
+  if (opened.kind === 'answered') return passedOn(kind, opened);
+  acceptWebSocket(request, COMMAND_PROTOCOL, opened, (client) => {
+    void new RemoteCommand(client, opened, { ...optionsOf(request), attaches: kind === 'attach' });
+  });
+  return UPGRADED;
+}
+
+async function servePorts(url: string, request: ApiRequest): Promise<Answer> {
+  const opened = await openSpdy(url, ['portforward.k8s.io']);
+  if (opened.kind === 'answered') return passedOn('portForward', opened);
+  acceptWebSocket(request, TUNNEL_PROTOCOL, opened, (client) => forwardPorts(client, opened));
+  return UPGRADED;
+}
+
+type Client = Parameters<Parameters<WebSocketServer['handleUpgrade']>[3]>[0];
+
+/** Completes the client's upgrade; destroys the runtime's connection if the client disconnected in the meantime. */
+function acceptWebSocket(
+  request: ApiRequest,
+  protocol: string,
+  runtime: { readonly socket: Duplex },
+  begin: (client: Client) => void,
+): void {
+  let hasBegun = false;
+  const { socket, head }: { socket: Duplex; head: Buffer } = request.upgrade!.take();
+  const server = new WebSocketServer({ noServer: true, maxPayload: MESSAGE_MAX_BYTES, perMessageDeflate: false });
+  // The name of the SPDY tunnel is no token, so the library would reject it.
+  delete request.raw.headers['sec-websocket-protocol'];
+  server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${protocol}`));
+  server.handleUpgrade(request.raw, socket, head, (client) => {
+    hasBegun = true;
+    begin(client);
+  });
+  if (!hasBegun) runtime.socket.destroy();
+}
+
+/*
+ * `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: runs one command to its end and returns its output.
+ * Upstream: pkg/kubelet/server/server.go, getRun.
+ */
+
+/** Runs a command in a container and waits for its end. Rejects with the runtime's text if it cannot be started. */
+export type ExecSync = (
+  request: { readonly containerId: string; readonly command: readonly string[] },
+  signal: AbortSignal,
+) => Promise<{ readonly exitCode: number; readonly stdout: Buffer; readonly stderr: Buffer }>;
+
+export function runEndpoints(view: ApiView, execSync: ExecSync): Endpoint[] {
+  const common = { methods: ['POST'], subresources: ['proxy'] } as const;
+  const answer = (request: ApiRequest) => run(view, execSync, request);
+  return [
+    { ...common, produces: [], path: '/run/:namespace/:pod/:container', answer },
+    { ...common, produces: [], path: '/run/:namespace/:pod/:uid/:container', answer },
+    { ...common, path: '/run', methods: 'any', answer: pageNotFound },
+    { ...common, path: '/run/*', methods: 'any', answer: pageNotFound },
+  ];
+}
+
+async function run(view: ApiView, execSync: ExecSync, request: ApiRequest): Promise<Answer> {
+  const pod = await podOf(view, request);
+  if (isAnswer(pod)) return pod;
+  const name = request.parameters['container'] ?? '';
+  const container = runningContainer(pod, name);
+  if (!container) return text(500, `container not found (${JSON.stringify(name)})`);
+  const cmd = first(request, 'cmd') ?? '';
+  try {
+    const { exitCode, stdout, stderr } = await execSync(
+      { containerId: container.id, command: cmd.split(' ') },
+      request.signal,
+    );
+    if (exitCode !== 0) return failed(`command '${cmd}' exited with ${exitCode}: `, stderr);
+    const output = Buffer.concat([stdout, stderr]);
+    return output.length === 0 ? { status: 200, headers: {}, body: '' } : json(output);
+  } catch (error) {
+    return text(500, messageOf(error));
+  }
+}
+
+/** The error with the command's own error output, text or not. */
+const failed = (why: string, stderr: Buffer): Answer => text(500, Buffer.concat([Buffer.from(why), stderr]));

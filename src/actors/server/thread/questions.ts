@@ -6,14 +6,13 @@
 import type { Json } from '../../../kernel/json.ts';
 import type { KubeletConfiguration } from '../../../machines/configuration/index.ts';
 import type { KubeObject, KubeTarget } from '../../../machines/model/operations/kube.ts';
-import type { Summary } from '../../stats/summary-types.ts';
-import type { CheckpointContainer } from '../endpoints/checkpoint.ts';
+import type { Summary } from '../../stats/usage-types.ts';
+import type { CheckpointContainer } from '../endpoints/pods.ts';
 import type { Program } from '../endpoints/z-pages.ts';
 import type { Insight, ProfileKind } from '../http/inspector.ts';
-import type { Family } from '../metrics/family.ts';
+import type { Family } from '../metrics/instruments.ts';
 import type { NodeMetrics } from '../metrics/node-metrics.ts';
-import type { StreamUrls } from '../streaming/endpoints.ts';
-import type { ExecSync } from '../streaming/run-command.ts';
+import type { ExecSync, StreamUrls } from '../streaming/endpoints.ts';
 import type { Feed } from '../visualizer/feed.ts';
 import type { AskOptions, Channel, ReceivedCall } from './channel.ts';
 import type { PodsAnswer } from './known-pods.ts';

@@ -6,10 +6,9 @@
  */
 import type { JsonEvent } from '../../../kernel/json.ts';
 import type { LocalSocket, ServedPort } from '../../../machines/model/operations/server.ts';
-import { aborted } from '../../aborted.ts';
+import { aborted } from '../../pause.ts';
 import { healthzPort } from '../endpoints/health.ts';
-import { serveLocal } from '../local.ts';
-import { type ServerOptions, servePort } from '../node-port.ts';
+import { type ServerOptions, serveLocal, servePort } from '../node-port.ts';
 import { JournalFiles } from '../visualizer/journal-files.ts';
 import type { PageInput } from '../visualizer/served-page.ts';
 import { Visualizer } from '../visualizer/visualizer.ts';

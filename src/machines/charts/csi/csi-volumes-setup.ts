@@ -1,6 +1,6 @@
 /** Types and derivations of `csiVolumes`: its context and events. Pure. The chart is in `csi-volumes.ts`. */
 import { type Ended, pick, setup, typed } from '../../../kernel/xstate.ts';
-import type { CSIDriverSpec } from '../../model/api/storage.ts';
+import type { CSIDriverSpec } from '../../model/api/pod.ts';
 import type {
   CSIDriverChange,
   CSIOverdue,
@@ -17,7 +17,7 @@ import type {
 import type { DeviceId } from '../../model/csi/places.ts';
 import { deviceKey, isAttachable, isForOnePod, limitsPeriodMs, uniqueName } from '../../model/csi/policy.ts';
 import { type CSIInventory, csiOperations, type FoundVolume } from '../../model/operations/csi.ts';
-import { memoize } from '../../model/values/memoize.ts';
+import { memoize } from '../../model/values/same.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { csiDeviceMachine } from './device.ts';
 import { csiHealthMachine } from './health.ts';

@@ -23,25 +23,17 @@
  */
 
 import { errorOf, failureLine, line, outputOf, to } from '../../../kernel/xstate.ts';
-import type { ObjectReference } from '../../model/api/pod.ts';
-import type { CSIDriverSpec } from '../../model/api/storage.ts';
+import type { CSIDriverSpec, ObjectReference } from '../../model/api/pod.ts';
 import type { CSILimits, CSIReport } from '../../model/csi/messages.ts';
 import { deviceKey } from '../../model/csi/policy.ts';
 import type { CSIInventory } from '../../model/operations/csi.ts';
 import type { KubeObject } from '../../model/operations/kube.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
-import type { PodKillWanted } from '../../model/pods/pod-messages.ts';
+import { eventRecorded, type PodKillWanted } from '../../model/pods/pod-messages.ts';
 import { podEvents, podMessages } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { childIn, reapChild } from '../children.ts';
-import {
-  type Context,
-  type Enqueue,
-  type Event,
-  fullDriver,
-  missingVolumes,
-  csiVolumesSetup as s,
-} from './csi-volumes-setup.ts';
+import type { Context, Enqueue, Event } from './csi-volumes-setup.ts';
+import { fullDriver, missingVolumes, csiVolumesSetup as s } from './csi-volumes-setup.ts';
 import { beginHealth, healthOf, reconcile, reportMounted, sendUsers } from './reconcile.ts';
 
 /** The pause before a crashed actor of a volume is replaced, or the disk is listed again. */

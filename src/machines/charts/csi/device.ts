@@ -17,19 +17,19 @@
 
 import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, required, sendParent, setup, typed } from '../../../kernel/xstate.ts';
-import type { VolumeAttachment } from '../../model/api/storage.ts';
+import type { VolumeAttachment } from '../../model/api/pod.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from '../../model/csi/messages.ts';
-import { type DeviceId, devicePlace } from '../../model/csi/places.ts';
+import type { DeviceId } from '../../model/csi/places.ts';
+import { devicePlace } from '../../model/csi/places.ts';
+import type { Capabilities, Secrets } from '../../model/csi/policy.ts';
 import {
   attachmentName,
   attachmentOf,
-  type Capabilities,
   deviceData,
   isAttachable,
   isNodeFull,
   notRegistered,
   PLUGIN,
-  type Secrets,
   stageRequest,
   stages,
 } from '../../model/csi/policy.ts';

@@ -1,11 +1,11 @@
 /** Shared by the charts of devices, mounts and expansions: preparing a driver, and waiting after a failure. */
 import { now, outputOf } from '../../../kernel/xstate.ts';
-import type { SecretReference } from '../../model/api/storage.ts';
+import type { SecretReference } from '../../model/api/pod.ts';
 import type { Driver } from '../../model/csi/messages.ts';
 import { type Capabilities, PLUGIN, type Secrets } from '../../model/csi/policy.ts';
 import type { KubeTarget } from '../../model/operations/kube.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
-import { OPERATION_BACK_OFF, pauseMs } from '../../model/values/back-off.ts';
+import { OPERATION_BACK_OFF, pauseMs } from '../../model/values/time.ts';
 
 /** The back-off state of a chart: failures since the last success, and the time of the next attempt. */
 interface Retrying {

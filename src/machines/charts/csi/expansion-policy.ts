@@ -6,7 +6,7 @@
  * pkg/volume/util/resize_util.go, pkg/volume/csi/expander.go.
  */
 import type { PlainError } from '../../../kernel/xstate.ts';
-import type { PersistentVolumeClaim } from '../../model/api/storage.ts';
+import type { PersistentVolumeClaim } from '../../model/api/pod.ts';
 import type { CSIVolume } from '../../model/csi/messages.ts';
 import { type Capabilities, capabilityOf, type Secrets } from '../../model/csi/policy.ts';
 import type { NodeExpandRequest } from '../../model/operations/csi.ts';

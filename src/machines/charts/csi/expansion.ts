@@ -15,12 +15,12 @@
  * Upstream: pkg/volume/util/operationexecutor/node_expander.go.
  */
 import { type Ended, errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
-import type { PersistentVolumeClaim } from '../../model/api/storage.ts';
+import type { PersistentVolumeClaim } from '../../model/api/pod.ts';
 import type { CSIPod, CSIVolume, Driver, Expansion } from '../../model/csi/messages.ts';
 import { type Capabilities, notRegistered, type Secrets } from '../../model/csi/policy.ts';
 import { csiOperations } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { type EventText, volumeEvents } from '../../model/reasons/reasons.ts';
 import { rfc3339 } from '../../model/values/time.ts';
 import {

@@ -15,7 +15,7 @@
 import { type Ended, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../model/api/pod.ts';
 import { csiOperations, type VolumeHealth } from '../../model/operations/csi.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { volumeEvents } from '../../model/reasons/reasons.ts';
 
 interface HealthInput {

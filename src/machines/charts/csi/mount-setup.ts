@@ -3,9 +3,8 @@
  * CSIDriver). The chart is in `mount.ts`.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { pick, random, type SecretHandle, setup, typed } from '../../../kernel/xstate.ts';
-import type { CSIDriverSpec } from '../../model/api/storage.ts';
+import { type Ended, pick, random, type SecretHandle, setup, typed } from '../../../kernel/xstate.ts';
+import type { CSIDriverSpec } from '../../model/api/pod.ts';
 import type { CSIFailure, CSIPod, CSIVolume, Expansion, MountOrder } from '../../model/csi/messages.ts';
 import { mountPlace } from '../../model/csi/places.ts';
 import { type Capabilities, modeRefusal, ownershipOf, type Secrets } from '../../model/csi/policy.ts';

@@ -19,7 +19,7 @@ import { deviceIdOf, devicePlace, linkFolder, mapFolder, mountPlace } from '../.
 import { modeRefusal, notRegistered, ownershipOf, publishRequest, TAKEN, volumeData } from '../../model/csi/policy.ts';
 import type { IssuedToken } from '../../model/operations/csi.ts';
 import type { Unshared } from '../../model/operations/volume.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
 import { SLOW_SHARING_MS } from '../volumes/sharing.ts';
 import {
@@ -33,16 +33,8 @@ import {
   unsyncedUntil,
 } from './driver-calls.ts';
 import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
-import {
-  type Context,
-  cachedToken,
-  dueTokens,
-  type Known,
-  csiMountSetup as s,
-  sharingInput,
-  type TokenAnswer,
-  tokenRequestOf,
-} from './mount-setup.ts';
+import type { Context, Known, TokenAnswer } from './mount-setup.ts';
+import { cachedToken, dueTokens, csiMountSetup as s, sharingInput, tokenRequestOf } from './mount-setup.ts';
 
 const updateOrder = s.assign(({ event }) => {
   if (event.type !== 'mount.known') return {};

@@ -9,18 +9,14 @@ import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrd
 import { type DeviceId, deviceIdOf, mountPlace } from '../../model/csi/places.ts';
 import { deviceKey, limitsPeriodMs } from '../../model/csi/policy.ts';
 import type { FoundVolume } from '../../model/operations/csi.ts';
+import type { Context, Device, Enqueue, Listed, Mount } from './csi-volumes-setup.ts';
 import {
-  type Context,
-  type Device,
   deviceOf,
-  type Enqueue,
   isDeviceUsed,
   isNamed,
   isTaken,
   isWithoutActor,
   knownDriver,
-  type Listed,
-  type Mount,
   mountOf,
   podDirectoryOf,
   podFound,

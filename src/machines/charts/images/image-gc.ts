@@ -13,36 +13,18 @@
  *   G3 with the high threshold at 100 and no maximum age it does nothing at all.
  */
 
-import {
-  type Ended,
-  errorOf,
-  line,
-  now,
-  outputOf,
-  type PlainError,
-  pick,
-  sendTo,
-  setup,
-  to,
-  typed,
-} from '../../../kernel/xstate.ts';
+import type { Ended, PlainError } from '../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
-import type { GarbagePurge } from '../../model/pods/garbage-messages.ts';
-import type { ImageUsed } from '../../model/pods/image-messages.ts';
+import type { GarbagePurge, ImageUsed } from '../../model/pods/image-messages.ts';
+import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';
 import { aggregate } from '../../model/values/go-text.ts';
-import {
-  bytesToFree,
-  type Candidate,
-  type ImageGcKnowledge,
-  imagesToRemove,
-  namesOf,
-  usedPercentOf,
-} from './image-choice.ts';
+import type { Candidate, ImageGcKnowledge } from './image-choice.ts';
+import { bytesToFree, imagesToRemove, namesOf, usedPercentOf } from './image-choice.ts';
 
 /** As upstream: every five minutes. */
 const IMAGE_GC_MS = 300_000;

@@ -1,24 +1,11 @@
 /** Types, guards and actions of an image's machine. The chart is in `image.ts`. */
-import {
-  type Ended,
-  errorIn,
-  errorOf,
-  line,
-  now,
-  outputOf,
-  pick,
-  required,
-  setup,
-  to,
-  typed,
-} from '../../../kernel/xstate.ts';
+import type { Ended } from '../../../kernel/xstate.ts';
+import { errorIn, errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
 import { operations } from '../../model/operations/index.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
 import { type ImageFacts, type ImageReport, type ImageWanted, imageFacts } from '../../model/pods/image-messages.ts';
-import { podActor } from '../../model/pods/pod-messages.ts';
-import type { RememberedPull } from '../../model/pods/soft-state-messages.ts';
+import { eventRecorded, podActor, type RememberedPull } from '../../model/pods/pod-messages.ts';
 import {
   containerEvents,
   type EventText,

@@ -12,14 +12,13 @@
  *   G4 an image's actor that ends is removed within the same turn, so that no request goes to an ended one.
  */
 import { type AnyActorRef, type Ended, errorOf, line, now, random, setup, to, typed } from '../../../kernel/xstate.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
 import type { ImageReport, ImageWanted } from '../../model/pods/image-messages.ts';
-import { podActor } from '../../model/pods/pod-messages.ts';
+import { eventRecorded, podActor } from '../../model/pods/pod-messages.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/index.ts';
-import { pauseMs, SYNC_BACK_OFF } from '../../model/values/back-off.ts';
+import { pauseMs, SYNC_BACK_OFF } from '../../model/values/time.ts';
 import { childIn } from '../children.ts';
 import { imageMachine } from './image.ts';
 import { imageOriginsMachine } from './image-origins.ts';

@@ -15,14 +15,12 @@
  * Upstream: client-go tools/cache/reflector.go.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
+import type { Ended, EventObject, MachineContext } from '../../../kernel/xstate.ts';
 import {
   assign,
-  type EventObject,
   errorIn,
   errorOf,
   line,
-  type MachineContext,
   now,
   outputOf,
   pick,
@@ -31,14 +29,9 @@ import {
   setup,
   typed,
 } from '../../../kernel/xstate.ts';
-import {
-  type KubeObject,
-  type KubeSelection,
-  type KubeTarget,
-  kubeOperations,
-  type WatchItem,
-} from '../../model/operations/kube.ts';
-import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
+import type { KubeObject, KubeSelection, KubeTarget, WatchItem } from '../../model/operations/kube.ts';
+import { kubeOperations } from '../../model/operations/kube.ts';
+import { type BackOff, doubledMs } from '../../model/values/time.ts';
 
 export interface ReflectorInput extends KubeSelection {
   readonly target: KubeTarget;

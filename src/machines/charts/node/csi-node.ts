@@ -14,27 +14,15 @@
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import {
-  assign,
-  errorOf,
-  type JsonObject,
-  line,
-  outputOf,
-  pick,
-  required,
-  sendTo,
-  setup,
-  to,
-  typed,
-} from '../../../kernel/xstate.ts';
+import type { Ended, JsonObject } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, outputOf, pick, required, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { CSINode, Node } from '../../model/api/node.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
-import { type BackOff, doubledMs } from '../../model/values/back-off.ts';
-import { driversOnNode, type NodeMetadata } from './object/csi-drivers.ts';
+import { type BackOff, doubledMs } from '../../model/values/time.ts';
 import { CSINODE_UNKNOWN } from './object/facts.ts';
+import { driversOnNode, type NodeMetadata } from './object/node.ts';
 import { nodeTarget } from './registration.ts';
 
 /** Upstream's pauses between attempts. */

@@ -19,7 +19,7 @@ import { assign, errorOf, line, now, outputOf, pick, random, setup, typed } from
 import type { Lease } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
-import { doubledMs, NODE_BACK_OFF } from '../../model/values/back-off.ts';
+import { doubledMs, NODE_BACK_OFF } from '../../model/values/time.ts';
 
 export interface LeaseInput extends Decider {
   readonly nodeName: string;

@@ -7,8 +7,7 @@ import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { isUndecided, lacksRelist, type NodeFacts, type NodeReports } from './object/facts.ts';
-import { lostLabels } from './object/node.ts';
-import { hasChange, hasConditionChange, holdsMore, nodeStatus } from './object/status.ts';
+import { hasChange, hasConditionChange, holdsMore, lostLabels, nodeStatus } from './object/node.ts';
 import { registrationMachine } from './registration.ts';
 
 export interface NodeStatusInput extends Decider {

@@ -23,23 +23,14 @@ import { assign, errorOf, line, now, outputOf, random, sendTo, to } from '../../
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node } from '../../model/api/node.ts';
 import { namesOf } from '../../model/operations/certificate.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
-import {
-  type Context,
-  type Enqueue,
-  isAsKubelet,
-  isSaidOnce,
-  labelsOf,
-  projected,
-  nodeStatusSetup as s,
-  statusOf,
-} from './node-status-setup.ts';
+import type { Context, Enqueue } from './node-status-setup.ts';
+import { isAsKubelet, isSaidOnce, labelsOf, projected, nodeStatusSetup as s, statusOf } from './node-status-setup.ts';
 import { transitionEvents } from './object/conditions.ts';
 import { NOTHING_REPORTED, nodeImages, PRESSURE_MS, pressures, pressuresIn, withReports } from './object/facts.ts';
-import { labelsIn, newNode, volumesIn } from './object/node.ts';
-import { hasChange, statusPatch } from './object/status.ts';
+import { hasChange, labelsIn, newNode, statusPatch, volumesIn } from './object/node.ts';
 import { nodeIn, nodeTarget, type Registered } from './registration.ts';
 
 /** How long upstream waits for the runtime at the start of a kubelet. */

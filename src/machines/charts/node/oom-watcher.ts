@@ -14,7 +14,7 @@
  */
 import { errorOf, type ItemOf, line, pick, sendParent, setup, stateIn, to, typed } from '../../../kernel/xstate.ts';
 import { hostOperations, type OomKill } from '../../model/operations/host.ts';
-import { type EventRecorded, eventRecorded } from '../../model/pods/event-messages.ts';
+import { type EventRecorded, eventRecorded } from '../../model/pods/pod-messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
 
 export interface OomWatcherInput {

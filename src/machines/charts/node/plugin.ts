@@ -17,16 +17,11 @@
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { assign, errorOf, line, outputOf, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
+import { assign, type Ended, errorOf, line, outputOf, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { type DevicePlugin, type DevicePluginOptions, deviceOperations } from '../../model/operations/devices.ts';
-import {
-  type CSINodeInfo,
-  type NodeInfoChanged,
-  type PluginInfo,
-  pluginOperations,
-} from '../../model/operations/plugins.ts';
-import { doubledMs, OPERATION_BACK_OFF } from '../../model/values/back-off.ts';
+import type { CSINodeInfo, NodeInfoChanged, PluginInfo } from '../../model/operations/plugins.ts';
+import { pluginOperations } from '../../model/operations/plugins.ts';
+import { doubledMs, OPERATION_BACK_OFF } from '../../model/values/time.ts';
 import type { CSIDriver } from './csi-node.ts';
 import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
 

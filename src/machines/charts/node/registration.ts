@@ -12,11 +12,10 @@
  * Upstream: registerWithAPIServer. Seeds: S146, S216.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { assign, errorOf, line, outputOf, pick, required, setup, typed } from '../../../kernel/xstate.ts';
+import { assign, type Ended, errorOf, line, outputOf, pick, required, setup, typed } from '../../../kernel/xstate.ts';
 import type { Node } from '../../model/api/node.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import { doubledMs, NODE_BACK_OFF } from '../../model/values/back-off.ts';
+import { doubledMs, NODE_BACK_OFF } from '../../model/values/time.ts';
 import type { NodeFacts } from './object/facts.ts';
 import { reconciliation } from './object/node.ts';
 

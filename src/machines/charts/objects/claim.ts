@@ -16,13 +16,13 @@ import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, isObject, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/node-match.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
-import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/storage.ts';
+import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/pod.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
-import { idOf, type ObjectId } from '../../model/objects/keys.ts';
-import type { NodeLabels, ObjectObserved, ObjectState } from '../../model/objects/messages.ts';
+import type { NodeLabels, ObjectId, ObjectObserved, ObjectState } from '../../model/objects/keys.ts';
+import { idOf } from '../../model/objects/keys.ts';
 import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';
 import type { BoundVolume } from '../../model/operations/volume.ts';
-import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
+import { pauseMs, READ_BACK_OFF } from '../../model/values/time.ts';
 
 /** The interval between reads of a claim in use: a kubelet's period of syncing a pod. */
 const GET_AGAIN_MS = 60_000;

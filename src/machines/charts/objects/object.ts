@@ -16,11 +16,11 @@
 import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { configObjectFrom } from '../../model/objects/config-objects.ts';
+import type { ObjectObserved, ObjectPeriod, ObjectRefresh, ObjectState } from '../../model/objects/keys.ts';
 import { idOf } from '../../model/objects/keys.ts';
-import type { ObjectObserved, ObjectPeriod, ObjectRefresh, ObjectState } from '../../model/objects/messages.ts';
 import { type KubeObject, kubeOperations } from '../../model/operations/kube.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
-import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
+import { pauseMs, READ_BACK_OFF } from '../../model/values/time.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 
 type Strategy = NonNullable<NodeSettings['apiServer']>['changeDetection'];

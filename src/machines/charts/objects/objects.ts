@@ -14,24 +14,23 @@
  *   J3 an object that became unreadable stays available to the pods that have it.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { type AnyActorRef, errorOf, line, setup, to, typed } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, type Ended, errorOf, line, setup, to, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
-import { idOf } from '../../model/objects/keys.ts';
-import type {
-  NodeLabels,
-  ObjectFound,
-  ObjectObserved,
-  ObjectPeriod,
-  ObjectRefresh,
-  ObjectState,
-  ObjectsReleased,
-  ObjectsWanted,
-} from '../../model/objects/messages.ts';
+import {
+  idOf,
+  type NodeLabels,
+  type ObjectFound,
+  type ObjectObserved,
+  type ObjectPeriod,
+  type ObjectRefresh,
+  type ObjectState,
+  type ObjectsReleased,
+  type ObjectsWanted,
+} from '../../model/objects/keys.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { parseDecimal } from '../../model/values/go-text.ts';
-import { memoize } from '../../model/values/memoize.ts';
+import { memoize } from '../../model/values/same.ts';
 import { childIn, reapChild } from '../children.ts';
 import { claimMachine } from './claim.ts';
 import { objectMachine } from './object.ts';

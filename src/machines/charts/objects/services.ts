@@ -11,11 +11,9 @@
  *   S2 a service without a cluster IP has no variables.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { sendParent, setup, typed } from '../../../kernel/xstate.ts';
+import { type Ended, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
-import { idOf } from '../../model/objects/keys.ts';
-import type { ObjectObserved } from '../../model/objects/messages.ts';
+import { idOf, type ObjectObserved } from '../../model/objects/keys.ts';
 import { type Service, serviceOf, serviceVariables } from '../../model/objects/service-variables.ts';
 import type { KubeObject } from '../../model/operations/kube.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../kube/reflector.ts';

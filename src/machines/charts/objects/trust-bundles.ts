@@ -13,13 +13,12 @@
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { errorOf, line, now, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
+import { type Ended, errorOf, line, now, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
-import type { ObjectObserved, ObjectState } from '../../model/objects/messages.ts';
+import type { ObjectObserved, ObjectState } from '../../model/objects/keys.ts';
 import { type TrustBundle, trustAnchors, trustBundleOf, UNSUPPORTED } from '../../model/objects/trust-anchors.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import { pauseMs, READ_BACK_OFF } from '../../model/values/back-off.ts';
+import { pauseMs, READ_BACK_OFF } from '../../model/values/time.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../kube/reflector.ts';
 
 /** The newest version that the cluster has is used. */

@@ -13,8 +13,8 @@
  */
 import { type Ended, errorOf, line, now, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
-import type { GarbagePurge } from '../../model/pods/garbage-messages.ts';
+import type { GarbagePurge } from '../../model/pods/image-messages.ts';
+import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { type DeadContainer, type GarbageChanged, milliseconds } from '../../model/status/runtime-facts.ts';

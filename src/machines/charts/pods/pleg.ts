@@ -12,7 +12,7 @@
  */
 import { errorOf, line, type PlainError, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { criOperations, type WatchPodsItem } from '../../model/operations/cri.ts';
-import type { PlegHealth, PlegHealthWanted, RuntimeMessage, RuntimeWanted } from '../../model/pods/runtime-messages.ts';
+import type { PlegHealth, PlegHealthWanted, RuntimeMessage, RuntimeWanted } from '../../model/pods/pod-messages.ts';
 import { type Receiver, receiverOf } from '../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { PLEG_UNKNOWN } from '../../model/status/runtime-errors.ts';

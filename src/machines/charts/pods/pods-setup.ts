@@ -3,21 +3,24 @@
  * the API server. See `pods.ts`.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { type AnyActorRef, pick, setup, to, typed } from '../../../kernel/xstate.ts';
+import { type AnyActorRef, type Ended, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { AllocationReport, PodsWanted } from '../../model/allocation/messages.ts';
 import type { Pod, PodRef } from '../../model/api/pod.ts';
 import type { CSIReport } from '../../model/csi/messages.ts';
 import { type ConfigObjects, differ, withKeys } from '../../model/objects/config-objects.ts';
-import type { ObjectFound, ObjectsStarted, ObjectsWanted } from '../../model/objects/messages.ts';
+import type { ObjectFound, ObjectsStarted, ObjectsWanted } from '../../model/objects/keys.ts';
 import type { SoftState } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
-import type { GarbageWanted } from '../../model/pods/garbage-messages.ts';
-import type { ImageReport } from '../../model/pods/image-messages.ts';
-import type { PodKill, PodKillWanted, PodMessage, PodsMessage } from '../../model/pods/pod-messages.ts';
-import type { RuntimeMessage } from '../../model/pods/runtime-messages.ts';
+import type { GarbageWanted, ImageReport } from '../../model/pods/image-messages.ts';
+import type {
+  PodKill,
+  PodKillWanted,
+  PodMessage,
+  PodsMessage,
+  RuntimeMessage,
+  StatusWanted,
+} from '../../model/pods/pod-messages.ts';
 import type { ConfigMessage, ObjectsReported } from '../../model/pods/source-messages.ts';
-import type { StatusWanted } from '../../model/pods/status-messages.ts';
 import type { NodeChanged, NodeSettings } from '../../model/settings/node-settings.ts';
 import { podMachine } from './pod/pod.ts';
 

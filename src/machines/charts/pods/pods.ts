@@ -20,13 +20,23 @@
 import { line, now, to } from '../../../kernel/xstate.ts';
 import type { AllocationReport, PodsKnown } from '../../model/allocation/messages.ts';
 import type { CSIReport } from '../../model/csi/messages.ts';
-import type { GarbageWanted } from '../../model/pods/garbage-messages.ts';
-import type { ImageReport } from '../../model/pods/image-messages.ts';
-import type { RuntimeMessage } from '../../model/pods/runtime-messages.ts';
+import type { GarbageWanted, ImageReport } from '../../model/pods/image-messages.ts';
+import type { RuntimeMessage } from '../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
-import { reap, reapCrashed, releaseHeld, respawn, startPod } from './pod-actors.ts';
+import {
+  endByNode,
+  endLeftovers,
+  endUnwanted,
+  handleConfig,
+  handleHousekeeping,
+  logUnlisted,
+  reap,
+  reapCrashed,
+  releaseHeld,
+  respawn,
+  startPod,
+} from './pod-actors.ts';
 import { forwardObject, handleObjects, podsSetup as s, sendToPod, wantObjectsAgain } from './pods-setup.ts';
-import { endByNode, endLeftovers, endUnwanted, handleConfig, handleHousekeeping, logUnlisted } from './wanted-pods.ts';
 
 /** The pause before folders that could not be listed are listed again. */
 const LIST_AGAIN_MS = 60_000;

@@ -11,11 +11,10 @@
  *   B3 a file that cannot be written loses only the remembered state; removal is retried.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { errorOf, line, pick, setup, typed } from '../../../kernel/xstate.ts';
+import { type Ended, errorOf, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import { hostOperations, type RememberedPod } from '../../model/operations/host.ts';
-import type { RememberedPodsMessage } from '../../model/pods/soft-state-messages.ts';
+import type { RememberedPodsMessage } from '../../model/pods/pod-messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 
 export type RememberedPodsInput = Pick<NodeSettings, 'nodeName' | 'rememberedPodsDir'>;

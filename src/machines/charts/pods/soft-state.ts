@@ -22,7 +22,7 @@
 import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { hostOperations, type SoftState } from '../../model/operations/host.ts';
-import type { SoftStateMessage } from '../../model/pods/soft-state-messages.ts';
+import type { SoftStateMessage } from '../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { PULL_QUIET_MS } from '../images/image-setup.ts';

@@ -17,8 +17,7 @@
  *      pods. The sources publish nothing before this actor requests it.
  */
 import { line, sendParent, setup, to, typed } from '../../../kernel/xstate.ts';
-import type { PodsMessage } from '../../model/pods/pod-messages.ts';
-import type { RuntimeHealth, RuntimeRelisted } from '../../model/pods/runtime-messages.ts';
+import type { PodsMessage, RuntimeHealth, RuntimeRelisted } from '../../model/pods/pod-messages.ts';
 import type { Source, SourceChanged, SourceReady, SourcesMessage } from '../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 

@@ -15,7 +15,7 @@
 import { type Ended, now, outputOf, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../model/api/pod.ts';
 import { type Sharing, volumeOperations } from '../../model/operations/volume.ts';
-import { eventRecorded } from '../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { volumeEvents } from '../../model/reasons/reasons.ts';
 
 /** A faster set-up is not reported. */

@@ -14,15 +14,9 @@ import { parseBool, parseDecimal, quote } from '../../model/values/go-text.ts';
 import { parseEndpoint } from '../../model/values/paths.ts';
 import { isPlainInteger, parseQuantity } from '../../model/values/quantity.ts';
 import { nanosecondsOf } from '../../model/values/time.ts';
-import { withServingCertificate } from '../flags/applied-flags.ts';
-import type { KubeletFlags } from '../flags/flags.ts';
-import {
-  cpuManagerError,
-  memoryManagerError,
-  parseQosReserved,
-  parseReservedResources,
-  type SettingsError,
-} from './resource-managers.ts';
+import { type KubeletFlags, withServingCertificate } from '../flags/flags.ts';
+import type { SettingsError } from './resource-managers.ts';
+import { cpuManagerError, memoryManagerError, parseQosReserved, parseReservedResources } from './resource-managers.ts';
 import type { ConfigurationHost } from './validation-components.ts';
 
 type Check = (

@@ -8,8 +8,7 @@
 import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../kernel/xstate.ts';
 import { fnv1a32 } from '../spec/hash.ts';
-import { jsonKind } from '../values/exact-number.ts';
-import { decodeJson } from '../values/json-document.ts';
+import { decodeJson, jsonKind } from '../values/json-document.ts';
 
 /** A Go value as printed by spew, without the name of its type where the context implies it. */
 export type GoText = string;

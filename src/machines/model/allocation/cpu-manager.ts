@@ -5,11 +5,10 @@
  * CPUs of an init container are reused by later containers.
  */
 import type { ExclusiveCpus, NumaSet } from '../operations/grants.ts';
-import type { Cpu, CpuManagerSettings } from '../settings/resource-managers.ts';
+import type { Cpu, CpuManagerSettings } from '../settings/node-settings.ts';
 import { cpuIds, formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { MILLI } from '../values/quantity.ts';
-import { distribute } from './cpu-distribution.ts';
-import { alignmentError, coreOf, pack, shortage, threadsPerCore } from './cpu-packing.ts';
+import { alignmentError, coreOf, distribute, pack, shortage, threadsPerCore } from './cpu-assignment.ts';
 import type { Rejection } from './node-view.ts';
 import * as released from './released-cpu-choice.ts';
 import { type NumaHint, subsetsOf } from './topology-manager.ts';

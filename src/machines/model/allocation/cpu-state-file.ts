@@ -5,7 +5,7 @@
 
 import { isObject } from '../../../kernel/xstate.ts';
 import type { ExclusiveCpus } from '../operations/grants.ts';
-import type { CpuManagerSettings } from '../settings/resource-managers.ts';
+import type { CpuManagerSettings } from '../settings/node-settings.ts';
 import { cpuIds, formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { quote } from '../values/go-text.ts';
 import { CORRUPTED, checksumOf, decoded, goField, goMap, goStruct, sortedEntries } from './checkpoint.ts';

@@ -9,7 +9,7 @@
 
 import type { Container, Pod } from '../api/pod.ts';
 import type { MemoryBlock, MemoryBlocks, NumaSet } from '../operations/grants.ts';
-import type { MemoryManagerSettings } from '../settings/resource-managers.ts';
+import type { MemoryManagerSettings } from '../settings/node-settings.ts';
 import { hasPodLevelResources, podQOS } from '../spec/qos.ts';
 import { requestsOf } from '../spec/resources.ts';
 import { wholeUnits } from '../values/quantity.ts';

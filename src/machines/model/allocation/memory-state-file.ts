@@ -5,7 +5,7 @@
 
 import { isObject } from '../../../kernel/xstate.ts';
 import type { MemoryBlock, MemoryBlocks } from '../operations/grants.ts';
-import type { MemoryManagerSettings } from '../settings/resource-managers.ts';
+import type { MemoryManagerSettings } from '../settings/node-settings.ts';
 import {
   CORRUPTED,
   checksumOf,

@@ -6,7 +6,7 @@
  */
 import type { MemoryBlock, MemoryBlocks, NumaSet } from '../operations/grants.ts';
 import type { MachineInfo } from '../operations/host.ts';
-import type { MemoryManagerSettings, NumaMemory } from '../settings/resource-managers.ts';
+import type { MemoryManagerSettings, NumaMemory } from '../settings/node-settings.ts';
 import { isSameSet } from './topology-manager.ts';
 
 export interface MemoryTable {

@@ -1,15 +1,19 @@
 /**
- * Decides whether this node admits a pod: upstream's admission checks in order, with its reasons and texts. Pure.
- *
- * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit).
+ * Decides whether a pod is admitted: by the node's fields, its free resources, and the pods that a critical pod may
+ * preempt. Pure.
  */
-
-import type { Toleration } from '../api/pod.ts';
+import type { QOSClass, Toleration } from '../api/pod.ts';
 import type { PodDemand } from '../operations/grants.ts';
 import { mismatchOf, tolerates } from './node-match.ts';
 import type { NodeView, Rejection, Shortage, Taint } from './node-view.ts';
 import type { AdmissionRequest } from './request.ts';
 import { forbiddenSysctl } from './sysctls.ts';
+
+/*
+ * Decides whether this node admits a pod: upstream's admission checks in order, with its reasons and texts. Pure.
+ *
+ * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit).
+ */
 
 /** All reasons against a pod, in order of precedence. */
 export interface Verdict {
@@ -107,7 +111,189 @@ function shortagesOf({ requests }: PodDemand, { allocatable }: NodeView, others:
   return used + 1n > pods ? [{ resource: 'pods', requested: 1n, used, capacity: pods }, ...amounts] : amounts;
 }
 
-export const outOf = ({ resource, requested, used, capacity }: Shortage): Rejection => ({
+const outOf = ({ resource, requested, used, capacity }: Shortage): Rejection => ({
   reason: `OutOf${resource}`,
   message: `Node didn't have enough resource: ${resource}, requested: ${requested}, used: ${used}, capacity: ${capacity}`,
 });
+
+/*
+ * Decides about admission and resizing of pods. Pure.
+ *
+ * Upstream: pkg/kubelet/allocation. Invariant: an admitted pod is counted with its granted resources, never with those
+ * that it requests now.
+ */
+
+export type Admission =
+  | { readonly rejection: Rejection; readonly victims?: undefined; readonly shortOf?: undefined }
+  /** Admitted once the victims have ended; `shortOf` is the resource that was short. */
+  | { readonly rejection: null; readonly victims: readonly string[]; readonly shortOf?: string };
+
+const refused = (rejection: Rejection): Admission => ({ rejection });
+
+export function admit(request: AdmissionRequest, node: NodeView, active: readonly Candidate[]): Admission {
+  const others = active.filter(({ uid }) => uid !== request.uid);
+  const { early, shortages, mismatch, late } = checkPredicates(
+    request,
+    node,
+    others.map(({ demand }) => demand),
+  );
+  if (early !== null) return refused(early);
+  const [first] = shortages;
+  if (!request.demand.isCritical) {
+    return answer((first === undefined ? mismatch : outOf(first)) ?? late, []);
+  }
+  if (mismatch !== null) return refused(mismatch);
+  if (first === undefined) return answer(late, []);
+  const preemption = choose(request.demand, others, shortages);
+  return 'error' in preemption
+    ? refused(unexpected(preemption.error))
+    : answer(late, preemption.victims, first.resource);
+}
+
+const answer = (rejection: Rejection | null, victims: readonly string[], shortOf?: string): Admission =>
+  rejection === null ? { rejection, victims, ...(shortOf === undefined ? {} : { shortOf }) } : { rejection };
+
+const unexpected = (error: string): Rejection => ({
+  reason: 'UnexpectedAdmissionError',
+  message: `Unexpected error while attempting to recover from admission failure: ${error}`,
+});
+
+/** Why a resize is not granted: a `Deferred` one may be granted later, an `Infeasible` one never. */
+export interface ResizeRefusal {
+  readonly reason: 'Deferred' | 'Infeasible';
+  /** The cause, as the event names it. */
+  readonly cause: string;
+  readonly message: string;
+}
+
+export const infeasible = (message: string): ResizeRefusal => ({ reason: 'Infeasible', cause: 'Infeasible', message });
+
+/** `wholeNode`: allocatable without the eviction reserve, the maximum that pods could have. */
+export function resize(
+  request: AdmissionRequest,
+  node: NodeView,
+  wholeNode: Readonly<Record<string, string>>,
+  active: readonly Candidate[],
+): ResizeRefusal | null {
+  if (request.rules.isStatic) return infeasible('In-place resize of static-pods is not supported');
+  const beyond = ['memory', 'cpu'].find((name) => amount(request.demand, name) > BigInt(wholeNode[name] ?? '0'));
+  if (beyond !== undefined) {
+    const shortage = `${beyond}, requested: ${amount(request.demand, beyond)}, capacity: ${wholeNode[beyond] ?? '0'}`;
+    return infeasible(`Node didn't have enough capacity: ${shortage}`);
+  }
+  const others = active.filter(({ uid }) => uid !== request.uid).map(({ demand }) => demand);
+  const { early, shortages, mismatch, late } = checkPredicates(request, node, others);
+  const first = shortages[0] === undefined ? null : outOf(shortages[0]);
+  const rejection = early ?? first ?? mismatch ?? late;
+  return rejection === null ? null : { reason: 'Deferred', cause: rejection.reason, message: rejection.message };
+}
+
+const amount = ({ requests }: PodDemand, name: string): bigint => BigInt(requests[name] ?? '0');
+
+interface Pending {
+  readonly request: AdmissionRequest;
+  readonly increases: boolean;
+  readonly sinceMs: number;
+}
+
+const QOS_RANK = { Guaranteed: 0, Burstable: 1, BestEffort: 2 } as const;
+
+/** Resizes that need no more resources come first; then by priority, QoS class, and waiting time. */
+export const byUrgency = (a: Pending, b: Pending): number =>
+  Number(a.increases) - Number(b.increases) ||
+  (b.request.demand.priority ?? 0) - (a.request.demand.priority ?? 0) ||
+  QOS_RANK[a.request.demand.qos] - QOS_RANK[b.request.demand.qos] ||
+  a.sinceMs - b.sinceMs;
+
+/*
+ * Chooses the pods that a critical pod preempts: as few as possible, best-effort ones first, then those closest to the
+ * missing amounts. Pure. Upstream: pkg/kubelet/preemption.
+ */
+
+export interface Candidate {
+  readonly uid: string;
+  readonly demand: PodDemand;
+}
+
+/** The amount of a resource that is still missing. */
+interface Need {
+  readonly resource: string;
+  readonly quantity: bigint;
+}
+
+export type Preemption = { readonly victims: readonly string[] } | { readonly error: string };
+
+export function choose(
+  preemptor: PodDemand,
+  candidates: readonly Candidate[],
+  shortages: readonly Shortage[],
+): Preemption {
+  const needs = shortages.map(({ resource, requested, used, capacity }) => ({
+    resource,
+    quantity: requested - (capacity - used),
+  }));
+  const candidatesOf = (qos: QOSClass) =>
+    candidates.filter(({ demand }) => demand.qos === qos && isPreemptable(preemptor, demand));
+  const [bestEffort, burstable, guaranteed] = [
+    candidatesOf('BestEffort'),
+    candidatesOf('Burstable'),
+    candidatesOf('Guaranteed'),
+  ];
+  const unmet = without(needs, [...bestEffort, ...burstable, ...guaranteed]);
+  if (unmet.length > 0) return { error: notFound(unmet) };
+  const fromGuaranteed = closest(guaranteed, without(needs, [...bestEffort, ...burstable]));
+  const fromBurstable = closest(burstable, without(needs, [...bestEffort, ...fromGuaranteed]));
+  const fromBestEffort = closest(bestEffort, without(needs, [...fromBurstable, ...fromGuaranteed]));
+  return { victims: [...fromBestEffort, ...fromBurstable, ...fromGuaranteed].map(({ uid }) => uid) };
+}
+
+const notFound = (needs: readonly Need[]): string =>
+  'preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: ' +
+  `[${needs.map(({ resource, quantity }) => `(res: ${resource}, q: ${quantity}), `).join('')}]`;
+
+/** Critical pods preempt pods that are not critical, and critical ones of a lower priority. */
+const isPreemptable = (preemptor: PodDemand, other: PodDemand): boolean =>
+  (preemptor.isCritical && !other.isCritical) ||
+  (preemptor.priority !== null && other.priority !== null && preemptor.priority > other.priority);
+
+const amountOf = ({ demand }: Candidate, resource: string): bigint =>
+  resource === 'pods' ? 1n : BigInt(demand.requests[resource] ?? '0');
+
+const without = (needs: readonly Need[], gone: readonly Candidate[]): readonly Need[] =>
+  needs
+    .map(({ resource, quantity }) => ({
+      resource,
+      quantity: gone.reduce((rest, candidate) => rest - amountOf(candidate, resource), quantity),
+    }))
+    .filter(({ quantity }) => quantity > 0n);
+
+/** Repeatedly chooses the pod that leaves the least missing; of equal ones the smaller pod. */
+function closest(candidates: readonly Candidate[], needs: readonly Need[]): readonly Candidate[] {
+  const chosen: Candidate[] = [];
+  const rest = [...candidates];
+  for (let open = needs; open.length > 0 && rest.length > 0; open = without(open, chosen.slice(-1))) {
+    const best = rest.reduce((found, each) => {
+      const difference = distance(each, open) - distance(found, open);
+      return difference < 0 || (difference === 0 && isSmaller(each, found)) ? each : found;
+    });
+    chosen.push(best);
+    rest.splice(rest.indexOf(best), 1);
+  }
+  return chosen;
+}
+
+/** The remaining need after a pod, as the sum of squared shares, so that every need counts the same. */
+function distance(candidate: Candidate, needs: readonly Need[]): number {
+  return needs.reduce((sum, { resource, quantity }) => {
+    const open = Number(quantity - amountOf(candidate, resource));
+    return open > 0 ? sum + (open / Number(quantity)) ** 2 : sum;
+  }, 0);
+}
+
+function isSmaller(a: Candidate, b: Candidate): boolean {
+  for (const resource of ['memory', 'cpu']) {
+    const difference = amountOf(a, resource) - amountOf(b, resource);
+    if (difference !== 0n) return difference < 0n;
+  }
+  return true;
+}

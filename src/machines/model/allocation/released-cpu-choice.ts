@@ -3,9 +3,9 @@
  *
  * Behavior: `resourcesAsKubelet`.
  */
-import type { CpuManagerSettings } from '../settings/resource-managers.ts';
+import type { CpuManagerSettings } from '../settings/node-settings.ts';
+import { alignmentError, coreOf, type Order, pack, ranked, shortage, threadsPerCore } from './cpu-assignment.ts';
 import type { Choice, Chosen } from './cpu-manager.ts';
-import { alignmentError, coreOf, type Order, pack, ranked, shortage, threadsPerCore } from './cpu-packing.ts';
 
 /** With whole cores, no container got a sibling of a reserved CPU. */
 export function allocatableCpus({ cpus, reserved, wholeCores }: CpuManagerSettings): readonly number[] {

@@ -4,15 +4,10 @@
  */
 import type { DeviceQuestion } from '../operations/devices.ts';
 import type { Holding } from '../operations/grants.ts';
-import type { ResourceManagers } from '../settings/resource-managers.ts';
+import type { ResourceManagers } from '../settings/node-settings.ts';
 import { allocateCpus, type CpuProgress, cpuHints } from './cpu-manager.ts';
-import {
-  allocateDevices,
-  type DeviceAnswers,
-  type DeviceInventory,
-  type DeviceProgress,
-  deviceHints,
-} from './device-manager.ts';
+import type { DeviceAnswers, DeviceInventory, DeviceProgress } from './device-manager.ts';
+import { allocateDevices, deviceHints } from './device-manager.ts';
 import type { Devices } from './device-state.ts';
 import { allocateMemory, type MemoryProgress, memoryHints } from './memory-manager.ts';
 import type { Rejection } from './node-view.ts';

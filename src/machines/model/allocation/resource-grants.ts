@@ -3,10 +3,8 @@ import type { QOSClass, ResourceRequirements } from '../api/pod.ts';
 import type { QOSDemand } from '../cgroups/node-groups.ts';
 import type { DeviceResponse } from '../operations/devices.ts';
 import type { Allocation, ExclusiveCpus, Grant, Holding, MemoryBlock, MemoryBlocks } from '../operations/grants.ts';
-import type { NodeSettings } from '../settings/node-settings.ts';
-import type { ResourceManagers } from '../settings/resource-managers.ts';
+import type { NodeSettings, ResourceManagers } from '../settings/node-settings.ts';
 import { nanoOf } from '../values/quantity.ts';
-import { infeasible, type ResizeRefusal } from './admit.ts';
 import { CPU_STATE_FILE, MEMORY_STATE_FILE, notRestored } from './checkpoint.ts';
 import { type PodCpus, sharedCpus } from './cpu-manager.ts';
 import { cpuEntries, cpuStateProblem, cpuStateText } from './cpu-state-file.ts';
@@ -19,6 +17,7 @@ import {
   memoryStateText,
 } from './memory-state-file.ts';
 import type { ResourcesHandedOver } from './messages.ts';
+import { infeasible, type ResizeRefusal } from './predicates.ts';
 import type { AdmissionRequest } from './request.ts';
 import { type Assignment, assign, type DeviceKnowledge } from './resource-assignment.ts';
 

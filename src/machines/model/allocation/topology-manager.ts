@@ -6,7 +6,7 @@
  * of two equally good answers the one with fewer and lower nodes is taken, independent of the order of the hints.
  */
 import type { NumaSet } from '../operations/grants.ts';
-import type { TopologySettings } from '../settings/resource-managers.ts';
+import type { TopologySettings } from '../settings/node-settings.ts';
 import type { Rejection } from './node-view.ts';
 
 /** Where resources could come from. `nodes: null`: from anywhere. */

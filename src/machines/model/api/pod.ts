@@ -102,3 +102,14 @@ export interface ObjectReference {
 
 /** `status.qosClass`. */
 export type QOSClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
+
+/* Types of the API's volumes, attachments and CSI drivers as JSON. */
+
+export type PersistentVolumeSpec = Wire<k8s.V1PersistentVolumeSpec>;
+export type PersistentVolumeClaim = Wire<k8s.V1PersistentVolumeClaim>;
+export type SecretReference = Wire<k8s.V1SecretReference>;
+export type VolumeAttachment = Wire<k8s.V1VolumeAttachment>;
+export type CSIDriverSpec = Wire<k8s.V1CSIDriverSpec> & {
+  /** Tokens are sent with the secrets instead of the attributes; since 1.35. */
+  readonly serviceAccountTokenInSecrets?: boolean;
+};

@@ -18,7 +18,7 @@ import {
   reservedMemory,
 } from '../spec/resources.ts';
 import { milliUnits, type Nano, wholeUnits } from '../values/quantity.ts';
-import { nodeAllocatablePath, podPath, type QOSLevel } from './names.ts';
+import { nodeAllocatablePath, podPath, type QOSLevel } from './node-groups.ts';
 
 const LEAST_SHARES = '2';
 const HUGE_PAGES = 'hugepages-';

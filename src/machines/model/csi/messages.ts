@@ -1,6 +1,5 @@
 /** Messages between pods, `csiVolumes` and its actors about volumes of CSI drivers. */
-import type { ObjectReference } from '../api/pod.ts';
-import type { CSIDriverSpec, SecretReference } from '../api/storage.ts';
+import type { CSIDriverSpec, ObjectReference, SecretReference } from '../api/pod.ts';
 
 /** A volume of a pod that a CSI driver has to publish. */
 export interface CSIVolume {

@@ -11,7 +11,7 @@ import type { ConfigObject, Content } from '../operations/volume.ts';
 import type { References } from '../spec/environment.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 import { podContainers } from '../spec/qos.ts';
-import { memoize } from '../values/memoize.ts';
+import { memoize } from '../values/same.ts';
 import type { ObjectId } from './keys.ts';
 
 export type ObjectKind = ConfigObject['kind'];

@@ -1,18 +1,18 @@
-/**
+/** Certificates in PEM form, and the trust anchors of a projected volume. Pure. */
+import { isObject } from '../../../kernel/xstate.ts';
+import { matches } from '../allocation/node-match.ts';
+import type { KubeObject } from '../operations/kube.ts';
+import { isBase64 } from '../values/go-text.ts';
+import { versionOf } from './config-objects.ts';
+import { idOf, type ObjectState, type TrustQuery, type TrustSelector, type TrustSource, trustQueryOf } from './keys.ts';
+
+/*
  * The trust anchors of ClusterTrustBundles for a projected volume. Pure.
  *
  * Invariants: anchors are normalized and unique; bundles that a query does not select are left out. The order of
  * anchors has no meaning (upstream shuffles them); they are sorted by bytes here, so that equal sets give equal files.
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
-
-import { isObject } from '../../../kernel/xstate.ts';
-import { matches } from '../allocation/node-match.ts';
-import type { KubeObject } from '../operations/kube.ts';
-import { versionOf } from './config-objects.ts';
-import { idOf, type TrustQuery, type TrustSelector, type TrustSource, trustQueryOf } from './keys.ts';
-import type { ObjectState } from './messages.ts';
-import { certificatesPem, pemBlocks } from './pem.ts';
 
 export interface TrustBundle {
   readonly name: string;
@@ -77,3 +77,42 @@ export const missingTrust = ({ name }: TrustSource): string =>
   name
     ? `while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "${name}" not found`
     : 'combination of signerName and labelSelector matched zero ClusterTrustBundles';
+
+/* Certificates in PEM, read as Go reads them: text between the blocks is ignored. Pure. */
+
+const BEGIN = /^-----BEGIN ([^-]*)-----$/;
+const LINE_CHARACTERS = 64;
+
+/** The content of each block as canonical base64, in order; headers and broken blocks are left out. */
+export function pemBlocks(text: string): readonly string[] {
+  const blocks: string[] = [];
+  let open: { readonly label: string; readonly lines: string[] } | null = null;
+  for (const line of text.split('\n').map((each) => each.trimEnd())) {
+    const label = BEGIN.exec(line)?.[1];
+    if (label !== undefined) open = { label, lines: [] };
+    else if (open !== null && line === `-----END ${open.label}-----`) {
+      const content = contentOf(open.lines);
+      if (content !== '') blocks.push(content);
+      open = null;
+    } else open?.lines.push(line);
+  }
+  return blocks;
+}
+
+/** Empty if the text is not base64. Bits beyond the last byte are ignored. */
+function contentOf(lines: readonly string[]): string {
+  const text = lines
+    .filter((line) => !line.includes(':'))
+    .join('')
+    .replaceAll(/\s/g, '');
+  return isBase64(text) ? btoa(atob(text)) : '';
+}
+
+/** Blocks of certificates, one after the other; empty for none. */
+export const certificatesPem = (blocks: readonly string[]): string =>
+  blocks
+    .map((block) => {
+      const lines = block.match(new RegExp(`.{1,${LINE_CHARACTERS}}`, 'g')) ?? [];
+      return ['-----BEGIN CERTIFICATE-----', ...lines, '-----END CERTIFICATE-----', ''].join('\n');
+    })
+    .join('');

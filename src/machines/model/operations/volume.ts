@@ -5,7 +5,7 @@
  * only the port resolves; a repeated operation has no further effect.
  */
 import { idempotent, query, type SecretHandle } from '../../../kernel/xstate.ts';
-import type { PersistentVolumeSpec } from '../api/storage.ts';
+import type { PersistentVolumeSpec } from '../api/pod.ts';
 
 /** One value of a ConfigMap or Secret: text, or bytes as base64. For a Secret only the handle is known. */
 export type Content = { readonly text: string | SecretHandle } | { readonly base64: string | SecretHandle };

@@ -1,9 +1,11 @@
-/** Requests of pods for images, the answers of `images`, and which images are in use. */
+/** Messages about images, and about the removal of unused images and containers. */
 import type { Image, PodSandboxConfig } from '../api/cri.ts';
 import type { ObjectReference } from '../api/pod.ts';
 import type { ConfigObject } from '../operations/volume.ts';
 import type { EventText } from '../reasons/reasons.ts';
-import type { RememberedPull } from './soft-state-messages.ts';
+import type { RememberedPull } from './pod-messages.ts';
+
+/* Requests of pods for images, the answers of `images`, and which images are in use. */
 
 export interface ImageWanted {
   readonly type: 'image.wanted';
@@ -51,4 +53,20 @@ export const imageFacts = (image: Image): ImageFacts => ({
 export interface ImageUsed {
   readonly type: 'image.used';
   readonly id: string;
+}
+
+/* Messages to and from the garbage collectors `containerGC` and `imageGC`. */
+
+/** A garbage collector has lost the pods' facts and needs them again. */
+export interface GarbageWanted {
+  readonly type: 'garbage.wanted';
+}
+
+/** The node is short of disk: everything unused is removed now. Answered by `garbage.purged`. */
+export interface GarbagePurge {
+  readonly type: 'garbage.purge';
+}
+
+export interface GarbagePurged {
+  readonly type: 'garbage.purged';
 }

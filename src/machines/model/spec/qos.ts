@@ -7,8 +7,8 @@
 
 import type { Container, Pod, QOSClass, ResourceRequirements } from '../api/pod.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
-import { memoize } from '../values/memoize.ts';
 import { nanoOf } from '../values/quantity.ts';
+import { memoize } from '../values/same.ts';
 
 /** The only resources that affect the class. */
 const QOS_RESOURCES = ['cpu', 'memory'] as const;

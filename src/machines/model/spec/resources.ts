@@ -4,18 +4,12 @@
  * Also computes the sums over a pod's containers. Invariant: integers only; 64-bit values are decimal text.
  */
 import type { HugepageLimit, LinuxContainerResources } from '../api/cri.ts';
-import {
-  type Container,
-  isMirrorPod,
-  isStaticPod,
-  type Pod,
-  type QOSClass,
-  type ResourceRequirements,
-} from '../api/pod.ts';
+import type { Container, Pod, QOSClass, ResourceRequirements } from '../api/pod.ts';
+import { isMirrorPod, isStaticPod } from '../api/pod.ts';
 import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
-import { memoize } from '../values/memoize.ts';
 import { MILLI, milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
+import { memoize } from '../values/same.ts';
 import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
 
 /** Bounds of `cpu.shares`; one CPU is 1024. */

@@ -9,7 +9,7 @@ import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { conditionMessages, conditionReasons } from '../reasons/reasons.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { mayRestartAll, restartsAll } from '../spec/restart.ts';
-import { byName } from '../values/memoize.ts';
+import { byName } from '../values/same.ts';
 import { rfc3339 } from '../values/time.ts';
 import { hasAnyContainerStarted } from './phase.ts';
 import { instancesOf } from './runtime-facts.ts';

@@ -4,18 +4,12 @@
  * Derived only from the statuses of its containers. Invariant: `Succeeded` and `Failed` are final: no container of the
  * pod will ever run again.
  */
-import {
-  type Container,
-  type ContainerState,
-  type ContainerStatus,
-  isStaticPod,
-  type Pod,
-  type PodPhase,
-} from '../api/pod.ts';
+import type { Container, ContainerState, ContainerStatus, Pod, PodPhase } from '../api/pod.ts';
+import { isStaticPod } from '../api/pod.ts';
 import { terminatedReasons } from '../reasons/reasons.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { shouldRestart } from '../spec/restart.ts';
-import { byName } from '../values/memoize.ts';
+import { byName } from '../values/same.ts';
 
 export interface PhaseFacts {
   readonly pod: Pod;

@@ -9,7 +9,6 @@ import type { Container, ContainerStatus, Pod, PodStatus, ResourceRequirements }
 import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import { hasPodLevelResources } from '../spec/qos.ts';
 import { type Amounts, isSidecar, podLimits, podOverhead, podRequests } from '../spec/resources.ts';
-import { memoize } from '../values/memoize.ts';
 import {
   amountOf,
   formatBinary,
@@ -20,6 +19,7 @@ import {
   milliUnits,
   nanoOf,
 } from '../values/quantity.ts';
+import { memoize } from '../values/same.ts';
 
 /** Thousandths of a CPU below which quota and shares no longer follow the amount. */
 const MIN_LIMIT_MILLI = 10n;

@@ -1,6 +1,5 @@
 /** Validates containers: names, images, ports and environment here, other fields in their own files. */
 import type { Container, EnvFromSource, EnvVar, PodSpec } from '../api/pod.ts';
-import { type Claims, claimsOf } from './claims.ts';
 import {
   checked,
   duplicate,
@@ -25,9 +24,9 @@ import {
   supportedOnly,
   withoutBacksteps,
 } from './field.ts';
-import { ENV_FIELD_PATHS, validateFieldRef, validateResourceFieldRef } from './field-refs.ts';
 import { refuseHandlers, validateHandlers } from './handlers.ts';
-import { validateResources } from './resources.ts';
+import { ENV_FIELD_PATHS, validateFieldRef, validateResourceFieldRef } from './projections.ts';
+import { type Claims, claimsOf, validateResources } from './resources.ts';
 import { validateSecurityContext } from './security.ts';
 import { type VolumesByName, validateMounts, volumesByName } from './volumes.ts';
 

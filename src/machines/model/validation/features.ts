@@ -7,23 +7,13 @@
 import type { Container, Pod, PodSpec, ResourceList } from '../api/pod.ts';
 import { podLimits, podRequests } from '../spec/resources.ts';
 import { formatBinary, formatDecimal, type Nano, nanoOf } from '../values/quantity.ts';
-import { placedContainers, validateAnnotations, validateProfiles } from './annotations.ts';
-import { validateEphemeralVolumes, validatePodClaims } from './claims.ts';
-import {
-  errorsOf,
-  type FieldError,
-  forbidden,
-  invalid,
-  notFound,
-  notSupported,
-  repeatedAt,
-  required,
-  tooLong,
-} from './field.ts';
-import { validateObjectMeta } from './metadata.ts';
+import type { FieldError } from './field.ts';
+import { errorsOf, forbidden, invalid, notFound, notSupported, repeatedAt, required, tooLong } from './field.ts';
+import { placedContainers, validateAnnotations, validateObjectMeta, validateProfiles } from './metadata.ts';
 import { validateApiProjections } from './projections.ts';
+import { validateEphemeralVolumes, validatePodClaims } from './resources.ts';
 import { validateScheduling } from './scheduling.ts';
-import { validateSystem } from './windows.ts';
+import { validateSystem } from './security.ts';
 
 const HOSTNAME_MAX_BYTES = 64;
 const RULES_MAX = 20;

@@ -1,20 +1,160 @@
-/**
- * Validates the metadata of a pod that only the API server reads: owners, finalizers, managed fields, sizes.
- *
- * A node of 0.2.0 dropped these fields; a replay of its journal does not apply these rules.
- */
-import type { Pod, PodMeta } from '../api/pod.ts';
+/** Validates the metadata of a pod: its annotations, and what only the API server reads. */
+import { isObject } from '../../../kernel/xstate.ts';
+import type { Container, Pod, PodMeta, PodSpec, SeccompProfile, Toleration } from '../api/pod.ts';
 import {
   byteLength,
   checked,
+  descendingPath,
   errorsOf,
   type FieldError,
+  forbidden,
   invalid,
   isLongName,
   isQualifiedName,
   nonNegative,
   tooLong,
 } from './field.ts';
+import { validateTolerations } from './scheduling.ts';
+
+/*
+ * Validates annotations with a meaning: tolerations, seccomp and AppArmor profiles, the deletion cost; and that a
+ * profile in an annotation equals the one in the field that replaced it.
+ *
+ * A node of 0.2.0 did not validate them; a replay of its journal does not apply these rules.
+ */
+
+const TOLERATIONS = 'scheduler.alpha.kubernetes.io/tolerations';
+const DELETION_COST = 'controller.kubernetes.io/pod-deletion-cost';
+const SECCOMP_POD = 'seccomp.security.alpha.kubernetes.io/pod';
+const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
+const APPARMOR = 'container.apparmor.security.beta.kubernetes.io/';
+const LOCALHOST = 'localhost/';
+const MAX_INT32 = 2_147_483_647;
+
+type Annotations = Readonly<Record<string, string>>;
+
+/** An annotation may have the name of a member of all objects, such as `constructor`. */
+const valueOf = (annotations: Annotations, key: string): string | undefined =>
+  Object.hasOwn(annotations, key) ? annotations[key] : undefined;
+
+export function validateAnnotations({ metadata: { annotations = {} }, spec }: Pod, path: string): FieldError[] {
+  const cost = valueOf(annotations, DELETION_COST);
+  const containers = new Set(placedContainers(spec).map(([{ name }]) => name));
+  return errorsOf(
+    validateTolerationText(valueOf(annotations, TOLERATIONS) ?? '', path),
+    cost !== undefined && !isCost(cost) && invalid(`${path}[${DELETION_COST}]`, cost, 'must be a 32bit integer'),
+    Object.entries(annotations).flatMap(([key, value]) =>
+      errorsOf(
+        (key === SECCOMP_POD || key.startsWith(SECCOMP_CONTAINER)) && validateSeccomp(value, `${path}.${key}`),
+        key.startsWith(APPARMOR) && validateAppArmor(key, value, containers, `${path}[${key}]`),
+      ),
+    ),
+  );
+}
+
+/** A profile in an annotation must equal the one in the field. */
+export function validateProfiles({ metadata: { annotations = {} }, spec }: Pod, path: string): FieldError[] {
+  const { seccompProfile: ofPod, appArmorProfile } = spec.securityContext ?? {};
+  const containers = placedContainers(spec).map(([container, place]) => [container, `${path}.${place}`] as const);
+  return [
+    ...matches(valueOf(annotations, SECCOMP_POD), ofPod, SECCOMP, `${path}.securityContext.seccompProfile`),
+    ...containers.flatMap(([{ name, securityContext }, place]) =>
+      matches(
+        valueOf(annotations, SECCOMP_CONTAINER + name),
+        securityContext?.seccompProfile,
+        SECCOMP,
+        `${place}.securityContext.seccompProfile`,
+      ),
+    ),
+    ...(spec.os?.name === 'windows' ? [] : containers).flatMap(([{ name, securityContext }, place]) =>
+      matches(
+        valueOf(annotations, APPARMOR + name),
+        securityContext?.appArmorProfile ?? appArmorProfile,
+        APPARMOR_FORM,
+        `${place}.securityContext.appArmorProfile`,
+      ),
+    ),
+  ];
+}
+
+/** Every container of a pod, with the end of its path, in upstream's order. */
+export const placedContainers = (spec: PodSpec): (readonly [Container, string])[] => [
+  ...(spec.initContainers ?? []).map((each, at) => [each, `initContainers[${at}]`] as const),
+  ...spec.containers.map((each, at) => [each, `containers[${at}]`] as const),
+];
+
+/** The types of a profile, as annotations spell them. */
+interface AnnotationForm {
+  readonly name: string;
+  readonly RuntimeDefault: readonly string[];
+}
+const SECCOMP: AnnotationForm = { name: 'seccomp', RuntimeDefault: ['runtime/default', 'docker/default'] };
+const APPARMOR_FORM: AnnotationForm = { name: 'apparmor', RuntimeDefault: ['runtime/default'] };
+
+function matches(
+  annotation: string | undefined,
+  profile: SeccompProfile | undefined,
+  form: AnnotationForm,
+  path: string,
+): FieldError[] {
+  if (annotation === undefined || profile === undefined) return [];
+  const { type, localhostProfile } = profile;
+  const otherType = [forbidden(`${path}.type`, `${form.name} type in annotation and field must match`)];
+  if (type === 'Unconfined') return annotation === 'unconfined' ? [] : otherType;
+  if (type === 'RuntimeDefault') return form.RuntimeDefault.includes(annotation) ? [] : otherType;
+  if (type !== 'Localhost') return [];
+  if (!annotation.startsWith(LOCALHOST)) return otherType;
+  return annotation.slice(LOCALHOST.length) === localhostProfile
+    ? []
+    : [forbidden(`${path}.localhostProfile`, `${form.name} profile in annotation and field must match`)];
+}
+
+function validateTolerationText(text: string, path: string): FieldError[] {
+  if (text === '') return [];
+  const tolerations = tolerationsIn(text);
+  if (tolerations === null) return [invalid(path, TOLERATIONS, 'must be a list of tolerations, written as JSON')];
+  return validateTolerations(tolerations, `${path}.${TOLERATIONS}`, true);
+}
+
+function tolerationsIn(text: string): readonly Toleration[] | null {
+  try {
+    const parsed: unknown = JSON.parse(text) ?? [];
+    return Array.isArray(parsed) && parsed.every(isToleration) ? parsed : null;
+  } catch {
+    return null;
+  }
+}
+
+function isToleration(value: unknown): value is Toleration {
+  if (!isObject(value)) return false;
+  const texts = ['key', 'operator', 'value', 'effect'].map((field) => value[field] ?? '');
+  const seconds = value['tolerationSeconds'] ?? 0;
+  return texts.every((each) => typeof each === 'string') && Number.isInteger(seconds);
+}
+
+const isCost = (text: string): boolean => /^(-\d{1,11}|0|[1-9]\d{0,9})$/.test(text) && isInt32(Number(text));
+const isInt32 = (value: number): boolean => value <= MAX_INT32 && value >= -MAX_INT32 - 1;
+
+function validateSeccomp(profile: string, path: string): FieldError[] {
+  if ([...SECCOMP.RuntimeDefault, 'unconfined'].includes(profile)) return [];
+  if (profile.startsWith(LOCALHOST)) return checked(path, profile.slice(LOCALHOST.length), descendingPath);
+  return [invalid(path, profile, 'must be a valid seccomp profile')];
+}
+
+function validateAppArmor(key: string, profile: string, names: ReadonlySet<string>, path: string): FieldError[] {
+  const name = key.slice(APPARMOR.length);
+  const isKnown = ['', 'runtime/default', 'unconfined'].includes(profile) || profile.startsWith(LOCALHOST);
+  return errorsOf(
+    !names.has(name) && invalid(path, name, 'container not found'),
+    !isKnown && invalid(path, profile, `invalid AppArmor profile name: ${JSON.stringify(profile)}`),
+  );
+}
+
+/*
+ * Validates the metadata of a pod that only the API server reads: owners, finalizers, managed fields, sizes.
+ *
+ * A node of 0.2.0 dropped these fields; a replay of its journal does not apply these rules.
+ */
 
 /** Limit of all keys and values of annotations together, in bytes. */
 export const MAX_ANNOTATIONS_BYTES = 262_144;

@@ -8,7 +8,6 @@
 import { isObject } from '../../../kernel/xstate.ts';
 import type { Pod, PodSpec, ResourceList } from '../api/pod.ts';
 import { isIpAddress, parseIp } from '../values/ip.ts';
-import { claimsOf, NO_CLAIMS } from './claims.ts';
 import { refuseEphemeralContainers, validateContainers } from './containers.ts';
 import {
   checked,
@@ -29,10 +28,9 @@ import {
   required,
 } from './field.ts';
 import { MAX_ANNOTATIONS_BYTES } from './metadata.ts';
-import { validateAmounts, validateResources } from './resources.ts';
-import { validateTolerations } from './scheduling.ts';
+import { claimsOf, NO_CLAIMS, validateAmounts, validateResources } from './resources.ts';
+import { validateLabels, validateTolerations } from './scheduling.ts';
 import { validatePodSecurityContext } from './security.ts';
-import { validateLabels } from './selectors.ts';
 import { validateVolumes } from './volumes.ts';
 
 const MAX_INT32 = 2_147_483_647;

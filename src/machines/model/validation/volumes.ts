@@ -27,8 +27,8 @@ import {
   supportedOnly,
   withoutBacksteps,
 } from './field.ts';
-import { VOLUME_FIELD_PATHS, validateFieldRef, validateResourceFieldRef } from './field-refs.ts';
 import { VOLUME_KINDS } from './pod-schema.ts';
+import { VOLUME_FIELD_PATHS, validateFieldRef, validateResourceFieldRef } from './projections.ts';
 import { validatePortal, validateVendorSource } from './vendor-volumes.ts';
 
 const HOST_PATH_TYPES = [

@@ -1,7 +1,7 @@
 /** The credentials in a pod's projected volumes: service account tokens and certificates (`podCertificate`). Pure. */
 import type { Pod, PodRef, VolumeProjection } from '../api/pod.ts';
 import { objectKey } from '../objects/config-objects.ts';
-import { memoize } from '../values/memoize.ts';
+import { memoize } from '../values/same.ts';
 
 /** Upstream's default if the pod lacks the API's defaults. */
 const EXPIRATION_SECONDS = 3_600;

@@ -23,8 +23,8 @@
 import { assign, errorOf, line, now, required, sendParent } from '../../../kernel/xstate.ts';
 import type { CertificateFacts, CertificatePurpose } from '../../model/operations/certificate.ts';
 import type { Answer, CertificateReport } from '../context/types.ts';
-import { csrObject, verdictOf } from './policy.ts';
 import {
+  csrObject,
   csrOf,
   failed,
   handleNames,
@@ -42,6 +42,7 @@ import {
   SIGNED_TIMEOUT_MS,
   setDeadline,
   storeRequest,
+  verdictOf,
 } from './setup.ts';
 
 /** The pause between a certificate and the next request, as upstream. */

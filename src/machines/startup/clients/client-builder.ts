@@ -19,8 +19,7 @@ import { assign, errorOf, line, outputOf, pick, setup, typed } from '../../../ke
 import { certificateOperations, currentPair } from '../../model/operations/certificate.ts';
 import { type KubeSettings, kubeOperations } from '../../model/operations/kube.ts';
 import { certificateManagerMachine } from '../certificates/certificate-manager.ts';
-import { CLIENT_SIGNER, clientPlace, nodeTemplate } from '../certificates/policy.ts';
-import type { CertificateManagerInput } from '../certificates/setup.ts';
+import { type CertificateManagerInput, CLIENT_SIGNER, clientPlace, nodeTemplate } from '../certificates/setup.ts';
 import type { Answer, KubeClients } from '../context/types.ts';
 
 export interface ClientBuilderInput {

@@ -1,7 +1,6 @@
 /** The node's cgroups: set up once, then kept at their limits. Part of the chart of `container-manager.ts`. */
 import { assign, failureLine, line, required, sendTo, to } from '../../../kernel/xstate.ts';
-import { nodeAllocatablePath, podParents } from '../../model/cgroups/names.ts';
-import { nodeAllocatableGroup, qosGroups } from '../../model/cgroups/node-groups.ts';
+import { nodeAllocatableGroup, nodeAllocatablePath, podParents, qosGroups } from '../../model/cgroups/node-groups.ts';
 import { daemonGroup, setUpSteps } from './policy.ts';
 import {
   type ContainerManagerContext,

@@ -7,21 +7,22 @@ import {
 } from '../../configuration/validation/resource-managers.ts';
 import { numaNodesOf } from '../../model/allocation/memory-state.ts';
 import { type NodeFacts, type NodeResources, nodeResources } from '../../model/cgroups/allocatable.ts';
-import { configuredPath, nodeAllocatablePath, stepsOf } from '../../model/cgroups/names.ts';
 import {
+  configuredPath,
   type NodeGroupSettings,
   nodeAllocatableGroup,
+  nodeAllocatablePath,
   qosGroupsAtStart,
   reservedGroups,
+  stepsOf,
 } from '../../model/cgroups/node-groups.ts';
 import type { DesiredCgroup } from '../../model/operations/cgroup.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
-import type { ResourceManagers } from '../../model/settings/resource-managers.ts';
+import type { ResourceManagers } from '../../model/settings/node-settings.ts';
 import type { Parsed } from '../../model/values/go-text.ts';
-import { resourceManagers } from '../context/derive-admission.ts';
 import { gatesOf } from '../context/derive-features.ts';
-import { hugePageName } from '../context/derive-settings.ts';
+import { hugePageName, resourceManagers } from '../context/derive-settings.ts';
 import type { EstablishedContext } from '../context/types.ts';
 
 export interface ContainerManagerInput extends NodeGroupSettings, Decider {

@@ -1,30 +1,17 @@
 /** Types, guards and actions of the container manager. The chart is in `container-manager.ts`. */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { errorOf, line, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
+import { type Ended, errorOf, line, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../model/allocation/messages.ts';
-import {
-  handedOver,
-  type ResourcesHeld,
-  type StateFile,
-  stateFilePaths,
-  stateFiles,
-  stateFilesProblem,
-} from '../../model/allocation/resource-grants.ts';
+import type { ResourcesHeld, StateFile } from '../../model/allocation/resource-grants.ts';
+import { handedOver, stateFilePaths, stateFiles, stateFilesProblem } from '../../model/allocation/resource-grants.ts';
 import type { NodeResources } from '../../model/cgroups/allocatable.ts';
 import { nodeAllocatableGroup, type QOSDemand } from '../../model/cgroups/node-groups.ts';
 import { type CgroupsHeld, cgroupOperations } from '../../model/operations/cgroup.ts';
 import { type CgroupInfo, hostOperations } from '../../model/operations/host.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
-import {
-  type ContainerManagerInput,
-  orphansOf,
-  type PodGroup,
-  printedGroup,
-  resourcesOf,
-  type SetUpStep,
-} from './policy.ts';
+import type { ContainerManagerInput, PodGroup, SetUpStep } from './policy.ts';
+import { orphansOf, printedGroup, resourcesOf } from './policy.ts';
 
 export interface ContainerManagerContext extends ContainerManagerInput {
   readonly cgroups: CgroupInfo | null;

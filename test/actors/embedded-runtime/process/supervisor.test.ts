@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { identify } from '../../../../src/actors/embedded-runtime/process/proc.ts';
 import { Supervisor } from '../../../../src/actors/embedded-runtime/process/supervisor.ts';
-import { writeJson } from '../../../../src/actors/embedded-runtime/store/files.ts';
+import { writeJson } from '../../../../src/actors/embedded-runtime/store/records.ts';
 import { Container } from '../../../../src/actors/embedded-runtime/store/store.ts';
 import { eventually } from '../harness.ts';
 

@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { claim, readJson, writeJson } from '../../../../src/actors/embedded-runtime/store/files.ts';
+import { claim, readJson, writeJson } from '../../../../src/actors/embedded-runtime/store/records.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'statelet-files-'));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { decodeYaml, readConfiguration, readDropIns } from '../../../../src/actors/host/configuration/configuration.ts';
-import { numberOf } from '../../../../src/machines/model/values/exact-number.ts';
-import { decodeJson } from '../../../../src/machines/model/values/json-document.ts';
+import { decodeJson, numberOf } from '../../../../src/machines/model/values/json-document.ts';
 
 let directory: string;
 

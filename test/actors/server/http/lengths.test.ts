@@ -1,8 +1,7 @@
 /** Which answers say how long they are: upstream's HTTP library says it only of what its first buffer holds. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { text } from '../../../../src/actors/server/http/answer.ts';
 import { ApiServer } from '../../../../src/actors/server/http/api-server.ts';
-import type { Endpoint } from '../../../../src/actors/server/http/endpoint.ts';
+import { type Endpoint, text } from '../../../../src/actors/server/http/endpoint.ts';
 import { Listener } from '../../../../src/actors/server/tls/listener.ts';
 import { exchange, exchangeRaw, headerOf } from '../exchange.ts';
 

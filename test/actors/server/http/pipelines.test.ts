@@ -3,9 +3,8 @@ import { once } from 'node:events';
 import { connect as connectHalf } from 'node:net';
 import { setImmediate as nextRound } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import { text } from '../../../../src/actors/server/http/answer.ts';
 import { ApiServer } from '../../../../src/actors/server/http/api-server.ts';
-import type { Endpoint } from '../../../../src/actors/server/http/endpoint.ts';
+import { type Endpoint, text } from '../../../../src/actors/server/http/endpoint.ts';
 import { Listener } from '../../../../src/actors/server/tls/listener.ts';
 import { connect, exchange, exchangeRaw } from '../exchange.ts';
 

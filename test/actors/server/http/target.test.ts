@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { redirect } from '../../../../src/actors/server/http/answer.ts';
-import { targetOf } from '../../../../src/actors/server/http/target.ts';
+import { redirect } from '../../../../src/actors/server/http/endpoint.ts';
+import { targetOf } from '../../../../src/actors/server/http/requests.ts';
 
 it('redirects to a cleaned path, escaped once more, as the kubelet does', () => {
   const locations = [

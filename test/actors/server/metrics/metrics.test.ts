@@ -1,10 +1,10 @@
 /** The families that users of a kubelet rely on: names, types and labels as recorded; what is not here has a reason. */
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Family, toText } from '../../../../src/actors/server/metrics/family.ts';
+import { toProtobuf } from '../../../../src/actors/server/endpoints/metrics.ts';
+import { type Family, toText } from '../../../../src/actors/server/metrics/instruments.ts';
 import type { NodeMetrics } from '../../../../src/actors/server/metrics/node-metrics.ts';
 import { podGauges } from '../../../../src/actors/server/metrics/pods/pod-gauges.ts';
-import { toProtobuf } from '../../../../src/actors/server/metrics/protobuf.ts';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
 import { NOT_HERE } from '../../../golden/http-metrics-excused.ts';
 import { golden } from '../golden-records.ts';

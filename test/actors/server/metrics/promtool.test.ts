@@ -1,7 +1,7 @@
 /** Prometheus' own judge of expositions reads every endpoint, and finds fault with upstream's names only. */
 import { spawnSync } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { toText } from '../../../../src/actors/server/metrics/family.ts';
+import { toText } from '../../../../src/actors/server/metrics/instruments.ts';
 import { requirement } from '../../../support/require.ts';
 import { golden } from '../golden-records.ts';
 import { type MeasuredNode, measuredNode } from '../metrics-node.ts';

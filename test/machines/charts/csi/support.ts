@@ -6,9 +6,9 @@ import { csiVolumesMachine } from '../../../../src/machines/charts/csi/csi-volum
 import type { CSIPod, CSIVolume } from '../../../../src/machines/model/csi/messages.ts';
 import type { Sharing } from '../../../../src/machines/model/operations/volume.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
+import type { Fields } from '../../../../src/simulation/api-server/kinds.ts';
 import { strategicMerge } from '../../../../src/simulation/api-server/strategic-merge.ts';
-import type { Fields } from '../../../../src/simulation/api-server/types.ts';
-import { CsiWorld } from '../../../../src/simulation/world/csi-world.ts';
+import { CsiWorld } from '../../../../src/simulation/world/driver-worlds.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 export const DRIVER = 'csi.example.test';

@@ -6,8 +6,7 @@ import {
   type NodeFacts,
   type NodeReports,
 } from '../../../../src/machines/charts/node/object/facts.ts';
-import { newNode } from '../../../../src/machines/charts/node/object/node.ts';
-import { nodeStatus } from '../../../../src/machines/charts/node/object/status.ts';
+import { newNode, nodeStatus } from '../../../../src/machines/charts/node/object/node.ts';
 import type { Node } from '../../../../src/machines/model/api/node.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { fail, late, ok, runUnder } from '../../../support/answering-world.ts';

@@ -6,7 +6,7 @@ import { type ExclusiveRequest, exclusiveRequests } from '../../../../src/machin
 import { assign } from '../../../../src/machines/model/allocation/resource-assignment.ts';
 import type { Pod } from '../../../../src/machines/model/api/pod.ts';
 import type { Holding } from '../../../../src/machines/model/operations/grants.ts';
-import type { Cpu, CpuManagerSettings } from '../../../../src/machines/model/settings/resource-managers.ts';
+import type { Cpu, CpuManagerSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 
 /** As the kernel numbers them: first one thread of each core, socket by turns, then the second threads. */
 function machine(sockets: number, cores: number, threads: number): readonly Cpu[] {

@@ -2,10 +2,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { distribute } from '../../../../src/machines/model/allocation/cpu-distribution.ts';
+import { distribute, pack, threadsPerCore } from '../../../../src/machines/model/allocation/cpu-assignment.ts';
 import { alignedCpus, cpuHints } from '../../../../src/machines/model/allocation/cpu-manager.ts';
-import { pack, threadsPerCore } from '../../../../src/machines/model/allocation/cpu-packing.ts';
-import type { Cpu } from '../../../../src/machines/model/settings/resource-managers.ts';
+import type { Cpu } from '../../../../src/machines/model/settings/node-settings.ts';
 import { formatCpuSet, parseCpuSet } from '../../../../src/machines/model/values/cpu-set.ts';
 
 /** As the kernel numbers them: first one thread of each core, socket by turns, then the second threads. */

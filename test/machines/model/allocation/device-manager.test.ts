@@ -8,7 +8,7 @@ import { type ExclusiveRequest, exclusiveRequests } from '../../../../src/machin
 import { assign, type DeviceKnowledge } from '../../../../src/machines/model/allocation/resource-assignment.ts';
 import type { Device } from '../../../../src/machines/model/operations/devices.ts';
 import type { DeviceHoldings, NumaSet } from '../../../../src/machines/model/operations/grants.ts';
-import type { ResourceManagers, TopologyPolicy } from '../../../../src/machines/model/settings/resource-managers.ts';
+import type { ResourceManagers, TopologyPolicy } from '../../../../src/machines/model/settings/node-settings.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
 
 const GPU = 'example.com/gpu';

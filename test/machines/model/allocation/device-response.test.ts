@@ -1,7 +1,7 @@
 /** The answers of plugins, out of the bytes that are written for them. */
 import { expect, it } from 'vitest';
 import { methodOf } from '../../../../src/actors/plugins/connection.ts';
-import { decodedResponse } from '../../../../src/machines/model/allocation/device-response.ts';
+import { decodedResponse } from '../../../../src/machines/model/allocation/device-state.ts';
 
 const { responseSerialize } = methodOf<object, object>('v1beta1.DevicePlugin', 'Allocate');
 

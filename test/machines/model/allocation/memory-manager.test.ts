@@ -11,7 +11,7 @@ import { assign } from '../../../../src/machines/model/allocation/resource-assig
 import { isNarrower, subsetsOf } from '../../../../src/machines/model/allocation/topology-manager.ts';
 import type { Pod } from '../../../../src/machines/model/api/pod.ts';
 import type { Holding, MemoryBlock } from '../../../../src/machines/model/operations/grants.ts';
-import type { MemoryManagerSettings } from '../../../../src/machines/model/settings/resource-managers.ts';
+import type { MemoryManagerSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 import { MACHINE_INFO } from '../../startup/boot-node.ts';
 
 const GIB = 1_024n ** 3n;

@@ -1,7 +1,7 @@
 /** How 0.2.0 chose CPUs where the kubelet, and a newer release, choose otherwise. */
 import { expect, it } from 'vitest';
 import { allocatableCpus, allocateCpus } from '../../../../src/machines/model/allocation/cpu-manager.ts';
-import type { CpuManagerSettings } from '../../../../src/machines/model/settings/resource-managers.ts';
+import type { CpuManagerSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 
 /** Cores 0/4, 1/5, 2/6 and 3/7. */
 const cpus = [0, 1, 2, 3, 4, 5, 6, 7].map((id) => ({ id, core: id % 4, socket: 0, numaNode: 0 }));

@@ -16,7 +16,7 @@ import type {
   ResourceManagers,
   TopologyPolicy,
   TopologySettings,
-} from '../../../../src/machines/model/settings/resource-managers.ts';
+} from '../../../../src/machines/model/settings/node-settings.ts';
 
 const REFUSED = { rejection: MISALIGNED };
 const yes = (...nodes: number[]): NumaHint => ({ nodes, preferred: true });

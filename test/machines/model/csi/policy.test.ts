@@ -2,11 +2,9 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { sha256 } from '../../../../src/kernel/xstate.ts';
-import type { Pod, PodSpec, Volume } from '../../../../src/machines/model/api/pod.ts';
-import type { PersistentVolumeSpec } from '../../../../src/machines/model/api/storage.ts';
+import type { PersistentVolumeSpec, Pod, PodSpec, Volume } from '../../../../src/machines/model/api/pod.ts';
 import type { CSIVolume } from '../../../../src/machines/model/csi/messages.ts';
-import { ephemeralHandle, ownershipOf, stageRequest } from '../../../../src/machines/model/csi/policy.ts';
-import { csiVolumeOf } from '../../../../src/machines/model/csi/volume.ts';
+import { csiVolumeOf, ephemeralHandle, ownershipOf, stageRequest } from '../../../../src/machines/model/csi/policy.ts';
 import { podOf, volumeOf } from '../../charts/csi/support.ts';
 
 describe('a hash', () => {

@@ -1,12 +1,7 @@
 /** The file of claims, as a Go kubelet writes and reads it. */
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import {
-  type ClaimState,
-  claimStateText,
-  crc32,
-  readClaimState,
-} from '../../../../src/machines/model/dra/claim-state.ts';
+import { type ClaimState, claimStateText, crc32, readClaimState } from '../../../../src/machines/model/dra/claims.ts';
 
 const claim: ClaimState = {
   uid: 'c1',

@@ -1,6 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { nodePod } from '../../../../src/machines/model/eviction/facts.ts';
-import { type Candidate, rankedForEviction, reclaimable } from '../../../../src/machines/model/eviction/ranking.ts';
+import {
+  type Candidate,
+  nodePod,
+  rankedForEviction,
+  reclaimable,
+} from '../../../../src/machines/model/eviction/ranking.ts';
 import {
   configuredThresholds,
   thresholdText,

@@ -1,8 +1,13 @@
 /** What a query means of the cluster's trust bundles, and what becomes of their text. */
 import { describe, expect, it } from 'vitest';
 import { type TrustSelector, type TrustSource, trustKey } from '../../../../src/machines/model/objects/keys.ts';
-import { certificatesPem, pemBlocks } from '../../../../src/machines/model/objects/pem.ts';
-import { type TrustBundle, trustAnchors, trustBundleOf } from '../../../../src/machines/model/objects/trust-anchors.ts';
+import {
+  certificatesPem,
+  pemBlocks,
+  type TrustBundle,
+  trustAnchors,
+  trustBundleOf,
+} from '../../../../src/machines/model/objects/trust-anchors.ts';
 
 const block = (base64: string, label = 'CERTIFICATE') =>
   `-----BEGIN ${label}-----\n${base64}\n-----END ${label}-----\n`;

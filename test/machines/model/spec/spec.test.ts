@@ -1,8 +1,7 @@
 /** Tables for what the recordings do not reach: limits, escapes, other drivers, other machines. */
 import { describe, expect, it } from 'vitest';
 import type { Container } from '../../../../src/machines/model/api/pod.ts';
-import { fieldValue, goQuote, resourceValue } from '../../../../src/machines/model/spec/downward-api.ts';
-import { environment } from '../../../../src/machines/model/spec/environment.ts';
+import { environment, fieldValue, goQuote, resourceValue } from '../../../../src/machines/model/spec/environment.ts';
 import { expand } from '../../../../src/machines/model/spec/expansion.ts';
 import { hostsFile } from '../../../../src/machines/model/spec/hostname.ts';
 import {

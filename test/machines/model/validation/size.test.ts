@@ -1,7 +1,7 @@
 /** A pod that is too large for this node is refused before anything else is done with it. */
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../../../src/kernel/json.ts';
-import { podFromApi } from '../../../../src/machines/charts/pods/config/api-pod.ts';
+import { podFromApi } from '../../../../src/machines/charts/pods/config/api-publication.ts';
 import { staticPod } from '../../../../src/machines/charts/pods/config/static-pod.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { POD_CONTAINERS_MAX, POD_VALUES_MAX, sizeProblem } from '../../../../src/machines/model/validation/pod.ts';

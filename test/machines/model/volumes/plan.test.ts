@@ -12,7 +12,7 @@ import {
 import type { ConfigObject } from '../../../../src/machines/model/operations/volume.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 import { volumePlan } from '../../../../src/machines/model/volumes/plan.ts';
-import { withMounts } from '../../../../src/simulation/world/objects.ts';
+import { withMounts } from '../../../../src/simulation/world/kube-world.ts';
 import { settings } from '../../../support/pods-node.ts';
 
 const podOf = (spec: Partial<PodSpec>, labels = {}): Pod => ({

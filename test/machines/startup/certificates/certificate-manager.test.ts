@@ -10,7 +10,7 @@ import {
   nodeTemplate,
   rotationDeadline,
   verdictOf,
-} from '../../../../src/machines/startup/certificates/policy.ts';
+} from '../../../../src/machines/startup/certificates/setup.ts';
 import { clientCertificateInput } from '../../../../src/machines/startup/clients/client-builder.ts';
 import { type Answers, fail, ok, runUnder } from '../../../support/answering-world.ts';
 

@@ -10,9 +10,17 @@ import type { OnPluginRun } from '../../../image/plugin.ts';
 import type { NodeRecord } from '../../../node-records.ts';
 import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';
 import type { NodeView } from '../../node-view.ts';
-import { type Family, gaugeOf, one } from '../family.ts';
-import { counter, histogram, Instruments } from '../instruments.ts';
-import { DEFAULT_BUCKETS, MS_PER_SECOND, type Projection, podUidAt, type RecordContext } from '../projection.ts';
+import type { Family, Projection, RecordContext } from '../instruments.ts';
+import {
+  counter,
+  DEFAULT_BUCKETS,
+  gaugeOf,
+  histogram,
+  Instruments,
+  MS_PER_SECOND,
+  one,
+  podUidAt,
+} from '../instruments.ts';
 
 const CSI_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 const CSI = '/csi.v1.';

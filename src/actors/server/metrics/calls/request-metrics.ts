@@ -1,9 +1,8 @@
 /** Metrics of the requests to the node's servers. Only known parts of a path become labels. */
 import type { Registry } from 'prom-client';
-import type { CacheObserver } from '../../auth/answer-cache.ts';
-import type { Kind } from '../../streaming/stream-request.ts';
-import { counter, gauge, histogram, Instruments } from '../instruments.ts';
-import { DEFAULT_BUCKETS, MS_PER_SECOND } from '../projection.ts';
+import type { CacheObserver } from '../../authentication.ts';
+import type { Kind } from '../../streaming/remote-command.ts';
+import { counter, DEFAULT_BUCKETS, gauge, histogram, Instruments, MS_PER_SECOND } from '../instruments.ts';
 
 /** Upstream's list of methods, which omits PATCH. */
 const METHODS = new Set(['OPTIONS', 'GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT']);

@@ -7,8 +7,8 @@ import { memberOf } from '../../../../kernel/json.ts';
 import type { StateRecord } from '../../../../kernel/records.ts';
 import type { CertificateFacts } from '../../../../machines/model/operations/certificate.ts';
 import type { NodeRecord, NodeResult } from '../../../node-records.ts';
-import { counter, histogram, Instruments, sampledGauge } from '../instruments.ts';
-import { MS_PER_SECOND, type Projection, type RecordContext } from '../projection.ts';
+import type { Projection, RecordContext } from '../instruments.ts';
+import { counter, histogram, Instruments, MS_PER_SECOND, sampledGauge } from '../instruments.ts';
 
 const MANAGER = /^kubelet\/(?<purpose>clientCertificate|servingCertificate)(?=\/|$)/;
 /** Upstream's buckets in seconds: a minute, hours, and days up to four years. */

@@ -8,7 +8,7 @@ import { isEnabled } from '../../../../machines/configuration/index.ts';
 import { cpuIds } from '../../../../machines/model/values/cpu-set.ts';
 import type { NodePod } from '../../node-pods.ts';
 import type { NodeView } from '../../node-view.ts';
-import { type Family, gaugeOf, one } from '../family.ts';
+import { type Family, gaugeOf, one } from '../instruments.ts';
 
 /** The gates that set all gates of a stage. */
 const GROUPS = [

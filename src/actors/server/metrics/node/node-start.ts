@@ -10,9 +10,8 @@ import type { NodeStatus } from '../../../../machines/model/api/node.ts';
 import type { ShutdownSettings } from '../../../../machines/model/settings/node-settings.ts';
 import type { NodeRecord } from '../../../node-records.ts';
 import type { NodeView } from '../../node-view.ts';
-import { type Family, gaugeOf, one } from '../family.ts';
-import { gauge, Instruments } from '../instruments.ts';
-import { MS_PER_SECOND, type Projection, type RecordContext, type UnderWay } from '../projection.ts';
+import type { Family, Projection, RecordContext, UnderWay } from '../instruments.ts';
+import { gauge, gaugeOf, Instruments, MS_PER_SECOND, one } from '../instruments.ts';
 
 const CREATE = 'kubelet/nodeStatus/registration/create';
 const REPORT = 'kubelet/nodeStatus/patch';

@@ -8,11 +8,10 @@ import type { AllocationReport } from '../../../../machines/model/allocation/mes
 import type { Rejection } from '../../../../machines/model/allocation/node-view.ts';
 import type { ExclusiveRequest } from '../../../../machines/model/allocation/request.ts';
 import { MISALIGNED } from '../../../../machines/model/allocation/topology-manager.ts';
-import type { Cpu, ResourceManagers } from '../../../../machines/model/settings/resource-managers.ts';
+import type { Cpu, ResourceManagers } from '../../../../machines/model/settings/node-settings.ts';
 import { cpuIds } from '../../../../machines/model/values/cpu-set.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
-import { counter, histogram, Instruments } from '../instruments.ts';
-import { isPodActor, type Projection, type RecordContext } from '../projection.ts';
+import { counter, histogram, Instruments, isPodActor, type Projection, type RecordContext } from '../instruments.ts';
 
 const ALLOCATION = 'kubelet/allocation';
 /** Upstream's buckets in milliseconds: from 0.05, with a factor of 2. */

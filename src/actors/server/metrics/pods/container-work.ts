@@ -1,27 +1,24 @@
-/** Counts started and failed pods and containers, their image volumes, and failed or unusual hooks. */
+/** Counts of started and failed containers, and of their hooks and probes. */
 import { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { StateRecord } from '../../../../kernel/records.ts';
-import type { Hook } from '../../../../machines/model/pods/container-messages.ts';
-import { podActor } from '../../../../machines/model/pods/pod-messages.ts';
+import type { PodContext } from '../../../../machines/charts/pods/pod/pod-context.ts';
+import { type Hook, podActor } from '../../../../machines/model/pods/pod-messages.ts';
+import type { NodeEffect, NodeMessageRecord, NodeRecord, NodeResult } from '../../../node-records.ts';
+import { contextOf } from '../../../node-records.ts';
+import type { Projection, RecordContext, UnderWay } from '../instruments.ts';
 import {
-  contextOf,
-  type NodeEffect,
-  type NodeMessageRecord,
-  type NodeRecord,
-  type NodeResult,
-} from '../../../node-records.ts';
-import { counter, histogram, Instruments } from '../instruments.ts';
-import {
+  counter,
   DEFAULT_BUCKETS,
+  histogram,
+  Instruments,
   isPodActor,
   MS_PER_SECOND,
-  type Projection,
   podContext,
   podContextAt,
-  type RecordContext,
-  type UnderWay,
-} from '../projection.ts';
+} from '../instruments.ts';
+
+/* Counts started and failed pods and containers, their image volumes, and failed or unusual hooks. */
 
 const CONTAINER_ADDRESS = /^(?<pod>kubelet\/pods\/pod-[^/]+)\/container-(?<container>[^/]+)/;
 const CODES: Readonly<Record<string, string>> = {
@@ -197,3 +194,68 @@ const labelled = (registry: Registry) => ({
     ),
   },
 });
+
+/* Results and durations of probes, in a registry of their own for `/metrics/probes`. */
+
+const LABELS = ['container', 'namespace', 'pod', 'probe_type'] as const;
+type Labels = Readonly<Record<(typeof LABELS)[number], string>>;
+
+const RESULTS: Readonly<Record<string, string>> = { success: 'successful', failure: 'failed' };
+
+interface Attempt {
+  readonly container: string;
+  readonly kind: string;
+  readonly result: string;
+  readonly durationMs: number;
+}
+
+/** Invariant: series of a pod are removed when the pod has ended or is gone. */
+export class ProbeWork implements Projection {
+  readonly recordKinds = ['message'] as const;
+  readonly registry = new Registry();
+  readonly #total = counter(
+    this.registry,
+    'prober_probe_total',
+    '[BETA] Cumulative number of a liveness, readiness or startup probe for a container by result.',
+    [...LABELS, 'pod_uid', 'result'],
+  );
+  readonly #duration = histogram(
+    this.registry,
+    'prober_probe_duration_seconds',
+    '[ALPHA] Duration in seconds for a probe response.',
+    DEFAULT_BUCKETS,
+    LABELS,
+  );
+  /** By pod uid, the probes that were counted. */
+  readonly #counted = new Map<string, Map<string, Labels>>();
+
+  on(record: NodeRecord): void {
+    if (record.k !== 'message' || record.to !== 'kubelet/status') return;
+    const { event } = record;
+    if (event.type === 'status.removed') this.#forget(event.uid);
+    if (event.type !== 'status.changed') return;
+    const { phase } = event.status;
+    if (phase === 'Succeeded' || phase === 'Failed') this.#forget(event.pod.uid);
+  }
+
+  /**
+   * Counts an attempt. As upstream, the duration of a failed attempt is not observed, and an attempt without a result
+   * does not count.
+   */
+  attempted({ namespace, name, uid }: PodContext, { container, kind, result, durationMs }: Attempt): void {
+    if (RESULTS[result] === undefined) return;
+    const labels = { container, namespace, pod: name, probe_type: kind.charAt(0).toUpperCase() + kind.slice(1) };
+    const counted = this.#counted.get(uid) ?? new Map<string, Labels>();
+    this.#counted.set(uid, counted.set(`${container}/${kind}`, labels));
+    this.#total.inc({ ...labels, pod_uid: uid, result: RESULTS[result] });
+    if (result !== 'failure') this.#duration.observe(labels, durationMs / MS_PER_SECOND);
+  }
+
+  #forget(uid: string): void {
+    for (const labels of this.#counted.get(uid)?.values() ?? []) {
+      for (const result of Object.values(RESULTS)) this.#total.remove({ ...labels, pod_uid: uid, result });
+      this.#duration.remove(labels);
+    }
+    this.#counted.delete(uid);
+  }
+}

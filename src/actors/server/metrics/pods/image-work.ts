@@ -2,26 +2,16 @@
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import { type ImageGcKnowledge, isTooOld } from '../../../../machines/charts/images/image-choice.ts';
-import {
-  admission,
-  admittedAnyway,
-  mustVerify,
-  type VerificationSettings,
-} from '../../../../machines/charts/images/verification.ts';
+import type { VerificationSettings } from '../../../../machines/charts/images/verification.ts';
+import { admission, admittedAnyway, mustVerify } from '../../../../machines/charts/images/verification.ts';
 import type { PullRecord } from '../../../../machines/model/operations/image.ts';
 import type { ImageWanted } from '../../../../machines/model/pods/image-messages.ts';
 import { repositoryOf } from '../../../../machines/model/spec/index.ts';
-import { recordCounts } from '../../../image/pull-record-files.ts';
-import {
-  contextOf,
-  type NodeEffect,
-  type NodeMessageRecord,
-  type NodeRecord,
-  type NodeResult,
-} from '../../../node-records.ts';
-import { type Family, gaugeOf, one } from '../family.ts';
-import { counter, histogram, Instruments } from '../instruments.ts';
-import { isPodActor, MS_PER_SECOND, type Projection, type RecordContext, type UnderWay } from '../projection.ts';
+import { recordCounts } from '../../../image/pull-records.ts';
+import type { NodeEffect, NodeMessageRecord, NodeRecord, NodeResult } from '../../../node-records.ts';
+import { contextOf } from '../../../node-records.ts';
+import type { Family, Projection, RecordContext, UnderWay } from '../instruments.ts';
+import { counter, gaugeOf, histogram, Instruments, isPodActor, MS_PER_SECOND, one } from '../instruments.ts';
 
 const IMAGE_ACTOR = /^kubelet\/images\/image-[^/]+/;
 const COLLECTOR = 'kubelet/imageGC';

@@ -4,7 +4,7 @@ import { readdirSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { isStaticPod } from '../../../../machines/model/api/pod.ts';
 import { isWanted, type NodePod } from '../../node-pods.ts';
-import { type Family, gaugeOf, one, type Sample } from '../family.ts';
+import { type Family, gaugeOf, one, type Sample } from '../instruments.ts';
 
 const conditionOf = (status: NodePod['status'], wanted: string) =>
   status?.conditions?.find(({ type, status: value }) => type === wanted && value === 'True');

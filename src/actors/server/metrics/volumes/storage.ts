@@ -5,20 +5,12 @@
 import type { Registry } from 'prom-client';
 import type { Pod, Volume } from '../../../../machines/model/api/pod.ts';
 import type { VolumeSetUp } from '../../../../machines/model/operations/volume.ts';
-import type { EventRecorded } from '../../../../machines/model/pods/event-messages.ts';
+import type { EventRecorded } from '../../../../machines/model/pods/pod-messages.ts';
 import { usesOf } from '../../../../machines/model/volumes/plan.ts';
 import { contextOf, type NodeMessageRecord, type NodeRecord, type NodeResult } from '../../../node-records.ts';
 import type { NodePod } from '../../node-pods.ts';
-import type { Family, Sample } from '../family.ts';
-import { counter, gauge, histogram, Instruments } from '../instruments.ts';
-import {
-  MS_PER_SECOND,
-  type Projection,
-  podContextAt,
-  podUidAt,
-  type RecordContext,
-  type UnderWay,
-} from '../projection.ts';
+import type { Family, Projection, RecordContext, Sample, UnderWay } from '../instruments.ts';
+import { counter, gauge, histogram, Instruments, MS_PER_SECOND, podContextAt, podUidAt } from '../instruments.ts';
 
 const BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 const PLUGINS: readonly (readonly [kind: keyof Volume, plugin: string])[] = [

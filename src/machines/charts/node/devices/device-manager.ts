@@ -19,8 +19,8 @@
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
-import { errorOf, type JsonObject, line, outputOf, pick, sendTo, setup, to, typed } from '../../../../kernel/xstate.ts';
+import type { Ended, JsonObject } from '../../../../kernel/xstate.ts';
+import { errorOf, line, outputOf, pick, sendTo, setup, to, typed } from '../../../../kernel/xstate.ts';
 import { deviceAmounts, readDeviceState } from '../../../model/allocation/device-state.ts';
 import { deviceOperations, type RegistrationItem } from '../../../model/operations/devices.ts';
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';
@@ -28,6 +28,7 @@ import { hostOperations } from '../../../model/operations/host.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import { childIn } from '../../children.ts';
 import { type DevicePluginReport, devicePluginMachine } from './device-plugin.ts';
+import type { ResourceEntry, Resources } from './device-policy.ts';
 import {
   CHECKPOINT_FILE,
   devicesHandedOver,
@@ -36,8 +37,6 @@ import {
   haveChanged,
   NO_OPTIONS,
   RESOURCES_MAX,
-  type ResourceEntry,
-  type Resources,
   registeredDevices,
   rememberedResources,
   STOP_GRACE_MS,

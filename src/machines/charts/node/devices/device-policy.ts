@@ -4,8 +4,8 @@
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go and handler.go.
  */
 
-import { decodedResponse } from '../../../model/allocation/device-response.ts';
-import { type DeviceState, type Devices, entriesOf, healthyIds } from '../../../model/allocation/device-state.ts';
+import type { DeviceState, Devices } from '../../../model/allocation/device-state.ts';
+import { decodedResponse, entriesOf, healthyIds } from '../../../model/allocation/device-state.ts';
 import type { ResourcesHandedOver } from '../../../model/allocation/messages.ts';
 import { isExtendedResource } from '../../../model/allocation/request.ts';
 import type { Device, DeviceEntry, DevicePluginOptions } from '../../../model/operations/devices.ts';

@@ -12,17 +12,8 @@
  * Upstream: pkg/kubelet/cm/dra/manager.go (prepareResources).
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
-import {
-  assign,
-  errorOf,
-  type JsonObject,
-  outputOf,
-  pick,
-  sendParent,
-  setup,
-  typed,
-} from '../../../../kernel/xstate.ts';
+import type { Ended, JsonObject } from '../../../../kernel/xstate.ts';
+import { assign, errorOf, outputOf, pick, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import { claimVerdict } from '../../../model/dra/claims.ts';
 import type { ClaimVerdict, ClaimWanted, FetchedClaim } from '../../../model/dra/messages.ts';
 import { type DraCall, type DraPrepared, draOperations } from '../../../model/operations/dra.ts';

@@ -14,20 +14,23 @@
  * Upstream: pkg/kubelet/cm/dra. KEP 4381.
  */
 import { type AnyActorRef, errorOf, failureLine, outputOf, sendTo, to } from '../../../../kernel/xstate.ts';
-import { CLAIM_STATE_FILE, claimStateText, readClaimState } from '../../../model/dra/claim-state.ts';
-import { podsIn, preparedFor, restored } from './claim-cache.ts';
+import { CLAIM_STATE_FILE, claimStateText, readClaimState } from '../../../model/dra/claims.ts';
 import {
   abandon,
   beginPreparation,
+  connect,
+  deleteSlices,
+  expireSlices,
   handlePrepared,
   handleReleased,
+  handleReport,
   prepare,
   reapCrashed,
   reconcile,
   release,
+  withdraw,
 } from './dra-claims.ts';
-import { connect, deleteSlices, expireSlices, handleReport, withdraw } from './dra-drivers.ts';
-import { answerPod, podHealth, draSetup as s, stateFile } from './dra-setup.ts';
+import { answerPod, podHealth, podsIn, preparedFor, restored, draSetup as s, stateFile } from './dra-setup.ts';
 
 /** Upstream's period of looking for claims of pods that are gone. */
 const RECONCILE_MS = 60_000;

@@ -11,10 +11,9 @@
  * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go (wipeResourceSlices).
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
-import { assign, errorOf, line, pick, setup, typed } from '../../../../kernel/xstate.ts';
+import { assign, type Ended, errorOf, line, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
-import { type BackOff, doubledMs } from '../../../model/values/back-off.ts';
+import { type BackOff, doubledMs } from '../../../model/values/time.ts';
 
 /** Upstream's pauses between attempts. */
 const RETRY: BackOff = { baseMs: 1_000, maxMs: 300_000 };

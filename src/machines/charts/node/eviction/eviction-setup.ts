@@ -1,28 +1,28 @@
 /** Types, guards and actions of the eviction manager. The chart is in `eviction.ts`. */
 import { type Ended, errorOf, line, now, outputOf, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
-import { evictionMessage, storageMessage, thresholdEvent } from '../../../model/eviction/eviction-message.ts';
-import type { NodePodChanged } from '../../../model/eviction/facts.ts';
+import type { ConditionsChanged, EvictionContext } from '../../../model/eviction/policy.ts';
 import {
-  type ConditionsChanged,
   candidates,
   clears,
   counted,
   dueThresholds,
-  type EvictionContext,
+  evictionMessage,
   graceAtMs,
   isCleared,
   located,
   observed,
   reliefAtMs,
   reobserved,
+  storageMessage,
   target,
+  thresholdEvent,
 } from '../../../model/eviction/policy.ts';
-import { type Candidate, evictionGrace, IMMEDIATE_GRACE_SECONDS } from '../../../model/eviction/ranking.ts';
+import type { Candidate, NodePodChanged } from '../../../model/eviction/ranking.ts';
+import { evictionGrace, IMMEDIATE_GRACE_SECONDS } from '../../../model/eviction/ranking.ts';
 import { resourceOf } from '../../../model/eviction/thresholds.ts';
 import { type DiskLayout, type Observations, type PodUse, statsOperations } from '../../../model/operations/stats.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
-import type { GarbagePurged } from '../../../model/pods/garbage-messages.ts';
-import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
+import type { GarbagePurged } from '../../../model/pods/image-messages.ts';
+import { eventRecorded, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { nodeRef, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { MONITORING_MS, type StorageReport, storageWatchMachine } from './storage-watch.ts';

@@ -17,7 +17,7 @@
  * Seeds: S150, S195, S239. Upstream: pkg/kubelet/eviction/eviction_manager.go.
  */
 import { line, required, to } from '../../../../kernel/xstate.ts';
-import { statsPlace } from '../../../model/cgroups/names.ts';
+import { statsPlace } from '../../../model/cgroups/node-groups.ts';
 import { clears, type EvictionContext, initialEviction } from '../../../model/eviction/policy.ts';
 import {
   evictFirst,

@@ -1,13 +1,17 @@
-/**
- * The Node object as this agent registers it, and the corrections of a Node that exists already.
- * Upstream: pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer). Seeds: S146, S216.
- */
-import type { JsonObject } from '../../../../kernel/xstate.ts';
+/** The Node object as this agent registers it, and its status. Also the drivers in its CSINode. */
+import { isObject, type JsonObject } from '../../../../kernel/xstate.ts';
 import type { Node, NodeStatus, Taint } from '../../../model/api/node.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import type { NodeVolumes } from '../../../model/csi/messages.ts';
-import type { NodeLabels } from '../../../model/objects/messages.ts';
-import type { NodeFacts } from './facts.ts';
+import type { NodeLabels } from '../../../model/objects/keys.ts';
+import { byBytes, quote } from '../../../model/values/go-text.ts';
+import { nodeConditions } from './conditions.ts';
+import type { NodeFacts, NodeReports } from './facts.ts';
+
+/*
+ * The Node object as this agent registers it, and the corrections of a Node that exists already.
+ * Upstream: pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer). Seeds: S146, S216.
+ */
 
 const ATTACH_DETACH = 'volumes.kubernetes.io/controller-managed-attach-detach';
 const PROVIDED_NODE_IP = 'alpha.kubernetes.io/provided-node-ip';
@@ -117,3 +121,161 @@ export const volumesIn = ({ status }: Node): NodeVolumes => ({
   inUse: status?.volumesInUse ?? [],
   attached: (status?.volumesAttached ?? []).map(({ name }) => name),
 });
+
+/*
+ * The status of the Node, derived from the facts about the machine and the reports of its subsystems.
+ * Upstream: pkg/kubelet/nodestatus/setters.go. Checked against the recording `node-register`.
+ */
+
+/** Lists of the status that the API merges by a key. Addresses are replaced as a whole, as upstream does. */
+const MERGE_KEYS = { 'status.conditions': 'type' };
+
+/** Extended resources that other clients advertise stay as they are. */
+const advertised = ({ capacity = {} }: NodeStatus): Readonly<Record<string, string>> =>
+  Object.fromEntries(Object.entries(capacity).filter(([name]) => name.includes('/')));
+
+/** @param before the last known status; fields set by other clients stay */
+export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeStatus, nowMs: number): NodeStatus {
+  const { volumesInUse: listed = [], declaredFeatures: _declared, ...others } = before;
+  const volumesInUse = reports.volumesInUse ?? listed;
+  return {
+    ...others,
+    capacity: { ...advertised(before), ...reports.capacity, ...reports.deviceCapacity },
+    allocatable: { ...advertised(before), ...reports.allocatable, ...reports.deviceAllocatable },
+    conditions: nodeConditions(reports, before.conditions ?? [], nowMs),
+    ...addressesOf(facts, before),
+    daemonEndpoints: { kubeletEndpoint: { Port: facts.port } },
+    nodeInfo: facts.info,
+    images: reports.images,
+    ...(facts.declaredFeatures.length === 0 ? {} : { declaredFeatures: facts.declaredFeatures }),
+    ...(volumesInUse.length === 0 ? {} : { volumesInUse }),
+    ...(reports.runtimeHandlers.length === 0 ? {} : { runtimeHandlers: reports.runtimeHandlers }),
+    ...(reports.features === null ? {} : { features: reports.features }),
+  };
+}
+
+/** The Node keeps its addresses where a cloud provider's controller has set them, and where this machine has none. */
+function addressesOf({ addresses, externalCloud }: NodeFacts, before: NodeStatus): Pick<NodeStatus, 'addresses'> {
+  if ((externalCloud && before.addresses?.length) || addresses.length === 0) return {};
+  return { addresses };
+}
+
+/** The PATCH of nodes/status from one status to the next; `null` if nothing differs. */
+export function statusPatch(before: NodeStatus, after: NodeStatus): JsonObject | null {
+  const patch = strategicPatch({ status: before }, { status: after }, MERGE_KEYS);
+  if (patch === null || before.addresses === undefined) return patch;
+  const { status } = patch;
+  if (!isObject(status) || !Array.isArray(status['addresses'])) return patch;
+  // The API would merge addresses by type and mix two of one type; `$patch: replace` replaces the list.
+  return { ...patch, status: { ...status, addresses: [...status['addresses'], { $patch: 'replace' }] } };
+}
+
+/** True if a condition changed in more than its heartbeat. */
+export const hasConditionChange = (before: NodeStatus, after: NodeStatus): boolean =>
+  hasChange({ conditions: before.conditions ?? [] }, { conditions: after.conditions ?? [] });
+
+/** True if anything but a heartbeat differs. */
+export function hasChange(before: NodeStatus, after: NodeStatus): boolean {
+  const withoutHeartbeats = ({ conditions, ...status }: NodeStatus): NodeStatus => ({
+    ...status,
+    conditions: (conditions ?? []).map(({ lastHeartbeatTime: _at, ...rest }) => rest),
+  });
+  return statusPatch(withoutHeartbeats(before), withoutHeartbeats(after)) !== null;
+}
+
+/** True if a volume in use must be listed: its pod waits until the API server knows that it must not be detached. */
+export const holdsMore = (
+  { volumesInUse: before = [] }: NodeStatus,
+  { volumesInUse: after = [] }: NodeStatus,
+): boolean => after.some((name) => !before.includes(name));
+
+/*
+ * The part of the Node that comes from its CSI drivers: an annotation with the node ID of each driver, and topology
+ * labels, by which the scheduler places volumes and pods.
+ *
+ * Upstream: pkg/volume/csi/nodeinfomanager (updateNodeIDInNode, updateTopologyLabels, removeNodeIDFromNode).
+ */
+
+/** The annotation with the node IDs by driver, as JSON. */
+const NODE_IDS = 'csi.volume.kubernetes.io/nodeid';
+
+export type NodeMetadata = Pick<NonNullable<Node['metadata']>, 'labels' | 'annotations'>;
+
+interface Driver {
+  readonly name: string;
+  /** The node ID: the driver's name for this node. */
+  readonly nodeID: string;
+  readonly topology?: Readonly<Record<string, string>>;
+}
+
+interface DriversOnNode {
+  /** The patch that the Node needs; `null` if it has everything. */
+  readonly patch: JsonObject | null;
+  /** Why a driver cannot be on this node, by its name. */
+  readonly rejected: ReadonlyMap<string, string>;
+}
+
+/** Compares the Node with the drivers of this node, and with those that are gone from it. */
+export function driversOnNode(
+  metadata: NodeMetadata,
+  drivers: readonly Driver[],
+  gone: readonly string[],
+): DriversOnNode {
+  const [labels, annotations] = [metadata.labels ?? {}, metadata.annotations ?? {}];
+  const nodeIds = parseNodeIds(annotations[NODE_IDS] ?? '');
+  const known = new Map(Object.entries(labels));
+  const rejected = new Map<string, string>();
+  if ('error' in nodeIds) {
+    for (const { name } of drivers) rejected.set(name, nodeIds.error);
+    return { patch: null, rejected };
+  }
+  const { ids } = nodeIds;
+  for (const name of gone) ids.delete(name);
+  for (const { name, nodeID, topology = {} } of drivers) {
+    const collision = collisionOf(topology, known);
+    if (collision !== null) rejected.set(name, collision);
+    else {
+      ids.set(name, nodeID);
+      for (const [key, value] of Object.entries(topology)) known.set(key, value);
+    }
+  }
+  const { [NODE_IDS]: _before, ...others } = annotations;
+  const after = {
+    labels: Object.fromEntries(known),
+    annotations: ids.size === 0 ? others : { ...others, [NODE_IDS]: printNodeIds(ids) },
+  };
+  return { patch: strategicPatch({ metadata: { labels, annotations } }, { metadata: after }, {}), rejected };
+}
+
+function collisionOf(topology: Readonly<Record<string, string>>, labels: ReadonlyMap<string, string>): string | null {
+  const found = Object.entries(topology)
+    .toSorted(([a], [b]) => byBytes(a, b))
+    .find(([key, value]) => labels.has(key) && labels.get(key) !== value);
+  if (found === undefined) return null;
+  const [key, value] = found;
+  return (
+    `detected topology value collision: driver reported ${quote(key)}:${quote(value)} but existing label is ` +
+    `${quote(key)}:${quote(labels.get(key) ?? '')}`
+  );
+}
+
+type NodeIds = { readonly ids: Map<string, string> } | { readonly error: string };
+
+function parseNodeIds(text: string): NodeIds {
+  if (text === '') return { ids: new Map() };
+  const failure = `failed to parse node's ${quote(NODE_IDS)} annotation value (${quote(text)})`;
+  try {
+    const value: unknown = JSON.parse(text);
+    if (value === null) return { ids: new Map() };
+    const entries = isObject(value) ? Object.entries(value) : null;
+    if (entries?.every((entry): entry is [string, string] => typeof entry[1] === 'string'))
+      return { ids: new Map(entries) };
+    return { error: `${failure} err=it is no map of texts` };
+  } catch (error) {
+    return { error: `${failure} err=${(error as Error).message}` };
+  }
+}
+
+/** As Go prints a map: sorted. */
+const printNodeIds = (ids: ReadonlyMap<string, string>): string =>
+  JSON.stringify(Object.fromEntries([...ids].toSorted(([a], [b]) => byBytes(a, b))));

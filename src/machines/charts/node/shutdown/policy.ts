@@ -5,7 +5,7 @@
  */
 
 import type { KubeletConfiguration } from '../../../model/configuration/fields.ts';
-import { type NodePod, SYSTEM_CRITICAL_PRIORITY } from '../../../model/eviction/facts.ts';
+import { type NodePod, SYSTEM_CRITICAL_PRIORITY } from '../../../model/eviction/ranking.ts';
 import type { ShutdownPeriod } from '../../../model/settings/node-settings.ts';
 import { millisecondsOf } from '../../../model/values/time.ts';
 

@@ -12,24 +12,160 @@
  *   D3 without logind the node runs as usual, but its shutdown is not graceful.
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
-import { line, required, to } from '../../../../kernel/xstate.ts';
-import { periodRequestedSeconds } from './policy.ts';
-import {
-  beginShutdown,
-  type Context,
-  cancelShutdown,
-  endGroup,
-  logLost,
-  logTimeOut,
-  logTooShort,
-  logUnavailable,
-  logUnstored,
-  nextGroup,
-  noteDelay,
-  noteEnd,
-  notePod,
-  shutdownSetup as s,
-} from './shutdown-setup.ts';
+import type { Ended, ItemOf } from '../../../../kernel/xstate.ts';
+import { errorIn, line, now, outputOf, pick, required, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
+import type { NodePod, NodePodChanged } from '../../../model/eviction/ranking.ts';
+import { logindOperations } from '../../../model/operations/logind.ts';
+import { eventRecorded, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
+import { nodeRef, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import type { NodeSettings, ShutdownSettings } from '../../../model/settings/node-settings.ts';
+import { graceOf, periodRequestedSeconds, podsOfGroup } from './policy.ts';
+
+/* Types, guards and actions of the shutdown manager. The chart is in `shutdown.ts`. */
+
+const MS_PER_SECOND = 1_000;
+
+interface Context {
+  readonly settings: ShutdownSettings;
+  readonly nodeName: string;
+  readonly pods: Readonly<Record<string, NodePod>>;
+  readonly delayMs: number;
+  /** Index of the group that is ending. */
+  readonly group: number;
+  readonly beganAtMs: number;
+  readonly endedAtMs: number | null;
+  /** Why logind cannot be used, as last reported. */
+  readonly complaint: string;
+}
+
+type Event =
+  | ItemOf<(typeof logindOperations)['logind.inhibitShutdown']>
+  | ItemOf<(typeof logindOperations)['logind.watchShutdown']>
+  | NodePodChanged
+  | Ended;
+
+const requestedMs = ({ settings }: Context): number => periodRequestedSeconds(settings.periods) * MS_PER_SECOND;
+const openPods = ({ settings, group, pods }: Context) => podsOfGroup(settings.periods, group, pods);
+const graceSeconds = ({ settings, group }: Context): number => settings.periods[group]?.graceSeconds ?? 0;
+
+const shutdownSetup = setup({
+  types: typed<{ input: NodeSettings; context: Context; events: Event }>(),
+  actors: pick(
+    logindOperations,
+    'logind.inhibitDelay',
+    'logind.overrideInhibitDelay',
+    'logind.inhibitShutdown',
+    'logind.watchShutdown',
+    'logind.storeShutdown',
+  ),
+  guards: {
+    waitsLongEnough: ({ context }) => context.delayMs >= requestedMs(context),
+    isGroupGone: ({ context }) => openPods(context).length === 0,
+    isLastGroup: ({ context }) => context.group >= context.settings.periods.length - 1,
+    isActive: ({ event }) => event.type === 'shutdown.prepared' && event.active,
+    isCancelled: ({ event }) => event.type === 'shutdown.prepared' && !event.active,
+    isWaiting: stateIn({ active: { guarding: 'waiting' } }),
+  },
+  delays: { group: ({ context }) => graceSeconds(context) * MS_PER_SECOND },
+});
+
+const s = shutdownSetup;
+type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+
+/** Logs why there is no graceful shutdown; the same reason once. */
+function logOnce(enqueue: Enqueue, { complaint }: Context, text: string, err: string): void {
+  if (complaint === err) return;
+  enqueue(line('error', [text, { err }]));
+  enqueue.assign({ complaint: err });
+}
+
+const logUnavailable = s.enqueueActions(({ context, event, enqueue }) =>
+  logOnce(enqueue, context, 'Failed to start node shutdown manager', reasonOf(event)),
+);
+
+const logTooShort = s.enqueueActions(({ context, enqueue }) => {
+  const requested = `${requestedMs(context) / MS_PER_SECOND}s`;
+  const current = `${context.delayMs / MS_PER_SECOND}s`;
+  const err =
+    `node shutdown manager was unable to update logind InhibitDelayMaxSec to ${requested} (ShutdownGracePeriod), ` +
+    `current value of InhibitDelayMaxSec (${current}) is less than requested ShutdownGracePeriod`;
+  logOnce(enqueue, context, 'Failed to start node shutdown manager', err);
+});
+
+const logLost = s.enqueueActions(({ context, event, enqueue }) =>
+  logOnce(enqueue, context, 'Unable to watch the node for shutdown events', reasonOf(event)),
+);
+
+const reasonOf = (event: unknown): string => errorIn(event)?.message ?? 'it ended';
+
+function sendNode(enqueue: Enqueue, active: boolean): void {
+  enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: { shuttingDown: active } });
+  enqueue.sendTo(to('allocation'), { type: 'node.shuttingDown', active });
+}
+
+function recordEvent(enqueue: Enqueue, { nodeName }: Context, what: 'event' | 'cancellation'): void {
+  const message = `Shutdown manager detected shutdown ${what}`;
+  enqueue.sendTo(
+    to('eventRecorder'),
+    eventRecorded(nodeRef(nodeName), { type: 'Normal', reason: 'Shutdown', message }),
+  );
+}
+
+const beginShutdown = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  enqueue(line('info', 'Shutdown manager processing shutdown event'));
+  enqueue.assign({ group: 0, beganAtMs: now(args), endedAtMs: null });
+  recordEvent(enqueue, context, 'event');
+  sendNode(enqueue, true);
+});
+
+const cancelShutdown = s.enqueueActions(({ context, enqueue }) => {
+  recordEvent(enqueue, context, 'cancellation');
+  sendNode(enqueue, false);
+});
+
+const VERDICT = {
+  reason: podReasons.terminated,
+  message: podMessages.nodeShutdown,
+  published: 'once',
+  disruptionTarget: true,
+} as const;
+
+const endGroup = s.enqueueActions(({ context, enqueue }) => {
+  const period = required(context.settings.periods[context.group], 'the group of pods that ends now');
+  for (const [uid, pod] of openPods(context)) {
+    const grace = graceOf(pod, period);
+    const name = `${pod.namespace}/${pod.name}`;
+    enqueue(line('info', ['Shutdown manager killing pod with gracePeriod', { pod: name, gracePeriod: grace }]));
+    const kill: PodKillWanted = { type: 'pods.kill', uid, graceSeconds: grace, verdict: VERDICT };
+    enqueue.sendTo(to('pods'), kill);
+  }
+});
+
+const logTimeOut = line<Context, Event, undefined, Event>('info', ({ context }) => [
+  'Shutdown manager pod killing time out',
+  { gracePeriod: graceSeconds(context), priority: context.settings.periods[context.group]?.priority },
+]);
+
+const noteDelay = s.assign({
+  delayMs: ({ event }) => outputOf<{ delayMs: number }>(event).delayMs,
+});
+
+const notePod = s.assign({
+  pods: ({ context, event }) => {
+    if (event.type !== 'node.podChanged') return context.pods;
+    const { [event.uid]: _before, ...others } = context.pods;
+    return event.pod === null ? others : { ...others, [event.uid]: event.pod };
+  },
+});
+
+const logUnstored = line<Context, { type: string; error: unknown }, undefined, Event>('error', ({ event }) => [
+  'Failed to store graceful shutdown state',
+  { err: reasonOf(event) },
+]);
+
+const nextGroup = s.assign({ group: ({ context }) => context.group + 1 });
+const noteEnd = s.assign({ endedAtMs: (args) => now(args) });
 
 /** The pause before a lost bus or lock is requested again; as upstream. */
 const RECONNECT_MS = 1_000;
@@ -42,7 +178,7 @@ const state = ({ context: { settings, beganAtMs: startMs, endedAtMs: endMs } }: 
   endMs,
 });
 
-const guarding = s.createStateConfig({
+const guarding = shutdownSetup.createStateConfig({
   invoke: {
     id: 'lock',
     src: 'logind.inhibitShutdown',
@@ -88,7 +224,7 @@ const guarding = s.createStateConfig({
   on: { 'shutdown.prepared': { guard: 'isCancelled', target: '.waiting', actions: cancelShutdown } },
 });
 
-const active = s.createStateConfig({
+const active = shutdownSetup.createStateConfig({
   invoke: {
     id: 'bus',
     src: 'logind.watchShutdown',
@@ -114,7 +250,7 @@ const delay = {
   input: {},
 };
 
-export const shutdownMachine = s.createMachine({
+export const shutdownMachine = shutdownSetup.createMachine({
   id: 'shutdown',
   context: ({ input }) => ({
     settings: required(input.shutdown, 'the settings of a graceful shutdown'),
@@ -126,7 +262,7 @@ export const shutdownMachine = s.createMachine({
     endedAtMs: null,
     complaint: '',
   }),
-  entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pods'), { type: 'garbage.wanted' })),
+  entry: shutdownSetup.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pods'), { type: 'garbage.wanted' })),
   on: { 'node.podChanged': { actions: notePod } },
   initial: 'locating',
   states: {

@@ -1,38 +1,33 @@
-/** Admits new pods: at once, after a preemption, or when the plugins of their devices have answered. */
-import { errorOf, line, to } from '../../../../kernel/xstate.ts';
-import { admit } from '../../../model/allocation/admit.ts';
-import {
-  callsWithoutAnswer,
-  type DeviceAnswers,
-  unexpected,
-  withAnswer,
-  withResponses,
-} from '../../../model/allocation/device-manager.ts';
+/** Decides the requests of pods: admits new pods, resizes admitted ones, and postpones what is short for now. */
+import { errorOf, line, now, to } from '../../../../kernel/xstate.ts';
+import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
+import { callsWithoutAnswer, unexpected, withAnswer, withResponses } from '../../../model/allocation/device-manager.ts';
 import type { Rejection } from '../../../model/allocation/node-view.ts';
-import { isOfThisStart } from '../../../model/allocation/predicates.ts';
-import type { AdmissionRequest } from '../../../model/allocation/request.ts';
+import { admit, byUrgency, isOfThisStart, resize } from '../../../model/allocation/predicates.ts';
+import { type AdmissionRequest, carriedOver } from '../../../model/allocation/request.ts';
 import type { Assignment } from '../../../model/allocation/resource-assignment.ts';
-import { assignedTo, podShares } from '../../../model/allocation/resource-grants.ts';
+import { assignedTo, pinnedResize, podShares } from '../../../model/allocation/resource-grants.ts';
 import type { Grant, Holding } from '../../../model/operations/grants.ts';
 import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { childIn } from '../../children.ts';
+import type { AllocationRequest, Arranging, Work } from './allocation-setup.ts';
 import {
-  type AllocationRequest,
-  type Arranging,
   candidates,
   holdingsIn,
+  isSame,
   recordEvent,
   reply,
   reportHealth,
   updating,
   viewOf,
-  type Work,
   without,
 } from './allocation-setup.ts';
 import type { DeviceCallsInput } from './device-calls.ts';
-import { noteEvaluated } from './earlier-pods.ts';
-import { isShortForNow, isTooEarly, postpone } from './postponed.ts';
+import { checkRecalled, noteEvaluated } from './earlier-pods.ts';
+
+/* Admits new pods: at once, after a preemption, or when the plugins of their devices have answered. */
 
 /** How long a critical pod waits for the pods that it preempts. */
 const PREEMPTION_WAIT_MS = 60_000;
@@ -152,4 +147,117 @@ function preempt({ args: { enqueue } }: Work, uid: string, critical: string, sho
   const verdict = { reason, message: podMessages.preempted, published: 'once', disruptionTarget: true } as const;
   enqueue(line('info', ['Ending a pod to make room for a critical one', { uid, critical }]));
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict, shortOf } satisfies PodKillWanted);
+}
+
+/*
+ * Requests that are answered later: of pods that cannot be admitted yet, and of resizes that cannot be granted yet.
+ *
+ * Holdings from an earlier agent or another kubelet count until it is known which of their pods exist; but they cause
+ * no rejection: a pod that lacks resources because of them waits.
+ */
+
+/** Evaluates the pod later, when the Node or the pods of an earlier agent are known. */
+function postpone(work: Work, wanted: AllocationRequest): void {
+  work.state.unjudged = { ...work.state.unjudged, [wanted.request.uid]: wanted };
+}
+
+/** Whether pods of an earlier agent hold resources that may soon be free: such a pod may be gone, or may be ending. */
+const mayBecomeFree = ({ args: { context }, state }: Work, uid: string): boolean =>
+  hasBehavior(context.settings, 'resourcesAsKubelet') &&
+  [...state.recalled, ...Object.keys(state.handedOver)].some((other) => other !== uid);
+
+/** Rejections that may be due to holdings of pods that are gone. */
+const SHORTAGE_OF_PODS = ['NodePorts', 'UnexpectedAdmissionError', 'TopologyAffinityError', 'SMTAlignmentError'];
+const isShortForNow = (work: Work, uid: string, rejection: Rejection | null): boolean =>
+  rejection !== null &&
+  (SHORTAGE_OF_PODS.includes(rejection.reason) || rejection.reason.startsWith('OutOf')) &&
+  mayBecomeFree(work, uid);
+
+/** Rejections that may be due to labels and taints that are not known yet. */
+const NODE_REASONS = ['NodeAffinity', 'TaintToleration'];
+
+/** Too little is known of the Node and of other pods to reject this pod, or to preempt others for it. */
+function isTooEarly(
+  work: Work,
+  { uid, rules }: AdmissionRequest,
+  rejection: Rejection | null,
+  victims: readonly unknown[],
+): boolean {
+  const isOfTheNode = rejection !== null && NODE_REASONS.includes(rejection.reason);
+  if (!work.args.context.isNodeKnown && !rules.isStatic && isOfTheNode) return true;
+  return (victims.length > 0 && mayBecomeFree(work, uid)) || isShortForNow(work, uid, rejection);
+}
+
+/** Whether other pods of another kubelet have not asked for their resources yet. */
+const awaitsOtherPods = ({ state }: Work, uid: string): boolean => state.awaited.some((other) => other !== uid);
+
+function postponeResize(work: Work, wanted: AllocationRequest): void {
+  const { uid } = wanted.request;
+  const sinceMs = work.state.resizes[uid]?.sinceMs ?? now(work.args);
+  work.state.resizes = {
+    ...work.state.resizes,
+    [uid]: { request: wanted.request, allocation: wanted.allocation, sinceMs },
+  };
+}
+
+/*
+ * Answers the requests of admitted pods: with the same grant again, or with a resize, now or when resources are free.
+ */
+
+/** Handles a request of an admitted pod: its actor restarted, or its specification changed. */
+export function regrant(work: Work, wanted: AllocationRequest, held: Grant): void {
+  const { uid } = wanted.request;
+  const { allocation } = held;
+  if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) return changeGrant(work, wanted, held);
+  if (!isSame(allocation, wanted.allocation)) return grantAssigned(work, wanted);
+  work.state.resizes = without(work.state.resizes, uid);
+  reply(work, {
+    type: 'allocation.granted',
+    uid,
+    allocation,
+    ...podShares(work.args.context.settings, holdingsIn(work.state), uid),
+  });
+  reportHealth(work, uid, held, work.args.context.devices);
+  checkRecalled(work, wanted);
+  if (!work.state.recalled.includes(uid)) retryPostponed(work);
+}
+
+function changeGrant(work: Work, wanted: AllocationRequest, { allocation }: Grant): void {
+  const { settings } = work.args.context;
+  const { request } = wanted;
+  const { uid } = request;
+  if (awaitsOtherPods(work, uid)) return postponeResize(work, wanted);
+  const wholeNode = settings.admission?.wholeNode ?? {};
+  const refusal =
+    pinnedResize(settings, wanted, allocation) ??
+    resize(request, viewOf(work.args.context), wholeNode, candidates(work.state));
+  if (refusal === null) return grantAssigned(work, wanted);
+  const sinceMs = work.state.resizes[uid]?.sinceMs ?? now(work.args);
+  const pending = refusal.reason === 'Deferred' ? { ...work.state.resizes, [uid]: { ...wanted, sinceMs } } : null;
+  work.state.resizes = pending ?? without(work.state.resizes, uid);
+  const shares = podShares(settings, holdingsIn(work.state), uid);
+  reply(work, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
+}
+
+/** Retries waiting pods and resizes, the most urgent first, after resources became free or time passed. */
+export function retry(work: Work): void {
+  const pending = Object.values(work.state.resizes).map((each) => ({
+    ...each,
+    increases: increases(work.state.grants[each.request.uid], each.request),
+  }));
+  for (const wanted of pending.toSorted(byUrgency)) {
+    const granted = work.state.grants[wanted.request.uid];
+    if (granted) changeGrant(work, { request: wanted.request, allocation: wanted.allocation }, granted);
+    else work.state.resizes = without(work.state.resizes, wanted.request.uid);
+  }
+}
+
+const increases = (grant: Grant | undefined, { demand }: AdmissionRequest): boolean =>
+  ['cpu', 'memory'].some((name) => BigInt(demand.requests[name] ?? '0') > BigInt(grant?.demand.requests[name] ?? '0'));
+
+export function retryPostponed(work: Work): void {
+  for (const wanted of Object.values(work.state.unjudged)) {
+    if (work.state.grants[wanted.request.uid]) checkRecalled(work, wanted);
+    else handleNew(work, wanted);
+  }
 }

@@ -4,15 +4,14 @@ import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts'
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationMessage, AllocationReport } from '../../../model/allocation/messages.ts';
 import type { NodeView, Rejection, Taint } from '../../../model/allocation/node-view.ts';
-import type { Candidate } from '../../../model/allocation/preemption.ts';
+import type { Candidate } from '../../../model/allocation/predicates.ts';
 import type { AdmissionRequest } from '../../../model/allocation/request.ts';
 import { demandOf, devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
 import type { Node } from '../../../model/api/node.ts';
 import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
 import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
 import type { SoftState } from '../../../model/operations/host.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
-import { podActor } from '../../../model/pods/pod-messages.ts';
+import { eventRecorded, podActor } from '../../../model/pods/pod-messages.ts';
 import type { EventText } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { type DeviceCallsReport, deviceCallsMachine } from './device-calls.ts';

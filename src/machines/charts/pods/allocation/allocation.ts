@@ -27,8 +27,15 @@ import { deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import { devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
 import { NO_DEMAND } from '../../../model/cgroups/node-groups.ts';
-import { grantAssigned, handleNew, handlePluginAnswers, reapCrashed } from './admission.ts';
-import { regrant, retry, retryPostponed } from './admitted-pods.ts';
+import {
+  grantAssigned,
+  handleNew,
+  handlePluginAnswers,
+  reapCrashed,
+  regrant,
+  retry,
+  retryPostponed,
+} from './admission.ts';
 import {
   allocationSetup,
   holdingsIn,

@@ -1,13 +1,26 @@
 /**
  * What the API server as a source publishes: pods and their changes to `pods`, what is seen of them in the API server
- * to `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`.
+ * to `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`. Also validates the pod
+ * objects.
  */
-import { to } from '../../../../kernel/xstate.ts';
-import { CONFIG_MIRROR_ANNOTATION, isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';
-import type { MirrorListed, MirrorSeen, StatusListed, StatusObserved } from '../../../model/pods/api-messages.ts';
-import type { ConfigMessage, SourceChanged, SourceReady } from '../../../model/pods/source-messages.ts';
+import { isObject, to } from '../../../../kernel/xstate.ts';
+import type { Pod, PodMeta, PodRef, PodStatus } from '../../../model/api/pod.ts';
+import { CONFIG_MIRROR_ANNOTATION, isMirrorPod } from '../../../model/api/pod.ts';
+import { keysWithTrust } from '../../../model/objects/keys.ts';
+import type { KubeObject } from '../../../model/operations/kube.ts';
+import type {
+  ConfigMessage,
+  MirrorListed,
+  MirrorSeen,
+  SeenPod,
+  SourceChanged,
+  SourceReady,
+  StatusListed,
+  StatusObserved,
+} from '../../../model/pods/source-messages.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
-import { seenPod } from './api-pod.ts';
+import { sizeProblem } from '../../../model/validation/pod.ts';
+import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import { type Change, differences, type PublishedPods, type Publishing, publishedOf, refOf } from './pod-source.ts';
 
 export const SOURCE = 'api';
@@ -143,3 +156,71 @@ export function reportChange(
   const change: SourceChanged = { type: 'config.sourceChanged', source: SOURCE, added, removed };
   enqueue.sendTo(to('syncLoop'), change);
 }
+
+/*
+ * Validates a pod object of the API server. Pure.
+ *
+ * Sets no defaults: the API server has set them. Invariants: an invalid object never reaches a pod's actor;
+ * `managedFields` are dropped.
+ */
+
+export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { readonly error: string };
+
+const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
+
+/** The limit of ConfigMaps, Secrets, claims, tokens and CSI volumes of one pod: each has an actor, and most a watch. */
+const POD_OBJECTS_MAX = 500;
+const UID_LENGTH_MAX = 128;
+/** A uid becomes the name of a folder: it must not lead out of its parent. */
+const isUid = (value: unknown): value is string =>
+  isText(value) && value.length <= UID_LENGTH_MAX && /^[A-Za-z0-9][A-Za-z0-9-]*$/.test(value);
+
+const followedCount = (pod: Pod): number =>
+  keysWithTrust(pod).length +
+  Object.keys(tokensOf(pod)).length +
+  Object.keys(certificatesOf(pod)).length +
+  (pod.spec.volumes ?? []).filter(({ csi }) => csi != null).length;
+
+/** The pod in the object, or why it is invalid. Nodes of 0.2.0 accept any number of ConfigMaps, Secrets and so on. */
+export function podFromApi(object: KubeObject, node: { readonly behavior: number }): ApiPod {
+  const isLimited = hasBehavior(node, 'resourcesLimited');
+  const { metadata, spec, status } = object;
+  if (!isObject(metadata)) return { error: 'metadata: the object has none' };
+  const { managedFields: _, ...meta } = metadata;
+  if (!isText(meta['name']) || !isText(meta['namespace'])) return { error: 'metadata: name and namespace are needed' };
+  if (!isUid(meta['uid'])) return { error: `metadata.uid: ${JSON.stringify(meta['uid'])} is no uid` };
+  if (!isObject(spec) || !Array.isArray(spec['containers'])) return { error: 'spec.containers: must be a list' };
+  const lists = ['containers', 'initContainers', 'ephemeralContainers', 'volumes'] as const;
+  const broken = lists.find((list) => !isListOfNamed(spec[list]));
+  if (broken !== undefined) return { error: `spec.${broken}: must be a list of objects with a name` };
+  const tooLarge = sizeProblem({ meta, spec, status }, isLimited);
+  if (tooLarge !== null) return { error: tooLarge };
+  const pod = {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: meta as unknown as PodMeta,
+    spec: spec as unknown as Pod['spec'],
+    status: (isObject(status) ? status : {}) as PodStatus,
+  };
+  const count = followedCount(pod);
+  if (isLimited && count > POD_OBJECTS_MAX) {
+    return {
+      error: `the pod needs ${count} objects, tokens and volumes of drivers: this node takes pods of at most ${POD_OBJECTS_MAX}`,
+    };
+  }
+  return { pod };
+}
+
+const isListOfNamed = (value: unknown): boolean =>
+  value === undefined ||
+  value === null ||
+  (Array.isArray(value) && value.every((each) => isObject(each) && isText(each['name'])));
+
+/** The fields that the status publisher needs of the pod in the API server. */
+const seenPod = ({ metadata, status }: Pod): SeenPod => ({
+  uid: metadata.uid,
+  isMirror: metadata.annotations?.[CONFIG_MIRROR_ANNOTATION] !== undefined,
+  resourceVersion: metadata.resourceVersion ?? '',
+  isDeleting: metadata.deletionTimestamp !== undefined,
+  status: status ?? {},
+});

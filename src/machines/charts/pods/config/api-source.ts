@@ -20,20 +20,19 @@
  */
 import { type Ended, errorOf, line, now, outputOf, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import { isMirrorPod, type Pod } from '../../../model/api/pod.ts';
-import type { ObjectFound, ObjectState } from '../../../model/objects/messages.ts';
+import type { ObjectFound, ObjectState } from '../../../model/objects/keys.ts';
 import { hostOperations, type RememberedPod } from '../../../model/operations/host.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
 import type { ConfigObject } from '../../../model/operations/volume.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { eventRecorded, type StatusWanted } from '../../../model/pods/pod-messages.ts';
 import type { ConfigWanted } from '../../../model/pods/source-messages.ts';
-import type { StatusWanted } from '../../../model/pods/status-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../../kube/reflector.ts';
-import { podFromApi } from './api-pod.ts';
 import {
   type ApiPublication,
+  podFromApi,
   publish,
   reportChange,
   reportReady,
@@ -44,12 +43,11 @@ import {
   staticUidOf,
   withChange,
 } from './api-publication.ts';
+import type { NextPortion, Publishing } from './pod-source.ts';
 import {
   changeOf,
   differences,
   NEXT_PORTION,
-  type NextPortion,
-  type Publishing,
   portionOf,
   publishedOf,
   refOf,

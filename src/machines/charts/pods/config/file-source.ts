@@ -20,23 +20,12 @@ import { type Ended, errorOf, type ItemOf, line, now, pick, setup, to, typed } f
 import { objectKey } from '../../../model/objects/config-objects.ts';
 import { hostOperations, type ManifestError } from '../../../model/operations/host.ts';
 import type { ConfigObject } from '../../../model/operations/volume.ts';
-import {
-  type ConfigWanted,
-  type ObjectsReported,
-  type Receiver,
-  receiverOf,
-  type SourceReady,
-} from '../../../model/pods/source-messages.ts';
+import type { ConfigWanted, ObjectsReported, Receiver, SourceReady } from '../../../model/pods/source-messages.ts';
+import { receiverOf } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { type NextPortion, withoutPods, withSource } from './pod-source.ts';
+import type { NextPortion, Publisher, StaticPublication } from './pod-source.ts';
+import { publishNext, publishStaticPods, sendMirrorsReady, withoutPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
-import {
-  type Publisher,
-  publishNext,
-  publishStaticPods,
-  type StaticPublication,
-  sendMirrorsReady,
-} from './static-publication.ts';
 
 /** The pause before the watch of the manifests is opened again after it broke. */
 const REOPEN_MS = 1_000;

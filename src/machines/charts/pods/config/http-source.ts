@@ -16,9 +16,9 @@ import { type Ended, errorOf, type ItemOf, line, now, pick, setup, typed } from 
 import { hostOperations } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Receiver, receiverOf } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { type NextPortion, withoutPods, withSource } from './pod-source.ts';
+import type { NextPortion, Publisher, StaticPublication } from './pod-source.ts';
+import { publishNext, publishStaticPods, withoutPods, withSource } from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
-import { type Publisher, publishNext, publishStaticPods, type StaticPublication } from './static-publication.ts';
 
 const SOURCE = 'http';
 /** The pause before the stream is opened again after it broke. */

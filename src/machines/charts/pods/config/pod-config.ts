@@ -11,10 +11,9 @@
  *   D1 no source opens before `syncLoop` wants them; a restarted source publishes everything.
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
-import { type AnyActorRef, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, type Ended, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
+import type { StatusWanted } from '../../../model/pods/pod-messages.ts';
 import type { ConfigWanted, SourcesMessage } from '../../../model/pods/source-messages.ts';
-import type { StatusWanted } from '../../../model/pods/status-messages.ts';
 import { childIn, reapChild } from '../../children.ts';
 import { type ApiSourceInput, apiSourceMachine } from './api-source.ts';
 import { type FileSourceInput, fileSourceMachine } from './file-source.ts';

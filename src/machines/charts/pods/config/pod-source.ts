@@ -1,21 +1,29 @@
 /**
- * Shared by all sources of pods: a source publishes the differences to its last publication, a few pods in a turn.
+ * Shared by all sources of pods: a source publishes the differences to its last publication, a few pods in a turn. Also
+ * the publication of static pods, without fields of disabled gates.
  *
  * Invariants: within one publication removals come first, so that a rewritten pod is removed before it is added; a pod
  * that did not change is not published; a pod's deletion is published once; pods are published in the order of their
  * list, and between two portions of them other messages have their turn.
  */
-import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, type Pod, type PodRef } from '../../../model/api/pod.ts';
+import { to } from '../../../../kernel/xstate.ts';
+import type { Container, Pod, PodRef } from '../../../model/api/pod.ts';
+import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, isMirrorPod } from '../../../model/api/pod.ts';
 import { versionOf } from '../../../model/objects/config-objects.ts';
-import type { ConfigMessage, Source } from '../../../model/pods/source-messages.ts';
+import type {
+  ConfigMessage,
+  MirrorMessage,
+  Source,
+  SourceChanged,
+  SourceReady,
+} from '../../../model/pods/source-messages.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
-import type { IgnoredField } from '../../../model/settings/node-settings.ts';
+import type { IgnoredField, NodeSettings } from '../../../model/settings/node-settings.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
-import { withoutIgnored } from './ignored-fields.ts';
 
 /** A published pod, as its source keeps it to find changes. */
-export interface PublishedPod extends PodRef {
+interface PublishedPod extends PodRef {
   /** The hash of the definition: of all fields that the pod's actor acts on. */
   readonly hash: string;
   /** The hash of the fields of its status that other clients write. */
@@ -161,3 +169,169 @@ export function portionOf({ changes, next }: Publishing, node: Decider): Portion
 export const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({ uid, namespace, name });
 export const changeOf = (pod: Pod): Change => ({ ref: refOf(pod), pod });
 export const removalOf = ({ uid, namespace, name }: PodRef): Change => ({ ref: { uid, namespace, name }, pod: null });
+
+/* Removes the fields of a pod that belong to disabled feature gates. */
+
+/**
+ * A pod without such fields stays the same object. Upstream's kubelet checks its gates at each use of a field instead.
+ */
+export function withoutIgnored(pod: Pod, unseen: readonly IgnoredField[] = []): Pod {
+  if (unseen.length === 0) return pod;
+  const strip = <Each extends Container>(containers: readonly Each[], isInit: boolean): readonly Each[] =>
+    containers.map((container) => unseen.reduce((kept, field) => without(kept, field, isInit), container));
+  const { hostnameOverride, initContainers, containers, ephemeralContainers, ...spec } = pod.spec;
+  const keepsName = hostnameOverride !== undefined && !unseen.includes('hostnameOverride');
+  return {
+    ...pod,
+    spec: {
+      ...spec,
+      ...(keepsName ? { hostnameOverride } : {}),
+      containers: strip(containers, false),
+      ...(initContainers === undefined ? {} : { initContainers: strip(initContainers, true) }),
+      ...(ephemeralContainers === undefined ? {} : { ephemeralContainers: strip(ephemeralContainers, false) }),
+    },
+  };
+}
+
+const RESTART_ALL = 'RestartAllContainers';
+
+function without<Each extends Container>(container: Each, field: IgnoredField, isInit: boolean): Each {
+  if (field === 'fileKeyRef') return withoutFileKeys(container);
+  if (field === 'hostnameOverride') return container;
+  const { restartPolicyRules: rules = [] } = container;
+  if (field === 'restartAll')
+    return withRules(
+      container,
+      rules.filter(({ action }) => action !== RESTART_ALL),
+    );
+  const { restartPolicy, ...rest } = container;
+  const isSidecar = isInit && restartPolicy === 'Always';
+  const kept = (isSidecar ? container : rest) as Each;
+  return withRules(
+    kept,
+    rules.filter(({ action }) => action === RESTART_ALL),
+  );
+}
+
+function withRules<Each extends Container>(container: Each, rules: NonNullable<Container['restartPolicyRules']>): Each {
+  const { restartPolicyRules: _before, ...rest } = container;
+  return (rules.length === 0 ? rest : { ...rest, restartPolicyRules: rules }) as Each;
+}
+
+/** Empties variables whose values are keys of files. */
+function withoutFileKeys<Each extends Container>(container: Each): Each {
+  const { env } = container;
+  if (env === undefined) return container;
+  return { ...container, env: env.map((each) => (each.valueFrom?.fileKeyRef ? { name: each.name, value: '' } : each)) };
+}
+
+/*
+ * How a source of static pods publishes: to `pods`, with an API server to `mirrorPods` as well, and then to `syncLoop`
+ * that it is ready; before that, the uids of each portion.
+ *
+ * Invariant: `config.sourceReady` follows all differences of its list, so that no pod counts as removed before.
+ */
+
+interface Enqueue {
+  sendTo(target: ReturnType<typeof to>, message: MirrorMessage | ConfigMessage | SourceChanged | SourceReady): void;
+  raise(event: typeof NEXT_PORTION.event, options: typeof NEXT_PORTION.options): void;
+  cancel(id: string): void;
+}
+
+export interface Publisher {
+  readonly source: 'file' | 'http';
+  readonly hasApiServer: boolean;
+  /** `systemId` of the actor that gets the pods. */
+  readonly receiver: string;
+  readonly node: Pick<NodeSettings, 'behavior'>;
+}
+
+/** What a source of static pods has published. */
+export interface StaticPublication {
+  readonly reported: PublishedPods;
+  /** By uid, when a pod was first seen; kept when it has to be published again. */
+  readonly seen: Readonly<Record<string, string>>;
+  /** The rest of a list. */
+  readonly publishing?: Publishing | undefined;
+}
+
+/** Publishes what differs in a new list of all pods, or its first portion. */
+export function publishStaticPods(
+  enqueue: Enqueue,
+  publisher: Publisher,
+  before: StaticPublication,
+  pods: readonly Pod[],
+): StaticPublication {
+  if (before.publishing !== undefined) enqueue.cancel(NEXT_PORTION.options.id);
+  const listed = publishedOf(pods);
+  const changes: readonly Change[] = [
+    ...removedPods(before.reported, pods).map(removalOf),
+    ...pods.filter(({ metadata: { uid } }) => !isSame(before.reported[uid], listed[uid])).map(changeOf),
+  ];
+  const begun = publishPortion(enqueue, publisher, before, { changes, next: 0 });
+  if (begun.publishing !== undefined) return begun;
+  sendReady(enqueue, publisher, listed);
+  return { ...begun, reported: listed };
+}
+
+/** Publishes the next portion; after the last one the source is ready. */
+export function publishNext(enqueue: Enqueue, publisher: Publisher, before: StaticPublication): StaticPublication {
+  if (before.publishing === undefined) return before;
+  const next = publishPortion(enqueue, publisher, before, before.publishing);
+  if (next.publishing === undefined) sendReady(enqueue, publisher, next.reported);
+  return next;
+}
+
+function publishPortion(
+  enqueue: Enqueue,
+  { source, hasApiServer, receiver, node }: Publisher,
+  { reported: before, seen }: StaticPublication,
+  publishing: Publishing,
+): StaticPublication {
+  const { pods, gone, rest } = portionOf(publishing, node);
+  const after = publishedOf(pods);
+  for (const message of differences(source, pods, { before, after, gone })) {
+    if (hasApiServer) sendMirrors(enqueue, message, node);
+    enqueue.sendTo(to(receiver), message);
+  }
+  const reported = {
+    ...withoutPods(
+      before,
+      gone.map(({ uid }) => uid),
+    ),
+    ...after,
+  };
+  if (rest !== undefined) {
+    const added = Object.keys(after).filter((uid) => before[uid] === undefined);
+    const removed = gone.map(({ uid }) => uid);
+    enqueue.sendTo(to('syncLoop'), { type: 'config.sourceChanged', source, added, removed });
+    enqueue.raise(NEXT_PORTION.event, NEXT_PORTION.options);
+  }
+  const noted = rest === undefined ? seenOf(reported) : { ...seen, ...seenOf(after) };
+  return { reported, seen: noted, publishing: rest };
+}
+
+const isSame = (one: PublishedPod | undefined, other: PublishedPod | undefined): boolean =>
+  JSON.stringify(one) === JSON.stringify(other);
+
+const seenOf = (pods: PublishedPods): Readonly<Record<string, string>> =>
+  Object.fromEntries(Object.values(pods).map(({ uid, seen }) => [uid, seen]));
+
+function sendReady(enqueue: Enqueue, { source, hasApiServer }: Publisher, reported: PublishedPods): void {
+  enqueue.sendTo(to('syncLoop'), { type: 'config.sourceReady', source, uids: Object.keys(reported) });
+  if (hasApiServer) sendMirrorsReady(enqueue, source);
+}
+
+/** The source has published its whole list. */
+export const sendMirrorsReady = (enqueue: Enqueue, source: 'file' | 'http'): void =>
+  enqueue.sendTo(to('mirrorPods'), { type: 'mirror.ready', source });
+
+/** Sends the static pods to `mirrorPods`. A manifest that declares itself a mirror pod is neither run nor mirrored. */
+function sendMirrors(enqueue: Enqueue, message: ConfigMessage, node: Publisher['node']): void {
+  const send = (mirror: MirrorMessage): void => enqueue.sendTo(to('mirrorPods'), mirror);
+  if (message.op === 'REMOVE') for (const pod of message.pods) send({ type: 'mirror.unwanted', pod });
+  else {
+    const skips = hasBehavior(node, 'podsAsKubelet');
+    for (const pod of message.pods) if (!skips || !isMirrorPod(pod)) send({ type: 'mirror.wanted', pod });
+  }
+}

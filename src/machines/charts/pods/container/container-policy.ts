@@ -2,9 +2,14 @@
 import type { OutputOf } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { Operations } from '../../../model/operations/index.ts';
-import type { ContainerKind, ContainerView, ContainerWanted, Hook } from '../../../model/pods/container-messages.ts';
 import type { ImageFacts } from '../../../model/pods/image-messages.ts';
-import type { RememberedContainer } from '../../../model/pods/soft-state-messages.ts';
+import type {
+  ContainerKind,
+  ContainerView,
+  ContainerWanted,
+  Hook,
+  RememberedContainer,
+} from '../../../model/pods/pod-messages.ts';
 import {
   containerFieldPath,
   hookMessages,
@@ -16,7 +21,7 @@ import {
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import { goDuration, nextBackoff, restartsAll, shouldRestart } from '../../../model/status/index.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
-import { type BackOff, pauseMs } from '../../../model/values/back-off.ts';
+import { type BackOff, pauseMs } from '../../../model/values/time.ts';
 
 export interface ContainerInput extends Decider {
   readonly uid: string;

@@ -1,14 +1,13 @@
 /** Types, guards and actions of a container's machine. The chart is in `container.ts`. */
 
+import type { Ended, SecretHandle } from '../../../../kernel/xstate.ts';
 import {
-  type Ended,
   errorIn,
   errorOf,
   now,
   outputOf,
   pick,
   random,
-  type SecretHandle,
   sendParent,
   sendTo,
   setup,
@@ -17,18 +16,14 @@ import {
 } from '../../../../kernel/xstate.ts';
 import type { ContainerConfig, PodSandboxConfig } from '../../../model/api/cri.ts';
 import { operations } from '../../../model/operations/index.ts';
-import type { ContainerReport, ContainerWanted, Hook } from '../../../model/pods/container-messages.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import type { ImageReport } from '../../../model/pods/image-messages.ts';
-import type { SoftStateMessage } from '../../../model/pods/soft-state-messages.ts';
+import type { ContainerReport, ContainerWanted, Hook, SoftStateMessage } from '../../../model/pods/pod-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { containerEvents, type EventText, killMessages, startErrorText } from '../../../model/reasons/reasons.ts';
 import { type ContainerFacts, factsOfInstance } from '../../../model/status/runtime-facts.ts';
 import { urlOf } from '../prober/prober-policy.ts';
+import type { ContainerContext, ContainerInput, ContainerStop, HookEnd } from './container-policy.ts';
 import {
-  type ContainerContext,
-  type ContainerInput,
-  type ContainerStop,
-  type HookEnd,
   hasExited,
   hasUnreadMessage,
   hookMessage,

@@ -1,7 +1,7 @@
 /** The reports of a container to its pod, and its view in them. */
 import { outputOf } from '../../../../kernel/xstate.ts';
 import type { ContainerStatus } from '../../../model/api/cri.ts';
-import type { ContainerRequest, ContainerView } from '../../../model/pods/container-messages.ts';
+import type { ContainerRequest, ContainerView } from '../../../model/pods/pod-messages.ts';
 import { killMessages } from '../../../model/reasons/reasons.ts';
 import { type ContainerContext, willRestart } from './container-policy.ts';
 

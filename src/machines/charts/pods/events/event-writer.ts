@@ -12,8 +12,7 @@
  */
 
 import type { Json } from '../../../../kernel/json.ts';
-import type { Ended } from '../../../../kernel/xstate.ts';
-import { errorOf, line, type PlainError, pick, random, setup, typed } from '../../../../kernel/xstate.ts';
+import { type Ended, errorOf, line, type PlainError, pick, random, setup, typed } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
 

@@ -15,8 +15,8 @@
  *   I5 none is created before the API server's mirror pods were listed: it may exist already.
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
 import {
+  type Ended,
   errorIn,
   errorOf,
   line,
@@ -30,8 +30,8 @@ import {
 } from '../../../../kernel/xstate.ts';
 import { CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, type Pod } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
-import type { MirrorMessage, MirrorState } from '../../../model/pods/api-messages.ts';
-import { type BackOff, pauseMs, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
+import type { MirrorMessage, MirrorState } from '../../../model/pods/source-messages.ts';
+import { type BackOff, pauseMs, WRITE_BACK_OFF } from '../../../model/values/time.ts';
 
 /** A node that is not registered yet will be soon, and static pods should appear with it. */
 const NODE_BACK_OFF: BackOff = { baseMs: 200, maxMs: 2_000 };

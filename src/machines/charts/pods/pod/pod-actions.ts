@@ -3,7 +3,7 @@ import { errorIn, errorOf, line, now, type PlainError, random, to } from '../../
 import { withAllocation } from '../../../model/allocation/request.ts';
 import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import { claimRefusal } from '../../../model/dra/claims.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { type EventText, killMessages, nodeRef, podEvents } from '../../../model/reasons/reasons.ts';
 import { podDns } from '../../../model/spec/index.ts';
 import { retryDelay, runsInOrder } from '../container/container-policy.ts';

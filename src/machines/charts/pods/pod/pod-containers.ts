@@ -1,24 +1,27 @@
 /**
  * The actors of a pod's containers: when they start, what they report, when their containers may be created, and what
- * follows a crash. Part of the chart of `pod.ts`.
+ * follows a crash. Part of the chart of `pod.ts`. Also their preparations.
  */
-import { now, outputOf, to } from '../../../../kernel/xstate.ts';
+import { line, now, outputOf, to } from '../../../../kernel/xstate.ts';
 import type { UserMapping } from '../../../model/operations/users.ts';
+import type { FileValues, Unprepared } from '../../../model/operations/volume.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { factsOf, hasBegunInSandbox, withContainer } from '../../../model/status/runtime-facts.ts';
-import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/back-off.ts';
 import { isSame } from '../../../model/values/same.ts';
+import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/time.ts';
 import { childIn, reapChild } from '../../children.ts';
 import { isCreated } from '../container/container-policy.ts';
 import { SPAWNED } from '../container/container-view.ts';
-import { containerInput } from './container-input.ts';
+import { logFailure, noteFailure } from './pod-actions.ts';
 import type { ContainerRecord, PodContext } from './pod-context.ts';
-import { permission } from './pod-files.ts';
+import { fileVariablesOf, permission, subPathsOf } from './pod-files.ts';
 import { membersOf } from './pod-members.ts';
+import { rememberPod } from './pod-node.ts';
 import { applyRuntime, noteCallEnded, runtimeOf } from './pod-observation.ts';
-import { addressesOf, podOrName } from './pod-policy.ts';
+import { addressesOf, containerInput, podOrName } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { isRegularTurn, sandboxPlan, turnsOf } from './pod-turns.ts';
+import { volumesPlace } from './pod-volumes.ts';
 
 /**
  * Limit of containers that one turn starts, or permits to be created: a pod may have a thousand, and turns stay short.
@@ -159,4 +162,92 @@ export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {
   const delay = pauseMs(RESPAWN_BACK_OFF, crashes);
   enqueue.raise({ type: 'inspection.due' });
   reapChild(enqueue, id, { type: 'container.respawn', name }, delay);
+});
+
+/*
+ * Preparations for containers before they are created: variables from files in volumes, devices, sub-paths of volumes.
+ * Part of the chart of `pod.ts`.
+ *
+ * Invariants: W1 variables come first, as they may name sub-paths. W2 a container is not created while it lacks a
+ * variable, a sub-path or a prepared device; events have upstream's text, the log has the cause.
+ * Upstream: devicemanager (callPreStartContainerIfNeeded).
+ */
+
+type Failures = Readonly<Record<string, Unprepared>>;
+
+/** The errors for the statuses, by container; logs their causes. */
+function errorsOf(enqueue: Enqueue, { namespace, name }: PodContext, text: string, failures: Failures) {
+  const entries = Object.entries(failures);
+  const pod = `${namespace}/${name}`;
+  for (const [container, { message, why }] of entries)
+    enqueue(line('warn', [text, { pod, container, message, err: why }]));
+  return Object.fromEntries(entries.map(([container, { message }]) => [container, message]));
+}
+
+const noteVariables = s.enqueueActions(({ context, event, enqueue }) => {
+  const { values, failed: failures } = outputOf<{ values: Readonly<Record<string, FileValues>>; failed: Failures }>(
+    event,
+  );
+  enqueue.assign({
+    fileValues: values,
+    unread: errorsOf(enqueue, context, 'Cannot read the variables of a container', failures),
+  });
+});
+
+const noteSubPaths = s.enqueueActions(({ context, event, enqueue }) => {
+  const { failed: failures } = outputOf<{ failed: Failures }>(event);
+  enqueue.assign({ unbound: errorsOf(enqueue, context, 'Cannot bind the sub-paths of a container', failures) });
+});
+
+/** Waits for these containers' variables from files in volumes. */
+export const readingVariables = s.createStateConfig({
+  always: { guard: 'lacksSandbox', target: 'deciding' },
+  invoke: {
+    id: 'variables',
+    src: 'volume.readVariables',
+    input: ({ context }) => ({ ...volumesPlace(context), variables: fileVariablesOf(context) }),
+    onDone: { target: 'withVariables', actions: noteVariables },
+    onError: { target: 'backingOff', actions: [noteFailure, logFailure('Cannot read variables from files')] },
+  },
+});
+
+/** The variables are read: goes on to the other preparations of these containers. */
+export const withVariables = s.createStateConfig({
+  always: [
+    { guard: 'hasDevices', target: 'preparingDevices' },
+    { guard: 'hasSubPaths', target: 'bindingSubPaths' },
+    { target: 'active', actions: [permitContainers, rememberPod] },
+  ],
+});
+
+/** Waits for the sub-paths of these containers. */
+export const bindingSubPaths = s.createStateConfig({
+  always: { guard: 'lacksSandbox', target: 'deciding' },
+  invoke: {
+    id: 'subPaths',
+    src: 'volume.bindSubPaths',
+    input: ({ context }) => ({ ...volumesPlace(context), subPaths: subPathsOf(context) }),
+    onDone: { target: 'active', actions: [noteSubPaths, permitContainers, rememberPod] },
+    onError: { target: 'backingOff', actions: [noteFailure, logFailure('Cannot bind sub-paths')] },
+  },
+});
+
+const noteUnprepared = s.assign({
+  unprepared: ({ event }) => outputOf<{ failed: Record<string, string> }>(event).failed,
+});
+
+export const preparingDevices = s.createStateConfig({
+  always: { guard: 'lacksSandbox', target: 'deciding' },
+  invoke: {
+    id: 'preStart',
+    src: 'devices.preStartContainers',
+    input: ({ context: { writing, devices } }) => ({
+      containers: writing.flatMap((name) => (devices[name] ? [{ name, devices: devices[name].ids }] : [])),
+    }),
+    onDone: [
+      { guard: 'hasSubPaths', target: 'bindingSubPaths', actions: noteUnprepared },
+      { target: 'active', actions: [noteUnprepared, permitContainers, rememberPod] },
+    ],
+    onError: { target: 'backingOff', actions: [noteFailure, logFailure('Cannot prepare devices')] },
+  },
 });

@@ -1,8 +1,8 @@
 /** The input and the context of a pod's machine. See `pod.ts`. */
-import type { ResizeRefusal } from '../../../model/allocation/admit.ts';
 import type { PodCpus } from '../../../model/allocation/cpu-manager.ts';
 import type { DeviceHealth } from '../../../model/allocation/device-state.ts';
 import type { Rejection } from '../../../model/allocation/node-view.ts';
+import type { ResizeRefusal } from '../../../model/allocation/predicates.ts';
 import type { ContainerDevices } from '../../../model/allocation/resource-grants.ts';
 import type { Pod, PodRef, PodStatus } from '../../../model/api/pod.ts';
 import type { PodClaims } from '../../../model/dra/messages.ts';
@@ -11,10 +11,16 @@ import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { Allocation } from '../../../model/operations/grants.ts';
 import type { UserMapping } from '../../../model/operations/users.ts';
 import type { FileValues } from '../../../model/operations/volume.ts';
-import type { ContainerKind, ContainerRequest, ContainerView } from '../../../model/pods/container-messages.ts';
 import type { ImageFacts } from '../../../model/pods/image-messages.ts';
-import type { PodKill } from '../../../model/pods/pod-messages.ts';
-import type { ProbedInstance, RememberedContainer, RememberedPull } from '../../../model/pods/soft-state-messages.ts';
+import type {
+  ContainerKind,
+  ContainerRequest,
+  ContainerView,
+  PodKill,
+  ProbedInstance,
+  RememberedContainer,
+  RememberedPull,
+} from '../../../model/pods/pod-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import type { MountedVolumes } from '../../../model/spec/index.ts';
 import type { PodStage } from '../../../model/status/index.ts';

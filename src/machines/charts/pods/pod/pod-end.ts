@@ -9,8 +9,7 @@ import { required } from '../../../../kernel/xstate.ts';
 import { podGroups } from '../../../model/cgroups/pod-cgroup.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { configure, logFailure, noteFailure, record } from './pod-actions.ts';
-import { endAllocation } from './pod-allocation.ts';
-import { abandonClaims, releasingClaims } from './pod-claims.ts';
+import { abandonClaims, endAllocation, releasingClaims } from './pod-allocation.ts';
 import { noteContainer } from './pod-containers.ts';
 import { linksOf, logPaths, podPaths } from './pod-files.ts';
 import {

@@ -10,13 +10,12 @@ import { environmentReferences, handlesIn } from '../../../model/objects/config-
 import { servicesKey } from '../../../model/objects/keys.ts';
 import type { FileVariable, SubPath } from '../../../model/operations/volume.ts';
 import { waitingReasons } from '../../../model/reasons/reasons.ts';
+import { wordHandles, writtenHandles } from '../../../model/spec/expansion.ts';
+import type { ContainerConfigInput, MountedVolume, MountedVolumes } from '../../../model/spec/index.ts';
 import {
-  type ContainerConfigInput,
   containerConfig,
   containerFiles,
   fileVariables,
-  type MountedVolume,
-  type MountedVolumes,
   podDirectory,
   podFiles,
   podLogDirectory,
@@ -25,11 +24,9 @@ import {
   subPaths,
   terminationLogFile,
 } from '../../../model/spec/index.ts';
-import { wordHandles, writtenHandles } from '../../../model/spec/written-handles.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
 import type { PodContext } from './pod-context.ts';
-import { type Member, membersOf } from './pod-members.ts';
-import { runtimeHandler, unavailable } from './pod-objects.ts';
+import { type Member, membersOf, runtimeHandler, unavailable } from './pod-members.ts';
 import { addressesOf, podOrName } from './pod-policy.ts';
 import { hasClaims } from './pod-turns.ts';
 

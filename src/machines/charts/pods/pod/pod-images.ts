@@ -2,15 +2,14 @@
 import { to } from '../../../../kernel/xstate.ts';
 import type { Pod } from '../../../model/api/pod.ts';
 import { objectKey } from '../../../model/objects/config-objects.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
 import type { ImageWanted } from '../../../model/pods/image-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { pullPolicy, sandboxConfig } from '../../../model/spec/index.ts';
 import { usesOf } from '../../../model/volumes/plan.ts';
 import type { PodContext } from './pod-context.ts';
-import { membersOf } from './pod-members.ts';
-import { awaitsObjects } from './pod-objects.ts';
+import { awaitsObjects, membersOf } from './pod-members.ts';
 import { podOrName, refOf } from './pod-policy.ts';
 import { podSetup as s, sendToContainer } from './pod-setup.ts';
 import { delayedImages, isReached, nextAttempt, runRefusal } from './pod-turns.ts';

@@ -1,12 +1,17 @@
-/** The order to end a pod, and how its containers and sandboxes end. Part of the chart of `pod.ts`. */
+/**
+ * The order to end a pod, and how its containers and sandboxes end. Part of the chart of `pod.ts`. Also restarts all
+ * containers of a pod.
+ */
 import { now, to } from '../../../../kernel/xstate.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { killMessages, podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import { instancesToRemove } from '../../../model/status/index.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
 import { SPAWNED } from '../container/container-view.ts';
-import { orphanInput, orphansOf } from './container-input.ts';
+import { logFailure, noteFailure } from './pod-actions.ts';
 import type { PodContext } from './pod-context.ts';
-import { graceLeft, mergedKill, nextToStop, refOf } from './pod-policy.ts';
+import { observeNow } from './pod-observation.ts';
+import { graceLeft, mergedKill, nextToStop, orphanInput, orphansOf, refOf } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 
 /** Containers that still run under this pod's name get an actor, so that they can be stopped. */
@@ -92,3 +97,60 @@ export const queueContainers = s.assign({
 });
 
 export const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });
+
+/*
+ * Restarts all containers of a pod in their sandbox, as the restart rules of one container request. Part of the chart
+ * of `pod.ts`.
+ *
+ * Invariants: A1 no container starts before the runtime has removed every instance, so that an old end is never
+ * mistaken for a new one. A2 no container gets a grace period or a hook. A3 ephemeral containers stay.
+ */
+
+const begin = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  applyChange(enqueue, context, { initialised: false }, now(args));
+  for (const [name, { kind }] of Object.entries(context.containers)) {
+    if (kind === 'ephemeral') continue;
+    sendToContainer(enqueue, name, {
+      type: 'container.stop',
+      graceSeconds: 0,
+      message: killMessages.restartingAll,
+      after: 'reset',
+    });
+  }
+});
+
+const queueInstances = s.assign({
+  queue: ({ context: { pod, runtime } }) => (pod === null ? [] : instancesToRemove(pod, runtime)),
+});
+
+export const restartingAll = s.createStateConfig({
+  entry: begin,
+  initial: 'stopping',
+  states: {
+    /** Waits until no container of the pod runs. */
+    stopping: { always: { guard: 'noneToRestartRuns', target: 'inspecting' } },
+    /** Waits for the list of instances that the runtime still has. */
+    inspecting: {
+      entry: observeNow,
+      always: [
+        { guard: 'hasNoneToRemove', target: '#sync.deciding' },
+        { guard: 'isInspected', target: 'removing', actions: queueInstances },
+      ],
+    },
+    removing: {
+      always: { guard: 'isQueueEmpty', target: 'inspecting' },
+      invoke: {
+        id: 'removeContainer',
+        src: 'cri.removeContainer',
+        input: ({ context }) => ({ containerId: context.queue[0] ?? '' }),
+        onDone: { target: 'removing', reenter: true, actions: dequeue },
+        onError: {
+          target: 'failing',
+          actions: [noteFailure, logFailure('Cannot remove a container that begins anew')],
+        },
+      },
+    },
+    failing: { after: { wait: 'inspecting' } },
+  },
+});

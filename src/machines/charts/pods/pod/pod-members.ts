@@ -1,16 +1,23 @@
-/** The containers of a pod in their order, and the wanted definition of each. */
-import {
-  type Container,
-  DEFAULT_GRACE_SECONDS,
-  type LifecycleHandler,
-  type Pod,
-  type RestartPolicy,
-} from '../../../model/api/pod.ts';
-import type { ContainerKind, ContainerWanted, Hook } from '../../../model/pods/container-messages.ts';
+/**
+ * Facts of a pod's definition: its containers, the API server's objects that it uses, and the probers that it should
+ * have. Pure. See `pod.ts`.
+ */
+import type { Container, LifecycleHandler, Pod, RestartPolicy } from '../../../model/api/pod.ts';
+import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
+import { awaitedKeys, runtimeClassKey } from '../../../model/objects/keys.ts';
+import type { ContainerKind, ContainerWanted, Hook } from '../../../model/pods/pod-messages.ts';
 import { hookMessages } from '../../../model/reasons/reasons.ts';
 import { containerHash, isSidecar, pullPolicy } from '../../../model/spec/index.ts';
-import { memoize } from '../../../model/values/memoize.ts';
-import { httpRequest } from '../prober/prober-policy.ts';
+import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
+import { memoize } from '../../../model/values/same.ts';
+import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
+import type { ProbedState, ProbeKind } from '../prober/prober-policy.ts';
+import { activeKinds, hasProbes, httpRequest, initialState, isStarted } from '../prober/prober-policy.ts';
+import type { PodContext } from './pod-context.ts';
+
+/* The containers of a pod, and the API server's objects that it uses. Pure. See `pod.ts`. */
+
+/* The containers of a pod in their order, and the wanted definition of each. */
 
 export interface Member {
   readonly container: Container;
@@ -55,4 +62,123 @@ function restartPolicyOf(pod: Pod, container: Container, kind: ContainerKind): R
   if (kind === 'ephemeral') return 'Never';
   const policy = (container.restartPolicy ?? pod.spec.restartPolicy ?? 'Always') as RestartPolicy;
   return kind === 'init' && policy === 'Always' ? 'OnFailure' : policy;
+}
+
+/* The API server's objects that a pod uses, as its machine knows them. Pure. See `pod.ts`. */
+
+/**
+ * The runtime handler of the pod's RuntimeClass; empty for the runtime's default, `null` if the class does not exist.
+ */
+export function runtimeHandler({ pod, node, objects, lookups }: PodContext): string | null {
+  const key = pod === null || node.apiServer === undefined ? null : runtimeClassKey(pod);
+  if (key === null || lookups[key] === undefined) return '';
+  const handler = objects[key]?.data['handler'];
+  return handler && 'text' in handler && typeof handler.text === 'string' ? handler.text : null;
+}
+
+/** Upstream's text if the RuntimeClass of the pod does not exist; `null` if it does. */
+export function missingRuntimeClass(context: PodContext): string | null {
+  if (runtimeHandler(context) !== null) return null;
+  return `runtimeclass.node.k8s.io "${context.pod?.spec.runtimeClassName ?? ''}" not found`;
+}
+
+/** The pod waits for the API server's answer about the objects that it uses. */
+export const awaitsObjects = ({ pod, node, lookups }: PodContext): boolean =>
+  pod !== null && [...awaitedKeys(pod, node), ...credentialKeys(pod, node)].some((key) => lookups[key] === undefined);
+
+/** Keys of the pod's own credentials. A certificate that is not served delays nothing: its volume reports why. */
+const credentialKeys = (pod: Pod, { apiServer }: PodContext['node']): readonly string[] => [
+  ...Object.keys(tokensOf(pod)),
+  ...(apiServer?.podCertificates === true ? Object.keys(certificatesOf(pod)) : []),
+];
+
+/** By key, why an object cannot be read now. */
+export const unavailable = ({ lookups, objects }: PodContext): Readonly<Record<string, string>> =>
+  Object.fromEntries(Object.entries(lookups).filter(([key, why]) => why !== '' && objects[key] === undefined));
+
+/*
+ * The probers that one pod should have by the rules of `prober-policy.ts`, and the probe results in its status. Pure.
+ */
+
+type Facts = Pick<PodContext, 'pod' | 'runtime' | 'probes' | 'probed' | 'containers' | 'kill'>;
+
+const probedContainers = memoize((pod: Pod): readonly Container[] =>
+  [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers].filter(hasProbes),
+);
+
+/** A running instance, and the results of its probes. */
+export interface Probed {
+  readonly container: Container;
+  readonly facts: ContainerFacts;
+  readonly state: ProbedState;
+}
+
+export function probedInstance({ pod, runtime, probes, probed }: Facts, container: Container): Probed | null {
+  const facts = factsOf(runtime, container.name);
+  if (pod === null || facts?.state !== 'running') return null;
+  const known = probes[container.name];
+  const state = known?.id === facts.id ? known : initialState(container, facts.id, probed[container.name], pod);
+  return { container, facts, state };
+}
+
+const instancesOf = (facts: Facts): Probed[] =>
+  facts.pod === null ? [] : probedContainers(facts.pod).flatMap((each) => probedInstance(facts, each) ?? []);
+
+export interface ProberPlan extends Probed {
+  /** The id of its actor. */
+  readonly id: string;
+  readonly kind: ProbeKind;
+}
+
+/** The probers that should run now. */
+const probersWanted = (facts: Facts): ProberPlan[] =>
+  instancesOf(facts).flatMap((instance) => {
+    const { name } = instance.container;
+    const phase = facts.containers[name]?.view.phase;
+    if (phase !== 'running' && phase !== 'stopping') return [];
+    return activeKinds(instance.container, instance.state, phase, facts.kill !== null).map((kind) => ({
+      ...instance,
+      id: `prober-${name}-${kind}`,
+      kind,
+    }));
+  });
+
+/** The probers to stop, and those to start once no prober has to stop. */
+export function proberChanges(facts: Facts & Pick<PodContext, 'probers'>): {
+  readonly stale: readonly string[];
+  readonly missing: readonly ProberPlan[];
+} {
+  if (facts.pod === null) return { stale: Object.keys(facts.probers), missing: [] };
+  const plans = probersWanted(facts);
+  const stale = Object.entries(facts.probers)
+    .filter(([id, containerId]) => !plans.some((plan) => plan.id === id && plan.facts.id === containerId))
+    .map(([id]) => id);
+  return { stale, missing: plans.filter(({ id }) => facts.probers[id] === undefined) };
+}
+
+/** Results of startup and readiness probes by container, for the status. */
+export function probeResults(facts: Facts): {
+  readonly started: Readonly<Record<string, boolean>>;
+  readonly ready: Readonly<Record<string, boolean>>;
+} {
+  const instances = instancesOf(facts);
+  return {
+    started: Object.fromEntries(
+      instances.flatMap(({ container, state }) =>
+        container.startupProbe === undefined ? [] : [[container.name, state.started]],
+      ),
+    ),
+    ready: Object.fromEntries(
+      instances.flatMap(({ container, state }) =>
+        container.readinessProbe === undefined ? [] : [[container.name, state.ready]],
+      ),
+    ),
+  };
+}
+
+/** True when a sidecar has started, so that the next container may begin. */
+export function hasStarted(facts: Facts, container: Container): boolean {
+  if (container.startupProbe === undefined) return true;
+  const instance = probedInstance(facts, container);
+  return instance !== null && isStarted(container, instance.state);
 }

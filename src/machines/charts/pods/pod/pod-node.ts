@@ -5,10 +5,10 @@
  */
 import { to } from '../../../../kernel/xstate.ts';
 import { isStaticPod, type Pod } from '../../../model/api/pod.ts';
-import { type NodePodChanged, nodePod } from '../../../model/eviction/facts.ts';
+import { type NodePodChanged, nodePod } from '../../../model/eviction/ranking.ts';
 import { awaitedKeys, idOf } from '../../../model/objects/keys.ts';
 import type { RememberedPod } from '../../../model/operations/host.ts';
-import type { RememberedPodsMessage } from '../../../model/pods/soft-state-messages.ts';
+import type { RememberedPodsMessage } from '../../../model/pods/pod-messages.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import type { PodContext } from './pod-context.ts';
 import { type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';

@@ -7,17 +7,16 @@
  */
 import { now, random, required, to } from '../../../../kernel/xstate.ts';
 import { type Container, DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
-import type { ProberReport } from '../../../model/pods/container-messages.ts';
-import type { SoftStateMessage } from '../../../model/pods/soft-state-messages.ts';
+import type { ProberReport, SoftStateMessage } from '../../../model/pods/pod-messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { childIn, reapChild } from '../../children.ts';
 import type { ProberInput } from '../prober/prober.ts';
 import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
 import type { PodContext } from './pod-context.ts';
+import { type Probed, type ProberPlan, probedInstance, proberChanges } from './pod-members.ts';
 import { addressesOf, refOf } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
-import { type Probed, type ProberPlan, probedInstance, proberChanges } from './probe-plan.ts';
 
 function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chance: number): ProberInput {
   const { container, facts, kind, state } = plan;

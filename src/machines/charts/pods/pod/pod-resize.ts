@@ -11,29 +11,21 @@ import type { LinuxContainerResources } from '../../../model/api/cri.ts';
 import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import { podGroup } from '../../../model/cgroups/pod-cgroup.ts';
 import type { Operations } from '../../../model/operations/index.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { killMessages, podEvents } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { sandboxOverhead } from '../../../model/spec/resources.ts';
 import { factsOf, isAlive, sandboxesOf } from '../../../model/status/runtime-facts.ts';
-import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/back-off.ts';
 import { quote } from '../../../model/values/go-text.ts';
+import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
 import { retryDelay } from '../container/container-policy.ts';
 import { logFailure, noteFailureFor } from './pod-actions.ts';
 import type { PodContext } from './pod-context.ts';
 import { observeNow } from './pod-observation.ts';
 import { refOf } from './pod-policy.ts';
 import { applyChange, podSetup as s, sendToContainer } from './pod-setup.ts';
-import {
-  type ContainerChange,
-  changesOf,
-  type MemoryDecreases,
-  memoryDecreases,
-  memoryProblem,
-  type ResizeStep,
-  resizeSteps,
-  resizeSummary,
-} from './resize-policy.ts';
+import type { ContainerChange, MemoryDecreases, ResizeStep } from './resize-policy.ts';
+import { changesOf, memoryDecreases, memoryProblem, resizeSteps, resizeSummary } from './resize-policy.ts';
 
 const isRunning = ({ runtime, containers }: PodContext, name: string): boolean =>
   factsOf(runtime, name)?.state === 'running' && containers[name]?.view.phase === 'running';

@@ -3,15 +3,19 @@ import { type AnyActorRef, type Ended, now, pick, setup, stateIn, to, typed } fr
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
 import type { ClaimReport } from '../../../model/dra/messages.ts';
-import type { NodePodChanged } from '../../../model/eviction/facts.ts';
-import type { ObjectFound } from '../../../model/objects/messages.ts';
+import type { NodePodChanged } from '../../../model/eviction/ranking.ts';
+import type { ObjectFound } from '../../../model/objects/keys.ts';
 import { operations } from '../../../model/operations/index.ts';
-import type { ContainerReport, ContainerView, ProberReport } from '../../../model/pods/container-messages.ts';
-import type { GarbageWanted } from '../../../model/pods/garbage-messages.ts';
-import type { ImageReport } from '../../../model/pods/image-messages.ts';
-import type { PodMessage } from '../../../model/pods/pod-messages.ts';
-import type { RuntimeMessage } from '../../../model/pods/runtime-messages.ts';
-import type { StatusMessage, StatusWanted } from '../../../model/pods/status-messages.ts';
+import type { GarbageWanted, ImageReport } from '../../../model/pods/image-messages.ts';
+import type {
+  ContainerReport,
+  ContainerView,
+  PodMessage,
+  ProberReport,
+  RuntimeMessage,
+  StatusMessage,
+  StatusWanted,
+} from '../../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeChanged } from '../../../model/settings/node-settings.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
@@ -25,6 +29,7 @@ import { serviceAccountTokenMachine } from '../volumes/service-account-token.ts'
 import { type VolumesReport, volumesMachine } from '../volumes/volumes.ts';
 import type { PodContext, PodInput } from './pod-context.ts';
 import { fileVariablesOf, subPathsOf } from './pod-files.ts';
+import { proberChanges } from './pod-members.ts';
 import { allEnded, anyAlive, anyReadySandbox, hasRunInOrder, mayBePublished } from './pod-policy.ts';
 import { deadlineOf, isOver, isOverInApi, overdueAt, statusOf } from './pod-status.ts';
 import {
@@ -38,7 +43,6 @@ import {
   sandboxPlan,
   turnsOf,
 } from './pod-turns.ts';
-import { proberChanges } from './probe-plan.ts';
 
 type Event =
   /** One of the pod's own calls has ended: an inspection in progress may not show its effect. */

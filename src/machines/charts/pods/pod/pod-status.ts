@@ -5,15 +5,14 @@ import { withAllocation } from '../../../model/allocation/request.ts';
 import { isStaticPod, type PodStatus } from '../../../model/api/pod.ts';
 import { claimHealthOf } from '../../../model/dra/claims.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
-import type { ContainerView } from '../../../model/pods/container-messages.ts';
+import type { ContainerView } from '../../../model/pods/pod-messages.ts';
 import { waitingReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isTerminalPhase, type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/index.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
 import type { PodContext } from './pod-context.ts';
-import { runtimeHandler } from './pod-objects.ts';
+import { probeResults, runtimeHandler } from './pod-members.ts';
 import { hasClaims } from './pod-turns.ts';
-import { probeResults } from './probe-plan.ts';
 
 /** The health of its containers' devices: of plugins, then of claims. */
 function healthOf(context: PodContext): DeviceHealth {

@@ -16,9 +16,7 @@ import { sandboxConfig, usersRefusal } from '../../../model/spec/index.ts';
 import { instancesToRemove, isRestartingAll, needsSandbox, shouldRestart } from '../../../model/status/index.ts';
 import { factsOf, hasBegunInSandbox, sandboxesOf } from '../../../model/status/runtime-facts.ts';
 import type { PodContext } from './pod-context.ts';
-import { type Member, membersOf } from './pod-members.ts';
-import { missingRuntimeClass, runtimeHandler } from './pod-objects.ts';
-import { hasStarted } from './probe-plan.ts';
+import { hasStarted, type Member, membersOf, missingRuntimeClass, runtimeHandler } from './pod-members.ts';
 
 const hasSucceeded = (context: PodContext, name: string): boolean => {
   const facts = factsOf(context.runtime, name);

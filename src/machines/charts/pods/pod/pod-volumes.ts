@@ -11,8 +11,8 @@ import { volumePlan } from '../../../model/volumes/plan.ts';
 import { childIn, reapChild } from '../../children.ts';
 import type { VolumesOrder } from '../volumes/volumes.ts';
 import type { PodContext } from './pod-context.ts';
+import { awaitsObjects, unavailable } from './pod-members.ts';
 import { sendRemembered } from './pod-node.ts';
-import { awaitsObjects, unavailable } from './pod-objects.ts';
 import { podOrName, refOf } from './pod-policy.ts';
 import { type Enqueue, podSetup as s } from './pod-setup.ts';
 

@@ -25,33 +25,38 @@ import { beginReplacing, configure, logFailure, noteFailure, record, recordBlock
 import {
   admitting,
   endAllocation,
+  handleClaims,
   handleGrant,
   handleHealth,
   notePending,
+  preparingClaims,
   releaseAllocation,
   requestAllocation,
   requestChangedAllocation,
+  requestClaims,
 } from './pod-allocation.ts';
-import { handleClaims, preparingClaims, requestClaims } from './pod-claims.ts';
+import { grouping, handleShared, pinning } from './pod-cgroup.ts';
 import {
   adoptContainers,
   beginWriting,
+  bindingSubPaths,
   noteContainer,
   noteRequest,
   noteUsers,
   permitContainers,
+  preparingDevices,
+  readingVariables,
   reapContainer,
+  withVariables,
 } from './pod-containers.ts';
 import { initialPod } from './pod-context.ts';
-import { handleShared, pinning } from './pod-cpus.ts';
 import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { filesOfTurn, foldersOf, sandboxConfigOf, usersPlace } from './pod-files.ts';
-import { grouping } from './pod-group.ts';
 import { forwardImage, requestDelayedImages, requestImage, requestImagesAgain } from './pod-images.ts';
-import { noteKill } from './pod-kill.ts';
+import { noteKill, restartingAll } from './pod-kill.ts';
 import { logging, reapLog, respawnLog } from './pod-logs.ts';
+import { runtimeHandler } from './pod-members.ts';
 import { handleNode, rememberPod, sendNode, sendNodeChange } from './pod-node.ts';
-import { runtimeHandler } from './pod-objects.ts';
 import {
   handleAbsence,
   handleInspection,
@@ -61,10 +66,8 @@ import {
   observeNow,
   sendCollectorsAgain,
 } from './pod-observation.ts';
-import { bindingSubPaths, preparingDevices, readingVariables, withVariables } from './pod-preparation.ts';
 import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
 import { resizing } from './pod-resize.ts';
-import { restartingAll } from './pod-restart-all.ts';
 import { podSetup as s, sendStatusAgain } from './pod-setup.ts';
 import { nextAttempt, nextRestarts } from './pod-turns.ts';
 import {

@@ -13,10 +13,8 @@
 import { messageOf } from '../../../../kernel/xstate.ts';
 import type { Container, HTTPGetAction, Pod, Probe } from '../../../model/api/pod.ts';
 import type { ProbeHandler, ProbeWatch, Verdict } from '../../../model/operations/probe.ts';
-import type { ContainerView, HttpRequest } from '../../../model/pods/container-messages.ts';
-import type { ProbedInstance } from '../../../model/pods/soft-state-messages.ts';
-import { ExpansionRoom, expand } from '../../../model/spec/expansion.ts';
-import { wordHandles, writtenHandles } from '../../../model/spec/written-handles.ts';
+import type { ContainerView, HttpRequest, ProbedInstance } from '../../../model/pods/pod-messages.ts';
+import { ExpansionRoom, expand, wordHandles, writtenHandles } from '../../../model/spec/expansion.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
 
 export type ProbeKind = 'startup' | 'readiness' | 'liveness';

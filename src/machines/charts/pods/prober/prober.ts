@@ -14,14 +14,9 @@
 
 import { type Ended, errorOf, line, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
-import {
-  type ProbeJudged,
-  type ProbeReport,
-  type ProbeWatch,
-  probeOperations,
-} from '../../../model/operations/probe.ts';
-import type { ProberReport } from '../../../model/pods/container-messages.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import type { ProbeJudged, ProbeReport, ProbeWatch } from '../../../model/operations/probe.ts';
+import { probeOperations } from '../../../model/operations/probe.ts';
+import { eventRecorded, type ProberReport } from '../../../model/pods/pod-messages.ts';
 import { containerEvents, type ProbeName } from '../../../model/reasons/reasons.ts';
 import type { ProbeCall, ProbeKind } from './prober-policy.ts';
 

@@ -7,7 +7,7 @@
 import type { JsonObject } from '../../../../kernel/xstate.ts';
 import type { ContainerState, PodCondition, PodStatus } from '../../../model/api/pod.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
-import type { SeenPod } from '../../../model/pods/api-messages.ts';
+import type { SeenPod } from '../../../model/pods/source-messages.ts';
 import { conditionReasons, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';

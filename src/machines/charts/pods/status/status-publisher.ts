@@ -16,15 +16,15 @@
  *      the next change of the pod.
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
-import { errorOf, now, outputOf, type PlainError, pick, random, setup, typed } from '../../../../kernel/xstate.ts';
+import type { Ended, PlainError } from '../../../../kernel/xstate.ts';
+import { errorOf, now, outputOf, pick, random, setup, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
 import { kubeOperations } from '../../../model/operations/kube.ts';
-import type { SeenPod } from '../../../model/pods/api-messages.ts';
-import type { StatusMessage } from '../../../model/pods/status-messages.ts';
+import type { StatusMessage } from '../../../model/pods/pod-messages.ts';
+import type { SeenPod } from '../../../model/pods/source-messages.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import type { PodStage } from '../../../model/status/pod-status.ts';
-import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/back-off.ts';
+import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/time.ts';
 import { statusPatch, type Urgency, urgencyOf } from './status-patch.ts';
 
 /** How long a change waits for others. A pod that starts within `soon` causes one write, any other pod two. */

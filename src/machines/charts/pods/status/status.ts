@@ -13,11 +13,9 @@
  *      pod.
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
-import { type AnyActorRef, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, type Ended, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
-import type { PodsMessage } from '../../../model/pods/pod-messages.ts';
-import type { StatusMessage } from '../../../model/pods/status-messages.ts';
+import type { PodsMessage, StatusMessage } from '../../../model/pods/pod-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { statusPublisherMachine } from './status-publisher.ts';
 

@@ -15,16 +15,15 @@
  * Upstream: pkg/kubelet/podcertificate/podcertificatemanager.go.
  */
 
+import type { Ended, SecretHandle } from '../../../../kernel/xstate.ts';
 import {
   assign,
-  type Ended,
   errorIn,
   isObject,
   now,
   outputOf,
   pick,
   random,
-  type SecretHandle,
   sendParent,
   setup,
   to,
@@ -32,13 +31,13 @@ import {
 } from '../../../../kernel/xstate.ts';
 import type { ObjectReference, PodRef } from '../../../model/api/pod.ts';
 import { versionOf } from '../../../model/objects/config-objects.ts';
-import type { ObjectFound, ObjectState } from '../../../model/objects/messages.ts';
-import { certificatesPem, pemBlocks } from '../../../model/objects/pem.ts';
+import type { ObjectFound, ObjectState } from '../../../model/objects/keys.ts';
+import { certificatesPem, pemBlocks } from '../../../model/objects/trust-anchors.ts';
 import { certificateOperations } from '../../../model/operations/certificate.ts';
 import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
+import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/time.ts';
 import { type CertificateSource, NOT_ISSUED } from '../../../model/volumes/credentials.ts';
 import { type ReflectorReport, reflectorMachine } from '../../kube/reflector.ts';
 

@@ -12,22 +12,12 @@
  *   N2 without a valid token the pod is sent the reason.
  */
 
-import type { Ended } from '../../../../kernel/xstate.ts';
-import {
-  errorOf,
-  now,
-  outputOf,
-  pick,
-  random,
-  type SecretHandle,
-  sendParent,
-  setup,
-  typed,
-} from '../../../../kernel/xstate.ts';
+import type { Ended, SecretHandle } from '../../../../kernel/xstate.ts';
+import { errorOf, now, outputOf, pick, random, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef } from '../../../model/api/pod.ts';
-import type { ObjectFound } from '../../../model/objects/messages.ts';
+import type { ObjectFound } from '../../../model/objects/keys.ts';
 import { type KubeObject, kubeOperations } from '../../../model/operations/kube.ts';
-import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
+import { type BackOff, OPERATION_BACK_OFF, pauseMs } from '../../../model/values/time.ts';
 import { serviceAccountTokenRequest, type TokenSource } from '../../../model/volumes/credentials.ts';
 
 const REFRESH_SHARE = 0.8;

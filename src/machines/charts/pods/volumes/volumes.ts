@@ -14,30 +14,16 @@
  *   V3 a change of the plan ends a back-off: a missing object may exist now.
  */
 
-import {
-  type Ended,
-  errorOf,
-  line,
-  now,
-  outputOf,
-  pick,
-  sendParent,
-  setup,
-  to,
-  typed,
-} from '../../../../kernel/xstate.ts';
+import type { Ended } from '../../../../kernel/xstate.ts';
+import { errorOf, line, now, outputOf, pick, sendParent, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { CSIOverdue, CSIReport, CSIWanted } from '../../../model/csi/messages.ts';
-import {
-  type VolumeFailure,
-  type VolumeSetUp,
-  type VolumesSetUp,
-  volumeOperations,
-} from '../../../model/operations/volume.ts';
-import { eventRecorded } from '../../../model/pods/event-messages.ts';
+import type { VolumeFailure, VolumeSetUp, VolumesSetUp } from '../../../model/operations/volume.ts';
+import { volumeOperations } from '../../../model/operations/volume.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { podEvents, volumeEvents } from '../../../model/reasons/reasons.ts';
 import type { MountedVolumes } from '../../../model/spec/volumes.ts';
-import { OPERATION_BACK_OFF, pauseMs } from '../../../model/values/back-off.ts';
+import { OPERATION_BACK_OFF, pauseMs } from '../../../model/values/time.ts';
 import type { VolumePlan } from '../../../model/volumes/plan.ts';
 import { SLOW_SHARING_MS, sharingMachine } from '../../volumes/sharing.ts';
 

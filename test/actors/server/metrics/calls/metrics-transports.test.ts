@@ -1,7 +1,7 @@
 /** What is counted of the connections to the API server, and of certificates that exec plugins give. */
 import { Registry } from 'prom-client';
 import { expect, it } from 'vitest';
-import { TransportMetrics } from '../../../../../src/actors/server/metrics/calls/api-client.ts';
+import { TransportMetrics } from '../../../../../src/actors/server/metrics/calls/client-calls.ts';
 import { Authority } from '../../../../fakes/api-server/pki.ts';
 
 const DAY_MS = 24 * 60 * 60 * 1_000;

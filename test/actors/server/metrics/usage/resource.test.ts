@@ -2,8 +2,8 @@
 import { expect, it } from 'vitest';
 import { statsEndpoints } from '../../../../../src/actors/server/endpoints/metrics.ts';
 import type { ApiRequest } from '../../../../../src/actors/server/http/endpoint.ts';
-import { resourceFamilies } from '../../../../../src/actors/server/metrics/usage/resource.ts';
-import type { Summary } from '../../../../../src/actors/stats/summary-types.ts';
+import { resourceFamilies } from '../../../../../src/actors/server/metrics/usage/summary-gauges.ts';
+import type { Summary } from '../../../../../src/actors/stats/usage-types.ts';
 
 const TIME = '2026-01-02T03:04:05.678Z';
 const cpu = { time: TIME, usageCoreNanoSeconds: 2_000_000_000n };

@@ -8,7 +8,7 @@ import { claimReleaseMachine } from '../../../../../src/machines/charts/node/dra
 import { draDriverMachine } from '../../../../../src/machines/charts/node/dra/dra-driver.ts';
 import { draManagerMachine } from '../../../../../src/machines/charts/node/dra/dra-manager.ts';
 import { sliceRemovalMachine } from '../../../../../src/machines/charts/node/dra/slice-removal.ts';
-import { claimStateText, readClaimState } from '../../../../../src/machines/model/dra/claim-state.ts';
+import { claimStateText, readClaimState } from '../../../../../src/machines/model/dra/claims.ts';
 import { type Answers, fail, ok, runUnder } from '../../../../support/answering-world.ts';
 
 const DRIVER = 'gpu.example.test';

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { evictionMachine } from '../../../../../src/machines/charts/node/eviction/eviction.ts';
-import type { NodePod } from '../../../../../src/machines/model/eviction/facts.ts';
+import type { NodePod } from '../../../../../src/machines/model/eviction/ranking.ts';
 import type {
   EvictionSignal,
   EvictionThreshold,

@@ -12,13 +12,14 @@ import {
   type NodeReports,
   nodeImages,
 } from '../../../../../src/machines/charts/node/object/facts.ts';
-import { newNode, reconciliation } from '../../../../../src/machines/charts/node/object/node.ts';
 import {
   hasChange,
   hasConditionChange,
+  newNode,
   nodeStatus,
+  reconciliation,
   statusPatch,
-} from '../../../../../src/machines/charts/node/object/status.ts';
+} from '../../../../../src/machines/charts/node/object/node.ts';
 import type { Node, NodeStatus } from '../../../../../src/machines/model/api/node.ts';
 import { declaredFeatures, gatesOf } from '../../../../../src/machines/startup/context/derive-features.ts';
 

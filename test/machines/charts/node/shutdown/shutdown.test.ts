@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { groupOf, shutdownPeriods } from '../../../../../src/machines/charts/node/shutdown/policy.ts';
 import { shutdownMachine } from '../../../../../src/machines/charts/node/shutdown/shutdown.ts';
-import type { NodePod } from '../../../../../src/machines/model/eviction/facts.ts';
+import type { NodePod } from '../../../../../src/machines/model/eviction/ranking.ts';
 import { type Answers, fail, ok, runUnder } from '../../../../support/answering-world.ts';
 import { settings as node } from '../../../../support/pods-node.ts';
 

@@ -2,9 +2,14 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { admit, byUrgency, resize } from '../../../../../src/machines/model/allocation/admit.ts';
 import type { NodeView } from '../../../../../src/machines/model/allocation/node-view.ts';
-import { type Candidate, choose } from '../../../../../src/machines/model/allocation/preemption.ts';
+import {
+  admit,
+  byUrgency,
+  type Candidate,
+  choose,
+  resize,
+} from '../../../../../src/machines/model/allocation/predicates.ts';
 import {
   admissionRequest,
   allocationOf,

@@ -5,7 +5,7 @@
  */
 import { expect, it } from 'vitest';
 import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
-import { Chance } from '../../../../../src/simulation/chance.ts';
+import { Chance } from '../../../../../src/simulation/specs.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 
 const DRIVERS = ['gpu.example.test', 'net.example.test'];

@@ -1,6 +1,6 @@
 /** Devices that a scheduler allocated: drivers prepare them before a pod begins, and take them back after its end. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { readClaimState } from '../../../../../src/machines/model/dra/claim-state.ts';
+import { readClaimState } from '../../../../../src/machines/model/dra/claims.ts';
 import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 

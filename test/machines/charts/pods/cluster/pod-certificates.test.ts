@@ -1,9 +1,8 @@
 /** Certificates of pods in projected volumes: keys of the node, chains of a signer. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { certificatesPem } from '../../../../../src/machines/model/objects/pem.ts';
+import { certificatesPem } from '../../../../../src/machines/model/objects/trust-anchors.ts';
 import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
-import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
-import type { ApiObject } from '../../../../../src/simulation/api-server/types.ts';
+import { type ApiObject, knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
 import { type ClusterNode, clusterNode } from './support.ts';
 
 let cluster: ClusterNode;

@@ -1,6 +1,6 @@
 /** Trust anchors of the cluster in projected volumes. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { certificatesPem } from '../../../../../src/machines/model/objects/pem.ts';
+import { certificatesPem } from '../../../../../src/machines/model/objects/trust-anchors.ts';
 import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
 import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
 import { type ClusterNode, clusterNode } from './support.ts';

@@ -1,6 +1,6 @@
 /** Fields of pods that feature gates hide from this node. */
 import { expect, it } from 'vitest';
-import { withoutIgnored } from '../../../../../src/machines/charts/pods/config/ignored-fields.ts';
+import { withoutIgnored } from '../../../../../src/machines/charts/pods/config/pod-source.ts';
 import { container, pod } from '../support.ts';
 
 const restart = { action: 'Restart', exitCodes: { operator: 'In', values: [3] } } as const;

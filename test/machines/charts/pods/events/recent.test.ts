@@ -4,7 +4,7 @@ import {
   type Recent,
   recentOf,
   withRecent,
-} from '../../../../../src/machines/charts/pods/events/event-correlator.ts';
+} from '../../../../../src/machines/charts/pods/events/event-recorder.ts';
 
 const numbered = (count: number): Recent<number> => {
   let recent: Recent<number> = noneRecent;

@@ -10,8 +10,7 @@ import type {
   ContainerStatus as CriContainerStatus,
   PodSandboxStatus,
 } from '../../../../../src/machines/model/api/cri.ts';
-import type { Pod, PodStatus } from '../../../../../src/machines/model/api/pod.ts';
-import { CONFIG_SOURCE_ANNOTATION } from '../../../../../src/machines/model/api/pod.ts';
+import { CONFIG_SOURCE_ANNOTATION, type Pod, type PodStatus } from '../../../../../src/machines/model/api/pod.ts';
 import { podMessages, waitingReasons } from '../../../../../src/machines/model/reasons/reasons.ts';
 import { isForeignCondition } from '../../../../../src/machines/model/status/conditions.ts';
 import {
