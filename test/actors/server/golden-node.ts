@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
-import type { Create } from '../../../src/actors/server/auth/reviews.ts';
+import type { Create } from '../../../src/actors/server/authentication.ts';
 import { healthzPort } from '../../../src/actors/server/endpoints/health.ts';
 import { ApiServer, type RequestLimits } from '../../../src/actors/server/http/api-server.ts';
 import { ownInsight } from '../../../src/actors/server/http/inspector.ts';

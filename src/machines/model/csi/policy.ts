@@ -1,6 +1,6 @@
 /**
- * The requests to CSI drivers for the volumes of pods, and the errors before a driver is called. Pure. Also the volumes,
- * as a driver gets them.
+ * The requests to CSI drivers for the volumes of pods, and the errors before a driver is called. Pure.
+ * Also the volumes, as a driver gets them.
  *
  * Invariant: every text for users is upstream's. Upstream: pkg/volume/csi.
  */
