@@ -216,6 +216,15 @@ const BEHAVIORS = [
     before: 'Static pods of a URL got the toleration of NoExecute taints that those of files have.',
     since: 'As in the kubelet, only those of files get it.',
   },
+  {
+    name: 'resizesPendingAsKubelet',
+    before:
+      'Each changed message of a pending resize was an event, a restart of the agent repeated the last one, and a ' +
+      'resize that can never be granted any more kept the transition time of its condition.',
+    since:
+      'As in the kubelet, an event is recorded for each change of the pod and of the reason; the time of a condition ' +
+      'follows its reason.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
