@@ -228,6 +228,15 @@ const BEHAVIORS = [
       'handler is named, and each mount of a sub-path in a pod with image volumes repeats the path; such a container is ' +
       'reported as finding the image.',
   },
+  {
+    name: 'resizesPendingAsKubelet',
+    before:
+      'Each changed message of a pending resize was an event, a restart of the agent repeated the last one, and a ' +
+      'resize that can never be granted any more kept the transition time of its condition.',
+    since:
+      'As in the kubelet, an event is recorded for each change of the pod and of the reason; the time of a condition ' +
+      'follows its reason.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

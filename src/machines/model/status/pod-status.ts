@@ -206,8 +206,22 @@ function resizeConditions(facts: PodStatusFacts, phase: string): readonly PodCon
   return withTransitionTimes(verdicts, before, nowMs, pod.metadata.generation).map((condition) => ({
     ...condition,
     ...(isEnding ? observedBefore(condition, before) : {}),
-    lastProbeTime: condition.lastTransitionTime,
+    ...(hasBehavior(facts.node, 'resizesPendingAsKubelet')
+      ? resizeTimes(condition, before, nowMs)
+      : { lastProbeTime: condition.lastTransitionTime }),
   }));
+}
+
+/** The transition of a condition of a resize is a changed reason; its probe also a changed message. */
+function resizeTimes(
+  { type, reason, message, lastTransitionTime }: PodCondition & { readonly lastTransitionTime: string },
+  before: readonly PodCondition[],
+  nowMs: number,
+): Pick<PodCondition, 'lastProbeTime' | 'lastTransitionTime'> {
+  const now = rfc3339(nowMs);
+  const known = before.find((each) => each.type === type);
+  if (known?.reason !== reason) return { lastProbeTime: now, lastTransitionTime: now };
+  return { lastTransitionTime, lastProbeTime: known?.message === message ? (known?.lastProbeTime ?? now) : now };
 }
 
 const observedBefore = ({ type }: PodCondition, before: readonly PodCondition[]): Partial<PodCondition> => {

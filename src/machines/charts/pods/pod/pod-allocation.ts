@@ -6,6 +6,7 @@
  * `asked` the requested ones.
  */
 import { line, now, to } from '../../../../kernel/xstate.ts';
+import type { ResizeRefusal } from '../../../model/allocation/predicates.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
 import { admissionRequest, allocationOf, carriedOver, withAllocation } from '../../../model/allocation/request.ts';
 import type { PodShares } from '../../../model/allocation/resource-grants.ts';
@@ -15,6 +16,7 @@ import { type ClaimReport, type ClaimRequest, PREPARATION_FAILED } from '../../.
 import type { Allocation } from '../../../model/operations/grants.ts';
 import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { configure, noteFailure } from './pod-actions.ts';
 import type { PodContext } from './pod-context.ts';
@@ -102,13 +104,26 @@ export const handleHealth = s.enqueueActions((args) => {
   applyChange(enqueue, context, { deviceHealth: event.health }, now(args));
 });
 
-/** A resize is not granted: the pod keeps its resources; an event is recorded once for each reason. */
+/** True if an event about this refusal was recorded, maybe by an earlier agent. */
+function isReported(context: PodContext, asked: Pod, refusal: ResizeRefusal): boolean {
+  if (!hasBehavior(context.node, 'resizesPendingAsKubelet')) return isSame(context.refusal, refusal);
+  const published = asked.status?.conditions?.find(({ type }) => type === 'PodResizePending');
+  const before =
+    context.refusal === null
+      ? { reason: published?.reason, generation: published?.observedGeneration }
+      : { reason: context.refusal.reason, generation: context.refusedGeneration };
+  return isSame(before, { reason: refusal.reason, generation: asked.metadata.generation });
+}
+
+/** A resize is not granted: the pod keeps its resources; an event is recorded once for each reason and change. */
 export const notePending = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'allocation.pending' || context.asked === null) return;
   const { allocation, refusal } = event;
-  if (!isSame(context.refusal, refusal)) {
-    const summary = resizeSummary(context.asked, refusal.message);
+  const { asked } = context;
+  const refusedGeneration = asked.metadata.generation;
+  if (!isReported(context, asked, refusal)) {
+    const summary = resizeSummary(asked, refusal.message);
     const textOf = refusal.reason === 'Deferred' ? podEvents.resizeDeferred : podEvents.resizeInfeasible;
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), textOf(refusal.cause, summary)));
   }
@@ -116,7 +131,7 @@ export const notePending = s.enqueueActions((args) => {
   applyChange(
     enqueue,
     context,
-    { allocation, actuated, refusal, pod: withAllocation(context.asked, allocation), ...sharesOf(event) },
+    { allocation, actuated, refusal, refusedGeneration, pod: withAllocation(asked, allocation), ...sharesOf(event) },
     now(args),
   );
 });

@@ -110,6 +110,8 @@ export interface PodContext extends PodInput {
   readonly rejection: Rejection | null;
   /** Why a resize is not granted now. */
   readonly refusal: ResizeRefusal | null;
+  /** The generation of the pod whose resize was refused last. */
+  readonly refusedGeneration?: number | undefined;
   /** A resize in progress. */
   readonly resize: Resize | null;
   /** This agent created or corrected the pod's cgroup. */

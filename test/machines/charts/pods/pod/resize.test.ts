@@ -11,6 +11,8 @@ import { apiPod, bootCountingNode, removePod, sendPods } from '../../../../suppo
 import { manifest, settings as nodeSettings, PodsNode } from '../../../../support/pods-node.ts';
 import { container, pod } from '../support.ts';
 
+/** Before `resizesPendingAsKubelet`. */
+const BEFORE = 29;
 const GOLDEN = join(import.meta.dirname, '../../../../golden/pods/cases');
 
 let node: PodsNode;
@@ -91,6 +93,51 @@ describe('more of what the node has', () => {
     node.until('done', () => isCalm('p')() === true);
     expect(node.status('p')?.allocatedResources).toEqual({ cpu: '1' });
     expect(resizeEvents()).toEqual(recorded('resize-deferred').map((text) => text.replace('<n>', '1200')));
+  });
+});
+
+describe('a resize that stays pending', () => {
+  const filler = (uid: string, cpu: string) => asking(uid, 1, { requests: { cpu } });
+  const pending = () => conditions('p')[0]!;
+  const deferred = () => resizeEvents().filter((text) => text.startsWith('ResizeDeferred'));
+  function bootPending(more: Partial<NodeSettings> = {}): void {
+    boot(more);
+    send('ADD', filler('large', '900m'), filler('small', '300m'), asking('p', 1, { requests: { cpu: '100m' } }));
+    node.until('Running', running('p'));
+    send('UPDATE', asking('p', 2, { requests: { cpu: '1500m' } }));
+    node.run(5_000);
+    removePod(node, 'small');
+    node.until('less is used', () => pending().message?.includes('used: 900') === true);
+  }
+
+  it('is an event once, whatever the node has left; its condition has the time of its reason', () => {
+    bootPending();
+    expect(deferred()).toHaveLength(1);
+    const { lastProbeTime, lastTransitionTime } = pending();
+    expect(Date.parse(lastProbeTime!)).toBeGreaterThan(Date.parse(lastTransitionTime!));
+    send('UPDATE', asking('p', 3, { requests: { cpu: '1400m' } }));
+    expect(deferred()).toHaveLength(2);
+    expect(pending()).toMatchObject({ reason: 'Deferred', observedGeneration: 3, lastTransitionTime });
+    send('UPDATE', asking('p', 4, { requests: { cpu: '90' } }));
+    expect(resizeEvents().at(-1)).toMatch(/^ResizeInfeasible/);
+    expect(Date.parse(pending().lastTransitionTime!)).toBeGreaterThan(Date.parse(lastTransitionTime!));
+  });
+
+  it('is no event again after a restart of the agent', () => {
+    boot();
+    const published = { type: 'PodResizePending', status: 'True', reason: 'Deferred', observedGeneration: 2 };
+    send('ADD', filler('large', '1200m'), asking('p', 1, { requests: { cpu: '100m' } }));
+    node.until('Running', running('p'));
+    const waiting = asking('p', 2, { requests: { cpu: '1500m' } });
+    send('UPDATE', { ...waiting, status: { phase: 'Running', conditions: [published] } });
+    expect(pending().reason).toBe('Deferred');
+    expect(deferred()).toEqual([]);
+  });
+
+  it('of before was an event for each message', () => {
+    bootPending({ behavior: BEFORE });
+    expect(deferred()).toHaveLength(2);
+    expect(pending().lastProbeTime).toBe(pending().lastTransitionTime);
   });
 });
 
