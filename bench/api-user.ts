@@ -78,11 +78,16 @@ export class ApiUser {
     return this.#server.store.get('v1', 'pods', name, 'default')?.status ?? 'there is no such pod';
   }
 
+  /** Resolves when the API server has the pod. */
+  async post(pod: object): Promise<void> {
+    await (await this.#request('POST', PODS, JSON.stringify(pod))).body.dump();
+  }
+
   /** POST of the pod to the event that says that it runs: milliseconds. */
   async start(pod: { readonly metadata: { readonly name: string } }): Promise<number> {
     const running = this.when(pod.metadata.name, isRunning);
     const startedAt = performance.now();
-    await (await this.#request('POST', PODS, JSON.stringify(pod))).body.dump();
+    await this.post(pod);
     return (await running) - startedAt;
   }
 

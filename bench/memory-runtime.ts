@@ -23,6 +23,8 @@ const IMAGE_ID = `sha256:${'1'.repeat(64)}`;
 
 export interface Contents {
   readonly running: number;
+  /** Of the pods of running containers. */
+  readonly names: readonly string[];
   readonly sandboxes: number;
   /** Of CRI, since the answer before. */
   readonly calls: number;
@@ -139,8 +141,14 @@ const handlers: Handlers = {
 
 const runtime = await FakeRuntime.start(handlers);
 process.on('message', () => {
-  const running = [...members.values()].filter(({ state }) => state === 'CONTAINER_RUNNING').length;
-  const contents: Contents = { running, sandboxes: sandboxes.size, calls: runtime.calls.splice(0).length };
+  const running = [...members.values()].filter(({ state }) => state === 'CONTAINER_RUNNING');
+  const names = running.map(({ labels }) => labels['io.kubernetes.pod.name'] ?? '');
+  const contents: Contents = {
+    running: running.length,
+    names,
+    sandboxes: sandboxes.size,
+    calls: runtime.calls.splice(0).length,
+  };
   process.send?.(contents);
 });
 process.once('disconnect', () => process.exit());

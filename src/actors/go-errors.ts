@@ -1,4 +1,6 @@
 /** Texts of Go's libraries for errors of system calls and sockets, which users know from events of every cluster. */
+import { lstat } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 import { memberOf, OperationError } from '../kernel/json.ts';
 import { messageOf } from '../kernel/thrown.ts';
@@ -69,6 +71,18 @@ export function reasonOf(error: unknown): string {
   const errno = memberOf(error, 'errno');
   const [code = '', text = messageOf(error)] = (typeof errno === 'number' && getSystemErrorMap().get(errno)) || [];
   return REASONS[code] ?? text;
+}
+
+/** Go's text for a path that does not exist, as by `filepath.EvalSymlinks`: it names the first part that is missing. */
+export async function missingText(path: string): Promise<string> {
+  const parent = dirname(path);
+  const exists = async (part: string) =>
+    await lstat(part).then(
+      () => true,
+      () => false,
+    );
+  if (parent === path || (await exists(parent))) return `lstat ${path}: no such file or directory`;
+  return await missingText(parent);
 }
 
 /** Go's text of a system error: `open /a/b: no such file or directory`. */

@@ -4,7 +4,7 @@ import type { CallName, RuntimeClient, StreamName } from './client.ts';
 
 /** A call, an inspection of a pod, or an event of the runtime. */
 export type RuntimeActivity =
-  /** A call ended, successfully or not. */
+  /** A call ended, successfully or not; a call that the agent cancelled has not failed. */
   | {
       readonly kind: 'called';
       readonly name: CallName | StreamName;
@@ -27,6 +27,7 @@ async function timed<Answer>(
   name: CallName | StreamName,
   onRuntime: OnRuntimeActivity,
   call: Promise<Answer>,
+  signal: AbortSignal | undefined,
 ): Promise<Answer> {
   const beganMs = steadyNow();
   let failed = true;
@@ -35,13 +36,14 @@ async function timed<Answer>(
     failed = false;
     return answer;
   } finally {
-    onRuntime({ kind: 'called', name, durationMs: steadyNow() - beganMs, failed });
+    onRuntime({ kind: 'called', name, durationMs: steadyNow() - beganMs, failed: failed && !signal?.aborted });
   }
 }
 
 /** A client that reports its every call. */
 export const observedClient = (client: RuntimeClient, onRuntime: OnRuntimeActivity): RuntimeClient => ({
   ...client,
-  call: (name, request, options) => timed(name, onRuntime, client.call(name, request, options)),
-  stream: (name, request, onMessage, signal) => timed(name, onRuntime, client.stream(name, request, onMessage, signal)),
+  call: (name, request, options) => timed(name, onRuntime, client.call(name, request, options), options.signal),
+  stream: (name, request, onMessage, signal) =>
+    timed(name, onRuntime, client.stream(name, request, onMessage, signal), signal),
 });

@@ -22,6 +22,8 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { hostOperations, NodeText } from '../../machines/model/operations/host.ts';
+import { quote } from '../../machines/model/values/go-text.ts';
+import { goError, missingText } from '../go-errors.ts';
 import { parseMounts } from './kernel/mounts.ts';
 import { errnoOf, makeFolder, openParent, RootFolder } from './root-folder.ts';
 
@@ -182,9 +184,17 @@ export const terminationMessage: Port<Operation> = async ({ input: { file, logFi
   try {
     return { message: text(logTail(await readEnd(logFile, LOG_WINDOW_BYTES))) };
   } catch (error) {
-    return { message: `Error on reading termination message from logs: ${reason(error)}` };
+    return { message: `Error on reading termination message from logs: ${await logReason(logFile, error)}` };
   }
 };
+
+/** As upstream: a missing log is noticed when links are resolved. */
+const logReason = async (file: string, error: unknown): Promise<string> =>
+  isMissing(error)
+    ? `failed to try resolving symlinks in path ${quote(file)}: ${await missingText(file)}`
+    : `failed to open log file ${quote(file)}: ${isSystem(error) ? goError('open', file, error).message : reason(error)}`;
+
+const isSystem = (error: unknown): boolean => errnoOf(error) !== undefined;
 
 /** Whether the file is missing: a container may have removed it. */
 const isMissing = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT';

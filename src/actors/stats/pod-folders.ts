@@ -15,6 +15,13 @@ import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } 
 /** Plug-ins whose volumes count as the pod's ephemeral storage. */
 const EMPTY_DIR = 'kubernetes.io~empty-dir';
 const EPHEMERAL_PLUGINS = new Set([EMPTY_DIR, 'kubernetes.io~configmap', 'kubernetes.io~git-repo']);
+/** Plugins whose volumes upstream measures by their files, also on a file system of their own (tmpfs). */
+const WALKED_PLUGINS = new Set([
+  ...EPHEMERAL_PLUGINS,
+  'kubernetes.io~secret',
+  'kubernetes.io~projected',
+  'kubernetes.io~downward-api',
+]);
 
 /** The plug-in of volumes whose usage their drivers report: see `driver-stats.ts`. */
 const OF_DRIVERS = 'kubernetes.io~csi';
@@ -43,7 +50,10 @@ export interface PodPlace {
 
 const names = (path: string): Promise<string[]> => readdir(path).catch(() => []);
 
-/** How a volume is measured: by adding up its files, by its project quota, or by its own file system. */
+/**
+ * How upstream measures a volume: by adding up its files, by its project quota, or by its own file system. The usage of
+ * a tmpfs is read from the file system here, which has counted the same.
+ */
 type VolumeSource = 'du' | 'fsquota' | 'statfs';
 
 /** Receives how long it took to measure one volume. `source` is the way of measuring, or the name of the driver. */
@@ -89,7 +99,7 @@ async function volumeUsage(
     ? { used: fileSystem.used, inodes: fileSystem.inodes - fileSystem.inodesFree, complete: true }
     : (quota ?? (await folderUsage(path, options)));
   const isEphemeral = !ownFileSystem && EPHEMERAL_PLUGINS.has(plugin);
-  const source = ownFileSystem ? 'statfs' : quota === null ? 'du' : 'fsquota';
+  const source = quota !== null ? 'fsquota' : ownFileSystem && !WALKED_PLUGINS.has(plugin) ? 'statfs' : 'du';
   return { used, inodesUsed: inodes, fileSystem, isEphemeral, complete, source };
 }
 

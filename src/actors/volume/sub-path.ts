@@ -14,6 +14,7 @@ import type { InputOf } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { SubPath, Unprepared, volumeOperations } from '../../machines/model/operations/volume.ts';
 import { trimRight } from '../../machines/model/values/go-text.ts';
+import { goError } from '../go-errors.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { errnoOf, openParent } from '../host/root-folder.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
@@ -52,6 +53,11 @@ export async function bindSubPaths(
 
 /** The message for the pod's author: whether the path is missing, and nothing else of the node. */
 async function pathMessage({ container, volume, volumePath, subPath }: SubPath): Promise<string> {
+  const ofVolume = await boundedCall(`volume ${volumePath}`, () => stat(volumePath)).then(
+    () => null,
+    (error) => error,
+  );
+  if (errnoOf(ofVolume) === 'ENOENT') return goError('stat', volumePath, ofVolume).message;
   const path = `${volumePath}/${subPath}`;
   const isMissing = await boundedCall(`subPath ${path}`, () => stat(path)).then(
     () => false,

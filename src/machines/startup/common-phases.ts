@@ -1,6 +1,7 @@
 /** Phases of every node, whether it keeps running or runs its pods once. */
 import { to } from '../../kernel/xstate.ts';
 import type { NodeFolder } from '../model/operations/host.ts';
+import { hasBehavior } from '../model/settings/behaviors.ts';
 import { gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext } from './context/types.ts';
 import { kubeletSetup, warning } from './setup.ts';
@@ -37,6 +38,13 @@ export const containerLogs = (next: string) =>
       onError: { target: next, actions: warning('Failed to create the folder of container log links') },
     },
   });
+
+/** Without an API server, a configured range of addresses is passed to the runtime; with one, a part of the node does. */
+export const createPodCIDR = kubeletSetup.enqueueActions(({ context, enqueue }) => {
+  const { clients, config, input } = context;
+  const isWanted = clients.mode === 'standalone' && config.podCIDR !== '';
+  if (isWanted && hasBehavior(input, 'podCIDROfConfiguration')) enqueue.raise({ type: 'create.podCIDR' });
+});
 
 const startContainerManager = kubeletSetup.sendTo(to('containerManager'), { type: 'containerManager.start' });
 

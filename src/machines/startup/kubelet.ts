@@ -131,7 +131,10 @@ const subsystems = {
     behavior: context.input.behavior,
     ...volumeHealthInput(context.config),
   })),
-  podCIDR: subsystem('podCIDR', () => ({})),
+  podCIDR: subsystem('podCIDR', ({ context }) => ({
+    behavior: context.input.behavior,
+    podCIDR: context.config.podCIDR,
+  })),
   containerGC: subsystem('containerGC', settings),
   imageGC: subsystem('imageGC', settings),
   eviction: subsystem('eviction', settings),

@@ -6,6 +6,7 @@ import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
 import {
   CONTAINER_MANAGER_PHASE,
   containerLogs,
+  createPodCIDR,
   dataDirectories,
   startContainerManagerAgain,
 } from './common-phases.ts';
@@ -37,7 +38,7 @@ export const runOncePhases = kubeletSetup.createStateConfig({
     containerLogs: containerLogs('waitingForRuntime'),
     waitingForRuntime: {
       meta: { steps: 'S131, S236', waitsFor: 'RuntimeReady' },
-      entry: raise({ type: 'create.pleg' }),
+      entry: [createPodCIDR, raise({ type: 'create.pleg' })],
       on: { 'runtimeState.up': 'runtimeDependentModules' },
     },
     runtimeDependentModules: {

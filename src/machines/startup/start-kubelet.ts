@@ -10,6 +10,7 @@ import { nodeRef, setupFailed } from '../model/reasons/reasons.ts';
 import {
   CONTAINER_MANAGER_PHASE,
   containerLogs,
+  createPodCIDR,
   dataDirectories,
   startContainerManagerAgain,
 } from './common-phases.ts';
@@ -80,6 +81,7 @@ const kubeletRun = kubeletSetup.createStateConfig({
         enqueueActions(({ context, enqueue }) => {
           if (isInCluster(context)) for (const id of NODE_PARTS) enqueue.raise({ type: `create.${id}` });
         }),
+        createPodCIDR,
         raise({ type: 'create.pleg' }),
         raise({ type: 'create.syncLoop' }),
         line('info', 'Starting kubelet main sync loop'),

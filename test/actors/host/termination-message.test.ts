@@ -90,7 +90,8 @@ it('a file that is gone is an empty one; a log that is gone says so', async () =
   const input = await container('', logOf(['last words']));
   expect(await read({ file: '/nowhere', logFile: null })).toBe('');
   expect(await read({ file: '', logFile: input.logFile })).toBe('last words\n');
-  expect(await read({ ...input, logFile: '/nowhere' })).toContain(
-    'Error on reading termination message from logs: ENOENT',
+  expect(await read({ ...input, logFile: '/nowhere/c/0.log' })).toBe(
+    'Error on reading termination message from logs: failed to try resolving symlinks in path "/nowhere/c/0.log": ' +
+      'lstat /nowhere: no such file or directory',
   );
 });

@@ -224,6 +224,11 @@ describe.skipIf(needsMounts).each(ROADS)('bound by %s', (_, road) => {
     expect(readFileSync('/proc/self/mountinfo', 'utf8')).toContain(`${path} `);
   });
 
+  it('names a volume that is missing', async () => {
+    rmSync(volume, { recursive: true });
+    expect((await bind('d')).failed['c']?.message).toBe(`stat ${volume}: no such file or directory`);
+  });
+
   it('refuses a link out of the volume; what lies there is not for the pod to know', async () => {
     symlinkSync('/etc', join(volume, 'x'));
     symlinkSync('/nowhere', join(volume, 'y'));

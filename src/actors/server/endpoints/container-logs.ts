@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import { codeOf, messageOf } from '../../../kernel/thrown.ts';
 import type { ContainerStatus as PodContainerStatus, PodStatus } from '../../../machines/model/api/pod.ts';
 import { quote } from '../../../machines/model/values/go-text.ts';
+import { missingText } from '../../go-errors.ts';
 import { type Answer, type ApiRequest, type Endpoint, pageNotFound, text } from '../http/endpoint.ts';
 import { containerLog, type LogOptions, nanoseconds } from '../logs/log-file.ts';
 import { type ApiView, containerSpec, type NodePod, podNamed } from '../node-pods.ts';
@@ -161,7 +162,7 @@ async function* body(
     yield* containerLog(path, query, query.follow ? { signal, isRunning } : undefined);
   } catch (error) {
     const [code, message] = [codeOf(error), messageOf(error)];
-    const why = code === 'ENOENT' ? `lstat ${path}: no such file or directory` : message;
+    const why = code === 'ENOENT' ? await missingText(path) : message;
     yield Buffer.from(`failed to try resolving symlinks in path ${quote(path)}: ${why}`);
   }
 }

@@ -11,15 +11,17 @@ import { isMirrorPod, type PodStatus } from '../../../machines/model/api/pod.ts'
 import type { ConfigMessage } from '../../../machines/model/pods/source-messages.ts';
 import { type NodeEffect, type NodeMessageRecord, type NodeResult, nodeRecord } from '../../node-records.ts';
 import { ClaimWork, DeviceWork } from './calls/plugin-work.ts';
-import type { Projection, RecordKind, UnderWay } from './instruments.ts';
 import {
   counter,
   DEFAULT_BUCKETS,
   histogram,
   MS_PER_SECOND,
   POD_START_BUCKETS,
+  type Projection,
   podContext,
+  type RecordKind,
   sampledGauge,
+  type UnderWay,
 } from './instruments.ts';
 import { Certificates } from './node/certificates.ts';
 import { NodeStart, RuntimeSupport } from './node/node-start.ts';
@@ -33,7 +35,6 @@ import { StorageMetrics, VolumeLeftovers } from './volumes/storage.ts';
 
 /** The buckets range from a message to one actor up to a start with hundreds of pods. */
 const TURN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
-const CONTAINER_BUCKETS = [1, 2, 4, 8, 16];
 
 /** Upstream's names of the cgroup operations. */
 const CGROUP_OPERATIONS: Readonly<Record<string, string>> = {
@@ -154,10 +155,8 @@ export class Recorder {
 
   #configured(message: ConfigMessage, kernel: Kernel): void {
     if (message.op !== 'ADD') return;
-    for (const { metadata, spec } of message.pods.filter((pod) => !isMirrorPod(pod))) {
+    for (const { metadata } of message.pods.filter((pod) => !isMirrorPod(pod)))
       this.#starting.set(metadata.uid, this.#starting.get(metadata.uid) ?? kernel.now);
-      this.#histograms.containersPerPod.observe(spec.containers.length);
-    }
   }
 
   #statusChanged(
@@ -219,11 +218,5 @@ const histograms = (registry: Registry) => ({
     'kubelet_pod_start_duration_seconds',
     '[ALPHA] Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run',
     POD_START_BUCKETS,
-  ),
-  containersPerPod: histogram(
-    registry,
-    'kubelet_containers_per_pod_count',
-    '[ALPHA] The number of containers per pod.',
-    CONTAINER_BUCKETS,
   ),
 });

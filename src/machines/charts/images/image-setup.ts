@@ -1,6 +1,17 @@
 /** Types, guards and actions of an image's machine. The chart is in `image.ts`. */
-import type { Ended } from '../../../kernel/xstate.ts';
-import { errorIn, errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
+import {
+  type Ended,
+  errorIn,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  required,
+  setup,
+  to,
+  typed,
+} from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
 import { operations } from '../../model/operations/index.ts';
@@ -97,6 +108,7 @@ export const imageSetup = setup({
       context.present !== null &&
       (servesBeside(context) || context.waiting.some(mayBeServed)),
     mustRecordCredential: ({ context }) => context.learnt !== null,
+    letsPullsEnd: ({ context }) => hasBehavior(context, 'detailsAsKubelet'),
     hasAnotherCredential: ({ context }) => context.attempt + 1 < context.credentials.length,
   },
   delays: {
@@ -180,18 +192,25 @@ export function pullingPod({ turn: [first] }: Context): PullingPod | null {
   return { namespace: ref.namespace, name: ref.name, uid, serviceAccount };
 }
 
-/** A repeated request replaces the older one. A running pull serves all requests with the same secrets. */
-export const addRequest = s.assign((args) => {
-  const { context, event } = args;
-  if (event.type !== 'image.asked') return {};
-  const { request } = event;
-  const isOther = ({ uid, container }: ImageWanted) => uid !== request.uid || container !== request.container;
-  const [turn, waiting] = [context.turn.filter(isOther), context.waiting.filter(isOther)];
-  const askedAtMs = waiting.length + turn.length === 0 ? now(args) : context.askedAtMs;
-  return joinsPull(context, request)
-    ? { turn: [...turn, request], waiting, askedAtMs }
-    : { turn, waiting: [...waiting, request], askedAtMs };
-});
+/** A repeated request replaces the older one. */
+const adding = (joins: (context: Context, request: ImageWanted) => boolean) =>
+  s.assign((args) => {
+    const { context, event } = args;
+    if (event.type !== 'image.asked') return {};
+    const { request } = event;
+    const isOther = ({ uid, container }: ImageWanted) => uid !== request.uid || container !== request.container;
+    const [turn, waiting] = [context.turn.filter(isOther), context.waiting.filter(isOther)];
+    const askedAtMs = waiting.length + turn.length === 0 ? now(args) : context.askedAtMs;
+    return joins(context, request)
+      ? { turn: [...turn, request], waiting, askedAtMs }
+      : { turn, waiting: [...waiting, request], askedAtMs };
+  });
+
+/** A running pull serves all requests with the same secrets. */
+export const addRequest = adding(joinsPull);
+
+/** The pull that ends does not serve the request. */
+export const addLater = adding(() => false);
 
 /** Whether the running pull serves this request too. Access to a present image is decided for each pod. */
 export function joinsPull(context: Context, request: ImageWanted): boolean {

@@ -14,13 +14,15 @@
  *   I2 within its back-off a pod gets the last error and no new pull; 10 s, 20 s, ... 300 s by pod and image.
  *   I3 policy Never never pulls; policy Always always does.
  *   I4 an image that needs a credential is available only to pods that have presented one (`images/verification.ts`).
- *   I5 a pod that may use the present image does not wait for the pull of another pod.
+ *   I5 a pod that may use the present image does not wait for the pull of another pod; requests that arrive after a
+ *      pull has ended are not served by it.
  *   I6 before a pull starts its intent is on disk, so that a dying agent leaves no image of unknown origin.
  */
 
 import { sendParent } from '../../../kernel/xstate.ts';
 import { containerEvents } from '../../model/reasons/reasons.ts';
 import {
+  addLater,
   addRequest,
   answerKnown,
   beginPull,
@@ -125,6 +127,11 @@ const admitting = {
 /** The image was inspected, and a pull begins or runs. */
 const beside = { 'image.asked': { actions: addRequestBeside } } as const;
 
+/** The pull has ended. */
+const pulled = {
+  'image.asked': [{ guard: 'letsPullsEnd', actions: addLater }, { actions: addRequest }],
+} as const;
+
 const pulling = s.createStateConfig({
   on: beside,
   entry: beginPull,
@@ -156,6 +163,7 @@ const pulling = s.createStateConfig({
 const recording = {
   /** Waits for the runtime to show the pulled image: its size, its user. */
   verifying: s.createStateConfig({
+    on: pulled,
     invoke: {
       id: 'verify',
       src: 'cri.imageStatus',
@@ -170,6 +178,7 @@ const recording = {
   }),
   /** Waits until the record contains the credential of the pull. */
   recording: s.createStateConfig({
+    on: pulled,
     invoke: {
       id: 'recordPulled',
       src: 'images.recordPulled',

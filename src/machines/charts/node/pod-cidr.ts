@@ -1,25 +1,33 @@
 /**
- * Pod CIDR: passes the address ranges of this node's pods to the runtime.
+ * Pod CIDR: passes the address ranges of this node's pods to the runtime, which completes its template of a network
+ * with them (`conf_template` of containerd).
  *
  * Decides: when the runtime must get the CIDRs.
  * Owns: the CIDRs that the runtime knows.
+ * Receives: `podCIDR` of the configuration, and CIDRs of the Node, which replace it.
  * Hears: `node.known` of `nodeStatus`.
  * Asks: `cri.updateRuntimeConfig`.
  * Invariants:
- *   D1 the runtime gets each change once, and again until it accepts it.
+ *   D1 the runtime gets each change once, and again until it accepts it;
+ *   D2 a Node without CIDRs changes nothing.
  * Seeds: S222. Upstream: updatePodCIDR.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { assign, failureLine, line, pick, setup, typed } from '../../../kernel/xstate.ts';
+import { assign, type Ended, failureLine, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node } from '../../model/api/node.ts';
 import { criOperations } from '../../model/operations/cri.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 
 /** Pause before a rejected CIDR is sent to the runtime again. */
 const RETRY_MS = 10_000;
 
-interface Context {
+export interface PodCIDRInput extends Decider {
+  /** `podCIDR` of the configuration; empty if there is none. */
+  readonly podCIDR: string;
+}
+
+interface Context extends Decider {
   readonly wanted: string;
   readonly known: string;
 }
@@ -31,18 +39,26 @@ export const podCIDROf = ({ spec }: Node): string =>
   spec?.podCIDRs && spec.podCIDRs.length > 0 ? spec.podCIDRs.join(',') : (spec?.podCIDR ?? '');
 
 const s = setup({
-  types: typed<{ context: Context; events: Event }>(),
+  types: typed<{ input: PodCIDRInput; context: Context; events: Event }>(),
   actors: pick(criOperations, 'cri.updateRuntimeConfig'),
   guards: { isReported: ({ context }) => context.wanted === '' || context.wanted === context.known },
 });
 
 const notePodCIDR = s.assign({
-  wanted: ({ context, event }) => (event.type === 'node.known' ? podCIDROf(event.node) : context.wanted),
+  wanted: ({ context, event }) => {
+    if (event.type !== 'node.known') return context.wanted;
+    const ofNode = podCIDROf(event.node);
+    return ofNode === '' && hasBehavior(context, 'podCIDROfConfiguration') ? context.wanted : ofNode;
+  },
 });
 
 export const podCIDRMachine = s.createMachine({
   id: 'podCIDR',
-  context: { wanted: '', known: '' },
+  context: ({ input }) => ({
+    behavior: input.behavior,
+    wanted: hasBehavior(input, 'podCIDROfConfiguration') ? input.podCIDR : '',
+    known: '',
+  }),
   initial: 'judging',
   on: { 'node.known': { actions: notePodCIDR } },
   states: {

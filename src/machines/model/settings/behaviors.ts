@@ -206,6 +206,28 @@ const BEHAVIORS = [
     since:
       'Ten pods are started in a turn. Only the uids of pods that come and go are published, and all after a list.',
   },
+  {
+    name: 'podCIDROfConfiguration',
+    before: '`podCIDR` of the configuration was not used: only the CIDRs of the Node reached the runtime.',
+    since: 'As in the kubelet, the runtime gets it at the start, with and without an API server.',
+  },
+  {
+    name: 'tolerationOfFiles',
+    before: 'Static pods of a URL got the toleration of NoExecute taints that those of files have.',
+    since: 'As in the kubelet, only those of files get it.',
+  },
+  {
+    name: 'detailsAsKubelet',
+    before:
+      'A violation of `runAsNonRoot` was reported before any other error of a container. The sums of resources in the ' +
+      'status of a pod were always written in binary units (bytes) or decimal ones. The mount of an image volume named ' +
+      'the runtime handler of the pod. A container that wanted an image between the end of its pull and the record of ' +
+      'this was reported as having pulled it.',
+    since:
+      'As in the kubelet, errors of variables and volumes come first; a sum has the format of its first amount; no ' +
+      'handler is named, and each mount of a sub-path in a pod with image volumes repeats the path; such a container is ' +
+      'reported as finding the image.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

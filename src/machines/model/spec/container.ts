@@ -12,6 +12,7 @@ import type { DeviceResponse } from '../operations/devices.ts';
 import type { UserMapping } from '../operations/users.ts';
 import type { FileValues, SubPath } from '../operations/volume.ts';
 import { waitingReasons } from '../reasons/reasons.ts';
+import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { containerAnnotations } from './annotations.ts';
 import { environment, type References } from './environment.ts';
@@ -68,9 +69,10 @@ const DEFAULT_TERMINATION_MESSAGE_PATH = '/dev/termination-log';
 
 export function containerConfig(input: ContainerConfigInput): ContainerConfigResult {
   const violation = nonRootViolation(input.pod, input.container, imageUser(input.image));
-  if (violation !== null) return configError(violation);
+  if (violation !== null && !hasBehavior(input.node, 'detailsAsKubelet')) return configError(violation);
   try {
-    return { config: buildConfig(input) };
+    const config = buildConfig(input);
+    return violation === null ? { config } : configError(violation);
   } catch (error) {
     return configError(messageOf(error));
   }

@@ -49,6 +49,10 @@ export function imageUser(image: Image | null): ImageUser {
   return image === null || image.username === '' ? { uid: '0', username: '' } : { uid: null, username: image.username };
 }
 
+const MAX_USER_ID = 2_147_483_647;
+
+const isUserId = (uid: string): boolean => Number(uid) >= 0 && Number(uid) <= MAX_USER_ID;
+
 /** `null` if the container may run; else why it would violate `runAsNonRoot`. */
 export function nonRootViolation(pod: Pod, container: Container, user: ImageUser): string | null {
   const mustNotBeRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot ?? false;
@@ -60,7 +64,10 @@ export function nonRootViolation(pod: Pod, container: Container, user: ImageUser
   if (user.uid === null) {
     return `container has runAsNonRoot and image has non-numeric user (${user.username}), cannot verify user is non-root ${where}`;
   }
-  return user.uid === '0' ? `container has runAsNonRoot and image will run as root ${where}` : null;
+  if (user.uid === '0') return `container has runAsNonRoot and image will run as root ${where}`;
+  if (isUserId(user.uid)) return null;
+  const range = `must be between 0 and ${MAX_USER_ID}, inclusive`;
+  return `container has runAsNonRoot and image has an invalid user id (${user.uid}). (Must be 1-(${MAX_USER_ID})): ${range} ${where}`;
 }
 
 /** Zero values are left out: CRI's default is a namespace of the pod. */

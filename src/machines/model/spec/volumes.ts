@@ -7,6 +7,7 @@
 import type { Device, Mount, MountPropagation } from '../api/cri.ts';
 import type { Container, Pod, Volume, VolumeMount } from '../api/pod.ts';
 import type { SubPath } from '../operations/volume.ts';
+import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { expandStrictly } from './expansion.ts';
 import { podDirectory } from './paths.ts';
@@ -35,7 +36,7 @@ export type MountedVolumes = Readonly<Record<string, MountedVolume>>;
 interface MountsInput {
   readonly pod: Pod;
   readonly container: Container;
-  readonly node: Pick<NodeSettings, 'rootDir'>;
+  readonly node: Pick<NodeSettings, 'rootDir' | 'behavior'>;
   readonly volumes: MountedVolumes;
   /** The runtime can make a mount and everything mounted below it read-only. */
   readonly recursiveReadOnly: boolean;
@@ -64,8 +65,14 @@ export function volumeMounts(input: MountsInput): readonly Mount[] {
     const part = subPath(mount, input.lookup);
     if (volume.image) return imageMount(mount, { ...volume, image: volume.image }, part, input);
     const path = part === '' ? volume.hostPath : subPathTarget(mount, at, input);
-    return criMount(mount, volume, path, input.recursiveReadOnly);
+    return { ...criMount(mount, volume, path, input.recursiveReadOnly), ...besideImages(part, input) };
   });
+}
+
+/** In a pod with an image volume the kubelet names the sub-path for mounts of other volumes, too. */
+function besideImages(part: string, { pod, node }: MountsInput): Pick<Mount, 'image_sub_path'> {
+  const hasImages = (pod.spec.volumes ?? []).some((volume) => volume.image !== undefined);
+  return part !== '' && hasImages && hasBehavior(node, 'detailsAsKubelet') ? { image_sub_path: part } : {};
 }
 
 /** The block devices of a container in the order of its spec. Throws with the container's waiting reason. */
@@ -120,7 +127,7 @@ function imageMount(
   mount: VolumeMount,
   volume: MountedVolume & Required<Pick<MountedVolume, 'image'>>,
   part: string,
-  { pod, recursiveReadOnly, handler }: MountsInput,
+  { pod, node, recursiveReadOnly, handler }: MountsInput,
 ): Mount {
   const { reference, ref } = volume.image;
   if (ref === undefined) throw new Error(`the image of volume "${mount.name}" is not on the node: ${reference}`);
@@ -130,7 +137,7 @@ function imageMount(
     image: {
       image: ref,
       user_specified_image: reference,
-      ...(handler === '' ? {} : { runtime_handler: handler }),
+      ...(handler === '' || hasBehavior(node, 'detailsAsKubelet') ? {} : { runtime_handler: handler }),
       ...(Object.keys(annotations).length === 0 ? {} : { annotations: { ...annotations } }),
     },
     ...(part === '' ? {} : { image_sub_path: part }),

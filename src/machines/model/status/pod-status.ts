@@ -132,7 +132,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     ...(regulars.length === 0 ? {} : { containerStatuses: regulars }),
     ...(ephemerals.length === 0 ? {} : { ephemeralContainerStatuses: ephemerals }),
     qosClass: podQOS(pod),
-    ...podResourceStatus(pod, verdict.phase === 'Running' ? facts.resized : undefined),
+    ...podResourceStatus(facts.node, pod, verdict.phase === 'Running' ? facts.resized : undefined),
   };
   return withinBudget(pod, facts.stage === 'terminated' ? finalStatus(facts, status) : status);
 }

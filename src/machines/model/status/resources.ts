@@ -5,9 +5,20 @@
  */
 
 import type { ContainerStatus as CriContainerStatus, LinuxContainerResources } from '../api/cri.ts';
-import type { Container, ContainerStatus, Pod, PodStatus } from '../api/pod.ts';
-import { type Amounts, podLimits, podOverhead, podRequests } from '../spec/resources.ts';
-import { formatBinary, formatDecimal, fromMilli, fromWhole, milliUnits, nanoOf } from '../values/quantity.ts';
+import type { Container, ContainerStatus, Pod, PodStatus, ResourceRequirements } from '../api/pod.ts';
+import { type Decider, hasBehavior } from '../settings/behaviors.ts';
+import { hasPodLevelResources } from '../spec/qos.ts';
+import { type Amounts, isSidecar, podLimits, podOverhead, podRequests } from '../spec/resources.ts';
+import {
+  amountOf,
+  formatBinary,
+  formatDecimal,
+  formatQuantity,
+  fromMilli,
+  fromWhole,
+  milliUnits,
+  nanoOf,
+} from '../values/quantity.ts';
 import { memoize } from '../values/same.ts';
 
 /** Thousandths of a CPU below which quota and shares no longer follow the amount. */
@@ -65,29 +76,72 @@ function actualRequests(asked: List, { cpu_shares }: LinuxContainerResources, ac
 const isCpuChange = (milli: bigint, asked: string | undefined, smallest: bigint): boolean =>
   milli > smallest || (milli > 0n && asked !== undefined && milliUnits(nanoOf(asked)) > smallest);
 
-/** The sums of the pod, with its overhead: the requested resources, and during a resize the current ones. */
-export const podResourceStatus = (pod: Pod, resized: Pod = pod): Pick<PodStatus, 'allocatedResources' | 'resources'> =>
-  resized === pod ? podSums(pod) : { ...podSums(pod), resources: podSums(resized).resources };
+type Sums = Required<Pick<PodStatus, 'resources'>> & Pick<PodStatus, 'allocatedResources'>;
 
-const podSums = memoize((pod: Pod): Required<Pick<PodStatus, 'resources'>> & Pick<PodStatus, 'allocatedResources'> => {
+/** The sums of the pod, with its overhead: the requested resources, and during a resize the current ones. */
+export function podResourceStatus(
+  node: Decider,
+  pod: Pod,
+  resized: Pod = pod,
+): Pick<PodStatus, 'allocatedResources' | 'resources'> {
+  const sumsOf = hasBehavior(node, 'detailsAsKubelet') ? podSums : unformattedSums;
+  return resized === pod ? sumsOf(pod) : { ...sumsOf(pod), resources: sumsOf(resized).resources };
+}
+
+/** Without `detailsAsKubelet`. */
+const unformattedSums = memoize((pod: Pod): Sums => {
   const overhead = podOverhead(pod);
-  const requests = formatted(podRequests(pod), overhead);
-  const limits = formatted(podLimits(pod), overhead);
-  return {
-    ...(isEmpty(requests) ? {} : { allocatedResources: requests }),
-    resources: { ...(isEmpty(limits) ? {} : { limits }), ...(isEmpty(requests) ? {} : { requests }) },
-  };
+  const sums = (amounts: Amounts): List =>
+    Object.fromEntries(
+      Object.entries(amounts).map(([name, amount]) => {
+        const total = amount + (overhead[name] ?? 0n);
+        return [name, isInBytes(name) ? formatBinary(total) : formatDecimal(total)] as const;
+      }),
+    );
+  return statusOf(sums(podRequests(pod)), sums(podLimits(pod)));
+});
+
+const isInBytes = (name: string): boolean =>
+  name === 'memory' || name === 'ephemeral-storage' || name.startsWith('hugepages-');
+
+const podSums = memoize((pod: Pod): Sums => {
+  const { overhead = {} } = pod.spec;
+  const requests = { ...Object.fromEntries(Object.keys(overhead).map((name) => [name, 0n])), ...podRequests(pod) };
+  const limits = podLimits(pod);
+  const limited = Object.fromEntries(Object.entries(overhead).filter(([name]) => (limits[name] ?? 0n) !== 0n));
+  return statusOf(
+    formatted(pod, requests, (resources) => ({ ...resources?.limits, ...resources?.requests }), overhead),
+    formatted(pod, limits, (resources) => resources?.limits ?? {}, limited),
+  );
+});
+
+const statusOf = (requests: List, limits: List): Sums => ({
+  ...(isEmpty(requests) ? {} : { allocatedResources: requests }),
+  resources: { ...(isEmpty(limits) ? {} : { limits }), ...(isEmpty(requests) ? {} : { requests }) },
 });
 
 const isEmpty = (list: List): boolean => Object.keys(list).length === 0;
 
-function formatted(amounts: Amounts, overhead: Amounts): List {
+type ListOf = (resources: ResourceRequirements | undefined) => List;
+
+/** The sums as text, each in the format of the first amount in it that is not zero, as by `Quantity.Add` upstream. */
+function formatted(pod: Pod, amounts: Amounts, listOf: ListOf, overhead: List): List {
   const texts = Object.entries(amounts).map(([name, amount]) => {
-    const total = amount + (overhead[name] ?? 0n);
-    return [name, isInBytes(name) ? formatBinary(total) : formatDecimal(total)] as const;
+    const parts = [...addends(pod, name, amount, listOf), overhead].map((list) => amountOf(list[name] ?? '0'));
+    const format = parts.find(({ nano }) => nano !== 0n)?.format ?? 'decimalSI';
+    return [name, formatQuantity({ nano: amount + amountOf(overhead[name] ?? '0').nano, format })] as const;
   });
   return Object.fromEntries(texts);
 }
 
-const isInBytes = (name: string): boolean =>
-  name === 'memory' || name === 'ephemeral-storage' || name.startsWith('hugepages-');
+/** The lists that `amount` is the sum of, in the order of upstream's addition. */
+function addends({ spec }: Pod, name: string, amount: bigint, listOf: ListOf): readonly List[] {
+  const ofPod = hasPodLevelResources(spec.resources) ? listOf(spec.resources) : {};
+  if (ofPod[name] !== undefined) return [ofPod];
+  const inits = spec.initContainers ?? [];
+  const running = [...spec.containers, ...inits.filter(isSidecar)].map(({ resources }) => listOf(resources));
+  const total = running.reduce((sum, list) => sum + amountOf(list[name] ?? '0').nano, 0n);
+  if (amount <= total) return running;
+  const before = inits.filter((each) => !isSidecar(each)).map(({ resources }) => listOf(resources));
+  return before.toSorted((a, b) => (amountOf(b[name] ?? '0').nano > amountOf(a[name] ?? '0').nano ? 1 : -1));
+}

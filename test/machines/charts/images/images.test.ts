@@ -401,3 +401,18 @@ describe('the back-off of a pull', () => {
     );
   });
 });
+
+it('a pod that wants the image after a pull has ended is not said to have pulled it', () => {
+  prepare({}, pod('first', [], 'Always'));
+  node.world.runtime.images.set(IMAGE, image(IMAGE));
+  const address = `kubelet/images/image-${encodeURIComponent(IMAGE)}`;
+  const verifies = () => (node.kernel.snapshotOf(address) as { value?: unknown } | undefined)?.value === 'verifying';
+  node.boot().until('the pull has ended', verifies);
+  node.world.setManifests([pod('first', [], 'Always'), pod('second')].map(manifest));
+  node.until('both run', () => runs('first')() && runs('second')());
+  const told = node.events().filter((event) => event.startsWith('Pulled'));
+  expect(told).toEqual([
+    expect.stringContaining('Successfully pulled image'),
+    expect.stringContaining('already present on machine'),
+  ]);
+});

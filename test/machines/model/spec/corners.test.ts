@@ -242,6 +242,17 @@ describe('security', () => {
   });
 });
 
+it('an error of a variable or a mount is reported before a violation of runAsNonRoot, as by the kubelet', () => {
+  const refused = (fields: Partial<Container>) => containerConfig(inputOf(fields));
+  const securityContext = { runAsNonRoot: true, runAsUser: 0 };
+  expect(refused({ securityContext })).toHaveProperty(
+    'error.message',
+    expect.stringContaining("container's runAsUser breaks non-root policy"),
+  );
+  const volumeMounts = [{ name: 'v', mountPath: '/v', subPathExpr: '$(NOPE)' }];
+  expect(refused({ securityContext, volumeMounts })).toHaveProperty('error.message', 'missing value for NOPE');
+});
+
 describe('mounts', () => {
   it('show the place of last words from the root', () => {
     expect(configOf({ terminationMessagePath: 'tmp/log' }).mounts?.at(-1)?.container_path).toBe('/tmp/log');
@@ -258,11 +269,17 @@ describe('mounts', () => {
       image: {
         image: 'sha256:2',
         user_specified_image: 'img:1',
-        runtime_handler: 'kata',
         annotations: { 'kubernetes.io/config.source': 'api' },
       },
       image_sub_path: 'a/b',
     });
+  });
+
+  it('of other volumes in a pod with an image name their part for the runtime, too', () => {
+    const volumeMounts = [{ name: 'v', mountPath: '/v', subPath: 'a' }];
+    const image = { name: 'i', image: { reference: 'img:1' } };
+    expect(configOf({ volumeMounts }, { volumes: [image] }).mounts?.[0]).toHaveProperty('image_sub_path', 'a');
+    expect(configOf({ volumeMounts }).mounts?.[0]).not.toHaveProperty('image_sub_path');
   });
 
   it('of a machine with SELinux get the label of the container, but for those of its volumes that keep theirs', () => {

@@ -189,6 +189,11 @@ describe('users', () => {
       'container has runAsNonRoot and image has non-numeric user (app), cannot verify user is non-root' +
         ' (pod: "p_ns(uid-1)", container: c)',
     ],
+    ...['-1', '2147483648'].map((uid): [Parameters<typeof imageUser>[0], string] => [
+      { ...image, uid: { value: uid } },
+      `container has runAsNonRoot and image has an invalid user id (${uid}). (Must be 1-(2147483647)): ` +
+        'must be between 0 and 2147483647, inclusive (pod: "p_ns(uid-1)", container: c)',
+    ]),
   ])('%j: %s', (each, violation) => expect(nonRootViolation(pod(), nonRoot, imageUser(each))).toBe(violation));
 
   it('holds the container’s word against the pod’s', () => {

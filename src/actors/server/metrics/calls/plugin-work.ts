@@ -10,16 +10,18 @@ import type { OnPluginRun } from '../../../image/plugin.ts';
 import type { NodeRecord } from '../../../node-records.ts';
 import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';
 import type { NodeView } from '../../node-view.ts';
-import type { Family, Projection, RecordContext } from '../instruments.ts';
 import {
   counter,
   DEFAULT_BUCKETS,
+  type Family,
   gaugeOf,
   histogram,
   Instruments,
   MS_PER_SECOND,
   one,
+  type Projection,
   podUidAt,
+  type RecordContext,
 } from '../instruments.ts';
 
 const CSI_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
@@ -130,6 +132,8 @@ export class ClaimWork extends Instruments implements Projection {
   ]);
   /** Uids of pods with claims. */
   readonly #claimed = new Set<string>();
+  /** Uids of pods that this node rejected: nothing is prepared or unprepared for them. */
+  readonly #refused = new Set<string>();
   /** By operation and uid of a pod, the time of the request. */
   readonly #begun = new Map<string, number>();
 
@@ -138,15 +142,17 @@ export class ClaimWork extends Instruments implements Projection {
     if (record.k !== 'message') return;
     const { event } = record;
     if (event.type === 'claims.wanted') this.#claimed.add(event.uid);
+    if (event.type === 'allocation.refused') this.#refused.add(event.uid);
+    if (event.type === 'allocation.ended') this.#without('Unprepare', event.uid);
     if (event.type === 'status.removed') {
-      this.#without('Unprepare', event.uid);
       this.#claimed.delete(event.uid);
+      this.#refused.delete(event.uid);
     } else if (event.type in BEGINS || event.type in ENDS) this.#follow(event, kernel.now);
   }
 
   /** Observes an operation for a pod without claims, which upstream measures as well. */
   #without(operation: Operation, uid: string): void {
-    if (!this.#claimed.has(uid)) this.#observe(operation, false, 0);
+    if (!this.#claimed.has(uid) && !this.#refused.has(uid)) this.#observe(operation, false, 0);
   }
 
   #follow({ type, uid }: { readonly type: string; readonly uid?: string }, nowMs: number): void {

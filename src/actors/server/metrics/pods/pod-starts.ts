@@ -1,15 +1,15 @@
 /**
  * Durations of pod starts: from their creation, without images and init containers, and until this node's first action
- * for them; and counts of orphaned and recreated pods.
+ * for them; the containers of admitted pods; and counts of orphaned and recreated pods.
  *
- * Invariants: once per pod; static pods, and pods that ran before this agent started, are excluded.
+ * Invariants: once per pod; durations exclude static pods, and pods that ran before this agent started; a pod that is
+ * rejected does not start.
  */
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import { isMirrorPod, isStaticPod, type Pod, type PodStatus } from '../../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../../machines/model/pods/source-messages.ts';
 import type { NodeEffect, NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
-import type { Projection, RecordContext } from '../instruments.ts';
 import {
   counter,
   DEFAULT_BUCKETS,
@@ -19,9 +19,13 @@ import {
   isPodActor,
   MS_PER_SECOND,
   POD_START_BUCKETS,
+  type Projection,
   podContextAt,
   podUidAt,
+  type RecordContext,
 } from '../instruments.ts';
+
+const CONTAINER_BUCKETS = [1, 2, 4, 8, 16];
 
 /** Volume types without external storage: as upstream, others make a pod stateful. */
 const STATELESS = ['hostPath', 'emptyDir', 'configMap', 'secret', 'downwardAPI', 'projected', 'image'] as const;
@@ -29,8 +33,9 @@ const STATELESS = ['hostPath', 'emptyDir', 'configMap', 'secret', 'downwardAPI',
 interface Start {
   readonly pod: Pod;
   readonly seenAtMs: number;
-  /** An operation was requested for the pod. */
+  /** An operation was requested for the pod, or it was rejected. */
   hasBegun: boolean;
+  isAdmitted: boolean;
   /** The pod was observed running, or its start is not measured. */
   isOver: boolean;
   /** By container, the actor of the image that the container waits for. */
@@ -63,6 +68,8 @@ export class PodStarts extends Instruments implements Projection {
       this.#starts.get(uid)?.images.set(container, to);
     } else if (isPodActor(to) && (event.type === 'image.ready' || event.type === 'image.failed')) {
       this.#starts.get(event.uid)?.images.delete(event.container);
+    } else if (isPodActor(to) && (event.type === 'allocation.granted' || event.type === 'allocation.refused')) {
+      this.#decided(this.#starts.get(event.uid), event.type === 'allocation.granted');
     } else if (to === 'kubelet/status' && event.type === 'status.observed') {
       if (event.seen) this.#observed(event.pod.uid, event.seen.status, kernel.now);
     } else if (to === 'kubelet/status' && event.type === 'status.removed') {
@@ -88,11 +95,19 @@ export class PodStarts extends Instruments implements Projection {
       pod,
       seenAtMs: kernel.now,
       hasBegun: false,
+      isAdmitted: false,
       isOver: isStaticPod(pod) || (pod.status?.phase ?? 'Pending') !== 'Pending',
       images: new Map(),
       firstPullMs: null,
       lastPulledMs: null,
     });
+  }
+
+  #decided(start: Start | undefined, isGranted: boolean): void {
+    if (start === undefined || start.isAdmitted) return;
+    start.isAdmitted = isGranted;
+    if (isGranted) this.#families.containers.observe(start.pod.spec.containers.length);
+    else start.hasBegun = true;
   }
 
   #requested({ name, at }: NodeEffect, kernel: Kernel): void {
@@ -167,6 +182,12 @@ function families(registry: Registry) {
   );
   for (const kind of ['', 'true']) restarted.inc({ static: kind }, 0);
   return {
+    containers: histogram(
+      registry,
+      'kubelet_containers_per_pod_count',
+      '[ALPHA] The number of containers per pod.',
+      CONTAINER_BUCKETS,
+    ),
     workerStart: histogram(
       registry,
       'kubelet_pod_worker_start_duration_seconds',

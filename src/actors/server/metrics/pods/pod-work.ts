@@ -5,8 +5,16 @@
 import { isMirrorPod } from '../../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../../machines/model/pods/source-messages.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
-import type { Projection, RecordContext } from '../instruments.ts';
-import { DEFAULT_BUCKETS, histogram, Instruments, MS_PER_SECOND, podContextAt, podUidAt } from '../instruments.ts';
+import {
+  DEFAULT_BUCKETS,
+  histogram,
+  Instruments,
+  MS_PER_SECOND,
+  type Projection,
+  podContextAt,
+  podUidAt,
+  type RecordContext,
+} from '../instruments.ts';
 
 const STATUS_BUCKETS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60];
 const STATUS_PATCH = /^kubelet\/status\/pod-[^/]+(?=\/patch$)/;
@@ -25,6 +33,8 @@ export class PodWork extends Instruments implements Projection {
   readonly #busy = new Map<string, Busy>();
   /** The cause of a pod's next work; `sync` without an entry. */
   readonly #next = new Map<string, Work>();
+  /** Uids of pods that this node rejected: as upstream, they have no worker. */
+  readonly #refused = new Set<string>();
   /** By the address of a request, since when the status that it writes was pending. */
   readonly #unwritten = new Map<string, number>();
   readonly #durations = histogram(
@@ -47,7 +57,11 @@ export class PodWork extends Instruments implements Projection {
       if (to === 'kubelet/pods' && event.type === 'config.pods') this.#configured(event);
       else if (event.type === 'pod.kill') {
         this.#next.set(podUidAt(to), podContextAt(to, kernel)?.pod === null ? 'kill' : 'terminated');
-      } else if (event.type === 'status.removed') this.#next.delete(event.uid);
+      } else if (event.type === 'allocation.refused') this.#refused.add(event.uid);
+      else if (event.type === 'status.removed') {
+        this.#next.delete(event.uid);
+        this.#refused.delete(event.uid);
+      }
     } else if (record.k === 'effect') {
       this.#statusWritten(record.at, kernel);
       if (record.class !== 'stream') this.#begun(podUidAt(record.at), kernel.now);
@@ -67,7 +81,7 @@ export class PodWork extends Instruments implements Projection {
   }
 
   #begun(uid: string, nowMs: number): void {
-    if (uid === '') return;
+    if (uid === '' || this.#refused.has(uid)) return;
     const busy = this.#busy.get(uid) ?? { sinceMs: nowMs, work: this.#next.get(uid) ?? 'sync', requests: 0 };
     busy.requests += 1;
     this.#busy.set(uid, busy);

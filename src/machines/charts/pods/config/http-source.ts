@@ -16,8 +16,15 @@ import { type Ended, errorOf, type ItemOf, line, now, pick, setup, typed } from 
 import { hostOperations } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Receiver, receiverOf } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import type { NextPortion, Publisher, StaticPublication } from './pod-source.ts';
-import { publishNext, publishStaticPods, withoutPods, withSource } from './pod-source.ts';
+import {
+  type NextPortion,
+  type Publisher,
+  publishNext,
+  publishStaticPods,
+  type StaticPublication,
+  withoutPods,
+  withSource,
+} from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 
 const SOURCE = 'http';
@@ -53,7 +60,8 @@ const handleManifests = s.enqueueActions((args) => {
   const hasApiServer = context.apiServer !== undefined;
   const { seen, unseenFields, staticPodReferences } = context;
   const manifests = event.manifests ?? [];
-  const merged = mergeManifests(manifests, context.nodeName, hasApiServer, staticPodReferences, context);
+  const reader = { behavior: context.behavior, source: SOURCE } as const;
+  const merged = mergeManifests(manifests, context.nodeName, hasApiServer, staticPodReferences, reader);
   const error = [event.error, ...merged.errors.map(({ message }) => message)].filter((each) => each !== '').join('; ');
   if (error !== context.error) {
     enqueue(

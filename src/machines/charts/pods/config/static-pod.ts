@@ -2,8 +2,8 @@
  * Turns decoded manifests into static pods: types, identity, defaults, validation, and the union of all files.
  *
  * Decides, as the Go kubelet does (`applyDefaults`, `tryDecodeSinglePod`): the name gets the node's as a suffix, the
- * uid is the hash of the file, the pod tolerates every NoExecute taint, and it may not refer to objects that only an
- * API server has, because it must be able to start without one. ConfigMaps and Secrets can be files beside it.
+ * uid is the hash of the file, the pod of a file tolerates every NoExecute taint, and it may not refer to objects that
+ * only an API server has, because it must be able to start without one. ConfigMaps and Secrets can be files beside it.
  *
  * Invariants:
  *   P1 a resulting pod has all defaults and passed the validation of the API server.
@@ -34,7 +34,27 @@ import { withDefaults } from './defaults.ts';
 
 export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
 
-const NEWEST: Decider = { behavior: NEWEST_BEHAVIOR };
+/** The part of the node that reads manifests. */
+export interface ManifestReader extends Decider {
+  /** Where the manifests are from; absent: files. */
+  readonly source?: 'file' | 'http';
+}
+
+const NEWEST: ManifestReader = { behavior: NEWEST_BEHAVIOR };
+
+/** How a manifest becomes a pod. */
+interface Reading {
+  readonly nodeName: string;
+  readonly asKubelet: boolean;
+  /** The pod tolerates every NoExecute taint. */
+  readonly tolerates: boolean;
+}
+
+const readingOf = (nodeName: string, reader: ManifestReader): Reading => ({
+  nodeName,
+  asKubelet: hasBehavior(reader, 'podsAsKubelet'),
+  tolerates: reader.source !== 'http' || !hasBehavior(reader, 'tolerationOfFiles'),
+});
 
 /**
  * With `hasApiServer`, ConfigMaps and Secrets are not read from files, and the pod may name none unless the rule allows
@@ -45,10 +65,11 @@ export function staticPod(
   nodeName: string,
   hasApiServer = false,
   rule: ApiReferenceRule = 'none',
-  node: Decider = NEWEST,
+  reader: ManifestReader = NEWEST,
 ): StaticPod {
-  const asKubelet = hasBehavior(node, 'podsAsKubelet');
-  const { pod, errors } = decodedBy(manifest, nodeName, asKubelet);
+  const reading = readingOf(nodeName, reader);
+  const { asKubelet } = reading;
+  const { pod, errors } = decodedBy(manifest, reading);
   const refused = pod === null ? errors : [...errors, ...apiReferences(pod.spec, hasApiServer, rule, asKubelet)];
   if (pod !== null && refused.length === 0) return { pod };
   return { errors: asKubelet ? withinLimit(refused) : refused };
@@ -77,20 +98,20 @@ interface DecodedPod {
 }
 
 /** The pod of each manifest, decoded once when its file was read, and reused when another file changes. */
-const known = new WeakMap<
-  Manifest,
-  { readonly nodeName: string; readonly asKubelet: boolean; readonly decoded: DecodedPod }
->();
+const known = new WeakMap<Manifest, Reading & { readonly decoded: DecodedPod }>();
 
-function decodedBy(manifest: Manifest, nodeName: string, asKubelet: boolean): DecodedPod {
+function decodedBy(manifest: Manifest, reading: Reading): DecodedPod {
+  const { nodeName, asKubelet, tolerates } = reading;
   const before = known.get(manifest);
-  if (before?.nodeName === nodeName && before.asKubelet === asKubelet) return before.decoded;
-  const decoded = decodedPod(manifest, nodeName, asKubelet);
-  known.set(manifest, { nodeName, asKubelet, decoded });
+  if (before?.nodeName === nodeName && before.asKubelet === asKubelet && before.tolerates === tolerates)
+    return before.decoded;
+  const decoded = decodedPod(manifest, reading);
+  known.set(manifest, { ...reading, decoded });
   return decoded;
 }
 
-function decodedPod(manifest: Manifest, nodeName: string, asKubelet: boolean): DecodedPod {
+function decodedPod(manifest: Manifest, reading: Reading): DecodedPod {
+  const { asKubelet } = reading;
   const kindError = wrongKind(manifest.value);
   if (kindError !== null) return { pod: null, errors: [kindError] };
   const tooLarge = sizeProblem(manifest.value);
@@ -99,7 +120,7 @@ function decodedPod(manifest: Manifest, nodeName: string, asKubelet: boolean): D
   const decoded = conform(manifest.value, asKubelet ? fullPodSchema : podSchema, '', errors, asKubelet);
   if (errors.length > 0 || !isDecoded(decoded)) return { pod: null, errors };
   if (!decoded.metadata?.name) return { pod: null, errors: ['name is needed for the pod'] };
-  const pod = applyIdentity(decoded, decoded.metadata.name, manifest.uid, nodeName, asKubelet);
+  const pod = applyIdentity(decoded, decoded.metadata.name, manifest.uid, reading);
   if (!asKubelet) return { pod, errors: validatePod(pod, false) };
   const graced = withGrace(pod);
   return { pod: graced, errors: [...validatePod(graced), ...validateFeatures(graced)] };
@@ -128,7 +149,8 @@ function wrongKind(value: unknown): string | null {
   return `kind "${kind}" of apiVersion "${apiVersion}" is not a Pod of v1; a manifest file holds one Pod`;
 }
 
-function applyIdentity(decoded: Decoded, name: string, uid: string, nodeName: string, asKubelet: boolean): Pod {
+function applyIdentity(decoded: Decoded, name: string, uid: string, reading: Reading): Pod {
+  const { nodeName, asKubelet, tolerates } = reading;
   const metadata: PodMeta = {
     ...decoded.metadata,
     name: `${name}-${nodeName.toLowerCase()}`,
@@ -151,7 +173,9 @@ function applyIdentity(decoded: Decoded, name: string, uid: string, nodeName: st
       ...rest,
       ...(serviceAccountName ? { serviceAccountName, serviceAccount: serviceAccountName } : {}),
       nodeName,
-      tolerations: withToleration(spec.tolerations ?? [], { operator: 'Exists', effect: 'NoExecute' }),
+      ...(tolerates
+        ? { tolerations: withToleration(spec.tolerations ?? [], { operator: 'Exists', effect: 'NoExecute' }) }
+        : {}),
     },
     status: { phase: 'Pending' },
   };
@@ -178,14 +202,14 @@ export function mergeManifests(
   nodeName: string,
   hasApiServer = false,
   rule: ApiReferenceRule = 'none',
-  node: Decider = NEWEST,
+  reader: ManifestReader = NEWEST,
 ): MergedManifests {
   const pods: Pod[] = [];
   const errors: ManifestError[] = [];
   const owners = new Map<string, string>();
   const results = manifests.map((manifest) => ({
     file: manifest.file,
-    result: staticPod(manifest, nodeName, hasApiServer, rule, node),
+    result: staticPod(manifest, nodeName, hasApiServer, rule, reader),
   }));
   for (const { file, result } of results) {
     const problem =

@@ -53,6 +53,40 @@ it('a pod with volumes of others has no part in the objective, and one on the ho
   expect(await onHost.value('kubelet_first_network_pod_start_sli_duration_seconds')).toBe(0);
 });
 
+const DECIDED = 'kubelet/pods/pod-u1';
+
+it.each([
+  ['allocation.granted', 1],
+  ['allocation.refused', 0],
+])('after %s, workers and containers of %d pod are counted', async (type, count) => {
+  const { turn, value } = recording();
+  turn(CREATED_MS, added(pod()));
+  turn(CREATED_MS + 1, sent(DECIDED, { type, uid: 'u1', rejection: { reason: 'OutOfcpu', message: '' } }));
+  turn(CREATED_MS + 2, asked(1, 'host.removePod', `${DECIDED}/files`));
+  turn(CREATED_MS + 3, answered(1));
+  // As after a resize.
+  turn(CREATED_MS + 4, sent(DECIDED, { type, uid: 'u1', rejection: { reason: 'OutOfcpu', message: '' } }));
+  expect(await value('kubelet_containers_per_pod_count', {}, '_count')).toBe(count);
+  expect(await value('kubelet_pod_worker_start_duration_seconds', {}, '_count')).toBe(count);
+  expect((await value('kubelet_pod_worker_duration_seconds', { operation_type: 'create' }, '_count')) ?? 0).toBe(count);
+});
+
+it.each([
+  ['allocation.granted', 1],
+  ['allocation.refused', undefined],
+])(
+  'after %s, the end of a pod without claims counts as their release when its containers have ended',
+  async (type, count) => {
+    const { turn, value } = recording();
+    turn(CREATED_MS, sent(DECIDED, { type, uid: 'u1', rejection: { reason: 'OutOfcpu', message: '' } }));
+    const released = () => value('dra_operations_duration_seconds', { operation_name: 'UnprepareResources' }, '_count');
+    turn(CREATED_MS + 1, sent('kubelet/allocation', { type: 'allocation.ended', uid: 'u1' }));
+    expect(await released()).toBe(count);
+    turn(CREATED_MS + 2, sent('kubelet/status', { type: 'status.removed', uid: 'u1' }));
+    expect(await released()).toBe(count);
+  },
+);
+
 it('a pod that ran before this agent began is no start', async () => {
   const { turn, value } = recording();
   turn(CREATED_MS, added({ ...pod(), status: { phase: 'Running' } }));

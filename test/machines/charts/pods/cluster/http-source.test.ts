@@ -26,6 +26,10 @@ describe('httpSource', () => {
     expect(node.world.kube!.pod('one-node').metadata.annotations).toMatchObject({
       'kubernetes.io/config.source': 'http',
     });
+    expect(node.world.kube!.pod('one-node').spec.tolerations).not.toContainEqual({
+      operator: 'Exists',
+      effect: 'NoExecute',
+    });
     node.world.setFetched([manifest({ uid: 'u1', name: 'one' })]);
     node.until('gone', () => node.podState('u2') === undefined);
     node.until('its mirror', () => node.world.kube!.pod('two-node') === undefined);

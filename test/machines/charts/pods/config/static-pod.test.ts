@@ -4,6 +4,7 @@ import { expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import type { Json } from '../../../../../src/kernel/json.ts';
 import { mergeManifests, staticPod } from '../../../../../src/machines/charts/pods/config/static-pod.ts';
+import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 
 const CONTAINER = { name: 'c', image: 'busybox:1' };
 
@@ -204,6 +205,17 @@ it('requests come from limits, and amounts below a thousandth are rounded up', (
     limits: { cpu: '500m', memory: '1Gi' },
     requests: { cpu: '1m', memory: '1Gi' },
   });
+});
+
+it.each([
+  ['file', NEWEST_BEHAVIOR, [{ operator: 'Exists', effect: 'NoExecute' }]],
+  ['http', NEWEST_BEHAVIOR, undefined],
+  ['http', 0, [{ operator: 'Exists', effect: 'NoExecute' }]],
+] as const)('a pod from %s of behavior %d has the tolerations %j', (source, behavior, expected) => {
+  const read = manifest(podOf());
+  // Read before by another source: the decoded pod is not shared.
+  staticPod(read, 'node1');
+  expect(staticPod(read, 'node1', false, 'none', { behavior, source }).pod?.spec.tolerations).toEqual(expected);
 });
 
 it('a toleration that already tolerates the same is replaced, not doubled', () => {
