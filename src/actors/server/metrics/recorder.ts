@@ -11,15 +11,17 @@ import { isMirrorPod, type PodStatus } from '../../../machines/model/api/pod.ts'
 import type { ConfigMessage } from '../../../machines/model/pods/source-messages.ts';
 import { type NodeEffect, type NodeMessageRecord, type NodeResult, nodeRecord } from '../../node-records.ts';
 import { ClaimWork, DeviceWork } from './calls/plugin-work.ts';
-import type { Projection, RecordKind, UnderWay } from './instruments.ts';
 import {
   counter,
   DEFAULT_BUCKETS,
   histogram,
   MS_PER_SECOND,
   POD_START_BUCKETS,
+  type Projection,
   podContext,
+  type RecordKind,
   sampledGauge,
+  type UnderWay,
 } from './instruments.ts';
 import { Certificates } from './node/certificates.ts';
 import { NodeStart, RuntimeSupport } from './node/node-start.ts';

@@ -1,6 +1,17 @@
 /** Types, guards and actions of an image's machine. The chart is in `image.ts`. */
-import type { Ended } from '../../../kernel/xstate.ts';
-import { errorIn, errorOf, line, now, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
+import {
+  type Ended,
+  errorIn,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  required,
+  setup,
+  to,
+  typed,
+} from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
 import { operations } from '../../model/operations/index.ts';

@@ -13,8 +13,7 @@
  * Seeds: S222. Upstream: updatePodCIDR.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { assign, failureLine, line, pick, setup, typed } from '../../../kernel/xstate.ts';
+import { assign, type Ended, failureLine, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node } from '../../model/api/node.ts';
 import { criOperations } from '../../model/operations/cri.ts';

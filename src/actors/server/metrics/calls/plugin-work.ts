@@ -10,16 +10,18 @@ import type { OnPluginRun } from '../../../image/plugin.ts';
 import type { NodeRecord } from '../../../node-records.ts';
 import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';
 import type { NodeView } from '../../node-view.ts';
-import type { Family, Projection, RecordContext } from '../instruments.ts';
 import {
   counter,
   DEFAULT_BUCKETS,
+  type Family,
   gaugeOf,
   histogram,
   Instruments,
   MS_PER_SECOND,
   one,
+  type Projection,
   podUidAt,
+  type RecordContext,
 } from '../instruments.ts';
 
 const CSI_BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];

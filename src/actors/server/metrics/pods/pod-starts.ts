@@ -10,7 +10,6 @@ import type { Kernel } from '../../../../kernel/kernel.ts';
 import { isMirrorPod, isStaticPod, type Pod, type PodStatus } from '../../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../../machines/model/pods/source-messages.ts';
 import type { NodeEffect, NodeMessageRecord, NodeRecord } from '../../../node-records.ts';
-import type { Projection, RecordContext } from '../instruments.ts';
 import {
   counter,
   DEFAULT_BUCKETS,
@@ -20,8 +19,10 @@ import {
   isPodActor,
   MS_PER_SECOND,
   POD_START_BUCKETS,
+  type Projection,
   podContextAt,
   podUidAt,
+  type RecordContext,
 } from '../instruments.ts';
 
 const CONTAINER_BUCKETS = [1, 2, 4, 8, 16];

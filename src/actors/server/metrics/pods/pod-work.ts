@@ -5,8 +5,16 @@
 import { isMirrorPod } from '../../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../../machines/model/pods/source-messages.ts';
 import { contextOf, type NodeRecord } from '../../../node-records.ts';
-import type { Projection, RecordContext } from '../instruments.ts';
-import { DEFAULT_BUCKETS, histogram, Instruments, MS_PER_SECOND, podContextAt, podUidAt } from '../instruments.ts';
+import {
+  DEFAULT_BUCKETS,
+  histogram,
+  Instruments,
+  MS_PER_SECOND,
+  type Projection,
+  podContextAt,
+  podUidAt,
+  type RecordContext,
+} from '../instruments.ts';
 
 const STATUS_BUCKETS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60];
 const STATUS_PATCH = /^kubelet\/status\/pod-[^/]+(?=\/patch$)/;

@@ -16,8 +16,15 @@ import { type Ended, errorOf, type ItemOf, line, now, pick, setup, typed } from 
 import { hostOperations } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Receiver, receiverOf } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import type { NextPortion, Publisher, StaticPublication } from './pod-source.ts';
-import { publishNext, publishStaticPods, withoutPods, withSource } from './pod-source.ts';
+import {
+  type NextPortion,
+  type Publisher,
+  publishNext,
+  publishStaticPods,
+  type StaticPublication,
+  withoutPods,
+  withSource,
+} from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 
 const SOURCE = 'http';
