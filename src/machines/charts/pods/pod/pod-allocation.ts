@@ -6,8 +6,8 @@
  * `asked` the requested ones.
  */
 import { line, now, to } from '../../../../kernel/xstate.ts';
-import type { ResizeRefusal } from '../../../model/allocation/predicates.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
+import type { ResizeRefusal } from '../../../model/allocation/predicates.ts';
 import { admissionRequest, allocationOf, carriedOver, withAllocation } from '../../../model/allocation/request.ts';
 import type { PodShares } from '../../../model/allocation/resource-grants.ts';
 import { isStaticPod, type Pod } from '../../../model/api/pod.ts';
