@@ -215,7 +215,8 @@ it.each([
   const read = manifest(podOf());
   // Read before by another source: the decoded pod is not shared.
   staticPod(read, 'node1');
-  expect(staticPod(read, 'node1', false, 'none', { behavior, source }).pod?.spec.tolerations).toEqual(expected);
+  const result = staticPod(read, 'node1', false, 'none', { behavior, source });
+  expect('pod' in result && result.pod.spec.tolerations).toEqual(expected);
 });
 
 it('a toleration that already tolerates the same is replaced, not doubled', () => {
