@@ -41,9 +41,9 @@ async function contentsOf(runtime: ChildProcess): Promise<Contents> {
 /** How long each question took, until `stop`. */
 function asked(question: () => Promise<unknown>): () => Promise<number[]> {
   const times: number[] = [];
-  let stopped = false;
+  const stop = new AbortController();
   const run = async () => {
-    while (!stopped) {
+    while (!stop.signal.aborted) {
       const began = performance.now();
       await question().catch((error: Error) => console.log(`no answer: ${error.message}`));
       times.push(performance.now() - began);
@@ -52,7 +52,7 @@ function asked(question: () => Promise<unknown>): () => Promise<number[]> {
   };
   const running = run();
   return async () => {
-    stopped = true;
+    stop.abort();
     await running;
     return times;
   };
