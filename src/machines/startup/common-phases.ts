@@ -39,7 +39,7 @@ export const containerLogs = (next: string) =>
     },
   });
 
-/** Without an API server, a configured range of addresses is passed to the runtime; with one, a part of the node does. */
+/** Without an API server, a configured range of addresses goes to the runtime; with one, a part of the node does it. */
 export const createPodCIDR = kubeletSetup.enqueueActions(({ context, enqueue }) => {
   const { clients, config, input } = context;
   const isWanted = clients.mode === 'standalone' && config.podCIDR !== '';
