@@ -79,11 +79,14 @@ describe('a standalone boot', () => {
     expect(node.lines('error')).toEqual([]);
   });
 
-  it.each([undefined, { retries: 3 }])('gives the runtime the configured addresses of pods, run once: %j', (runOnce) => {
-    const argv = [...ARGV, '--pod-cidr=10.3.0.0/24'];
-    const node = boot({ argv, answers: { 'cri.updateRuntimeConfig': ok(null) }, ...(runOnce ? { runOnce } : {}) });
-    expect(node.effects('cri.updateRuntimeConfig').map(({ input }) => input)).toEqual([{ podCIDR: '10.3.0.0/24' }]);
-  });
+  it.each([undefined, { retries: 3 }])(
+    'gives the runtime the configured addresses of pods, run once: %j',
+    (runOnce) => {
+      const argv = [...ARGV, '--pod-cidr=10.3.0.0/24'];
+      const node = boot({ argv, answers: { 'cri.updateRuntimeConfig': ok(null) }, ...(runOnce ? { runOnce } : {}) });
+      expect(node.effects('cri.updateRuntimeConfig').map(({ input }) => input)).toEqual([{ podCIDR: '10.3.0.0/24' }]);
+    },
+  );
 
   it('makes no group of a pod before those of the node are there', () => {
     const groupsOf = (ofNode: 'hangs' | ReturnType<typeof ok>) => {

@@ -51,7 +51,11 @@ it.each([
 });
 
 it('prefers the CIDRs of the Node to the configured one', () => {
-  const world = runUnder(podCIDRMachine, { ...NOTHING, podCIDR: '10.3.0.0/24' }, { 'cri.updateRuntimeConfig': ok(null) });
+  const world = runUnder(
+    podCIDRMachine,
+    { ...NOTHING, podCIDR: '10.3.0.0/24' },
+    { 'cri.updateRuntimeConfig': ok(null) },
+  );
   world.send(known({ podCIDRs: ['10.1.0.0/24'] }));
   world.time.advanceTo(world.time.now());
   expect(inputs(world)).toEqual([{ podCIDR: '10.3.0.0/24' }, { podCIDR: '10.1.0.0/24' }]);
