@@ -1,10 +1,14 @@
 /** The activity of a runtime that metrics count: calls, relists, inspections and events. */
 import { steadyNow } from '../../kernel/clock.ts';
+import type { ExecSyncResponse } from '../../machines/model/api/cri.ts';
 import type { CallName, RuntimeClient, StreamName } from './client.ts';
 
 /** A call, an inspection of a pod, or an event of the runtime. */
 export type RuntimeActivity =
-  /** A call ended, successfully or not; a call that the agent cancelled has not failed. */
+  /**
+   * A call ended, successfully or not. A call that the agent cancelled has not failed; one whose command failed has, as
+   * upstream counts it.
+   */
   | {
       readonly kind: 'called';
       readonly name: CallName | StreamName;
@@ -33,7 +37,7 @@ async function timed<Answer>(
   let failed = true;
   try {
     const answer = await call;
-    failed = false;
+    failed = name === 'ExecSync' && (answer as Partial<ExecSyncResponse>).exit_code !== 0;
     return answer;
   } finally {
     onRuntime({ kind: 'called', name, durationMs: steadyNow() - beganMs, failed: failed && !signal?.aborted });

@@ -168,6 +168,7 @@ export class Adapter {
   async removing(id: string, remove: () => Promise<unknown>): Promise<null> {
     const uid = [...this.watchers].map((watcher) => watcher.podOf(id)).find((pod) => pod !== undefined) ?? '';
     await this.own.removing(uid, () => this.#nullIfNotFound(id, remove()));
+    this.podIds.gone(uid, new Set([id]));
     this.changed(id, 'gone');
     return null;
   }

@@ -39,7 +39,7 @@ export const containerLogs = (next: string) =>
     },
   });
 
-/** Without an API server, a configured range of addresses goes to the runtime; with one, a part of the node does it. */
+/** Passes configured addresses of pods to the runtime if there is no API server; else a part of the node does. */
 export const createPodCIDR = kubeletSetup.enqueueActions(({ context, enqueue }) => {
   const { clients, config, input } = context;
   const isWanted = clients.mode === 'standalone' && config.podCIDR !== '';

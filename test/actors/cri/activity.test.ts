@@ -6,6 +6,17 @@ import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
 const FAILED = new Error('the runtime refuses');
 
 it.each([
+  [0, false],
+  [3, true],
+])('a command that ends with %i is an error: %s', async (exit_code, failed) => {
+  const seen: RuntimeActivity[] = [];
+  const client = { call: () => Promise.resolve({ exit_code }) } as unknown as RuntimeClient;
+  const observed = observedClient(client, (activity) => seen.push(activity));
+  await observed.call('ExecSync', {} as never, { timeoutMs: null });
+  expect(seen).toMatchObject([{ name: 'ExecSync', failed }]);
+});
+
+it.each([
   ['answered', false, async () => ({})],
   ['failed', true, () => Promise.reject(FAILED)],
   [

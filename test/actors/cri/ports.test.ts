@@ -7,7 +7,7 @@ import { afterEach, expect, it } from 'vitest';
 import type { CriOptions } from '../../../src/actors/cri/adapter.ts';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
 import { Vault } from '../../../src/kernel/journal/index.ts';
-import { FakeRuntime, type Handlers, never, Refusal } from './fake-runtime.ts';
+import { FakeRuntime, fakePod, type Handlers, never, Refusal } from './fake-runtime.ts';
 
 const opened: (() => unknown)[] = [];
 afterEach(async () => {
@@ -90,6 +90,25 @@ it('what the runtime does not know has ended and is removed', async () => {
   expect(await ports['cri.stopContainer'](call({ containerId: 'c', timeoutSeconds: 1 }))).toEqual({ status: null });
   expect(await ports['cri.removeContainer'](call({ containerId: 'c' }))).toBeNull();
   expect(await ports['cri.removeImage'](call({ image: 'i' }))).toBeNull();
+});
+
+it('what was removed is not inspected again', async () => {
+  const { fake, ports } = await portsOn({ RemoveContainer: () => ({}), RemovePodSandbox: () => ({}) });
+  fake.pods.set('u', fakePod('u'));
+  const watching = new AbortController();
+  opened.unshift(() => watching.abort());
+  const watch = { relistPeriodMs: 60_000, inspectDeadlineMs: 60_000, inspectParallel: 4 };
+  const relisted = new Promise((resolve) => {
+    const watched = ports['cri.watchPods']({ ...call(watch), signal: watching.signal, emit: resolve });
+    opened.push(() => watched);
+  });
+  await relisted;
+  await ports['cri.podStatus'](call({ uid: 'u' }));
+  const before = [fake.count('ContainerStatus'), fake.count('PodSandboxStatus')];
+  await ports['cri.removeContainer'](call({ containerId: 'container-u' }));
+  await ports['cri.removePodSandbox'](call({ podSandboxId: 'sandbox-u' }));
+  expect(await ports['cri.podStatus'](call({ uid: 'u' }))).toMatchObject({ sandboxes: [], containers: [] });
+  expect([fake.count('ContainerStatus'), fake.count('PodSandboxStatus')]).toEqual(before);
 });
 
 it('a reserved name whose owner is not to be found stays an error', async () => {
