@@ -213,11 +213,16 @@ interface Key {
 /** Makes the keys work, and prints them in the page's dialog. */
 function bindKeys(keys: readonly Key[]): void {
   const dialog = byId('keys', HTMLDialogElement);
-  const all: readonly Key[] = [...keys, { key: '?', does: 'Show the keys', run: () => dialog.showModal() }];
+  // The focus is on the button at the end of the list.
+  const show = (): void => {
+    dialog.showModal();
+    dialog.scrollTop = 0;
+  };
+  const all: readonly Key[] = [...keys, { key: '?', does: 'Show the keys', run: show }];
   byId('key-list', HTMLElement).append(
     ...all.flatMap(({ key, does }) => [el('dt', {}, el('kbd', {}, key)), el('dd', {}, does)]),
   );
-  byId('help', HTMLButtonElement).addEventListener('click', () => dialog.showModal());
+  byId('help', HTMLButtonElement).addEventListener('click', show);
   document.addEventListener('keydown', (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
     if (event.target instanceof HTMLInputElement && event.target.type === 'search') return;

@@ -131,7 +131,7 @@ export class ComparePane {
     const share =
       whole === 0
         ? ''
-        : ` ${named.length === 1 ? 'This part is' : `These ${named.length} parts are`} ${Math.round((explained / whole) * 100)}% of it.`;
+        : ` ${named.length === 1 ? 'This part makes' : `These ${named.length} parts make`} ${Math.round((explained / whole) * 100)}% of the difference.`;
     const goal = this.store.named(time.goal);
     const head = `Until ${goal}: ${duration(time.aMs)} in ${a}, ${duration(time.bMs)} in ${b}.${share}`;
     return [el('h3', {}, 'Where the difference came from'), el('p', {}, head), el('ol', { class: 'parts' }, ...rows)];
