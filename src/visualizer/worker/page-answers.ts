@@ -17,6 +17,7 @@ import { podStory } from './pod-story.ts';
 import { expressionsOf } from './query.ts';
 import { type Row, range } from './record-pages.ts';
 import type { Group, Inspection, Moment, Notice, Opening, RequestName, Requests } from './requests.ts';
+import { FIRST_ROWS } from './search.ts';
 import { servedFiles } from './served-files.ts';
 
 /** Between two notices: three frames. */
@@ -55,6 +56,8 @@ export class PageAnswers implements Requests {
   #open = 0;
   /** Searches that were asked for: one that was waited for too long is not begun. */
   #searches = 0;
+  /** The search of which the page has the first rows. */
+  #begunSearch = -1;
   #answeredAt = Number.NEGATIVE_INFINITY;
 
   constructor(loading: Loading, post: (notice: Notice) => void) {
@@ -114,6 +117,7 @@ export class PageAnswers implements Requests {
     if (source !== this.#source) this.#source?.close();
     this.#source = source;
     this.#model = model;
+    this.#begunSearch = -1;
     this.#isNew = true;
     this.#changed();
   }
@@ -132,9 +136,11 @@ export class PageAnswers implements Requests {
     const model = this.#model;
     const { phases, pods } = model.changed;
     Object.assign(model.changed, { phases: false, pods: false });
-    const [newPhases, newPods] = await Promise.all([
+    const { searchId } = model;
+    const [newPhases, newPods, first] = await Promise.all([
       phases ? source.phases().catch(() => undefined) : undefined,
       pods ? source.pods().catch(() => undefined) : undefined,
+      this.#firstRows(model),
     ]);
     if (model !== this.#model) return;
     // Another notice may have been sent in the meantime: the first one sent starts over.
@@ -149,8 +155,15 @@ export class PageAnswers implements Requests {
       ...(gone.length > 0 ? { gone } : {}),
       ...(newPhases ? { phases: newPhases } : {}),
       ...(newPods ? { pods: newPods } : {}),
-      found: this.#found(),
+      found: { ...this.#found(), ...(first && searchId === model.searchId ? { first } : {}) },
     });
+  }
+
+  /** Once for each search that has found something. */
+  async #firstRows({ pages, search, searchId }: Model): Promise<readonly ShownRecord[] | undefined> {
+    if (searchId === this.#begunSearch || search.found.length === 0) return undefined;
+    this.#begunSearch = searchId;
+    return search.first.length > 0 ? [...search.first] : pages.at(search.found.slice(0, FIRST_ROWS));
   }
 
   #facts(source: Source): Notice['facts'] {
