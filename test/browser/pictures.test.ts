@@ -1,6 +1,7 @@
 /**
- * Every view at three widths, light and dark: nothing is wider than the window or lies over another text. The pictures are
- * kept in a folder for a person to look at: `STATELET_PICTURES` names it, else `.cache/pictures`.
+ * Every view of the page of a node that runs, of a journal and of a report, at three widths, light and dark: nothing is
+ * wider than the window or lies over another text, and axe complains of nothing. The pictures are kept in a folder for a
+ * person to look at: `STATELET_PICTURES` names it, else `.cache/pictures`.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,6 +14,7 @@ import { JournalFiles } from '../../src/actors/server/visualizer/journal-files.t
 import { reportHtml } from '../../src/actors/server/visualizer/report.ts';
 import { Visualizer, type VisualizerOptions } from '../../src/actors/server/visualizer/visualizer.ts';
 import { ARGV, BootNode } from '../machines/startup/boot-node.ts';
+import { violations } from '../support/accessibility.ts';
 import { launch, newPage, noBrowser, PATIENCE_MS } from '../support/browser.ts';
 import { layoutFaults } from '../support/page-layout.ts';
 import { startsJournal } from '../support/starts-journal.ts';
@@ -62,14 +64,25 @@ async function opened(url: string, origin: string): Promise<Page> {
   return page;
 }
 
-async function live(): Promise<Page> {
+/** A view of a node that runs. */
+const live = (hash: string, element: string) => async (): Promise<Page> => {
   const feed = new KernelFeed({ now: () => node.world.time.now() });
   const node = new BootNode({ argv: ARGV, onTurn: feed.onTurn });
   node.boot().run(5_000);
-  const page = await served({ feed }, '', 'live');
-  await page.locator('#chain-body .links').waitFor();
+  const page = await served({ feed }, hash, 'live');
+  await page.locator(element).first().waitFor();
   return page;
-}
+};
+
+/** A view of a report of one file. */
+const report = (hash: string, element: string) => async (): Promise<Page> => {
+  const file = join(folder, 'report.html');
+  writeFileSync(file, await reportHtml(new JournalFiles(journal, '000002')));
+  const page = await opened(`${pathToFileURL(file).href}${hash}`, 'file:');
+  await page.getByText('journal', { exact: true }).waitFor();
+  await page.locator(element).first().waitFor();
+  return page;
+};
 
 async function openingPage(): Promise<Page> {
   const file = join(folder, 'page.html');
@@ -87,25 +100,38 @@ const view = (number: number, hash: string, element: string) => async (): Promis
 };
 const POD = 'kubelet%2Fpods%2Fpod-u1';
 
+/** What is there when a view is drawn. */
+const VIEWS = {
+  start: '#chain-body .links',
+  actors: '#sheet .state.active',
+  pods: '#pod-story .lanes',
+  records: '#rows [role=row]',
+  compare: '.verdict',
+  health: '#health-body dl',
+};
+/** A node that runs is compared by its journal, and says so; its pod is there later. */
+const LIVE_VIEWS = { ...VIEWS, pods: '#pod-list', compare: '#compare-body *' };
+
+const named = (name: string, views: Readonly<Record<string, string>>, scene: typeof live) =>
+  Object.fromEntries(
+    Object.entries(views).map(([view, element]) => [`${name}-${view}`, scene(`#view=${view}&pod=u1`, element)]),
+  );
+
 /** By the name of the picture. */
 const SCENES: Readonly<Record<string, () => Promise<Page>>> = {
-  live,
-  'start-ready': view(2, '#view=start', '#chain-body .links'),
+  ...named('live', LIVE_VIEWS, live),
+  ...named('journal', VIEWS, (hash, element) => view(2, hash, element)),
+  ...named('report', VIEWS, report),
   'start-waiting': view(3, '#view=start', '#phase-list li[data-entered]'),
   'start-failed': async () => {
     const files = new JournalFiles(join(GOLDEN, 'startup-wrong-configuration'));
     return served({ journal: files }, '', 'journal');
   },
-  'actors-root': view(2, '#view=actors', '#sheet .state.active'),
   'actors-pod': view(2, `#view=actors&actor=${POD}`, '#sheet .state.active'),
-  'actors-past': view(2, `#view=actors&actor=${POD}%2Fcontainer-app&record=300`, '#moment:not([hidden])'),
-  pods: view(2, '#view=pods&pod=u1', '#pod-story .lanes'),
-  records: view(2, '#view=records&search=kind%3Arequest', '#rows [role=row]'),
+  'actors-past': view(2, `#view=actors&actor=${POD}%2Fcontainer-app&record=470`, '#moment:not([hidden])'),
   'records-inspector': view(2, '#view=records&record=300', '#record-body > .chain'),
   'records-sequence': view(2, '#view=records&group=sequence', '#groups .arrow'),
   'records-groups': view(2, '#view=records&group=what', '#groups li'),
-  compare: view(2, '#view=compare', '.verdict'),
-  health: view(2, '#view=health', '#health-body *'),
   keys: async () => {
     const page = await start(2, '#view=start');
     await page.keyboard.press('?');
@@ -115,7 +141,7 @@ const SCENES: Readonly<Record<string, () => Promise<Page>>> = {
   opening: openingPage,
 };
 
-describe.skipIf(noBrowser)('no text is cut off or lies over another', () => {
+describe.skipIf(noBrowser)('no text lies over another, and axe complains of nothing', () => {
   it.each(Object.entries(SCENES))('%s', { timeout: 4 * PATIENCE_MS }, async (name, scene) => {
     const page = await scene();
     const faults: string[] = [];
@@ -127,6 +153,7 @@ describe.skipIf(noBrowser)('no text is cut off or lies over another', () => {
       }
       faults.push(...(await layoutFaults(page)).map((fault) => `${width} px: ${fault}`));
     }
+    faults.push(...(await violations(page)));
     expect(faults).toEqual([]);
   });
 });

@@ -11,14 +11,13 @@ import { groupsOf } from './groups.ts';
 import { Live } from './live.ts';
 import { Model, type Source } from './model.ts';
 import type { Content } from './node/fs.ts';
-import { type Loading, Opened } from './opened.ts';
+import { type Loading, Opened, servedFiles } from './opened.ts';
 import { lastIndexWhere } from './past.ts';
 import { podStory } from './pod-story.ts';
 import { expressionsOf } from './query.ts';
 import { type Row, range } from './record-pages.ts';
 import type { Group, Inspection, Moment, Notice, Opening, RequestName, Requests } from './requests.ts';
 import { FIRST_ROWS } from './search.ts';
-import { servedFiles } from './served-files.ts';
 
 /** Between two notices: three frames. */
 const NOTICE_MS = 50;
