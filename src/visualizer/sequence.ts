@@ -1,23 +1,20 @@
 /**
- * Messages in their order, as arrows between columns: a column an actor, an arrow a message. What is outside of the
- * actors is one column, the world: inputs, timers and answers come from there, requests go there. The table of records
- * says the same in words.
+ * The messages of one turn, in their order: a column an actor, an arrow a message. What is outside of the actors is one
+ * column, the world: inputs, timers and answers come from there, requests go there. Pure.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
-import { el } from './dom.ts';
-import type { Store } from './store.ts';
 import { eventText, whoOf } from './words.ts';
 
 export const WORLD = 'world';
 
-interface Arrow {
+export interface Arrow {
   readonly n: number;
   readonly from: string;
   readonly to: string;
   readonly text: string;
 }
 
-interface Sequence {
+export interface Sequence {
   /** Addresses, and {@link WORLD}, in the order in which they appear. */
   readonly columns: readonly string[];
   readonly arrows: readonly Arrow[];
@@ -46,27 +43,4 @@ function arrowOf(shown: ShownRecord): Arrow | undefined {
     default:
       return undefined;
   }
-}
-
-export function sequenceElement(store: Store, records: readonly ShownRecord[]): HTMLElement {
-  const { columns, arrows } = sequenceOf(records);
-  if (arrows.length === 0) return el('p', { class: 'dim' }, 'None.');
-  const heads = columns.map((column) => el('span', { title: column }, store.nameOf(column)));
-  const rows = arrows.map((arrow) => arrowElement(store, arrow, columns));
-  const sheet = el('div', { class: 'sequence' }, el('div', { class: 'columns' }, ...heads), ...rows);
-  sheet.style.setProperty('--columns', String(columns.length));
-  return el('div', { class: 'sequence-sheet', tabindex: 0, role: 'group', 'aria-label': 'Messages' }, sheet);
-}
-
-function arrowElement(store: Store, { n, from, to, text }: Arrow, columns: readonly string[]): HTMLElement {
-  const [a, b] = [columns.indexOf(from), columns.indexOf(to)];
-  const direction = a === b ? 'self' : a < b ? 'right' : 'left';
-  const label = `${store.nameOf(from)} to ${store.nameOf(to)}: ${store.named(text)}`;
-  const chosen = n === store.record ? 'true' : undefined;
-  const attributes = { type: 'button', class: direction, 'aria-label': label, title: label, 'aria-current': chosen };
-  const button = el('button', attributes, el('span', {}, store.named(text)));
-  button.style.setProperty('--first', String(Math.min(a, b)));
-  button.style.setProperty('--span', String(Math.abs(a - b)));
-  button.addEventListener('click', () => store.chooseRecord(n));
-  return el('div', { class: 'arrow' }, button);
 }
