@@ -14,10 +14,8 @@ import { whoOf } from './words.ts';
 import type { Group, GroupBy } from './worker/requests.ts';
 
 const ROW_PX = 22;
-/** Rows kept beyond the visible ones, so that scrolling shows no gap. */
-const SPARE_ROWS = 8;
-/** Rows that are asked for beyond these, so that steps go on for a while without a question. */
-const AHEAD_ROWS = 60;
+/** Rows kept beyond the visible ones, so that scrolling shows no gap; rows asked for beyond these, for next steps. */
+const [SPARE_ROWS, AHEAD_ROWS] = [8, 60];
 /** Height of all rows: browsers do not lay out elements of many millions of pixels. Past it, scrolling is scaled. */
 const HEIGHT_MAX_PX = 8_000_000;
 /** Records that are kept here; others are asked for again. */

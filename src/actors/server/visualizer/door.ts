@@ -1,10 +1,10 @@
 /**
  * Who may see the page: a client that asks by the server's own name and shows the token.
  *
- * Invariants: a name that merely resolves to loopback is refused, so no foreign page gets in through DNS; a browser shows
- * the token once, in the address that it is opened with, and from then on as a cookie of a path that only an owner of the
- * token knows. Browsers send the cookies of a host to every port of it: without that path, any other program on this
- * machine that the same browser visits would get the token.
+ * Invariants: a name that merely resolves to loopback is refused, so no foreign page gets in through DNS; a browser
+ * shows the token once, in the address that it is opened with, and from then on as a cookie of a path that only an
+ * owner of the token knows. Browsers send the cookies of a host to every port of it: without that path, any other
+ * program on this machine that the same browser visits would get the token.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
