@@ -5,7 +5,7 @@
 import { ChartView } from './chart.ts';
 import { ComparePane } from './compare.ts';
 import { Details } from './details.ts';
-import { byId, el, setText } from './dom.ts';
+import { byId, el, paced, setText } from './dom.ts';
 import { Events } from './events.ts';
 import { HealthPane } from './health.ts';
 import { Link, placeOf } from './link.ts';
@@ -17,6 +17,9 @@ import { StartReports } from './start.ts';
 import { type Part, Store, VIEWS, type View } from './store.ts';
 import { Travel } from './travel.ts';
 import { Tree } from './tree.ts';
+
+/** Milliseconds between two addresses. */
+const ADDRESS_MS = 300;
 
 const place = await placeOf(document);
 const store = new Store();
@@ -119,10 +122,17 @@ function update(parts: ReadonlySet<Part>): void {
   if (any('pods', 'moment', 'choice', 'clock')) pods.update();
   if (any('facts', 'choice')) compare.update();
   if (any('choice', 'clock', 'facts')) health.update();
-  if (any('choice', 'record')) keepChoice();
+  if (any('choice', 'record')) keepSoon();
 }
 
+/** The address that this page has written, or taken its choice from. */
+let kept = location.hash;
+/** Not with each step: a browser loads the icon again with each new address. */
+const keepSoon = paced(keepChoice, ADDRESS_MS);
+
 function keepChoice(): void {
+  // Another address was chosen, and is yet to be read.
+  if (location.hash !== kept) return;
   const choice = new URLSearchParams();
   if (store.view !== 'start') choice.set('view', store.view);
   if (store.actor !== undefined) choice.set('actor', store.actor);
@@ -131,9 +141,11 @@ function keepChoice(): void {
   if (events.search.value !== '') choice.set('search', events.search.value);
   if (events.group.value !== '') choice.set('group', events.group.value);
   if (location.hash !== `#${choice}`) history.replaceState(null, '', `#${choice}`);
+  kept = location.hash;
 }
 
 function restoreChoice(): void {
+  kept = location.hash;
   const choice = new URLSearchParams(location.hash.slice(1));
   const view = VIEWS.find((each) => each === choice.get('view'));
   const [n, pod] = [choice.get('record'), choice.get('pod')];
@@ -213,11 +225,16 @@ interface Key {
 /** Makes the keys work, and prints them in the page's dialog. */
 function bindKeys(keys: readonly Key[]): void {
   const dialog = byId('keys', HTMLDialogElement);
-  const all: readonly Key[] = [...keys, { key: '?', does: 'Show the keys', run: () => dialog.showModal() }];
+  // The focus is on the button at the end of the list.
+  const show = (): void => {
+    dialog.showModal();
+    dialog.scrollTop = 0;
+  };
+  const all: readonly Key[] = [...keys, { key: '?', does: 'Show the keys', run: show }];
   byId('key-list', HTMLElement).append(
     ...all.flatMap(({ key, does }) => [el('dt', {}, el('kbd', {}, key)), el('dd', {}, does)]),
   );
-  byId('help', HTMLButtonElement).addEventListener('click', () => dialog.showModal());
+  byId('help', HTMLButtonElement).addEventListener('click', show);
   document.addEventListener('keydown', (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
     if (event.target instanceof HTMLInputElement && event.target.type === 'search') return;

@@ -128,10 +128,9 @@ export class ComparePane {
       return el('li', {}, n === undefined ? el('span', { class: 'row' }, ...cells) : this.toRecord(n, '', ...cells));
     });
     const explained = named.reduce((sum, { changeMs }) => sum + changeMs, 0);
-    const share =
-      whole === 0
-        ? ''
-        : ` ${named.length === 1 ? 'This part is' : `These ${named.length} parts are`} ${Math.round((explained / whole) * 100)}% of it.`;
+    const percent = Math.round((explained / whole) * 100);
+    const parts = named.length === 1 ? 'This part makes' : `These ${named.length} parts make`;
+    const share = whole === 0 ? '' : ` ${parts} ${percent}% of the difference.`;
     const goal = this.store.named(time.goal);
     const head = `Until ${goal}: ${duration(time.aMs)} in ${a}, ${duration(time.bMs)} in ${b}.${share}`;
     return [el('h3', {}, 'Where the difference came from'), el('p', {}, head), el('ol', { class: 'parts' }, ...rows)];

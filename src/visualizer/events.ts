@@ -14,8 +14,8 @@ import { whoOf } from './words.ts';
 import type { Group, GroupBy } from './worker/requests.ts';
 
 const ROW_PX = 22;
-/** Rows kept beyond the visible ones, so that scrolling shows no gap. */
-const SPARE_ROWS = 8;
+/** Rows kept beyond the visible ones, so that scrolling shows no gap; rows asked for beyond these, for next steps. */
+const [SPARE_ROWS, AHEAD_ROWS] = [8, 60];
 /** Height of all rows: browsers do not lay out elements of many millions of pixels. Past it, scrolling is scaled. */
 const HEIGHT_MAX_PX = 8_000_000;
 /** Records that are kept here; others are asked for again. */
@@ -121,6 +121,7 @@ export class Events {
     if (found.search !== this.loadedFor) {
       this.loaded.clear();
       this.loadedFor = found.search;
+      found.first?.forEach((shown, at) => this.loaded.set(at, shown));
       this.chosenAt = -1;
       void this.locate();
     }
@@ -163,9 +164,11 @@ export class Events {
     const key = `${record} ${found.search} ${found.isDone} ${facts.n >= (record ?? -1)}`;
     if (key === this.locatedFor) return this.located;
     this.locatedFor = key;
-    this.isLocated = record === undefined;
-    if (record === undefined) this.chosenAt = -1;
-    this.located = record === undefined ? Promise.resolve() : this.askRow(key, { search: found.search, n: record });
+    const { row } = this.store;
+    const isKnown = row?.n === record && row?.search === found.search;
+    this.isLocated = record === undefined || isKnown;
+    if (record !== undefined && !isKnown) this.located = this.askRow(key, { search: found.search, n: record });
+    else this.chosenAt = isKnown ? row.at : -1;
     return this.located;
   }
 
@@ -237,7 +240,7 @@ export class Events {
     const isWhole = visible.every((index) => this.loaded.has(index));
     const isBusy = this.loadedFor < this.wanted || (elements.length === 0 && !(isWhole && this.store.found.isDone));
     setAttributes(this.grid, { 'aria-busy': isBusy ? 'true' : undefined });
-    if (!isWhole) void this.fetch(first, last);
+    if (!isWhole) void this.fetch(Math.max(0, first - AHEAD_ROWS), last + AHEAD_ROWS);
   }
 
   private async fetch(from: number, to: number): Promise<void> {

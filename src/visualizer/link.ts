@@ -61,9 +61,12 @@ export async function placeOf(page: Document): Promise<Place> {
   };
 }
 
+/** The address of a file of the server: this program is in the folder `assets` of it. */
+const own = (path: string): string => new URL(`../${path}`, import.meta.url).href;
+
 async function served(): Promise<Place> {
-  const worker = newWorker('/assets/worker.js', 'module');
-  const answer = await fetch('/api/use');
+  const worker = newWorker(own('assets/worker.js'), 'module');
+  const answer = await fetch(own('api/use'));
   const { use }: { readonly use: 'daemon' | 'server' } = await answer.json();
   return { worker, opening: { from: use }, chart: servedChart };
 }
@@ -100,7 +103,7 @@ function filesIn(bytes: Uint8Array<ArrayBuffer>): ReadonlyMap<string, Uint8Array
 /** Requests the parsed document, so that no text becomes markup in the page. */
 function servedChart(name: string): Promise<SVGSVGElement | undefined> {
   const request = new XMLHttpRequest();
-  request.open('GET', `/diagrams/${encodeURIComponent(name)}.svg`);
+  request.open('GET', own(`diagrams/${encodeURIComponent(name)}.svg`));
   request.responseType = 'document';
   return new Promise((resolve) => {
     request.addEventListener('loadend', () =>

@@ -5,7 +5,7 @@
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { el, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
-import { kindText, sinceStart, whoOf } from './words.ts';
+import { decoded, kindText, sinceStart, whoOf } from './words.ts';
 
 const COLUMNS = ['number', 'time', 'kind', 'who', 'what', 'cause'] as const;
 
@@ -49,7 +49,7 @@ export class RecordRows {
       number: String(n),
       time: sinceStart(t, this.store.started),
       kind: kindText(record),
-      who: this.store.within(this.store.named(whoOf(shown))),
+      who: this.store.within(this.store.named(decoded(whoOf(shown)))),
       what: this.store.text(shown),
       cause: cause === undefined ? '' : String(cause),
     };

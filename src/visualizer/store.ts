@@ -14,6 +14,8 @@ import type { Facts, Found, HistoryEntry, Inspection, Moment, Notice, Opening, S
 const NAMES_MAX = 20_000;
 /** Milliseconds between two requests for the chosen actor while it is busy. */
 const DETAIL_PAUSE_MS = 250;
+/** Milliseconds for which what is shown of a record is waited for, so that a step is drawn once: two frames. */
+const ANSWER_MS = 32;
 
 export type Part =
   | 'facts'
@@ -72,6 +74,8 @@ export class Store {
   pod: string | undefined;
   chosen: Chosen | undefined;
   inspection: Inspection | undefined;
+  /** The place of a record among those that a search has found. */
+  row: { readonly search: number; readonly n: number; readonly at: number } | undefined;
   private link!: Link;
   private readonly present = new Map<string, ActorView>();
   private past: ReadonlyMap<string, ActorView> | undefined;
@@ -231,9 +235,13 @@ export class Store {
   private goTo(n: number | undefined): void {
     if (n === this.record) return;
     this.record = n;
-    this.mark('record');
-    if (this.facts.n === -1) return;
-    void this.askMoment();
+    if (this.facts.n === -1) return this.mark('record');
+    const answered = this.askMoment();
+    const late = setTimeout(() => this.mark('record'), ANSWER_MS);
+    void answered.finally(() => {
+      clearTimeout(late);
+      this.mark('record');
+    });
   }
 
   /** Asks for the moment and all that is shown of it. */
@@ -243,6 +251,7 @@ export class Store {
       this.moment = undefined;
       this.past = undefined;
       this.inspection = undefined;
+      this.row = undefined;
       this.mark('moment', 'actors', 'inspection', 'pods');
       this.askDetail();
       return;
@@ -250,15 +259,18 @@ export class Store {
     const { past } = this;
     const since = past && this.moment ? { since: this.moment.n } : {};
     const { actor } = this;
-    const [moment, inspection, chosen] = await Promise.all([
+    const { search } = this.found;
+    const [moment, inspection, at, chosen] = await Promise.all([
       this.ask('moment', { n, ...since }),
       this.ask('inspect', { n }),
+      this.ask('rowOf', { search, n }),
       actor !== undefined && this.view === 'actors' ? this.askChosen(actor, n) : undefined,
     ]);
     if (n !== this.record || past !== this.past) return;
     this.moment = moment ?? undefined;
     this.past = moment ? actorsOf(moment, past) : undefined;
     this.inspection = inspection ?? undefined;
+    this.row = { search, n, at };
     this.mark('moment', 'actors', 'inspection', 'pods');
     if (!chosen || actor !== this.actor) return this.askDetail();
     this.chosen = chosen;
@@ -298,7 +310,10 @@ export class Store {
     if (this.actor === undefined && facts.root !== '' && this.present.has(facts.root)) this.chooseActor(facts.root);
     if (phases) this.phases = phases;
     if (pods) this.pods = pods;
-    if (found) this.found = found;
+    const { search, first } = this.found;
+    if (found?.search !== search || found.found !== this.found.found) this.row = undefined;
+    // The first rows come once; a notice may follow before they are drawn.
+    if (found) this.found = first && search === found.search ? { first, ...found } : found;
     this.mark('facts', 'records');
     if (actors || gone || isNew) this.mark('actors');
     if (phases || isNew) this.mark('phases');

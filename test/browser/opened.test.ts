@@ -13,7 +13,7 @@ import { reportHtml } from '../../src/actors/server/visualizer/report.ts';
 import { Visualizer } from '../../src/actors/server/visualizer/visualizer.ts';
 import { violations } from '../support/accessibility.ts';
 import { launch, newPage, noBrowser, PATIENCE_MS } from '../support/browser.ts';
-import { divergingJournal, startsJournal } from '../support/starts-journal.ts';
+import { divergingJournal, hostileJournal, startsJournal } from '../support/starts-journal.ts';
 
 /** Keys of a walk. */
 const KEYS_MAX = 12;
@@ -179,6 +179,14 @@ describe.skipIf(noBrowser)('what is wrong with a journal is said', () => {
     await sees('#connection', /^not open$/)();
   });
 
+  it.each([
+    ['200,000 levels deep', '['.repeat(200_000)],
+    ['32 MB long', `{"k":"header","node":"${'x'.repeat(32 * 1_048_576)}"}`],
+  ])('when a line is %s', async (_, line) => {
+    await give('j-000009-000000000000.ndjson', `00000000 ${line}\n`);
+    await sees('#open-error', /j-000009-000000000000\.ndjson/)();
+  });
+
   it('when compressed bytes are damaged', async () => {
     await give('j-000009-000000000000.ndjson.zst', Buffer.alloc(5_000, 7));
     await sees('#open-error', /it cannot be decompressed/)();
@@ -196,6 +204,31 @@ describe.skipIf(noBrowser)('what is wrong with a journal is said', () => {
     await give('j-000002-000000000000.ndjson', whole().slice(0, -700));
     await isRead();
     await sees('#note', /^The last \d+ bytes are not a whole turn and were left out$/)();
+  });
+});
+
+describe.skipIf(noBrowser)('a journal of a stranger', () => {
+  /** Markup, an escape of terminals, and a mark that turns the direction of reading. */
+  const HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>\u001b]0;x\u0007\u202etxt';
+  const directory = join(folder, 'hostile');
+  beforeAll(() => hostileJournal(directory, HOSTILE));
+
+  it('is text, whatever is in it, in every view', async () => {
+    await served(1, '', directory);
+    expect(await page.locator('#node').textContent()).toBe(HOSTILE);
+    for (const key of ['1', '2', '3', '4', '5', '6']) {
+      await page.keyboard.press(key);
+      await expect.poll(() => page.locator('#views [aria-current]').textContent()).toContain(key);
+    }
+    await page.keyboard.press('4');
+    await page.keyboard.press('s');
+    await page.keyboard.type('onerror');
+    await sees('#rows', /onerror/)();
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('End');
+    await sees('#record-body .json', /onerror/)();
+    expect(await page.locator('img, iframe, body script:not([src])').count()).toBe(0);
+    expect(await page.evaluate('window.pwned')).toBeUndefined();
   });
 });
 

@@ -39,7 +39,8 @@ async function served(options: Omit<VisualizerOptions, 'port' | 'token'>) {
   const { page } = await newPage(browser, url.origin);
   const parts = new Map<string, Promise<number>>();
   page.context().on('response', (response) => {
-    const { pathname } = new URL(response.url());
+    // Without the folder of the page.
+    const pathname = new URL(response.url()).pathname.replace(/^\/[\da-f]{32}(?=\/)/, '');
     if (/^\/(api|events|journal)/.test(pathname)) return;
     const size = response.body().then((body) => gzipSync(body, { level: 9 }).length);
     // What comes last may be cut off by the end of the page.

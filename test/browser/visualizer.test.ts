@@ -1,9 +1,11 @@
 /** The page in a real browser: what a person sees and can do, and what a hostile log cannot. */
 import { existsSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { type Browser, chromium, type Page, type Request } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { assign, line, setup } from '../../src/kernel/xstate.ts';
-import { watched } from '../actors/server/visualizer/support.ts';
+import { TOKEN, watched } from '../actors/server/visualizer/support.ts';
 import { header } from '../kernel/support.ts';
 import { violations } from '../support/accessibility.ts';
 import { freePort } from '../support/ports.ts';
@@ -246,6 +248,29 @@ describe.skipIf(requirement('browser', missing).skip)('the visualizer', () => {
     await load(`#view=actors&actor=${encodeURIComponent(HOSTILE)}&record=1`);
     expect(await page.locator('img, iframe, script:not([src])').count()).toBe(0);
     expect(await page.evaluate('window.pwned')).toBeUndefined();
+  });
+
+  it('keeps its token from the address, and from other ports of the machine', async () => {
+    const heard: (string | undefined)[] = [];
+    const other = createServer(({ headers }, response) => {
+      heard.push(headers.cookie, headers.referer);
+      response.setHeader('content-type', 'text/html').end('<title>other</title><link rel="icon" href="data:,">');
+    });
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
+    const { port } = other.address() as AddressInfo;
+    await open();
+    expect(page.url()).not.toContain(TOKEN);
+    await page.reload();
+    await page.getByText('live', { exact: true }).waitFor();
+    await page.goto(`http://127.0.0.1:${port}/`);
+    await page.goBack();
+    await page.getByText('live', { exact: true }).waitFor();
+    await page.evaluate(`location.href = 'http://127.0.0.1:${port}/'`);
+    await expect.poll(() => page.title()).toBe('other');
+    expect(heard.length).toBeGreaterThanOrEqual(4);
+    expect(heard.filter((each) => each !== undefined)).toEqual([]);
+    complaints = complaints.filter((text) => text !== `asked http://127.0.0.1:${port}/`);
+    await new Promise((resolve) => other.close(resolve));
   });
 
   it('follows a busy node without growing', async () => {

@@ -6,6 +6,7 @@ const decode = 'test/actors/kube/decode.test.ts';
 const manifestUrl = 'test/actors/host/manifests/manifest-url.test.ts';
 const reviews = 'test/actors/server/reviews.test.ts';
 const spdy = 'test/actors/spdy/attacks.test.ts';
+const page = 'test/actors/server/visualizer/attacks.test.ts';
 const portions = 'test/machines/charts/pods/config/portions.test.ts';
 
 export const ATTACKS: readonly Row[] = [
@@ -236,5 +237,23 @@ export const ATTACKS: readonly Row[] = [
     'more requests at once than the deciding thread answers in a moment',
     'test/actors/server/thread/channel.test.ts::leave time for everything else',
     'test/actors/server/thread/channel.test.ts::that is cancelled before its round is answered',
+  ),
+  row(
+    'A36',
+    'clients of the visualizer that send nothing, read nothing, or come in hundreds, and programs on its other ports',
+    `${page}::beside requests that never end`,
+    `${page}::beside 200 readers of its stream, of which it takes sixteen`,
+    `${page}::beside requests without the token`,
+    `${page}::after readers of a file that take nothing, which lose their places`,
+    'test/actors/server/visualizer/stream.test.ts::disconnects a page that does not read, before its buffer grows',
+    'test/browser/visualizer.test.ts::keeps its token from the address, and from other ports of the machine',
+  ),
+  row(
+    'A37',
+    'a journal of a stranger: links to private files, markup, escapes of terminals, nesting and lines without end',
+    'test/actors/server/visualizer/journal-files.test.ts::what leads to a file elsewhere is not of it, under whichever name',
+    'test/actors/server/visualizer/journal-files.test.ts::what is no file is not of it',
+    'test/browser/opened.test.ts::is text, whatever is in it, in every view',
+    'test/browser/opened.test.ts::when a line is %s',
   ),
 ];

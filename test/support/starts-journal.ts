@@ -29,6 +29,18 @@ export async function divergingJournal(directory: string, turn: number): Promise
   return differs;
 }
 
+/** A start whose node, and whose every line of the log, has this text for a name. */
+export async function hostileJournal(directory: string, text: string): Promise<void> {
+  const changed = (kept: KernelRecord): KernelRecord =>
+    kept.k === 'log' ? { ...kept, text, fields: { ...kept.fields, [text]: text } } : kept;
+  await record(
+    directory,
+    () => {},
+    new BootNode({ argv: ARGV }),
+    (kept) => (kept.k === 'header' ? { ...kept, node: text } : changed(kept)),
+  );
+}
+
 async function record(
   directory: string,
   prepare: (node: BootNode) => void,
@@ -40,7 +52,8 @@ async function record(
   prepare(node);
   const journal = openJournal({ directory, durability: 'none' });
   for (const kept of node.boot().run(8_000).records) {
-    journal.append(kept.k === 'header' ? { ...kept, incarnation: journal.incarnation } : changed(kept));
+    const written = changed(kept);
+    journal.append(written.k === 'header' ? { ...written, incarnation: journal.incarnation } : written);
     if (kept.k === 'end') journal.commit();
   }
   await journal.close();

@@ -48,7 +48,7 @@ it('a pod that runs: when it was seen, when it ran, and each step of its contain
   expect(pod).toMatchObject({ uid: 'u1', phase: 'Running', ready: true, restarts: 0 });
   expect(pod.running!).toBeGreaterThan(pod.seen);
   const ran = `Running and ready, ran ${pod.running! - pod.seen} ms after it was seen`;
-  expect(watched.answer()).toMatch(new RegExp(`^${ran}, \\d+% of it while container-app was in waiting\\.image \\(`));
+  expect(watched.answer()).toMatch(new RegExp(`^${ran}, \\d+% of it while container-app waited for its image \\(`));
   const lanes = watched.lanes();
   expect(lanes[0]!.address).toBe('kubelet/pods/pod-u1');
   expect(stepsOf(lanes, 'container-app').map(([text]) => text)).toEqual([
@@ -92,7 +92,7 @@ it('a pod whose image cannot be pulled says so, with the last warning', () => {
   watched.node.run(10_000);
   expect(watched.pod).toMatchObject({ phase: 'Pending', ready: false });
   expect(watched.answer()).toMatch(
-    /^Pending for 9\.\d\d s: container-app is in waiting\.imageFailed \(Failed: Failed to pull image .*no route to the registry/,
+    /^Pending for 9\.\d\d s: container-app waits for the next try to get its image \(Failed: Failed to pull image .*no route to the registry/,
   );
   expect(podEvents(watched.pod, watched.records).map(({ reason }) => reason)).toContain('Failed');
 });

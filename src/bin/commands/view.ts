@@ -19,6 +19,7 @@ import { memberOf } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, placeOf, refuse } from '../insight/command.ts';
+import { printable } from '../printable.ts';
 import { visitTexts } from '../rewrite.ts';
 import { redactInto, refusalOf } from './redact.ts';
 
@@ -61,7 +62,7 @@ async function write(output: string, files: JournalFiles | undefined, what: stri
   } catch (error) {
     return refuse('view', `no report in ${output}: ${messageOf(error)}`, exitCodes.couldNotTest);
   }
-  process.stdout.write(`${output}: ${what}; open it in a browser\n`);
+  process.stdout.write(printable(`${output}: ${what}; open it in a browser\n`));
   return exitCodes.same;
 }
 
@@ -101,7 +102,8 @@ function hasPlainValues({ records }: Journal): boolean {
 async function serve(journal: JournalFiles, { header }: Journal, port: number): Promise<number> {
   const visualizer = new Visualizer({ port, journal, token: newToken() });
   const url = await visualizer.listen();
-  process.stdout.write(`${url.href}\nincarnation ${header.incarnation} of node ${header.node}; Ctrl-C ends\n`);
+  const which = `incarnation ${header.incarnation} of node ${header.node}`;
+  process.stdout.write(printable(`${url.href}\n${which}; Ctrl-C ends\n`));
   await new Promise((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, resolve);
   });

@@ -1,6 +1,6 @@
 /** Records that a search found, counted by what they have in common. */
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
-import { kindText } from '../words.ts';
+import { eventText, kindText } from '../words.ts';
 import type { RecordPages, Row } from './record-pages.ts';
 import type { Group, GroupBy } from './requests.ts';
 
@@ -28,8 +28,8 @@ function whatOf(shown: ShownRecord | undefined): string {
   if (!shown) return '';
   const { record } = shown;
   const kind = kindText(record);
-  if (record.k === 'in' || record.k === 'message') return `${kind} ${record.event.type}`;
-  if (record.k === 'timer') return `${kind} ${record.event}`;
+  if (record.k === 'in' || record.k === 'message') return `${kind} ${eventText(record.event.type)}`;
+  if (record.k === 'timer') return `${kind} ${eventText(record.event)}`;
   if (record.k === 'effect' || record.k === 'result') return `${kind} ${record.name}`;
   return record.k === 'log' ? `${kind} ${record.text}` : kind;
 }

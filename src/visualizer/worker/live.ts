@@ -49,7 +49,7 @@ export class Live implements Source {
     this.#following?.close();
     if (this.#isClosed) return;
     try {
-      const tree = await ask<TreeView>('/api/tree');
+      const tree = await ask<TreeView>('../api/tree');
       const { last } = this.model.pages;
       const isSame = tree.incarnation === this.#tree?.incarnation && tree.n >= last;
       const seen = await recordsAfter(isSame ? last : -1, tree.n);
@@ -78,7 +78,7 @@ export class Live implements Source {
   }
 
   #follow(after: number): void {
-    const source = new EventSource(`/events?after=${after}`);
+    const source = new EventSource(`../events?after=${after}`);
     this.#following = source;
     source.addEventListener('hello', (event: MessageEvent<string>) => this.#takeHello(JSON.parse(event.data)));
     source.addEventListener('turn', (event: MessageEvent<string>) => this.#takeTurn(JSON.parse(event.data)));
@@ -110,11 +110,11 @@ export class Live implements Source {
     return { connection: this.#connection, incarnation, node, root, now, runs: false, incarnations: [] };
   }
 
-  phases = (): Promise<PhasesView> => ask('/api/phases');
-  pods = (): Promise<readonly PodView[]> => ask('/api/pods');
+  phases = (): Promise<PhasesView> => ask('../api/phases');
+  pods = (): Promise<readonly PodView[]> => ask('../api/pods');
 
   async health(): Promise<HealthView> {
-    const facts = await ask<HealthFacts>('/api/health');
+    const facts = await ask<HealthFacts>('../api/health');
     const { pages } = this.model;
     const rows: HealthRow[] = [
       { name: 'inputs that wait', value: String(facts.queue), isBad: facts.queue > QUEUE_GOOD_MAX },
@@ -132,7 +132,7 @@ export class Live implements Source {
 
   detail(address: string, at: object | undefined): Promise<ActorDetail | null> {
     if (at) return Promise.resolve(null);
-    return ask<ActorDetail>(`/api/actor?address=${encodeURIComponent(address)}`).catch(() => null);
+    return ask<ActorDetail>(`../api/actor?address=${encodeURIComponent(address)}`).catch(() => null);
   }
 
   changes = (): undefined => undefined;
@@ -172,7 +172,7 @@ function withoutHoles<Shown extends { readonly n: number; readonly record: Kerne
 async function recordsAfter(after: number, upto: number): Promise<readonly ShownRecord[]> {
   const found: ShownRecord[] = [];
   for (let last = after, isMore = true; isMore && last < upto; ) {
-    const { records, more } = await ask<RecordsView>(`/api/records?after=${last}`);
+    const { records, more } = await ask<RecordsView>(`../api/records?after=${last}`);
     found.push(...records.filter(({ n }) => n <= upto));
     last = records.at(-1)?.n ?? upto;
     isMore = more;

@@ -10,6 +10,7 @@ import { messageOf } from '../../kernel/thrown.ts';
 import { duration, sizeText } from '../words.ts';
 import type { Execution } from './execution.ts';
 import type { Model, Source } from './model.ts';
+import type { Content } from './node/fs.ts';
 import type { HealthRow, HealthView } from './reports.ts';
 import type { Other } from './requests.ts';
 import { pause } from './search.ts';
@@ -190,4 +191,18 @@ export class Opened implements Source {
   close(): void {
     this.#isClosed = true;
   }
+}
+
+/** The files of the journal that the server of the page has. */
+export async function servedFiles(): Promise<ReadonlyMap<string, Content>> {
+  const answer = await fetch('../api/journal');
+  if (!answer.ok) throw new Error(`the server has no journal: ${answer.status}`);
+  const { files }: { readonly files: readonly string[] } = await answer.json();
+  const found = new Map<string, Content>();
+  for (const name of files) {
+    const file = await fetch(`../journal/${name.split('/').map(encodeURIComponent).join('/')}`);
+    if (!file.ok) throw new Error(`${name}: ${file.status} ${await file.text()}`);
+    found.set(name, await file.blob());
+  }
+  return found;
 }

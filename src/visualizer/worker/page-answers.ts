@@ -11,13 +11,13 @@ import { groupsOf } from './groups.ts';
 import { Live } from './live.ts';
 import { Model, type Source } from './model.ts';
 import type { Content } from './node/fs.ts';
-import { type Loading, Opened } from './opened.ts';
+import { type Loading, Opened, servedFiles } from './opened.ts';
 import { lastIndexWhere } from './past.ts';
 import { podStory } from './pod-story.ts';
 import { expressionsOf } from './query.ts';
 import { type Row, range } from './record-pages.ts';
 import type { Group, Inspection, Moment, Notice, Opening, RequestName, Requests } from './requests.ts';
-import { servedFiles } from './served-files.ts';
+import { FIRST_ROWS } from './search.ts';
 
 /** Between two notices: three frames. */
 const NOTICE_MS = 50;
@@ -55,6 +55,8 @@ export class PageAnswers implements Requests {
   #open = 0;
   /** Searches that were asked for: one that was waited for too long is not begun. */
   #searches = 0;
+  /** The search of which the page has the first rows. */
+  #begunSearch = -1;
   #answeredAt = Number.NEGATIVE_INFINITY;
 
   constructor(loading: Loading, post: (notice: Notice) => void) {
@@ -114,6 +116,7 @@ export class PageAnswers implements Requests {
     if (source !== this.#source) this.#source?.close();
     this.#source = source;
     this.#model = model;
+    this.#begunSearch = -1;
     this.#isNew = true;
     this.#changed();
   }
@@ -132,9 +135,11 @@ export class PageAnswers implements Requests {
     const model = this.#model;
     const { phases, pods } = model.changed;
     Object.assign(model.changed, { phases: false, pods: false });
-    const [newPhases, newPods] = await Promise.all([
+    const { searchId } = model;
+    const [newPhases, newPods, first] = await Promise.all([
       phases ? source.phases().catch(() => undefined) : undefined,
       pods ? source.pods().catch(() => undefined) : undefined,
+      this.#firstRows(model),
     ]);
     if (model !== this.#model) return;
     // Another notice may have been sent in the meantime: the first one sent starts over.
@@ -149,8 +154,15 @@ export class PageAnswers implements Requests {
       ...(gone.length > 0 ? { gone } : {}),
       ...(newPhases ? { phases: newPhases } : {}),
       ...(newPods ? { pods: newPods } : {}),
-      found: this.#found(),
+      found: { ...this.#found(), ...(first && searchId === model.searchId ? { first } : {}) },
     });
+  }
+
+  /** Once for each search that has found something. */
+  async #firstRows({ pages, search, searchId }: Model): Promise<readonly ShownRecord[] | undefined> {
+    if (searchId === this.#begunSearch || search.found.length === 0) return undefined;
+    this.#begunSearch = searchId;
+    return search.first.length > 0 ? [...search.first] : pages.at(search.found.slice(0, FIRST_ROWS));
   }
 
   #facts(source: Source): Notice['facts'] {

@@ -9,6 +9,7 @@
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import { isUid, kindName, kindText, recordText, whoOf } from '../words.ts';
+import { certainWords } from './certain-words.ts';
 import { KINDS, type Row } from './record-pages.ts';
 
 /** Characters of a search: the capacity of an address. */
@@ -20,8 +21,8 @@ const TERMS_MAX = 20;
 export interface Query {
   /** True for every row that may match; unknown fields exclude nothing. */
   readonly mayMatch: (row: Row) => boolean;
-  /** Whether a record may match whose JSON this is: to read it takes longer. Absent: every one. */
-  readonly mayMatchText?: (json: string) => boolean;
+  /** Whether a record of this kind may match whose JSON this is: to read it takes longer. Absent: every one. */
+  readonly mayMatchText?: (json: string, kind: Row['kind']) => boolean;
   /** Absent: the row says all. */
   readonly matches?: (shown: ShownRecord) => boolean;
   /** Why the search cannot be made. */
@@ -40,8 +41,14 @@ interface Term {
   readonly isNegated: boolean;
   readonly mayMatch?: (row: Row) => boolean;
   readonly matches?: (shown: ShownRecord) => boolean;
-  /** The JSON of every record that matches has one of these in it, in small letters. */
-  readonly parts?: readonly string[];
+  /** The JSON of every record that matches has one of these in it. */
+  readonly parts?: readonly Part[];
+}
+
+/** A word that is certain, in small letters. The path of a state is one in a line, and nested objects in JSON. */
+interface Part {
+  readonly word: string;
+  readonly steps: readonly string[];
 }
 
 export type Expressions = typeof import('./expressions.ts');
@@ -68,7 +75,7 @@ export function queryOf(text: string, names: Names, expressions?: Expressions): 
       ...(slow.length > 0 && {
         matches: (shown) => slow.every(({ matches, isNegated }) => matches(shown) !== isNegated),
       }),
-      ...(parts.length > 0 && { mayMatchText: (json) => hasAll(json.toLowerCase(), parts) }),
+      ...(parts.length > 0 && { mayMatchText: (json, kind) => hasAll(json.toLowerCase(), kind, parts) }),
     };
   } catch (error) {
     return failed(messageOf(error));
@@ -89,14 +96,18 @@ function termOf(word: string, names: Names, expressions: Expressions | undefined
   const rest = isNegated ? word.slice(1) : word;
   const [, field, value = ''] = /^([A-Za-z_][\w.[\]-]*):(.+)$/s.exec(rest) ?? [];
   if (field === undefined) {
-    const parts = partsOfJson(certainWord(rest).toLowerCase(), names);
+    const parts = partsOfJson(certainWords(rest), names);
     return { isNegated, matches: textTerm(testerOf(rest), names), ...(parts && { parts }) };
   }
   return { isNegated, ...fieldTerm(field, value, names, testerOf) };
 }
 
-const hasAll = (text: string, parts: readonly (readonly string[])[]): boolean =>
-  parts.every((any) => any.some((part) => text.includes(part)));
+const hasAll = (text: string, kind: Row['kind'], parts: readonly (readonly Part[])[]): boolean =>
+  parts.every((any) =>
+    any.some(({ word, steps }) =>
+      kind === 'state' ? steps.every((step) => text.includes(step)) : text.includes(word),
+    ),
+  );
 
 /** Words that the lines of the table have, and the JSON of a record has not. */
 const WORDS_OF_LINES = [
@@ -107,35 +118,22 @@ const WORDS_OF_LINES = [
 const UIDS_MAX = 20;
 
 /**
- * What the JSON of a record has where the table's line of it has this word: the word itself, or the uid that a name
- * stands for. Undefined: that is not known, because the word may be one of the page's own, or be written otherwise.
- * Shorter words may be of a duration.
+ * What the JSON of a record has where the table's line of it has one of these words: the word itself, or the uid that a
+ * name stands for. Undefined: that is not known, because a word may be one of the page's own, or be written otherwise.
  */
-function partsOfJson(word: string, { names }: Names): readonly string[] | undefined {
-  if (!/^[a-z\d_-]{3,}$/.test(word) || WORDS_OF_LINES.includes(word)) return undefined;
-  const named = [...names].filter(([uid, name]) => isUid(uid) && hasPartOf(word, name.toLowerCase()));
-  return named.length > UIDS_MAX ? undefined : [word, ...named.map(([uid]) => uid.toLowerCase())];
-}
-
-/** Escapes that stand for other characters than the next one. */
-const UNREAD_ESCAPES = /\\[xpPQEC\d]/;
-
-/**
- * The longest word that every text has in it that matches: of an expression, outside of its groups, classes and
- * alternatives. A word that is no expression is itself. Empty: there is none.
- */
-function certainWord(word: string): string {
-  const [, pattern] = /^\/(.+)\/$/s.exec(word) ?? [];
-  if (pattern === undefined) return word;
-  if (UNREAD_ESCAPES.test(pattern)) return '';
-  const plain = pattern
-    .replaceAll(/\\./gs, '.')
-    .replaceAll(/\[[^\][]*\]/g, '.')
-    .replaceAll(/\((?:[^()]|\([^()]*\))*\)/g, '.')
-    .replaceAll(/.(?:[?*]|\{[^{}]*\})/gs, '.');
-  if (/[|()[\]{}]/.test(plain)) return '';
-  const words = plain.match(/[\w-]+/g) ?? [];
-  return words.toSorted((one, other) => other.length - one.length)[0] ?? '';
+function partsOfJson(words: readonly string[], { names }: Names): readonly Part[] | undefined {
+  const parts: Part[] = [];
+  for (const word of words.map((each) => each.toLowerCase())) {
+    // A shorter word, or one with a decimal point, may be of a duration.
+    if (!/^[a-z\d_.-]{3,}$/.test(word) || /\d\.|\.\d/.test(word) || WORDS_OF_LINES.includes(word)) return undefined;
+    const steps = word.split('.');
+    const isNamed = (name: string): boolean => steps.some((step) => step !== '' && hasPartOf(step, name));
+    const named = [...names].filter(([uid, name]) => isUid(uid) && isNamed(name.toLowerCase()));
+    if (named.length > UIDS_MAX) return undefined;
+    parts.push({ word, steps: steps.filter((step) => !WORDS_OF_LINES.includes(step)) });
+    parts.push(...named.map(([uid]) => ({ word: uid.toLowerCase(), steps: [uid.toLowerCase()] })));
+  }
+  return parts.length === 0 ? undefined : parts;
 }
 
 /** Whether the word is in a step of an address that ends with the name: `pod-<name>`. */

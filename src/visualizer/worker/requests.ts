@@ -55,6 +55,8 @@ export interface Found {
   readonly scanned: number;
   readonly isDone: boolean;
   readonly error?: string;
+  /** The first rows, once for each search: they are to be drawn at once. */
+  readonly first?: readonly ShownRecord[];
 }
 
 /** The reports that the worker sends by itself, several times a second. */

@@ -4,12 +4,15 @@
  * Invariants: indexes rise; a slice of work is at most {@link SLICE_MS} long, so that other questions are answered.
  */
 
+import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { lastIndexWhere } from './past.ts';
 import type { Query } from './query.ts';
 import type { Dropped, RecordPages } from './record-pages.ts';
 
 /** A frame has 16 ms. */
 const SLICE_MS = 10;
+/** Rows of a tall screen: when so many are found, they are shown before the search goes on. */
+export const FIRST_ROWS = 64;
 /** Records between two looks at the clock. */
 const CLOCK_EVERY = 32;
 
@@ -18,12 +21,16 @@ type PageContent = Awaited<ReturnType<RecordPages['contentAt']>>;
 export class Search {
   /** Indexes of the found records. */
   readonly found: number[] = [];
+  /** The first of these records themselves, where the search had to read them. */
+  readonly first: ShownRecord[] = [];
   /** Records that were searched. */
   scanned = 0;
   readonly query: Query;
   private readonly pages: RecordPages;
   private running = false;
   private ended = false;
+  /** Something was found, and that was reported. */
+  private isBegun = false;
   /** How often records were dropped. */
   private drops = 0;
 
@@ -43,6 +50,7 @@ export class Search {
     while (!this.isDone && !this.ended) {
       await this.slice();
       onProgress();
+      this.isBegun ||= this.found.length > 0;
       await pause();
     }
     this.running = false;
@@ -59,13 +67,15 @@ export class Search {
     const first = lastIndexWhere(this.found, (at) => at < index) + 1;
     const last = lastIndexWhere(this.found, (at) => at < index + count) + 1;
     this.found.splice(first, last - first);
+    this.first.splice(first);
     for (let at = first; at < this.found.length; at++) this.found[at] = (this.found[at] ?? 0) - count;
     this.drops++;
   }
 
   private async slice(): Promise<void> {
     const end = performance.now() + SLICE_MS;
-    while (this.scanned < this.pages.size && performance.now() < end) {
+    const isScreenFull = (): boolean => !this.isBegun && this.found.length >= FIRST_ROWS;
+    while (this.scanned < this.pages.size && performance.now() < end && !isScreenFull()) {
       const { drops } = this;
       const content = this.query.matches ? await this.pages.contentAt(this.scanned) : undefined;
       // Indexes may have changed meanwhile.
@@ -74,6 +84,7 @@ export class Search {
       while (this.scanned < last) {
         if (this.isFound(this.scanned, content)) this.found.push(this.scanned);
         this.scanned++;
+        if (isScreenFull()) return;
         if (this.scanned % CLOCK_EVERY === 0 && performance.now() >= end) break;
       }
     }
@@ -84,9 +95,11 @@ export class Search {
     const row = this.pages.row(index);
     if (row === undefined || !mayMatch(row)) return false;
     if (!content || !matches) return true;
-    if (mayMatchText && !mayMatchText(content.text(index))) return false;
+    if (mayMatchText && !mayMatchText(content.text(index), row.kind)) return false;
     const shown = content.shown(index);
-    return shown !== undefined && matches(shown);
+    if (shown === undefined || !matches(shown)) return false;
+    if (this.first.length === this.found.length && this.first.length < FIRST_ROWS) this.first.push(shown);
+    return true;
   }
 }
 

@@ -48,7 +48,8 @@ it('finds the same words whether it reads a record or its JSON first', async () 
       lines
         .join(' ')
         .toLowerCase()
-        .split(/[^a-z\d_-]+/),
+        .split(/[^a-z\d_-]+/)
+        .concat(lines.join(' ').split(/[^\w.-]+/)),
     ),
   ].filter((_, at) => at % 8 === 0);
   const parts = [
@@ -56,6 +57,10 @@ it('finds the same words whether it reads a record or its JSON first', async () 
     'pod-web',
     'web-',
     'd-web-shop',
+    'rtup.startK',
+    'life.sync.',
+    '/(startup|sync)\\.[a-z]+/',
+    '/(alive|life)\\.(startup|sync)/',
     'states',
     'tarte',
     ...EXPRESSIONS,

@@ -1,13 +1,17 @@
 /**
  * The files of a journal for a page: one start, and the first segments of earlier starts for comparison. Read-only; a
  * growing segment has its length at the time of the request.
+ *
+ * Invariant: only files in the journal's folder are given out. A link to any other place is none of the journal: who
+ * packed the journal may want a private file in the report that its reader sends back.
  */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { BLOB_DIRECTORY, checkpointName, type SegmentFile, segmentsIn } from '../../../kernel/journal/layout.ts';
 
 /** Starts before the shown one. */
 const EARLIER_MAX = 10;
+const BLOB = new RegExp(`^${BLOB_DIRECTORY}/[0-9a-f]{64}$`);
 
 export class JournalFiles {
   readonly #path: string;
@@ -24,17 +28,30 @@ export class JournalFiles {
     const segments = this.#segments();
     const checkpoints = segments.map(({ incarnation, first }) => checkpointName(incarnation, first));
     const blobs = join(this.#folder, BLOB_DIRECTORY);
-    const values = existsSync(blobs) ? readdirSync(blobs).filter((name) => /^[0-9a-f]{64}$/.test(name)) : [];
+    const values = existsSync(blobs) ? readdirSync(blobs).map((name) => `${BLOB_DIRECTORY}/${name}`) : [];
     return [
       ...segments.map(({ path }) => basename(path)),
-      ...checkpoints.filter((name) => existsSync(join(this.#folder, name))),
-      ...values.map((name) => `${BLOB_DIRECTORY}/${name}`),
+      ...checkpoints.filter((name) => this.#isHere(name)),
+      ...values.filter((name) => BLOB.test(name) && this.#isHere(name)),
     ];
   }
 
   /** The path of a file by its name in the journal; undefined if the journal has no such file. */
   pathOf(name: string): string | undefined {
-    return this.names().includes(name) ? join(this.#folder, name) : undefined;
+    // A journal may have thousands of values: each is asked for, and must not list them all.
+    const isOne = BLOB.test(name) ? this.#isHere(name) : this.names().includes(name);
+    return isOne ? join(this.#folder, name) : undefined;
+  }
+
+  /** Whether a name is that of a file in the folder itself, or of a link to one. */
+  #isHere(name: string): boolean {
+    const path = join(this.#folder, name);
+    try {
+      const [real, folder] = [realpathSync(path), realpathSync(this.#folder)];
+      return real.startsWith(join(folder, '/')) && lstatSync(real).isFile();
+    } catch {
+      return false;
+    }
   }
 
   get #isOneFile(): boolean {
@@ -46,8 +63,10 @@ export class JournalFiles {
   }
 
   #segments(): readonly SegmentFile[] {
-    const all = segmentsIn(this.#folder);
-    if (this.#isOneFile) return all.filter(({ path }) => basename(path) === basename(this.#path));
+    const every = segmentsIn(this.#folder);
+    // The user named this one.
+    if (this.#isOneFile) return every.filter(({ path }) => basename(path) === basename(this.#path));
+    const all = every.filter(({ path }) => this.#isHere(basename(path)));
     const shown = this.#incarnation ?? all.at(-1)?.incarnation;
     const names = [...new Set(all.map(({ incarnation }) => incarnation))];
     const earlier = names.slice(0, Math.max(0, names.indexOf(shown ?? ''))).slice(-EARLIER_MAX);

@@ -3,27 +3,27 @@
  *
  * Owns: the HTTP routes. They only read the {@link Feed} of a running node and the files of a journal: no route changes
  * anything.
- * Invariants: it listens on loopback only; a request with another host name is rejected, so no foreign page can reach
- * it through DNS; a request without the token is rejected, so that other users of this machine see nothing; pages may
- * only run scripts served here.
+ * Invariants: it listens on loopback only; requests that the {@link Door} refuses see nothing; pages may only run
+ * scripts served here; a client that reads nothing holds neither memory nor a place for long.
  */
-import { createHash, timingSafeEqual } from 'node:crypto';
 import { createReadStream, statSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isAnswering, noteAnswering } from '../http/in-order.ts';
 import { Connections } from '../tls/connections.ts';
 import { readAsset, readChart } from './assets.ts';
+import { Door, LOOPBACK } from './door.ts';
 import type { Feed } from './feed.ts';
 import type { JournalFiles } from './journal-files.ts';
 
-const LOOPBACK = '127.0.0.1';
 /** Open pages. A browser itself allows six to one address. */
 const PAGES_MAX = 16;
 /** Connections: pages, and the files that they load. All clients are on this machine. */
 const CONNECTIONS = { port: 128, client: 128 };
 /** A whole request: none has a body. */
 const REQUEST_MS = 10_000;
+/** A client that takes nothing of a file for so long has gone to sleep, or holds its place on purpose. */
+const STALLED_MS = 60_000;
 
 const PAGE_POLICY = [
   "default-src 'none'",
@@ -51,7 +51,7 @@ const HEADERS: Readonly<Record<string, string>> = {
 export interface VisualizerOptions {
   /** 0 takes any free port. */
   readonly port: number;
-  /** The secret of a client: as a bearer token, as the parameter `token`, or as the cookie that the page then gets. */
+  /** The secret of a client: as a bearer token, as the parameter `token`, or as the cookie that a browser then gets. */
   readonly token: string;
   /** The kernel's records, while the node runs. */
   readonly feed?: Feed;
@@ -59,26 +59,37 @@ export interface VisualizerOptions {
   readonly journal?: JournalFiles;
   /** The folder of charts; default: the project's. */
   readonly diagramsDir?: string;
+  /** Milliseconds in which a client must take something of a file; default: a minute. */
+  readonly stalledMs?: number;
 }
 
 export class Visualizer {
   private readonly options: VisualizerOptions;
+  private readonly door: Door;
   private app: FastifyInstance | undefined;
   private pages = 0;
 
   constructor(options: VisualizerOptions) {
     this.options = options;
+    this.door = new Door(options.token);
   }
 
   /** Starts to serve; resolves with the address of the page, token included. */
   async listen(): Promise<URL> {
     const { fastify } = await import('fastify');
-    const app = fastify({ logger: false, forceCloseConnections: true, requestTimeout: REQUEST_MS });
+    const app = fastify({
+      logger: false,
+      forceCloseConnections: true,
+      requestTimeout: REQUEST_MS,
+      // A HEAD of the stream would be a page that is never fed.
+      exposeHeadRoutes: false,
+      rewriteUrl: ({ url = '/' }) => this.door.inside(url),
+    });
     const connections = new Connections(isAnswering, CONNECTIONS);
     app.server.on('connection', (socket) => void (connections.admit(socket) || socket.destroy()));
     app.addHook('onRequest', async ({ socket }, { raw }) => noteAnswering(socket, raw));
     this.app = app;
-    app.addHook('onRequest', async (request, reply) => this.admit(request, reply));
+    app.addHook('onRequest', async (request, reply) => this.door.refuse(request, reply.headers(HEADERS)));
     app.setNotFoundHandler((request, reply) => missing(reply, `there is nothing at ${request.url.split('?', 1)[0]}`));
     this.routes(app);
     const url = new URL(await app.listen({ host: LOOPBACK, port: this.options.port }));
@@ -88,30 +99,6 @@ export class Visualizer {
 
   async close(): Promise<void> {
     await this.app?.close();
-  }
-
-  /** Only requests with this exact host: a name that merely resolves to loopback belongs to a foreign page. */
-  private async admit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
-    reply.headers(HEADERS);
-    const { localPort } = request.socket;
-    const { host = '', origin = `http://${host}` } = request.headers;
-    const isOwn = host === `${LOOPBACK}:${localPort}` || host === `localhost:${localPort}`;
-    if (!isOwn || origin !== `http://${host}`) {
-      return reply.code(403).send({ error: `this server answers to ${LOOPBACK}:${localPort} only` });
-    }
-    if (this.shown(request, localPort)) return undefined;
-    reply.code(401).header('www-authenticate', 'Bearer');
-    const isRead = (request.headers.accept ?? '').includes('text/html');
-    return isRead ? reply.type('text/html; charset=utf-8').send(NO_TOKEN_PAGE) : reply.send({ error: NO_TOKEN });
-  }
-
-  /** Whether the client presents the token. */
-  private shown({ headers, query }: FastifyRequest, port: number | undefined): boolean {
-    const bearer = /^Bearer (\S{1,512})$/i.exec(headers.authorization ?? '')?.[1];
-    const cookies = (headers.cookie ?? '').split(';', COOKIES_MAX).map((cookie) => cookie.trim());
-    const cookie = cookies.find((each) => each.startsWith(`${cookieName(port)}=`))?.slice(cookieName(port).length + 1);
-    const parameter = only((query as Asked['Querystring'])['token']);
-    return [bearer, parameter, cookie].some((each) => each !== undefined && isEqual(each, this.options.token));
   }
 
   private routes(app: FastifyInstance): void {
@@ -130,6 +117,7 @@ export class Visualizer {
       const path = journal.pathOf(params['*']);
       if (path === undefined) return missing(reply, `the journal has no file ${params['*']}: see /api/journal`);
       const { size } = statSync(path);
+      reply.raw.setTimeout(this.options.stalledMs ?? STALLED_MS, () => reply.raw.destroy());
       reply.type('application/octet-stream');
       return reply.send(size === 0 ? '' : createReadStream(path, { end: size - 1 }));
     });
@@ -148,11 +136,13 @@ export class Visualizer {
     app.get<Asked>('/events', (request, reply) => this.follow(request, reply, feed));
   }
 
-  /** Later requests of the page come with the cookie, which no other site can have sent. */
-  private sendPage(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const name = cookieName(request.socket.localPort);
-    reply.header('set-cookie', `${name}=${this.options.token}; Path=/; HttpOnly; SameSite=Strict`);
-    return sendAsset(reply, 'index.html');
+  /** The page, which loads everything from its folder. */
+  private async sendPage(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const moved = this.door.moveOn(request, reply);
+    if (moved) return moved;
+    const page = await readAsset('index.html');
+    if (!page) return missing(reply, 'the program has lost its page; install it again');
+    return reply.type(page.type).send(page.body.replaceAll('="/assets/', `="${this.door.folder}/assets/`));
   }
 
   private async sendChart(reply: FastifyReply, name: string): Promise<FastifyReply> {
@@ -182,26 +172,6 @@ export class Visualizer {
     }
   }
 }
-
-const NO_TOKEN =
-  'this page needs a token: open the address that the command printed, with `?token=` and the content of visualizer.token ' +
-  'in the root directory of the daemon, or send `Authorization: Bearer <token>`';
-/** The same for a person; the policy allows it no style of its own. */
-const NO_TOKEN_PAGE = `<!doctype html>
-<html lang="en">
-<meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>Statelet: no token</title>
-<h1>This page needs a token</h1>
-<p>Open the address that the command printed, or add <code>?token=</code> and the content of
-<code>visualizer.token</code> in the root directory of the daemon to this one.</p>
-</html>
-`;
-/** Cookies read of one request: a browser sends those of other local programs too, because cookies ignore ports. */
-const COOKIES_MAX = 64;
-const cookieName = (port: number | undefined): string => `statelet-${port}`;
-
-/** Compares in constant time, so that the duration does not reveal where they differ. */
-const isEqual = (one: string, other: string): boolean => timingSafeEqual(digest(one), digest(other));
-const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
 
 /** Writes to a page; resolves when there is space again. */
 function writerTo(page: ServerResponse): (text: string) => Promise<void> | undefined {

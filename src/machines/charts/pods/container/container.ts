@@ -100,6 +100,7 @@ const waiting = s.createStateConfig({
   states: {
     /** Waits for `images` to report that the image exists. */
     image: {
+      meta: { waitsFor: 'its image' },
       entry: [reportWaiting, 'askImage'],
       on: {
         'image.ready': { target: 'turn', actions: noteImage },
@@ -112,9 +113,15 @@ const waiting = s.createStateConfig({
       },
     },
     /** Waits until requesting the image again can help. */
-    imageFailed: { entry: { type: 'report', params: { phase: 'waiting' } }, after: { wait: 'image' }, on: redefined },
+    imageFailed: {
+      meta: { waitsFor: 'the next try to get its image' },
+      entry: { type: 'report', params: { phase: 'waiting' } },
+      after: { wait: 'image' },
+      on: redefined,
+    },
     /** Waits for the sandbox, and for the containers that start before this one. */
     turn: {
+      meta: { waitsFor: 'the sandbox, and the containers that start before it' },
       entry: 'askTurn',
       on: {
         ...redefined,
@@ -133,6 +140,7 @@ const waiting = s.createStateConfig({
       },
     },
     creating: {
+      meta: { waitsFor: 'the runtime to create it' },
       invoke: {
         id: 'create',
         src: 'cri.createContainer',
@@ -170,6 +178,7 @@ const waiting = s.createStateConfig({
       },
     },
     starting: {
+      meta: { waitsFor: 'the runtime to start it' },
       entry: [noteStart, 'rememberStart'],
       invoke: {
         id: 'start',
@@ -199,6 +208,7 @@ const waiting = s.createStateConfig({
     between: { always: [{ guard: 'startsAtOnce', target: 'image' }, { target: 'backOff' }] },
     /** Waits for the end of the crash-loop back-off. */
     backOff: {
+      meta: { waitsFor: 'the end of its crash-loop back-off' },
       entry: [
         { type: 'report', params: { phase: 'waiting' } },
         { type: 'record', params: ({ context }) => containerEvents.backOff(context.name, formatPod(context)) },

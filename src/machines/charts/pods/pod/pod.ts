@@ -152,8 +152,8 @@ const preparing = s.createStateConfig({
         },
       },
     },
-    /** Waits for its volumes. */
     volumes: {
+      meta: { waitsFor: 'its volumes' },
       always: [
         { guard: 'isBlocked', target: '#sync.blocked' },
         { guard: 'isMounted', target: 'grouped' },
@@ -228,6 +228,7 @@ const sync = s.createStateConfig({
       },
     },
     creatingSandbox: {
+      meta: { waitsFor: 'the runtime to create its sandbox' },
       entry: recordDns,
       invoke: {
         id: 'runSandbox',

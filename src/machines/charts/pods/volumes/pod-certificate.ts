@@ -246,7 +246,7 @@ const outcomes = [
 /** Reads the uids that a request names. */
 const lookingUp = {
   gettingAccount: s.createStateConfig({
-    meta: { waitsFor: 'the API server to recordCertificateEvent who the pod’s service account is' },
+    meta: { waitsFor: 'the API server to say who the pod’s service account is' },
     invoke: {
       id: 'account',
       src: 'kube.get',
@@ -262,7 +262,7 @@ const lookingUp = {
     },
   }),
   gettingNode: s.createStateConfig({
-    meta: { waitsFor: 'the API server to recordCertificateEvent which Node this is' },
+    meta: { waitsFor: 'the API server to say which Node this is' },
     invoke: {
       id: 'node',
       src: 'kube.get',
