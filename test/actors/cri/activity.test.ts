@@ -12,7 +12,7 @@ it.each([
   const seen: RuntimeActivity[] = [];
   const client = { call: () => Promise.resolve({ exit_code }) } as unknown as RuntimeClient;
   const observed = observedClient(client, (activity) => seen.push(activity));
-  await observed.call('ExecSync', {} as never, { timeoutMs: null });
+  await observed.call('ExecSync', {}, { timeoutMs: null });
   expect(seen).toMatchObject([{ name: 'ExecSync', failed }]);
 });
 
