@@ -255,5 +255,6 @@ export const ATTACKS: readonly Row[] = [
     'test/actors/server/visualizer/journal-files.test.ts::what is no file is not of it',
     'test/browser/opened.test.ts::is text, whatever is in it, in every view',
     'test/browser/opened.test.ts::when a line is %s',
+    'test/bin/commands/view.test.ts::prints no escape of a terminal that the name of its node has',
   ),
 ];
