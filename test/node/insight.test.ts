@@ -148,7 +148,10 @@ describe('view', () => {
   it('serves the page, the charts and the files of the journal, until a signal', async () => {
     const journal = failedJournal();
     const { url, ask, end } = await view(journal);
-    expect((await fetch(url)).status).toBe(200);
+    const opened = await fetch(url, { redirect: 'manual' });
+    const [page = '', cookie = ''] = ['location', 'set-cookie'].map((name) => opened.headers.get(name) ?? '');
+    expect([opened.status, page]).toEqual([303, expect.not.stringContaining('token')]);
+    expect((await fetch(new URL(page, url), { headers: { cookie } })).status).toBe(200);
     expect((await ask('diagrams/kubelet.svg')).status).toBe(200);
     expect(await (await ask('api/use')).json()).toEqual({ use: 'server' });
     const { files } = (await (await ask('api/journal')).json()) as { files: string[] };

@@ -53,16 +53,14 @@ export async function bindSubPaths(
 
 /** The message for the pod's author: whether the path is missing, and nothing else of the node. */
 async function pathMessage({ container, volume, volumePath, subPath }: SubPath): Promise<string> {
-  const ofVolume = await boundedCall(`volume ${volumePath}`, () => stat(volumePath)).then(
-    () => null,
-    (error) => error,
-  );
+  const problem = async (of: string): Promise<unknown> =>
+    await boundedCall(`subPath ${of}`, () => stat(of)).then(
+      () => null,
+      (error) => error,
+    );
+  const isMissing = errnoOf(await problem(`${volumePath}/${subPath}`)) === 'ENOENT';
+  const ofVolume = isMissing ? await problem(volumePath) : null;
   if (errnoOf(ofVolume) === 'ENOENT') return goError('stat', volumePath, ofVolume).message;
-  const path = `${volumePath}/${subPath}`;
-  const isMissing = await boundedCall(`subPath ${path}`, () => stat(path)).then(
-    () => false,
-    (error) => errnoOf(error) === 'ENOENT',
-  );
   const step = isMissing ? 'create subPath directory' : 'prepare subPath';
   return `failed to ${step} for volumeMount ${JSON.stringify(volume)} of container ${JSON.stringify(container)}`;
 }

@@ -105,6 +105,7 @@ function commandHandlers(world: PodsWorld): Handlers {
 function imageHandlers(world: PodsWorld): Handlers {
   const { runtime } = world;
   return {
+    'cri.updateRuntimeConfig': (_, done) => done(null),
     'cri.imageStatus': ({ image }, done) => done({ image: runtime.images.get(image) ?? null }),
     'cri.listImages': (_, done) => done({ images: [...runtime.images.values()] }),
     'cri.imageFsInfo': (_, done) => done({ mountpoint: '/', usedBytes: '0', inodesUsed: '0' }),

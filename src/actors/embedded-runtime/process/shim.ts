@@ -136,8 +136,6 @@ function explain(thrown: unknown, spec: ProcessSpec): string {
   }
 }
 
-void main();
-
 /*
  * The log of one container in CRI format: `<RFC 3339 time> <stream> <F|P> <line>`.
  *
@@ -226,3 +224,6 @@ class LogFile {
     }
   }
 }
+
+// At the end of the file: the classes above exist only from their line on.
+void main();
