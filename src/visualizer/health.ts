@@ -1,19 +1,24 @@
 /** Whether the kernel and its journal are well: the queue, the time of turns, memory, and who is busy. */
-import { byId, el } from './dom.ts';
+import { byId, el, paced } from './dom.ts';
 import type { Store } from './store.ts';
 import { decoded } from './words.ts';
 import type { HealthView } from './worker/reports.ts';
+
+/** Milliseconds between two questions. */
+const ASK_MS = 1_000;
 
 export class HealthPane {
   private readonly body = byId('health-body', HTMLElement);
   private readonly store: Store;
   private isAsking = false;
+  /** The answer counts all records: while a journal is run again, there is news many times a second. */
+  readonly update = paced(() => this.ask(), ASK_MS);
 
   constructor(store: Store) {
     this.store = store;
   }
 
-  update(): void {
+  private ask(): void {
     if (this.store.view !== 'health' || this.isAsking || this.store.facts.n === -1) return;
     this.isAsking = true;
     void this.store
