@@ -223,7 +223,9 @@ describe.skipIf(noBrowser)('a journal of a stranger', () => {
     await page.keyboard.press('4');
     await page.keyboard.press('s');
     await page.keyboard.type('onerror');
-    await sees('#rows', /onerror/)();
+    const rows = page.locator('#rows [role=row]');
+    const areFound = async () => (await rows.allTextContents()).every((text) => text.includes('onerror'));
+    await expect.poll(areFound, { timeout: PATIENCE_MS }).toBe(true);
     await page.keyboard.press('Enter');
     await page.keyboard.press('End');
     await sees('#record-body .json', /onerror/)();
