@@ -122,7 +122,8 @@ function update(parts: ReadonlySet<Part>): void {
   if (any('pods', 'moment', 'choice', 'clock')) pods.update();
   if (any('facts', 'choice')) compare.update();
   if (any('choice', 'clock', 'facts')) health.update();
-  if (any('choice', 'record')) keepSoon();
+  if (any('choice')) keepChoice();
+  else if (any('record')) keepSoon();
 }
 
 /** The address that this page has written, or taken its choice from. */

@@ -148,7 +148,10 @@ describe('view', () => {
   it('serves the page, the charts and the files of the journal, until a signal', async () => {
     const journal = failedJournal();
     const { url, ask, end } = await view(journal);
-    expect((await fetch(url)).status).toBe(200);
+    const moved = await fetch(url, { redirect: 'manual' });
+    const [cookie = ''] = (moved.headers.get('set-cookie') ?? '').split(';');
+    const page = await fetch(new URL(moved.headers.get('location') ?? '', url), { headers: { cookie } });
+    expect([moved.status, page.status]).toEqual([303, 200]);
     expect((await ask('diagrams/kubelet.svg')).status).toBe(200);
     expect(await (await ask('api/use')).json()).toEqual({ use: 'server' });
     const { files } = (await (await ask('api/journal')).json()) as { files: string[] };
