@@ -9,14 +9,16 @@
  */
 
 /**
- * A nursery in which a turn's values die before they are moved out of it, but not the largest one; one thread that
- * collects; no collection of the old before the program is loaded and the pods of a full node are known, all of which
- * stays, and then whenever it has grown by half, though the machine has more to give. A function is compiled once more
- * when it was called often, not soon, and a last time when it was called very often: a node's work comes in short
- * batches, of whose CPU compiling was a fifth. What a function met is noted from its first call on, not from its
- * eighth: most of what a pod needs runs a few times only, and finds members of objects again without a search.
+ * A nursery in which a turn's values die before they are moved out of it, but not the largest one, and of this size
+ * from the first pod on: V8 would begin with a small one after each rest; one thread that collects; no collection of
+ * the old before the program is loaded and the pods of a full node are known, all of which stays, and then whenever it
+ * has grown by half, though the machine has more to give. A function is compiled once more when it was called often,
+ * not soon, and a last time when it was called very often: a node's work comes in short batches, of whose CPU compiling
+ * was a fifth. What a function met is noted from its first call on, not from its eighth: most of what a pod needs runs
+ * a few times only, and finds members of objects again without a search.
  */
 const V8_FLAGS = [
+  '--min-semi-space-size=8',
   '--max-semi-space-size=8',
   '--single-threaded-gc',
   '--initial-old-space-size=192',

@@ -149,9 +149,9 @@ function openIfExists(path: string, flags: number): Folder | null {
 /** `path` is the caller's path, for errors. */
 function enter(place: string, path: string, mode?: number): Folder | null {
   try {
-    const found = openIfExists(place, FOLDER);
-    if (found || mode === undefined) return found;
-    makeFolder(place, mode);
+    if (mode === undefined) return openIfExists(place, FOLDER);
+    // Most folders of a new pod are missing, and throwing an error costs more than this question.
+    if (!lstatSync(place, { throwIfNoEntry: false })) makeFolder(place, mode);
     return new Folder(place, FOLDER);
   } catch (error) {
     const code = errnoOf(error);

@@ -3,7 +3,8 @@
  * fails. Also the interface that the kernel knows.
  *
  * Invariants:
- *   J1 a batch consists of whole turns; it is written at the end of its tick, or when it is long enough;
+ *   J1 a batch consists of whole turns; it is written at the end of its tick, or earlier when an operation waits for it
+ *      or it is long enough;
  *   J2 batches, and the beginnings of segments between them, reach the store in order and one at a time;
  *   J3 a durability callback runs when the operating system has all earlier records, or journaling is suspended;
  *   J4 the disk's failures suspend journaling and never reach the kernel; writing goes on only in a new segment that
@@ -93,6 +94,8 @@ export class Writer implements JournalWriter {
   private current: Work | undefined;
   private working: Promise<void> = Promise.resolve();
   private flushing: NodeJS.Immediate | undefined;
+  /** Whether a flush is due when the caller has returned. */
+  private isFlushing = false;
   private retrying: NodeJS.Timeout | undefined;
   /** Number of the last record that was appended. */
   private last = -1;
@@ -139,6 +142,7 @@ export class Writer implements JournalWriter {
     const work = isCollecting ? this.batch : (this.queue.at(-1) ?? this.current);
     if (work && this.suspendedBy === undefined) work.waiting.push(callback);
     else queueMicrotask(callback);
+    if (isCollecting) this.flushNow();
   }
 
   writeCheckpoint(checkpoint: unknown): void {
@@ -175,6 +179,16 @@ export class Writer implements JournalWriter {
     } finally {
       released();
     }
+  }
+
+  /** Flushes when the caller has returned, so that an operation does not wait for the rest of the tick. */
+  private flushNow(): void {
+    if (this.isFlushing) return;
+    this.isFlushing = true;
+    queueMicrotask(() => {
+      this.isFlushing = false;
+      this.flush();
+    });
   }
 
   private checkOrder(record: KernelRecord): void {

@@ -18,12 +18,6 @@ import type { hostOperations, ManifestError } from '../../../machines/model/oper
 import { Hints, PathWatch } from '../path-watch.ts';
 import { type Scan, scanManifests } from './manifest-files.ts';
 
-/**
- * The delay from an event to the listing: long enough for the later events of one rename, and it delays a pod by less
- * than 5 ms.
- */
-const SOON_MS = 1;
-
 type Operation = (typeof hostOperations)['host.watchManifests'];
 type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
 
@@ -67,7 +61,7 @@ class ManifestFollower {
       const endedAtMs = performance.now();
       await this.#hints.wait(Math.min(input.periodMs, unfinishedForMs));
       const restUntilMs = 2 * endedAtMs - startedAtMs;
-      if (this.#hints.hasNew) await this.#rest(Math.max(SOON_MS, restUntilMs - performance.now()));
+      if (this.#hints.hasNew) await this.#rest(restUntilMs - performance.now());
     }
     this.#hints.close();
     this.#watch.close();
@@ -78,7 +72,7 @@ class ManifestFollower {
    * events take at most half of the agent's time.
    */
   #rest(ms: number): Promise<void> {
-    return new Promise((done) => void setTimeout(done, ms));
+    return new Promise((done) => void (ms > 0 ? setTimeout(done, ms) : setImmediate(done)));
   }
 
   /**
