@@ -58,11 +58,11 @@ export async function untilEmpty({ client }: Bench): Promise<void> {
 
 export const newNode = ({ containerd }: Bench): TestNode => new TestNode({ endpoint: containerd.endpoint });
 
-/** Lets Statelet run one pod, and reads in its journal what it asked for. */
+/** Lets Statelet run one pod, and reads in its journal what it asked for, with the words of its command. */
 export async function pilot(bench: Bench): Promise<PodRequests> {
   const node = newNode(bench);
   try {
-    await node.start();
+    await node.start(['--journal-plain']);
     const mark = bench.events.mark();
     node.write(`${PILOT}.json`, manifest(PILOT, bench.containerd.image));
     await bench.events.wait(mark, 2, isStart);
