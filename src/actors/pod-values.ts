@@ -8,7 +8,7 @@
  * used in sub-paths stay plain: they become folder names. With `--journal-plain` only texts that look like a handle's
  * name are sealed.
  */
-import type { Vault } from '../kernel/journal/index.ts';
+import type { Vault } from '../kernel/journal/secrets.ts';
 import { isObject, type Json, type JsonObject } from '../kernel/json.ts';
 import { piecesOf } from '../machines/model/spec/expansion.ts';
 

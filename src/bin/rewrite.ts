@@ -1,6 +1,8 @@
 /** Rewrites journals: with new decisions, or with redacted values. */
 import { createHmac, randomBytes } from 'node:crypto';
-import { type Journal, JournalError, type JournalWriter } from '../kernel/journal/index.ts';
+import { JournalError } from '../kernel/journal/errors.ts';
+import type { Journal } from '../kernel/journal/reader.ts';
+import type { JournalWriter } from '../kernel/journal/writer.ts';
 import { memberOf } from '../kernel/json.ts';
 import { Kernel } from '../kernel/kernel.ts';
 import { Matching } from '../kernel/matching.ts';

@@ -8,7 +8,7 @@
  */
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
+import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type {
   AuthConfig,

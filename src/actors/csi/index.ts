@@ -9,7 +9,7 @@
 
 import { rmdir, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import type { Vault } from '../../kernel/journal/index.ts';
+import type { Vault } from '../../kernel/journal/secrets.ts';
 import type { InputOf, Port, Ports } from '../../kernel/operation.ts';
 import type { BlockMount, BlockStage, csiOperations } from '../../machines/model/operations/csi.ts';
 import { errnoOf, inParent } from '../host/root-folder.ts';

@@ -8,7 +8,7 @@
  */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { isSecretHandle, type Vault } from '../../kernel/journal/index.ts';
+import { isSecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';

@@ -1,7 +1,7 @@
 /** All ports of this machine, one file per subject. Nothing is read or opened before it is requested. */
 import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
-import { Vault } from '../../kernel/journal/index.ts';
+import { Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';

@@ -10,7 +10,7 @@
  */
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { isSecretHandle, type Vault } from '../../kernel/journal/index.ts';
+import { isSecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { memberOf, OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';

@@ -9,7 +9,7 @@
  * are restored for requests. Managed fields are dropped: a node does not use them, and they are long.
  */
 
-import type { Vault } from '../../kernel/journal/index.ts';
+import type { Vault } from '../../kernel/journal/secrets.ts';
 import { isObject, type Json, type JsonObject, OperationError } from '../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
 import { sealedPod } from '../pod-values.ts';

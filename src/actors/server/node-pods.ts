@@ -1,7 +1,8 @@
 /** The pods of this node and other facts for endpoints: copies, taken between two turns of the kernel. */
-import type { KubeletConfiguration } from '../../machines/configuration/index.ts';
+
 import type { ContainerStatus } from '../../machines/model/api/cri.ts';
 import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/model/api/pod.ts';
+import type { KubeletConfiguration } from '../../machines/model/configuration/fields.ts';
 import type { PreparedClaims } from '../../machines/model/dra/messages.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import type { ExclusiveCpus } from '../../machines/model/operations/grants.ts';

@@ -8,7 +8,7 @@
  */
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
-import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
+import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';

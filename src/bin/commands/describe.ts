@@ -1,6 +1,7 @@
 /** `statelet describe pod NAME`: everything about one pod of this node, with the events that its journal has. */
 import { dirname, join } from 'node:path';
-import { JournalError, readJournal } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
+import { readJournal } from '../../kernel/journal/reader.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { describePod, type PodEvent } from '../local/describe-pod.ts';
 import { askedFor, type LocalOptions, podNamed, pods, socketPath } from '../local/node-client.ts';

@@ -9,7 +9,7 @@
  */
 import { readdir, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import type { Vault } from '../../../kernel/journal/index.ts';
+import type { Vault } from '../../../kernel/journal/secrets.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
 import type { hostOperations } from '../../../machines/model/operations/host.ts';
 import { limitMs } from '../../pause.ts';

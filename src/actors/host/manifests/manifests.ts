@@ -11,7 +11,7 @@
  * two scans is reported as gone, so that its pod restarts as with the kubelet; nothing is emitted after the abort.
  */
 import { resolve } from 'node:path';
-import type { Vault } from '../../../kernel/journal/index.ts';
+import type { Vault } from '../../../kernel/journal/secrets.ts';
 import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations, ManifestError } from '../../../machines/model/operations/host.ts';

@@ -26,8 +26,9 @@ import {
   waitingReasons,
 } from '../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
-import { goDuration, nextBackoff, RESET_AFTER_MAX_DELAYS } from '../../model/status/index.ts';
+import { nextBackoff, RESET_AFTER_MAX_DELAYS } from '../../model/spec/restart.ts';
 import { aggregate } from '../../model/values/go-text.ts';
+import { goDuration } from '../../model/values/time.ts';
 import { type Admission, admission, admittedAnyway, recordOf, type VerificationSettings } from './verification.ts';
 
 const BACKOFF_MAX_MS = 300_000;

@@ -17,7 +17,7 @@ import { eventRecorded, podActor } from '../../model/pods/pod-messages.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
-import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/index.ts';
+import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/image.ts';
 import { pauseMs, SYNC_BACK_OFF } from '../../model/values/time.ts';
 import { childIn } from '../children.ts';
 import { imageMachine } from './image.ts';

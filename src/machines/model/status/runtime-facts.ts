@@ -7,7 +7,7 @@
 
 import type { ContainerState, ContainerStatus, PodSandboxStatus } from '../api/cri.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
-import { legacyLogName } from '../spec/index.ts';
+import { legacyLogName } from '../spec/paths.ts';
 import { memoize } from '../values/same.ts';
 
 /** A dead container, for `containerGC`. */

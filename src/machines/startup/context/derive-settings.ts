@@ -4,13 +4,14 @@
  */
 import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
 import { RELIST_PERIOD_MS } from '../../charts/pods/pleg.ts';
-import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';
+import type { KubeletFlags } from '../../configuration/flags/flags.ts';
 import { isOptionOn } from '../../configuration/validation/resource-managers.ts';
 import { reservedCpus } from '../../model/allocation/cpu-manager.ts';
 import { memorySettings, numaNodesOf } from '../../model/allocation/memory-state.ts';
 import { units } from '../../model/allocation/request.ts';
 import type { NodeResources } from '../../model/cgroups/allocatable.ts';
 import type { StringMap } from '../../model/configuration/field-types.ts';
+import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { configuredThresholds } from '../../model/eviction/thresholds.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';

@@ -1,20 +1,17 @@
 /** Tables for what the recordings do not reach: limits, escapes, other drivers, other machines. */
 import { describe, expect, it } from 'vitest';
 import type { Container } from '../../../../src/machines/model/api/pod.ts';
+import { containerConfig } from '../../../../src/machines/model/spec/container.ts';
 import { environment, fieldValue, goQuote, resourceValue } from '../../../../src/machines/model/spec/environment.ts';
 import { expand } from '../../../../src/machines/model/spec/expansion.ts';
-import { hostsFile } from '../../../../src/machines/model/spec/hostname.ts';
+import { hostsFile, podHostname } from '../../../../src/machines/model/spec/hostname.ts';
+import { imageWithTag, parseImage, pullPolicy } from '../../../../src/machines/model/spec/image.ts';
 import {
-  containerConfig,
   containerFiles,
-  imageWithTag,
   legacyLogName,
-  parseImage,
   podFiles,
-  podHostname,
-  pullPolicy,
   terminationLogFile,
-} from '../../../../src/machines/model/spec/index.ts';
+} from '../../../../src/machines/model/spec/paths.ts';
 import { containerSecurityContext, imageUser, nonRootViolation } from '../../../../src/machines/model/spec/security.ts';
 import { container, pod } from '../../charts/pods/support.ts';
 import { node } from './recordings.ts';

@@ -19,9 +19,9 @@ import {
   waitingReasons,
 } from '../../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
-import { goDuration, nextBackoff, restartsAll, shouldRestart } from '../../../model/status/index.ts';
+import { nextBackoff, restartsAll, shouldRestart } from '../../../model/spec/restart.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
-import { type BackOff, pauseMs } from '../../../model/values/time.ts';
+import { type BackOff, goDuration, pauseMs } from '../../../model/values/time.ts';
 
 export interface ContainerInput extends Decider {
   readonly uid: string;

@@ -5,7 +5,7 @@ import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import { claimRefusal } from '../../../model/dra/claims.ts';
 import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { type EventText, killMessages, nodeRef, podEvents } from '../../../model/reasons/reasons.ts';
-import { podDns } from '../../../model/spec/index.ts';
+import { podDns } from '../../../model/spec/dns.ts';
 import { retryDelay, runsInOrder } from '../container/container-policy.ts';
 import { SPAWNED } from '../container/container-view.ts';
 import type { PodContext } from './pod-context.ts';

@@ -22,8 +22,8 @@ import type {
   RememberedPull,
 } from '../../../model/pods/pod-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import type { MountedVolumes } from '../../../model/spec/index.ts';
-import type { PodStage } from '../../../model/status/index.ts';
+import type { MountedVolumes } from '../../../model/spec/volumes.ts';
+import type { PodStage } from '../../../model/status/pod-status.ts';
 import { milliseconds } from '../../../model/status/runtime-facts.ts';
 import type { ProbedState } from '../prober/prober-policy.ts';
 import type { ResizeStep } from './resize-policy.ts';

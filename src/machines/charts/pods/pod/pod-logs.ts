@@ -4,7 +4,7 @@
  * Invariant: level-triggered by the state of the runtime, so that the order of events does not matter.
  */
 import type { KeptLog } from '../../../model/operations/logs.ts';
-import { legacyLogName } from '../../../model/spec/index.ts';
+import { legacyLogName } from '../../../model/spec/paths.ts';
 import { instancesOf } from '../../../model/status/runtime-facts.ts';
 import { childIn, reapChild } from '../../children.ts';
 import type { ContainerLogInput } from '../container/container-log.ts';

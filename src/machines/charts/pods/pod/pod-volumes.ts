@@ -5,7 +5,7 @@
 
 import { type AnyActorRef, errorOf, line, to } from '../../../../kernel/xstate.ts';
 import type { CSIReleased } from '../../../model/csi/messages.ts';
-import { podDirectory } from '../../../model/spec/index.ts';
+import { podDirectory } from '../../../model/spec/paths.ts';
 import { certificatesOf, serviceAccountOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import { volumePlan } from '../../../model/volumes/plan.ts';
 import { childIn, reapChild } from '../../children.ts';
