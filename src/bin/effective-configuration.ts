@@ -8,7 +8,7 @@ import { readConfiguration, readDropIns } from '../actors/host/configuration/con
 import { masked, maskedDropIns } from '../actors/host/configuration/masked-configuration.ts';
 import { readCgroups } from '../actors/host/machine.ts';
 import { withLogin } from '../actors/urls.ts';
-import { MASKED } from '../machines/configuration/fields/versioned.ts';
+import { MASKED } from '../machines/configuration/fields/decode.ts';
 import { type CommandLine, type KubeletFlags, parseCommandLine } from '../machines/configuration/flags/flags.ts';
 import { type ConfigurationFiles, commandFailed, resolveConfiguration } from '../machines/configuration/resolve.ts';
 import type { KubeletConfiguration } from '../machines/model/configuration/fields.ts';

@@ -8,7 +8,7 @@
 import type { ActorScope, AnyEventObject, AnyMachineSnapshot, AnyStateMachine, AnyStateNode } from 'xstate';
 import { enforceTime } from './clock.ts';
 import { memberOf, toPlainError } from './json.ts';
-import { stateNodesOf, statesBelow } from './state-nodes.ts';
+import { stateNodesOf, statesBelow } from './steps.ts';
 
 type Scope = ActorScope<AnyMachineSnapshot, AnyEventObject>;
 type Transition = (snapshot: AnyMachineSnapshot, event: AnyEventObject, scope: Scope) => AnyMachineSnapshot;

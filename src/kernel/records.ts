@@ -1,9 +1,13 @@
 /**
  * The records of a journal: one incarnation of a node as a gap-free list. `docs/journal.md` describes them for readers.
+ * Also checkpoints: the whole state of the kernel between two turns, as plain JSON, every table ordered by number.
  *
  * Replay feeds the inputs (`header`, `in`, `timer`, `result`); all other records are derived, and compared.
  */
+import type { AnyActorRef } from 'xstate';
 import type { Address } from './address.ts';
+import type { PendingTimer, Timers } from './clock.ts';
+import type { EffectRequest } from './effects.ts';
 import type { JsonEvent, PlainError } from './json.ts';
 import type { OperationClass } from './operation.ts';
 
@@ -169,3 +173,40 @@ export type KernelRecord = HeaderRecord | InputRecord | DerivedRecord;
 export type JournalRecord = KernelRecord | DroppedRecord | GapRecord;
 /** Everything that a line of a segment can hold. */
 export type JournalLine = JournalRecord | CheckpointRecord | ChainRecord;
+
+export interface Checkpoint {
+  /** Number of the next record. */
+  readonly n: number;
+  readonly turn: number;
+  /** Time of the last turn, milliseconds since the epoch. */
+  readonly t: number;
+  readonly nextEffect: number;
+  readonly nextTimer: number;
+  /** State of the seeded generator. */
+  readonly random: number;
+  readonly timers: readonly PendingTimer[];
+  readonly effects: readonly EffectRequest[];
+  /** XState's persisted snapshot of the root, children included. */
+  readonly root: unknown;
+}
+
+/**
+ * Starts a root actor from a checkpoint and arms its timers again. XState's snapshots keep neither pending timers nor
+ * the identity of running requests; both come from the checkpoint's own tables.
+ */
+export function restoreActors(
+  root: AnyActorRef,
+  checkpoint: Checkpoint,
+  timers: Timers,
+  actorAt: (address: Address) => AnyActorRef | undefined,
+): void {
+  root.start();
+  for (const timer of checkpoint.timers) {
+    const source = actorAt(timer.source);
+    const target = actorAt(timer.target);
+    if (!source || !target) throw new Error(`the checkpoint has a timer for ${timer.target}, which does not exist`);
+    timers.restoring = { id: timer.id, due: timer.due };
+    root.system.scheduler.schedule(source, target, timer.event, 0, timer.sendId);
+    timers.restoring = undefined;
+  }
+}

@@ -10,14 +10,13 @@
 import type { AnyStateMachine } from 'xstate';
 import type { Address } from './address.ts';
 import { buildInfo, changedMachines } from './build-info.ts';
-import type { Checkpoint } from './checkpoint.ts';
 import type { PendingTimer } from './clock.ts';
 import { changedPaths, sameDigests } from './digest.ts';
 import { type Before, type Compared, type Divergence, divergenceOf, isSameTurn, type Mismatch } from './divergence.ts';
 import type { JournalSink } from './journal/writer.ts';
 import { Kernel, type KernelOptions } from './kernel.ts';
 import { Matching } from './matching.ts';
-import type { EffectRecord, HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
+import type { Checkpoint, EffectRecord, HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
 import { messageOf } from './thrown.ts';
 
 export interface ReplayReport {

@@ -20,7 +20,7 @@ import type {
 } from '../../machines/model/operations/cgroup.ts';
 import { errnoOf } from '../host/root-folder.ts';
 import { pause } from '../pause.ts';
-import { foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
+import { cpuWeight, foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
 import { type SystemdManager, systemdManager } from './systemd.ts';
 import {
   checkedPath,
@@ -35,7 +35,6 @@ import {
   subfolders,
   writeLimits,
 } from './tree.ts';
-import { cpuWeight } from './values.ts';
 
 export interface CgroupOptions {
   /** Prefix of `/proc` and `/sys`, for a machine that is described by files. */

@@ -17,8 +17,14 @@ import { messageOf } from '../../kernel/thrown.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
 import { shareOfThreads } from '../host/bounded-calls.ts';
 import { errnoOf } from '../host/root-folder.ts';
-import { foldersOf, type Hierarchies, requiredFolders } from './hierarchies.ts';
-import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';
+import {
+  type CgroupFile,
+  filesOfVersion1,
+  filesOfVersion2,
+  foldersOf,
+  type Hierarchies,
+  requiredFolders,
+} from './hierarchies.ts';
 
 const FOLDER_MODE = 0o755;
 /**

@@ -7,9 +7,9 @@
  * what was so before a gap is forgotten where the journal goes on.
  */
 
-import { Claims } from '../../actors/server/visualizer/claims.ts';
 import { actorOf, type CauseSource, History, streamError, streamOf } from '../../actors/server/visualizer/history.ts';
 import { failureIn, type Phase, Phases } from '../../actors/server/visualizer/phases.ts';
+import { Claims } from '../../actors/server/visualizer/pods.ts';
 import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
 
 import type { Journal, StoredCheckpoint } from '../../kernel/journal/reader.ts';

@@ -3,15 +3,15 @@
  * the wait for the pods. Steps: S131, S112.
  */
 import { assign, enqueueActions, line, raise } from '../../kernel/xstate.ts';
+import type { Failure } from './context/types.ts';
+import { kubeletSetup, messageOf } from './setup.ts';
 import {
   CONTAINER_MANAGER_PHASE,
   containerLogs,
   createPodCIDR,
   dataDirectories,
   startContainerManagerAgain,
-} from './common-phases.ts';
-import type { Failure } from './context/types.ts';
-import { kubeletSetup, messageOf } from './setup.ts';
+} from './start-kubelet.ts';
 
 const failureOf = (phase: string, text: string): Failure => ({
   phase: `runOnce.${phase}`,

@@ -1,5 +1,5 @@
 /** The charts of {@link MACHINES}, and the machine of an actor by where it is. */
-import { type Chart, type ChartNode, statesIn } from '../../actors/server/visualizer/charts.ts';
+import { type Chart, type ChartNode, statesIn } from '../../actors/server/visualizer/phases.ts';
 import { MACHINES, type MachineTable, ROOT, type StateTable } from './chart-table.ts';
 
 export interface Machine extends Chart {

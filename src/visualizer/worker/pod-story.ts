@@ -1,6 +1,5 @@
 /** The story of one pod from the records that are kept: its lanes, its events, and how it was at a moment. */
-import { Claims, nextTryOf } from '../../actors/server/visualizer/claims.ts';
-import { Pods } from '../../actors/server/visualizer/pods.ts';
+import { Claims, nextTryOf, Pods } from '../../actors/server/visualizer/pods.ts';
 import type { PodView, ShownRecord, TimerView } from '../../actors/server/visualizer/protocol.ts';
 import { podLanes } from '../lanes.ts';
 import { podEvents } from '../pod-answer.ts';

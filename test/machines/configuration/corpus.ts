@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { readConfiguration, readDropIns } from '../../../src/actors/host/configuration/configuration.ts';
 import type { Json } from '../../../src/kernel/json.ts';
-import { toServed } from '../../../src/machines/configuration/fields/versioned.ts';
+import { toServed } from '../../../src/machines/configuration/fields/decode.ts';
 import { type KubeletFlags, parseCommandLine } from '../../../src/machines/configuration/flags/flags.ts';
 import {
   type ConfigurationFiles,

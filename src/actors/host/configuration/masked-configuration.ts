@@ -9,7 +9,7 @@
  */
 
 import { isObject, type Json } from '../../../kernel/json.ts';
-import { MASKED } from '../../../machines/configuration/fields/versioned.ts';
+import { MASKED } from '../../../machines/configuration/fields/decode.ts';
 import type { ConfigurationSource, DropInListing } from '../../../machines/model/operations/host.ts';
 import { isNumber } from '../../../machines/model/values/json-document.ts';
 import { hasLogin, withLogin } from '../../urls.ts';

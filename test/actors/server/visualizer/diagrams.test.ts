@@ -6,7 +6,7 @@ import { type ChartState, chartOf } from '../../../../scripts/diagrams/chart.ts'
 import { drawMachines } from '../../../../scripts/diagrams/draw.ts';
 import { SHEET_HEIGHT_MAX, SHEET_WIDTH_MAX } from '../../../../scripts/diagrams/sheets.ts';
 import { machinesOf } from '../../../../src/kernel/atomic.ts';
-import type { AnyStateMachine, AnyStateNode } from '../../../../src/kernel/state-nodes.ts';
+import type { AnyStateMachine, AnyStateNode } from '../../../../src/kernel/steps.ts';
 import { setup } from '../../../../src/kernel/xstate.ts';
 import { kubeletMachine } from '../../../../src/machines/startup/kubelet.ts';
 import { bossMachine, workerMachine } from '../../../kernel/support.ts';

@@ -12,7 +12,7 @@ import type {
   NodeSystemInfo,
   Taint,
 } from '../../../model/api/node.ts';
-import { PLEG_UNKNOWN } from '../../../model/status/runtime-errors.ts';
+import { PLEG_UNKNOWN } from '../../../model/status/runtime-facts.ts';
 
 export interface NodeFacts {
   readonly nodeName: string;

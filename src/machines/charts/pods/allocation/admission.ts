@@ -2,9 +2,8 @@
 import { errorOf, line, now, to } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { callsWithoutAnswer, unexpected, withAnswer, withResponses } from '../../../model/allocation/device-manager.ts';
-import type { Rejection } from '../../../model/allocation/node-view.ts';
 import { admit, byUrgency, isOfThisStart, resize } from '../../../model/allocation/predicates.ts';
-import { type AdmissionRequest, carriedOver } from '../../../model/allocation/request.ts';
+import { type AdmissionRequest, carriedOver, type Rejection } from '../../../model/allocation/request.ts';
 import type { Assignment } from '../../../model/allocation/resource-assignment.ts';
 import { assignedTo, pinnedResize, podShares } from '../../../model/allocation/resource-grants.ts';
 import type { Grant, Holding } from '../../../model/operations/grants.ts';

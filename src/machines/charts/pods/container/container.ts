@@ -20,7 +20,7 @@
 import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { isSame } from '../../../model/values/same.ts';
-import { formatPod, initialContext } from './container-policy.ts';
+import { afterCall, formatPod, initialContext, SPAWNED, viewOf } from './container-policy.ts';
 import {
   beginWait,
   configure,
@@ -49,7 +49,6 @@ import {
   updateFromAnswer,
   updateInstance,
 } from './container-setup.ts';
-import { afterCall, SPAWNED, viewOf } from './container-view.ts';
 import { preStop, started, stopCall } from './hooks.ts';
 
 /** How long the runtime may take to show the end of a stopped instance before the stop is repeated. */

@@ -1,8 +1,8 @@
 /** The input and the context of a pod's machine. See `pod.ts`. */
 import type { PodCpus } from '../../../model/allocation/cpu-manager.ts';
 import type { DeviceHealth } from '../../../model/allocation/device-state.ts';
-import type { Rejection } from '../../../model/allocation/node-view.ts';
 import type { ResizeRefusal } from '../../../model/allocation/predicates.ts';
+import type { Rejection } from '../../../model/allocation/request.ts';
 import type { ContainerDevices } from '../../../model/allocation/resource-grants.ts';
 import type { Pod, PodRef, PodStatus } from '../../../model/api/pod.ts';
 import type { PodClaims } from '../../../model/dra/messages.ts';
