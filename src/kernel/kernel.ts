@@ -18,7 +18,6 @@ import { type Address, addressOf, parentActor } from './address.ts';
 import { makeAtomic } from './atomic.ts';
 import { Timers, type TimeSource } from './clock.ts';
 import { type EffectResult, Outbox, type Performer } from './effects.ts';
-import { TURN_FAILED } from './fault.ts';
 import type { JournalSink } from './journal/writer.ts';
 import { type JsonEvent, jsonCopy, memberOf, type PlainError, toPlainError } from './json.ts';
 import { type ActorHost, createHosted, type OperationClass } from './operation.ts';
@@ -30,6 +29,7 @@ import {
   type KernelRecord,
   type LogLevel,
   restoreActors,
+  TURN_FAILED,
 } from './records.ts';
 import { type Step, stepIn } from './steps.ts';
 import { type ChangedActor, TurnRecorder, type Unnumbered } from './turn-recorder.ts';

@@ -1,15 +1,31 @@
 /**
  * The records of a journal: one incarnation of a node as a gap-free list. `docs/journal.md` describes them for readers.
- * Also checkpoints: the whole state of the kernel between two turns, as plain JSON, every table ordered by number.
+ * Also checkpoints: the whole state of the kernel between two turns, as plain JSON, every table ordered by number;
+ * and faults of the program itself: an uncaught error on the deciding thread, and a turn that threw.
  *
  * Replay feeds the inputs (`header`, `in`, `timer`, `result`); all other records are derived, and compared.
  */
+
 import type { AnyActorRef } from 'xstate';
 import type { Address } from './address.ts';
 import type { PendingTimer, Timers } from './clock.ts';
 import type { EffectRequest } from './effects.ts';
 import type { JsonEvent, PlainError } from './json.ts';
 import type { OperationClass } from './operation.ts';
+
+/** Sent by the process to the root machine, which then ends the node. */
+export type AgentFault = {
+  readonly type: 'agent.faulted';
+  readonly error: PlainError;
+  /** The first frames of the stack trace. */
+  readonly stack: readonly string[];
+};
+
+/** The log line of a turn that threw; its field `err` has the error. */
+export const TURN_FAILED = 'a turn failed';
+
+/** The phase that reports name for such faults; failures of the start name one of its own phases. */
+export const AGENT_PHASE = 'agent';
 
 /** Raised when the meaning of a record changes; old versions stay replayable. */
 export const FORMAT_VERSION = 4;

@@ -1,6 +1,6 @@
 /**
- * The states of a chart and which of them are active, for the kernel and for read models. Also the steps of a run, and the
- * transitions that an actor could have taken on an event, with the results of their guards.
+ * The states of a chart and which of them are active, for the kernel and for read models. Also the steps of a run, and
+ * the transitions that an actor could have taken on an event, with the results of their guards.
  *
  * This file keeps XState inside the kernel; machines and ports never use it.
  */

@@ -3,8 +3,8 @@
  * Also the files, in each version, that hold the limits of a cgroup.
  *
  * A hybrid machine (controllers in version 1, an empty version 2 beside them) counts as version 1. The mounts are read
- * once and cached: they do not change while a node runs. Invariant: the order of a list of files is the order of writing;
- * a period comes before its quota.
+ * once and cached: they do not change while a node runs. Invariant: the order of a list of files is the order of
+ * writing; a period comes before its quota.
  */
 
 import { readFile } from 'node:fs/promises';

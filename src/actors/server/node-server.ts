@@ -37,7 +37,7 @@ import { Recorder } from './metrics/recorder.ts';
 import { VolumeMeasuring } from './metrics/usage/summary-gauges.ts';
 import { KernelView } from './node-view.ts';
 import { servePodResources } from './pod-resources.ts';
-import { runtimeCalls, runtimeStreamUrls } from './runtime-calls.ts';
+import { runtimeCalls, runtimeStreamUrls } from './streaming/endpoints.ts';
 import { ServerThread, type ServerThreadOptions } from './thread/host.ts';
 import { PodVersions } from './thread/known-pods.ts';
 import type { QuestionAnswers } from './thread/questions.ts';

@@ -1,6 +1,6 @@
 /**
- * Reads segments line by line, verifies checksums and the hash chain, and joins the lines of one incarnation into complete
- * turns.
+ * Reads segments line by line, verifies checksums and the hash chain, and joins the lines of one incarnation into
+ * complete turns.
  *
  * An invalid line is the torn end of a crash if no chain link follows it, because a batch is started only after the
  * previous one is complete. If a link follows, written bytes were changed: that is damage.

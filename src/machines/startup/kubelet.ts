@@ -28,10 +28,9 @@ import type { EstablishedContext, KubeletContext, KubeletInput } from './context
 import { logForm } from './logging.ts';
 import { run } from './run.ts';
 import { runKubelet } from './run-kubelet.ts';
-import { runOncePhases } from './run-once-phases.ts';
 import { apiPort, localSocket, podResourcesSocket, readOnlyPort } from './server-ports.ts';
 import { failing, faulted, kubeletSetup, notServing, subsystem } from './setup.ts';
-import { startKubelet } from './start-kubelet.ts';
+import { runOncePhases, startKubelet } from './start-kubelet.ts';
 import {
   clientBuilderInput,
   nodeStatusInput,

@@ -1,13 +1,15 @@
 /**
  * A journal that is read, without its machines: what the page shows of it by its records alone.
  *
- * Owns: a stand-in for the kernel that read models ask: the clock and the turn of the records, the machine of each actor,
- * and of a few contexts what records say of them, such as whether the node is Ready.
- * Invariants: what is read is shown, whatever comes after it; no record is shown that its turn does not have whole;
- * nothing is decided here, and what no record says is absent, until the machines have run to the same turn ({@link
- * RecordedKernel.ran}).
+ * Owns: a stand-in for the kernel that read models ask: the clock and the turn of the records, the machine of each
+ * actor, and of a few contexts what records say of them, such as whether the node is Ready.
+ * Invariants: what is read is shown, whatever comes after it; no record is shown that its turn does not have whole; the
+ * machine of an actor follows from where it is; nothing is decided here, and what no record says is absent, until the
+ * machines have run to the same turn ({@link RecordedKernel.ran}).
  */
+
 import { KernelFeed, type ShownKernel, shown } from '../../actors/server/visualizer/feed.ts';
+import { type Chart, type ChartNode, statesIn } from '../../actors/server/visualizer/phases.ts';
 import type { DriverView, PhasesView, PodView, ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import type { PendingTimer } from '../../kernel/clock.ts';
 import { JournalError } from '../../kernel/journal/errors.ts';
@@ -24,8 +26,50 @@ import type {
 import type { RuntimeCondition } from '../../machines/model/operations/runtime.ts';
 import { conditionError, runtimeDown } from '../../machines/model/status/runtime-facts.ts';
 import { lastOf, parentOf } from '../words.ts';
-import { ROOT } from './chart-table.ts';
-import { childOf, type Machine, machineBySrc, root } from './charts.ts';
+import { MACHINES, type MachineTable, ROOT, type StateTable } from './chart-table.ts';
+
+interface Machine extends Chart {
+  readonly table: MachineTable;
+}
+
+const machines = new Map(Object.entries(MACHINES).map(([id, table]) => [id, machineOf(id, table)] as const));
+
+const machineNamed = (id: string): Machine | undefined => machines.get(id);
+const root = (): Machine | undefined => machineNamed(ROOT);
+
+/** The machine of the logic of this name. */
+const machineBySrc = ({ table }: Machine, src: string): Machine | undefined =>
+  Object.hasOwn(table.actors, src) ? machineNamed(table.actors[src] ?? '') : undefined;
+
+/**
+ * The machine of a child: that which its parent invokes under this id, else the only one whose chart has its first
+ * states, else of several such that whose name the id begins with.
+ */
+function childOf(parent: Machine, id: string, value: unknown): Machine | undefined {
+  const { actors, invoked } = parent.table;
+  const byId = machineBySrc(parent, Object.hasOwn(invoked, id) ? (invoked[id] ?? '') : id);
+  if (byId) return byId;
+  const all = Object.keys(actors).flatMap((src) => {
+    const machine = machineBySrc(parent, src);
+    return machine ? [{ src, machine }] : [];
+  });
+  const fitting = all.filter(({ machine }) => statesIn(machine, value).unknown.length === 0);
+  const some = fitting.length > 0 ? fitting : all;
+  const named = some.find(({ src, machine }) => [src, machine.id].some((name) => id.startsWith(`${name}-`)));
+  return (fitting.length === 1 ? fitting[0] : named)?.machine;
+}
+
+function machineOf(id: string, table: MachineTable): Machine {
+  let order = 0;
+  const nodeOf = (state: StateTable, path: readonly string[], parent: ChartNode | undefined): ChartNode => {
+    const states: Record<string, ChartNode> = {};
+    const own = { id: state.id ?? [id, ...path].join('.'), key: path.at(-1) ?? id, path, order: order++ };
+    const node = { ...own, meta: state.meta, parent, states };
+    for (const [key, below] of Object.entries(state.states ?? {})) states[key] = nodeOf(below, [...path, key], node);
+    return node;
+  };
+  return { id, root: nodeOf(table.root, [], undefined), table };
+}
 
 /** The beginning of an actor, with its input. */
 const BEGINS = 'xstate.init';

@@ -20,7 +20,7 @@ import type { NodePod } from '../../../src/actors/server/node-pods.ts';
 import { type ServerOptions, servePort } from '../../../src/actors/server/node-port.ts';
 import { flagValues } from '../../../src/actors/server/node-server.ts';
 import type { NodeView } from '../../../src/actors/server/node-view.ts';
-import { runtimeCalls, runtimeStreamUrls } from '../../../src/actors/server/runtime-calls.ts';
+import { runtimeCalls, runtimeStreamUrls } from '../../../src/actors/server/streaming/endpoints.ts';
 import { Listener } from '../../../src/actors/server/tls/listener.ts';
 import { StatsReader } from '../../../src/actors/stats/reader.ts';
 import { applyDefaults, evictionHardOf } from '../../../src/machines/configuration/fields/defaults.ts';

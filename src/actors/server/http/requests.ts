@@ -1,6 +1,6 @@
 /**
- * Checks requests before their endpoint: their targets, and what Go's server calls malformed. Also serializes the requests
- * of one connection, as upstream does.
+ * Checks requests before their endpoint: their targets, and what Go's server calls malformed. Also serializes the
+ * requests of one connection, as upstream does.
  *
  * Answers stay in order where Node's HTTP server does not keep it: an upgrade request, or malformed bytes, may arrive
  * while earlier requests are unanswered.

@@ -1,14 +1,13 @@
 /**
- * The phases of a start: each stretch of time that the root actor spent in one of its states. Also the charts of machines
- * as read models know them; XState's machines have this form, and the page has it as a table. Pure.
+ * The phases of a start: each stretch of time that the root actor spent in one of its states. Also the charts of
+ * machines as read models know them; XState's machines have this form, and the page has it as a table. Pure.
  *
  * A phase is a state whose `meta` names its `steps` or what it `waitsFor`; a machine that names none has its innermost
  * states as phases. Every visit is kept. Invariants: no phase ends before it began; at most PHASES_MAX are kept, and an
  * open one is never dropped.
  */
 import type { Address } from '../../../kernel/address.ts';
-import { AGENT_PHASE, TURN_FAILED } from '../../../kernel/fault.ts';
-import type { KernelRecord } from '../../../kernel/records.ts';
+import { AGENT_PHASE, type KernelRecord, TURN_FAILED } from '../../../kernel/records.ts';
 import type { FailureView, PhaseView } from './protocol.ts';
 
 /** Kept visits: a start has about 40, the rest is for restarts of subsystems. */

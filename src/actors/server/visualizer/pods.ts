@@ -1,11 +1,11 @@
 /**
- * The pods of a node for the page: when each was first observed, its status, when it first ran, when it ended. Also what
- * pods wait for about their ResourceClaims: which, of which drivers, since when, and what went wrong last.
+ * The pods of a node for the page: when each was first observed, its status, when it first ran, when it ended. Also
+ * what pods wait for about their ResourceClaims: which, of which drivers, since when, and what went wrong last.
  *
- * Hears: the lines in which `status` reports a changed status, and the ends of the actors of pods; `claims.*` between pods
- * and `draManager`, its calls to drivers, and the lines in which a pod reports a failed preparation. Invariants: at most
- * {@link PODS_MAX} pods and waits are kept, and removed pods are dropped first; a wait is over when the claims are
- * prepared or taken back, when the pod ends before that, and when its actor is gone.
+ * Hears: the lines in which `status` reports a changed status, and the ends of the actors of pods; `claims.*` between
+ * pods and `draManager`, its calls to drivers, and the lines in which a pod reports a failed preparation. Invariants:
+ * at most {@link PODS_MAX} pods and waits are kept, and removed pods are dropped first; a wait is over when the claims
+ * are prepared or taken back, when the pod ends before that, and when its actor is gone.
  */
 import type { Address } from '../../../kernel/address.ts';
 import type { PendingTimer } from '../../../kernel/clock.ts';

@@ -2,8 +2,8 @@
  * Values as a page may show them: what may be secret is hidden, and what is large is truncated. Pure.
  *
  * Hidden are environment variables, headers of probes and hooks, and passwords in addresses; Secrets of the API are
- * handles before. A value without hidden parts is returned unchanged. A truncated value is plain JSON of bounded size and
- * depth, whatever the input.
+ * handles before. A value without hidden parts is returned unchanged. A truncated value is plain JSON of bounded size
+ * and depth, whatever the input.
  */
 
 /** Takes the place of a value. */

@@ -11,7 +11,18 @@
  *   G3 a crashed actor of an image is removed, and waiting pods request again.
  *   G4 an image's actor that ends is removed within the same turn, so that no request goes to an ended one.
  */
-import { type AnyActorRef, type Ended, errorOf, line, now, random, setup, to, typed } from '../../../kernel/xstate.ts';
+import {
+  type AnyActorRef,
+  childIn,
+  type Ended,
+  errorOf,
+  line,
+  now,
+  random,
+  setup,
+  to,
+  typed,
+} from '../../../kernel/xstate.ts';
 import type { ImageReport, ImageWanted } from '../../model/pods/image-messages.ts';
 import { eventRecorded, podActor } from '../../model/pods/pod-messages.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
@@ -19,7 +30,6 @@ import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/image.ts';
 import { pauseMs, SYNC_BACK_OFF } from '../../model/values/time.ts';
-import { childIn } from '../children.ts';
 import { imageMachine } from './image.ts';
 import { imageOriginsMachine } from './image-origins.ts';
 import type { VerificationSettings } from './verification.ts';

@@ -1,11 +1,11 @@
 /**
  * Durations of pod starts: from their creation, without images and init containers, and until this node's first action
- * for them; the containers of admitted pods; and counts of orphaned and recreated pods. Also durations of the node's work
- * for one pod: from the first request of its actors to the answer of the last one, and from a change of its status to the
- * API server's confirmation.
+ * for them; the containers of admitted pods; and counts of orphaned and recreated pods. Also durations of the node's
+ * work for one pod: from the first request of its actors to the answer of the last one, and from a change of its status
+ * to the API server's confirmation.
  *
- * Invariants: a start counts once per pod; its durations exclude static pods, and pods that ran before this agent started;
- * a pod that is rejected does not start; streams and waiting retries are no work.
+ * Invariants: a start counts once per pod; its durations exclude static pods, and pods that ran before this agent
+ * started; a pod that is rejected does not start; streams and waiting retries are no work.
  */
 
 import type { Registry } from 'prom-client';

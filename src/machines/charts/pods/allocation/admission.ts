@@ -1,5 +1,5 @@
 /** Decides the requests of pods: admits new pods, resizes admitted ones, and postpones what is short for now. */
-import { errorOf, line, now, to } from '../../../../kernel/xstate.ts';
+import { childIn, errorOf, line, now, to } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { callsWithoutAnswer, unexpected, withAnswer, withResponses } from '../../../model/allocation/device-manager.ts';
 import { admit, byUrgency, isOfThisStart, resize } from '../../../model/allocation/predicates.ts';
@@ -10,7 +10,6 @@ import type { Grant, Holding } from '../../../model/operations/grants.ts';
 import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
-import { childIn } from '../../children.ts';
 import type { AllocationRequest, Arranging, Work } from './allocation-setup.ts';
 import {
   candidates,

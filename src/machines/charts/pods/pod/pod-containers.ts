@@ -4,7 +4,7 @@
  * instance, level-triggered by the state of the runtime, so that the order of events does not matter.
  */
 
-import { line, now, outputOf, to } from '../../../../kernel/xstate.ts';
+import { childIn, line, now, outputOf, reapChild, to } from '../../../../kernel/xstate.ts';
 import type { KeptLog } from '../../../model/operations/logs.ts';
 import type { UserMapping } from '../../../model/operations/users.ts';
 import type { FileValues, Unprepared } from '../../../model/operations/volume.ts';
@@ -13,7 +13,6 @@ import { legacyLogName } from '../../../model/spec/paths.ts';
 import { factsOf, hasBegunInSandbox, instancesOf, withContainer } from '../../../model/status/runtime-facts.ts';
 import { isSame } from '../../../model/values/same.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/time.ts';
-import { childIn, reapChild } from '../../children.ts';
 import type { ContainerLogInput } from '../container/container-log.ts';
 import { isCreated, SPAWNED } from '../container/container-policy.ts';
 import { logFailure, noteFailure } from './pod-actions.ts';
