@@ -182,6 +182,8 @@ export interface ChainRecord {
 }
 
 export type InputRecord = InRecord | TimerRecord | ResultRecord;
+export const isInput = (record: JournalRecord): record is InputRecord =>
+  record.k === 'in' || record.k === 'timer' || record.k === 'result';
 export type DerivedRecord = MessageRecord | EffectRecord | CancelRecord | LogRecord | StateRecord | EndRecord;
 /** The records that the kernel numbers and appends. */
 export type KernelRecord = HeaderRecord | InputRecord | DerivedRecord;
@@ -202,8 +204,15 @@ export interface Checkpoint {
   readonly random: number;
   readonly timers: readonly PendingTimer[];
   readonly effects: readonly EffectRequest[];
-  /** XState's persisted snapshot of the root, children included. */
-  readonly root: unknown;
+  readonly root: PersistedSnapshot;
+}
+
+/** XState's persisted snapshot of an actor and its children, as far as it is read here. */
+export interface PersistedSnapshot {
+  readonly status: string;
+  readonly value?: unknown;
+  readonly context?: unknown;
+  readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot; readonly src: string }>>;
 }
 
 /**

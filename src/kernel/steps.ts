@@ -1,6 +1,6 @@
 /**
- * The states of a chart and which of them are active, for the kernel and for read models. Also the steps of a run, and
- * the transitions that an actor could have taken on an event, with the results of their guards.
+ * The machines of a chart, their states and which of them are active, for the kernel and for read models. Also the
+ * steps of a run, and the transitions that an actor could have taken on an event, with the results of their guards.
  *
  * This file keeps XState inside the kernel; machines and ports never use it.
  */
@@ -14,7 +14,6 @@ import {
   type InspectionEvent,
 } from 'xstate';
 import { type Address, addressOf } from './address.ts';
-import { machinesOf } from './atomic.ts';
 
 export type { AnyStateMachine, AnyStateNode, AnyTransitionDefinition } from 'xstate';
 
@@ -27,6 +26,20 @@ export const statesBelow = (node: AnyStateNode): AnyStateNode[] => [
   node,
   ...Object.values(node.states).flatMap(statesBelow),
 ];
+
+/** Every machine reachable from this one, by id, itself included. */
+export function machinesOf(machine: AnyStateMachine, found = new Map<string, AnyStateMachine>()) {
+  if (found.has(machine.id)) return found;
+  found.set(machine.id, machine);
+  for (const logic of Object.values(machine.implementations.actors ?? {})) {
+    if (isMachine(logic)) machinesOf(logic, found);
+  }
+  return found;
+}
+
+export function isMachine(logic: unknown): logic is AnyStateMachine {
+  return typeof logic === 'object' && logic !== null && 'implementations' in logic && 'root' in logic;
+}
 
 /** One step of an actor: the states that are active after it, and the transitions that led there. */
 export interface Step {

@@ -118,6 +118,15 @@ export const outputOf = <Output>(event: unknown): Output => (event as { output: 
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the type argument is the declaration
 export const typed = <Types>(): Types => ({}) as Types;
 
+/** The arguments of the actions of a machine that enqueue, by the type of its `setup`. */
+export type ActionArgsOf<Setup extends { readonly enqueueActions: (collect: never) => unknown }> = Parameters<
+  Extract<Parameters<Setup['enqueueActions']>[0], (...args: never) => void>
+>[0];
+
+/** What such an action enqueues with. */
+export type EnqueueOf<Setup extends { readonly enqueueActions: (collect: never) => unknown }> =
+  ActionArgsOf<Setup> extends { readonly enqueue: infer Enqueue } ? Enqueue : never;
+
 /** XState's events of operations and child actors, for machines that invoke something. */
 export type Ended =
   | { readonly type: `xstate.done.actor.${string}`; readonly output: unknown; readonly actorId: string }

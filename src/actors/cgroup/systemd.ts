@@ -5,11 +5,12 @@
  * stopping a missing one succeed; a unit counts as started when systemd has finished its job.
  * Source: org.freedesktop.systemd1(5), systemd.resource-control(5).
  */
+
 import { basename } from 'node:path';
 import { DBusError, type Message, type MessageBus, Variant } from 'dbus-native';
 import { OperationError } from '../../kernel/json.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
-import { busErrorName, connectBus } from '../bus.ts';
+import { busErrorName, connectBus, systemBusAddress } from '../bus.ts';
 
 export interface SystemdManager {
   start(path: string, resources: CgroupResources, version: 1 | 2): Promise<void>;
@@ -21,7 +22,6 @@ export interface SystemdManager {
 const SERVICE = 'org.freedesktop.systemd1';
 const OBJECT = '/org/freedesktop/systemd1';
 const MANAGER = 'org.freedesktop.systemd1.Manager';
-const DEFAULT_ADDRESS = 'unix:path=/run/dbus/system_bus_socket';
 /** systemd finishes the job of a slice at once; beyond this time it is stuck. */
 const JOB_TIMEOUT_MS = 30_000;
 /** systemd's "no limit". */
@@ -93,7 +93,7 @@ function quotaPerSecond(quotaUs: bigint, periodUs: bigint): bigint {
 /** `address`: of the bus, in D-Bus notation; default: the system bus. */
 export function systemdManager(
   weight: (shares: bigint) => bigint,
-  address = process.env['DBUS_SYSTEM_BUS_ADDRESS'] ?? DEFAULT_ADDRESS,
+  address = systemBusAddress(),
   timeoutMs?: number,
 ): SystemdManager {
   let connecting: Promise<Connection> | undefined;

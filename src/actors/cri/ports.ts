@@ -10,11 +10,12 @@ import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
 import { codeOf } from '../../kernel/thrown.ts';
 import type { ContainerConfig, ContainerStatus, Image } from '../../machines/model/api/cri.ts';
 import type { criOperations, WatchImagesItem } from '../../machines/model/operations/cri.ts';
+import { POD_UID_LABEL } from '../../machines/model/spec/sandbox.ts';
 import { watchChanges } from '../pause.ts';
 import { Adapter, type CriOptions, isNotFound } from './adapter.ts';
 import type { RuntimeClient } from './client.ts';
 import { inspectPod } from './inspect.ts';
-import { canonical, POD_UID_LABEL } from './relist.ts';
+import { canonical } from './relist.ts';
 import {
   authOf,
   markHolder,

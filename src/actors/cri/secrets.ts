@@ -6,6 +6,7 @@
  * is marked by a file beside its log, not in the runtime: a later agent that lacks the values then withholds its
  * messages and the outputs of its commands.
  */
+
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
@@ -18,6 +19,7 @@ import type {
   PodSandboxConfig,
 } from '../../machines/model/api/cri.ts';
 import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
+import { EXPANDED_TOTAL_MAX_CHARS, HANDLE_NAMES } from '../../machines/model/spec/expansion.ts';
 import { goJson } from '../../machines/model/spec/hash.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
 import { cut, OUTPUT_MAX_BYTES, textWithin } from '../probe/attempt.ts';
@@ -36,8 +38,6 @@ const REDACTED_MESSAGE =
  * values.
  */
 const EXPANDED_MAX_CHARS = 131_072;
-const EXPANDED_TOTAL_MAX_CHARS = 6_291_456;
-const HANDLE_NAMES = /§[A-Za-z0-9_-]{22}/g;
 
 /**
  * The values behind the handles of one call.

@@ -10,7 +10,8 @@ import { chmodSync, closeSync, constants, lstatSync, mkdirSync, openSync } from 
 import { isAbsolute, normalize, relative, sep } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 
-const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+/** Opens a folder, and never through a link. */
+export const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const PERMISSIONS = 0o777;
 
 /** An open folder, which has to be closed. */

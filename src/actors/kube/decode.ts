@@ -12,7 +12,7 @@
 import type { Vault } from '../../kernel/journal/secrets.ts';
 import { isObject, type Json, type JsonObject, OperationError } from '../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
-import { sealedPod } from '../pod-values.ts';
+import { LAST_APPLIED, sealedPod } from '../pod-values.ts';
 
 /** The limit of nesting: API objects have a dozen levels, custom fields a few more. */
 const NESTING_MAX = 200;
@@ -198,7 +198,6 @@ export function parseExactly(text: string): Json {
 }
 
 /** The annotation in which kubectl stores the whole object, including values. */
-const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 export const isPod = ({ apiVersion, resource }: KubeTarget): boolean => apiVersion === 'v1' && resource === 'pods';
 

@@ -53,7 +53,7 @@ export const containerSpec = ({ spec }: Pod, name: string): Container | Ephemera
   );
 
 /** A value that is immediate on the kernel's thread and asynchronous on other threads. */
-type Awaitable<Value> = Value | Promise<Value>;
+export type Awaitable<Value> = Value | Promise<Value>;
 
 /** By name of a check, why it fails, or `null`. */
 export type Checks = Readonly<Record<string, () => Awaitable<string | null>>>;

@@ -7,6 +7,7 @@
  * Invariants: equal content changes nothing on disk; the folder of `..data` is complete; nothing outside the open
  * folder is touched; leftovers of an interrupted write are removed by the next one.
  */
+
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:fs';
 import {
@@ -22,7 +23,7 @@ import {
   symlink,
 } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import { errnoOf } from '../host/root-folder.ts';
+import { errnoOf, FOLDER } from '../host/root-folder.ts';
 import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 
 /** A file with its plain content. */
@@ -40,7 +41,6 @@ const DATA_NEW = '..data_tmp';
 const LEVELS_MAX = 256;
 const FOLDER_MODE = 0o755;
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 /** The limit of the random number in a folder's name: ten digits, as in Go's mkdtemp. */
 const RANDOM_MAX = 2 ** 32;

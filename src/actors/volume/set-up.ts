@@ -6,6 +6,7 @@
  * Invariants: a failed volume is reported and delays no other; secrets are opened only here; owner and permissions of a
  * writable volume are set once, then they belong to its containers.
  */
+
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
@@ -23,7 +24,7 @@ import type {
 } from '../../machines/model/operations/volume.ts';
 import { goError } from '../go-errors.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
-import { errnoOf, makeFolder, openParent } from '../host/root-folder.ts';
+import { errnoOf, FOLDER, makeFolder, openParent } from '../host/root-folder.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { bindLocal, DeviceFailure, LOCAL_STEP, SourceMissing, type Unshareable } from './local-volume.ts';
@@ -234,7 +235,6 @@ async function createFile(path: string): Promise<void> {
  * Invariant: links below the pod's folder are never followed.
  */
 
-const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 /** The mode of folders above a volume; the volume itself is open to any user of a container. */
 const PARENT_MODE = 0o750;
 const PLUGIN_MODE = 0o755;

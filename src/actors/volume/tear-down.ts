@@ -6,12 +6,14 @@
  * unmounted, the last one first; only then are files removed, without following links and without entering another file
  * system; nothing outside the pod's folder is touched.
  */
+
 import { constants } from 'node:fs';
 import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { volumeOperations } from '../../machines/model/operations/volume.ts';
+import { LOCAL_MAPS } from '../../machines/model/volumes/plan.ts';
 import { errnoOf, namesBelow, openParent } from '../host/root-folder.ts';
 import { unbindDevice } from './block-device.ts';
 import { unmountUnused } from './local-volume.ts';
@@ -25,7 +27,6 @@ type Input = InputOf<(typeof volumeOperations)['volume.tearDown']>;
 const FOLDERS = ['plugins', 'volume-subpaths', 'volumes', 'volumeDevices'];
 const LOCAL_FOLDERS = 'volumes/kubernetes.io~local-volume';
 const LOCAL_DEVICES = 'volumeDevices/kubernetes.io~local-volume';
-const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
 /** Rounds over the mounts: one mount may have covered another. */
 const ROUNDS_MAX = 16;
 

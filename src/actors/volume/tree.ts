@@ -4,14 +4,14 @@
  * Invariants: links are never followed, even if names are replaced meanwhile; nothing on another file system is
  * removed; names are arbitrary bytes.
  */
+
 import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, chown, type FileHandle, lstat, open, readdir, rename, rmdir, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Sharing, Unshared } from '../../machines/model/operations/volume.ts';
-import { errnoOf } from '../host/root-folder.ts';
+import { errnoOf, FOLDER } from '../host/root-folder.ts';
 
-const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const SETGID = 0o2000;
 
 /** The path of an open file or folder, or of a name in the folder. Other processes of this machine can use the path. */

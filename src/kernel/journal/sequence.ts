@@ -7,9 +7,11 @@
  * Invariants: numbers are consecutive except where a `dropped` or a `gap` records a hole; a segment continues exactly
  * where the previous one ended; time never goes back; a turn is returned only when its `end` was read, never in part.
  */
+
 import { createHash, type Hash } from 'node:crypto';
 import { dirname } from 'node:path';
 import type { CheckpointRecord, GapRecord, HeaderRecord, InputRecord, JournalLine, JournalRecord } from '../records.ts';
+import { isInput } from '../records.ts';
 import { BadReference, Decoder } from './decoder.ts';
 import { JournalError, type JournalPlace } from './errors.ts';
 import { openSegment, readBlob } from './files.ts';
@@ -180,7 +182,7 @@ export class Sequence {
 
   private keep(record: JournalRecord, offset: number, place: JournalPlace): readonly JournalRecord[] {
     if (record.n !== this.next) throw this.hole(record.n, place);
-    if (record.k === 'in' || record.k === 'timer' || record.k === 'result') this.passTime(record, place);
+    if (isInput(record)) this.passTime(record, place);
     this.next = (record.k === 'dropped' ? record.upto : record.n) + 1;
     if (this.open.length === 0) this.openOffset = offset;
     this.open.push(record);

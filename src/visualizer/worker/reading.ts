@@ -21,6 +21,7 @@ import type {
   JournalRecord,
   KernelRecord,
   MessageRecord,
+  PersistedSnapshot,
   StateRecord,
 } from '../../kernel/records.ts';
 import type { RuntimeCondition } from '../../machines/model/operations/runtime.ts';
@@ -74,12 +75,6 @@ function machineOf(id: string, table: MachineTable): Machine {
 /** The beginning of an actor, with its input. */
 const BEGINS = 'xstate.init';
 
-interface PersistedSnapshot {
-  readonly value?: unknown;
-  readonly context?: unknown;
-  readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot; readonly src: string }>>;
-}
-
 class RecordedKernel implements ShownKernel {
   now: number;
   n = 0;
@@ -102,7 +97,7 @@ class RecordedKernel implements ShownKernel {
     if (!checkpoint) return;
     const { state } = checkpoint;
     [this.now, this.n, this.turn] = [state.t, state.n, state.turn];
-    this.#adopt(state.root as PersistedSnapshot, ROOT, root());
+    this.#adopt(state.root, ROOT, root());
   }
 
   /** Takes the actors of a checkpoint, at any address that this build's charts still have. */

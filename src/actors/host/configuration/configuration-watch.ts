@@ -19,7 +19,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/secrets.ts';
 import { isObject, type Json } from '../../../kernel/json.ts';
-import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
+import type { CallOf, Port } from '../../../kernel/operation.ts';
 import { MASKED } from '../../../machines/configuration/fields/decode.ts';
 import type { ConfigurationSource, DropInListing, hostOperations } from '../../../machines/model/operations/host.ts';
 import { isNumber } from '../../../machines/model/values/json-document.ts';
@@ -90,10 +90,7 @@ function withoutSecrets(value: Json | undefined, isSecret: boolean, hiding: Mask
 const MAX_FILES = 2_000;
 
 type Operations = typeof hostOperations;
-type WatchCall = PortCall<
-  InputOf<Operations['host.watchConfiguration']>,
-  ItemOf<Operations['host.watchConfiguration']>
->;
+type WatchCall = CallOf<Operations['host.watchConfiguration']>;
 
 /** `vault` keeps the credentials in the files, for the port that sends them. */
 export function configurationPorts(vault: Vault) {

@@ -10,7 +10,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { toPlainError } from '../../../kernel/json.ts';
-import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
+import type { CallOf, Port } from '../../../kernel/operation.ts';
 import type { hostOperations, IptablesItem } from '../../../machines/model/operations/host.ts';
 import { runCommand } from './syscall.ts';
 
@@ -38,7 +38,7 @@ export const keepIptables: Port<Operation> = async (call) => {
   return null;
 };
 
-type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
+type Call = CallOf<Operation>;
 
 async function keep(protocol: Protocol, call: Call): Promise<void> {
   const { input, signal } = call;

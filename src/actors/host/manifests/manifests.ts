@@ -12,7 +12,7 @@
  */
 import { resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/secrets.ts';
-import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
+import type { CallOf, Port } from '../../../kernel/operation.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations, ManifestError } from '../../../machines/model/operations/host.ts';
 import { Hints, PathWatch } from '../path-watch.ts';
@@ -25,7 +25,7 @@ import { type Scan, scanManifests } from './manifest-files.ts';
 const SOON_MS = 1;
 
 type Operation = (typeof hostOperations)['host.watchManifests'];
-type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
+type Call = CallOf<Operation>;
 
 /** `vault` keeps the values of Secrets, for the ports that write or send them. */
 export const manifestPort =

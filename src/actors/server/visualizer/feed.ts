@@ -6,11 +6,13 @@
  * observes; values that may be secrets are hidden in all its output ({@link hidden}); a slow follower is disconnected,
  * so that its buffer never exceeds FOLLOWER_BUFFER_CHARS.
  */
+
 import type { Address } from '../../../kernel/address.ts';
 import type { PendingTimer } from '../../../kernel/clock.ts';
 import { memberOf } from '../../../kernel/json.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
 import type { NodeCondition } from '../../../machines/model/api/node.ts';
+import type { Awaitable } from '../node-pods.ts';
 import type { SeenTurn } from './history.ts';
 import { type ObservedKernel, Observer } from './observer.ts';
 import { driversOf, nextTryOf } from './pods.ts';
@@ -95,9 +97,6 @@ const ANSWER_RECORDS_MAX = 250;
 const TURNS_MAX = 240;
 /** Milliseconds before a page reconnects. */
 const RETRY_MS = 1_000;
-
-/** Immediate on the kernel's thread, asynchronous on others. */
-type Awaitable<Value> = Value | Promise<Value>;
 
 /** The requests of the page's server. */
 export interface Feed {

@@ -1,6 +1,7 @@
 /** Types, guards and actions of an image's machine. The chart is in `image.ts`. */
 import {
   type Ended,
+  type EnqueueOf,
   errorIn,
   errorOf,
   line,
@@ -121,7 +122,7 @@ export const imageSetup = setup({
   },
 });
 const s = imageSetup;
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'imagesAsKubelet');
 export const servesBeside = (context: Context): boolean => hasBehavior(context, 'pullsAsKubelet');

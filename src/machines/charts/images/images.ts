@@ -12,6 +12,7 @@
  *   G4 an image's actor that ends is removed within the same turn, so that no request goes to an ended one.
  */
 import {
+  type ActionArgsOf,
   type AnyActorRef,
   childIn,
   type Ended,
@@ -72,7 +73,7 @@ const s = setup({
   types: typed<{ input: ImagesInput; context: Context; events: Event }>(),
   actors: { image: imageMachine, origins: imageOriginsMachine },
 });
-type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+type Args = ActionArgsOf<typeof s>;
 
 /** An image name that does not parse never will: the container asks again with its pod's next configuration. */
 const INVALID_NAME_LATE_RETRY_MS = 300_000;

@@ -18,6 +18,7 @@ import {
   type AnyActorRef,
   childIn,
   type Ended,
+  type EnqueueOf,
   errorOf,
   line,
   pick,
@@ -90,7 +91,7 @@ const s = setup({
   actors: { plugin: pluginMachine, ...pick(pluginOperations, 'plugins.watch') },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 function startPlugin(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
   const id = `plugin-${context.spawned}`;

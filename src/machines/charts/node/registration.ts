@@ -39,7 +39,8 @@ interface Context extends RegistrationInput {
   readonly existing: Node | null;
 }
 
-const codeOf = (event: { error: unknown }): string => errorOf(event).code ?? '';
+/** The code of the error in an `onError` event; empty without one. */
+export const codeOf = (event: { error: unknown }): string => errorOf(event).code ?? '';
 
 const existingIn = ({ existing }: Context): Node => required(existing, 'the Node that exists');
 

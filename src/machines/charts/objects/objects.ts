@@ -18,6 +18,7 @@ import {
   type AnyActorRef,
   childIn,
   type Ended,
+  type EnqueueOf,
   errorOf,
   line,
   reapChild,
@@ -92,7 +93,7 @@ const s = setup({
   actors: { claim: claimMachine, object: objectMachine, services: servicesMachine, trustBundles: trustBundlesMachine },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 const sharedOf = (key: string) => SHARED[idOf(key).kind];
 const actorOf = (key: string): string => sharedOf(key) ?? `object-${key.replaceAll('/', ':')}`;

@@ -1,6 +1,7 @@
 /** Whether the labels, the name, the ports and the taints of this node suit a pod. */
 import type { Toleration } from '../api/pod.ts';
 import type { HostPort, PodDemand } from '../operations/grants.ts';
+import { type Taint } from '../values/labels.ts';
 import {
   type AdmissionRequest,
   ANY_ADDRESS,
@@ -8,7 +9,6 @@ import {
   type NodeTerm,
   type NodeView,
   type Rejection,
-  type Taint,
 } from './request.ts';
 
 const failed = (name: string, text: string): Rejection => ({

@@ -20,6 +20,7 @@ import { hasPodLevelResources, podContainers, podQOS } from '../spec/qos.ts';
 import { exclusiveCount, isCritical, isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
 import { mayRestartAll } from '../spec/restart.ts';
 import { wantsAppArmor } from '../spec/security.ts';
+import type { Taint } from '../values/labels.ts';
 import { milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
 import { pinnedMemory } from './memory-manager.ts';
 import type { SysctlSettings } from './sysctls.ts';
@@ -250,12 +251,6 @@ const extendedResources = ({ resources }: Container): Readonly<Record<string, nu
       .toSorted(([a], [b]) => (a < b ? -1 : 1))
       .map(([name, amount]) => [name, Number(wholeUnits(nanoOf(amount)))]),
   );
-
-export interface Taint {
-  readonly key: string;
-  readonly value?: string;
-  readonly effect: string;
-}
 
 /** The facts about this node that admission needs. */
 export interface NodeView {

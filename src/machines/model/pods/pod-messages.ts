@@ -4,6 +4,7 @@
  * Invariants of all messages of this folder: plain JSON; past tense for facts, `wanted` for a request to another actor;
  * a message about one pod carries its `uid`.
  */
+
 import type { PodsKnown } from '../allocation/messages.ts';
 import type { Rejection } from '../allocation/request.ts';
 import type { ContainerStatus } from '../api/cri.ts';
@@ -66,8 +67,6 @@ export type PodMessage =
   | PodKill;
 
 /* Messages between a container, its probes and its pod. */
-
-export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
 /** A container's state as reported to its pod. `comesAgain`: it was stopped to be restarted, however it ends. */
 export interface ContainerView {

@@ -2,6 +2,7 @@
  * Derives the settings of the pods' machines from flags, configuration, runtime and machine in one pure function, so
  * that every decision about a default or a unit is in one place. Also the settings of admission.
  */
+import { defaultLabels } from '../../charts/node/object/node.ts';
 import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
 import { RELIST_PERIOD_MS } from '../../charts/pods/pleg.ts';
 import type { KubeletFlags } from '../../configuration/flags/flags.ts';
@@ -252,7 +253,13 @@ function admissionSettings(
   return {
     allocatable: inUnits(resources.allocatable),
     wholeNode: inUnits(resources.podsLimit),
-    labels: { ...defaultLabels(node, machine), ...flags.nodeLabels },
+    labels: {
+      ...defaultLabels({
+        hostname: node.hostname,
+        info: { architecture: machine.architecture, operatingSystem: OPERATING_SYSTEM },
+      }),
+      ...flags.nodeLabels,
+    },
     taints: config.registerWithTaints,
     sysctls: { kernelVersion: machine.kernelVersion, allowedUnsafe: config.allowedUnsafeSysctls },
     appArmor: machine.appArmor,
@@ -328,12 +335,3 @@ function cpuManager(
 
 const inUnits = (quantities: StringMap): StringMap =>
   Object.fromEntries(Object.entries(quantities).map(([name, text]) => [name, units(name, nanoOf(text))]));
-
-/** Labels of a node whose Node object is not known yet. */
-const defaultLabels = ({ hostname }: NodeIdentity, { architecture }: MachineInfo): StringMap => ({
-  'beta.kubernetes.io/arch': architecture,
-  'beta.kubernetes.io/os': OPERATING_SYSTEM,
-  'kubernetes.io/arch': architecture,
-  'kubernetes.io/hostname': hostname,
-  'kubernetes.io/os': OPERATING_SYSTEM,
-});

@@ -20,6 +20,7 @@
  */
 
 import {
+  type ActionArgsOf,
   childIn,
   type Ended,
   errorOf,
@@ -93,7 +94,7 @@ const s = setup({
   guards: { isStale: ({ context }) => context.isStale },
 });
 
-type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+type Args = ActionArgsOf<typeof s>;
 
 const checkpoint = ({ folder }: Context): string => `${folder}/${CHECKPOINT_FILE}`;
 

@@ -4,7 +4,9 @@
  *
  * A condition keeps its transition time until its status changes; the heartbeat is the time of the report.
  */
+
 import type { NodeCondition } from '../../../model/api/node.ts';
+import { aggregate } from '../../../model/values/go-text.ts';
 import { rfc3339 } from '../../../model/values/time.ts';
 import type { NodeReports } from './facts.ts';
 
@@ -56,12 +58,8 @@ export function readinessErrors(reports: NodeReports): string[] {
     reports.shuttingDown ? 'node is shutting down' : '',
     missing.length > 0 ? `missing node capacity for resources: ${missing.join(', ')}` : '',
   ];
-  return [...new Set(errors.filter((error) => error !== ''))];
+  return errors.filter((error) => error !== '');
 }
-
-/** Several errors as Go prints them. */
-const aggregate = (errors: readonly string[]): string =>
-  errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]`;
 
 function ready(reports: NodeReports): Verdict {
   const errors = readinessErrors(reports);

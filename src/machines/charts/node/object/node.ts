@@ -22,7 +22,13 @@ const UNINITIALIZED: Taint = {
 };
 
 /** Labels that every node has; an existing node gets them back when they were changed. */
-const defaultLabels = ({ hostname, info }: NodeFacts): Readonly<Record<string, string>> => ({
+export const defaultLabels = ({
+  hostname,
+  info,
+}: {
+  readonly hostname: string;
+  readonly info: Pick<NodeFacts['info'], 'architecture' | 'operatingSystem'>;
+}): Readonly<Record<string, string>> => ({
   'beta.kubernetes.io/arch': info.architecture,
   'beta.kubernetes.io/os': info.operatingSystem,
   'kubernetes.io/arch': info.architecture,

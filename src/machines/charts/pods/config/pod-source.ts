@@ -6,6 +6,7 @@
  * that did not change is not published; a pod's deletion is published once; pods are published in the order of their
  * list, and between two portions of them other messages have their turn.
  */
+
 import { to } from '../../../../kernel/xstate.ts';
 import type { Container, Pod, PodRef } from '../../../model/api/pod.ts';
 import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, isMirrorPod } from '../../../model/api/pod.ts';
@@ -17,6 +18,7 @@ import type {
   SourceChanged,
   SourceReady,
 } from '../../../model/pods/source-messages.ts';
+import { type Receiver, receiverOf } from '../../../model/pods/source-messages.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { IgnoredField, NodeSettings } from '../../../model/settings/node-settings.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
@@ -238,13 +240,24 @@ interface Enqueue {
   cancel(id: string): void;
 }
 
-export interface Publisher {
+interface Publisher {
   readonly source: 'file' | 'http';
   readonly hasApiServer: boolean;
   /** `systemId` of the actor that gets the pods. */
   readonly receiver: string;
   readonly node: Pick<NodeSettings, 'behavior'>;
 }
+
+/** The publisher of a source with these settings. */
+export const publisherOf = (
+  source: Publisher['source'],
+  settings: Receiver & Pick<NodeSettings, 'behavior' | 'apiServer'>,
+): Publisher => ({
+  source,
+  hasApiServer: settings.apiServer !== undefined,
+  receiver: receiverOf(settings),
+  node: settings,
+});
 
 /** What a source of static pods has published. */
 export interface StaticPublication {

@@ -8,7 +8,6 @@ import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { Operations } from '../../../model/operations/index.ts';
 import type { ImageFacts } from '../../../model/pods/image-messages.ts';
 import type {
-  ContainerKind,
   ContainerRequest,
   ContainerView,
   ContainerWanted,
@@ -24,6 +23,7 @@ import {
   waitingReasons,
 } from '../../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
+import type { ContainerKind } from '../../../model/spec/container.ts';
 import { nextBackoff, restartsAll, shouldRestart } from '../../../model/spec/restart.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
 import { type BackOff, goDuration, pauseMs } from '../../../model/values/time.ts';

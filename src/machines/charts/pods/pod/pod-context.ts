@@ -13,7 +13,6 @@ import type { UserMapping } from '../../../model/operations/users.ts';
 import type { FileValues } from '../../../model/operations/volume.ts';
 import type { ImageFacts } from '../../../model/pods/image-messages.ts';
 import type {
-  ContainerKind,
   ContainerRequest,
   ContainerView,
   PodKill,
@@ -22,6 +21,7 @@ import type {
   RememberedPull,
 } from '../../../model/pods/pod-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import type { ContainerKind } from '../../../model/spec/container.ts';
 import type { MountedVolumes } from '../../../model/spec/volumes.ts';
 import type { PodStage } from '../../../model/status/pod-status.ts';
 import { milliseconds } from '../../../model/status/runtime-facts.ts';
