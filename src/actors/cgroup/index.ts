@@ -18,7 +18,6 @@ import type {
   cgroupOperations,
   DesiredCgroup,
 } from '../../machines/model/operations/cgroup.ts';
-import { errnoOf } from '../host/root-folder.ts';
 import { pause } from '../pause.ts';
 import { cpuWeight, foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
 import { type SystemdManager, systemdManager } from './systemd.ts';
@@ -277,7 +276,7 @@ async function moveSystemProcesses(root: string, hierarchies: Hierarchies, path:
     if (movable.length === 0) return;
     for (const { pid } of movable) {
       await enter(hierarchies, path, pid).catch((error: unknown) => {
-        if (errnoOf(error) !== 'ESRCH') failure = moveError(pid, path, error);
+        if (codeOf(error) !== 'ESRCH') failure = moveError(pid, path, error);
       });
     }
   }
@@ -292,6 +291,6 @@ async function isMovable(root: string, pid: number): Promise<boolean> {
   if (pid === FIRST_PROCESS) return false;
   return readlink(`${root}/proc/${pid}/exe`).then(
     () => true,
-    (error: unknown) => errnoOf(error) !== 'ENOENT',
+    (error: unknown) => codeOf(error) !== 'ENOENT',
   );
 }

@@ -9,6 +9,7 @@
 import { basename } from 'node:path';
 import { DBusError, type Message, type MessageBus, Variant } from 'dbus-native';
 import { OperationError } from '../../kernel/json.ts';
+import { keepNewest } from '../../kernel/keep-newest.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
 import { busErrorName, connectBus, systemBusAddress } from '../bus.ts';
 
@@ -102,8 +103,10 @@ export function systemdManager(
       connecting = undefined;
       throw error;
     }));
-  const call = async (member: string, signature: string, body: unknown[]) =>
-    (await connection()).call(member, signature, body);
+  const setProperties: SystemdManager['set'] = async (path, resources, version) => {
+    const body = [unitOf(path), true, propertiesOf(resources, version, weight)];
+    await (await connection()).call('SetUnitProperties', 'sba(sv)', body);
+  };
   const job = async (member: string, signature: string, body: unknown[]) =>
     (await connection()).job(member, signature, body);
   return {
@@ -111,11 +114,9 @@ export function systemdManager(
       const properties = [...propertiesOfSlice(path, version), ...propertiesOf(resources, version, weight)];
       const body = [unitOf(path), 'replace', properties, []];
       await ignoreError('UnitExists', job('StartTransientUnit', 'ssa(sv)a(sa(sv))', body));
-      await call('SetUnitProperties', 'sba(sv)', [unitOf(path), true, propertiesOf(resources, version, weight)]);
+      await setProperties(path, resources, version);
     },
-    async set(path, resources, version) {
-      await call('SetUnitProperties', 'sba(sv)', [unitOf(path), true, propertiesOf(resources, version, weight)]);
-    },
+    set: setProperties,
     async stop(path) {
       await ignoreError('NoSuchUnit', job('StopUnit', 'ss', [unitOf(path), 'replace']));
     },
@@ -195,7 +196,7 @@ function finishedJobs(bus: MessageBus) {
     if (path === undefined || result === undefined) return;
     const settle = waiting.get(path);
     if (settle) settle(result);
-    else remember(ended, path, result);
+    else keepNewest(ended.set(path, result), ENDED_JOBS_MAX);
   });
   return {
     finished(path: string): Promise<string> {
@@ -216,8 +217,3 @@ function finishedJobs(bus: MessageBus) {
 
 /** Results kept for later callers; they include other programs' jobs, so the oldest are dropped. */
 const ENDED_JOBS_MAX = 256;
-
-function remember(ended: Map<string, string>, path: string, result: string): void {
-  ended.set(path, result);
-  if (ended.size > ENDED_JOBS_MAX) ended.delete(ended.keys().next().value ?? '');
-}

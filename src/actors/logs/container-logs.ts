@@ -14,8 +14,9 @@ import { createGzip } from 'node:zlib';
 import pLimit, { type LimitFunction } from 'p-limit';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import type { KeptLog, logOperations, PodLogs } from '../../machines/model/operations/logs.ts';
-import { errnoOf, openParent, type Place } from '../host/root-folder.ts';
+import { openParent, type Place } from '../host/root-folder.ts';
 import { pause } from '../pause.ts';
 import { openLog } from '../server/logs/log-file.ts';
 
@@ -202,7 +203,7 @@ async function ensureLink({ path, link }: KeptLog): Promise<true> {
   try {
     await symlink(path, link);
   } catch (error) {
-    if (errnoOf(error) !== 'ENOENT') throw error;
+    if (codeOf(error) !== 'ENOENT') throw error;
     await mkdir(dirname(link), { recursive: true, mode: 0o755 });
     await symlink(path, link);
   }
@@ -244,6 +245,6 @@ function linkPrefix(folder: string): string {
 }
 
 function ignoreMissing(error: unknown): [] {
-  if (errnoOf(error) === 'ENOENT') return [];
+  if (codeOf(error) === 'ENOENT') return [];
   throw error;
 }

@@ -23,7 +23,8 @@ import {
   symlink,
 } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import { errnoOf, FOLDER } from '../host/root-folder.ts';
+import { codeOf } from '../../kernel/thrown.ts';
+import { FOLDER } from '../host/root-folder.ts';
 import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 
 /** A file with its plain content. */
@@ -92,7 +93,7 @@ async function currentFolder(volume: FileHandle): Promise<string | null> {
     const found = await lstat(fdPath(volume, name));
     return /^\.\.[0-9_.]+$/.test(name) && found.isDirectory() ? name : null;
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'EINVAL') return null;
+    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'EINVAL') return null;
     throw error;
   }
 }
@@ -154,7 +155,7 @@ async function makeFolder(path: string): Promise<boolean> {
     await mkdir(path, FOLDER_MODE);
     return true;
   } catch (error) {
-    if (errnoOf(error) === 'EEXIST') return false;
+    if (codeOf(error) === 'EEXIST') return false;
     throw error;
   }
 }
@@ -209,7 +210,7 @@ async function isSameFile(path: string, wanted: PlainFile | undefined): Promise<
       await handle.close();
     }
   } catch (error) {
-    if (errnoOf(error) === 'ELOOP' || errnoOf(error) === 'EACCES') return false;
+    if (codeOf(error) === 'ELOOP' || codeOf(error) === 'EACCES') return false;
     throw error;
   }
 }
@@ -239,7 +240,7 @@ async function isLinkTo(path: string, target: string): Promise<boolean> {
   try {
     return (await readlink(path)) === target;
   } catch (error) {
-    if (errnoOf(error) === 'EINVAL') return false;
+    if (codeOf(error) === 'EINVAL') return false;
     throw error;
   }
 }

@@ -24,7 +24,7 @@ import type {
 } from '../../machines/model/operations/volume.ts';
 import { goError } from '../go-errors.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
-import { errnoOf, FOLDER, makeFolder, openParent } from '../host/root-folder.ts';
+import { FOLDER, makeFolder, openParent } from '../host/root-folder.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { bindLocal, DeviceFailure, LOCAL_STEP, SourceMissing, type Unshareable } from './local-volume.ts';
@@ -208,7 +208,7 @@ async function existing(path: string): Promise<Stats | null> {
   try {
     return await stat(path);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return null;
+    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return null;
     throw goError('stat', path, error);
   }
 }
@@ -318,7 +318,7 @@ function foundAt(root: string, path: string): Stats | null {
   try {
     return lstatSync(place.path);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return null;
+    if (codeOf(error) === 'ENOENT') return null;
     throw error;
   } finally {
     place.folder.close();

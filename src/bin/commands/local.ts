@@ -117,8 +117,20 @@ function recordsOf(journal: string): Timed[] {
   }
 }
 
-export interface LogsOptions extends LocalOptions {
+interface ContainerOptions extends LocalOptions {
   readonly container?: string;
+}
+
+/** The socket of the daemon, and the path of an endpoint of a container. @throws LocalError */
+async function containerAt(endpoint: string, pod: string, options: ContainerOptions) {
+  const socket = await socketPath(options);
+  const found = await podNamed(socket, options.namespace, pod);
+  const { namespace, name } = found.metadata;
+  const steps = [endpoint, namespace, name, containerOf(found, options.container)];
+  return { socket, path: `/${steps.map(encodeURIComponent).join('/')}` };
+}
+
+export interface LogsOptions extends ContainerOptions {
   readonly follow?: boolean;
   readonly previous?: boolean;
   readonly timestamps?: boolean;
@@ -152,10 +164,6 @@ const tailOf = (lines: string | undefined): Record<string, string> =>
 
 /** Writes to `out` until the log ends. @throws LocalError */
 export async function logsCommand(pod: string, options: LogsOptions, out: NodeJS.WritableStream): Promise<void> {
-  const socket = await socketPath(options);
-  const found = await podNamed(socket, options.namespace, pod);
-  const { metadata } = found;
-  const container = containerOf(found, options.container);
   const query = new URLSearchParams({
     ...(options.follow ? { follow: 'true' } : {}),
     ...(options.previous ? { previous: 'true' } : {}),
@@ -165,12 +173,11 @@ export async function logsCommand(pod: string, options: LogsOptions, out: NodeJS
     ...(options.sinceTime === undefined ? {} : { sinceTime: options.sinceTime }),
     ...(options.limitBytes === undefined ? {} : { limitBytes: integer('limit-bytes', options.limitBytes) }),
   });
-  const path = ['containerLogs', metadata.namespace, metadata.name, container].map(encodeURIComponent).join('/');
-  await pipeline(await ask(socket, `/${path}?${query.toString()}`), out, { end: false });
+  const { socket, path } = await containerAt('containerLogs', pod, options);
+  await pipeline(await ask(socket, `${path}?${query.toString()}`), out, { end: false });
 }
 
-export interface ExecOptions extends LocalOptions {
-  readonly container?: string;
+export interface ExecOptions extends ContainerOptions {
   readonly stdin?: boolean;
   readonly tty?: boolean;
 }
@@ -207,15 +214,11 @@ export async function execCommand(pod: string, command: readonly string[], optio
 }
 
 async function connect(pod: string, command: readonly string[], options: ExecOptions): Promise<WebSocket> {
-  const socket = await socketPath(options);
-  const found = await podNamed(socket, options.namespace, pod);
-  const { metadata } = found;
-  const container = containerOf(found, options.container);
+  const { socket, path } = await containerAt('exec', pod, options);
   const query = new URLSearchParams(command.map((word) => ['command', word]));
   const switches = { input: options.stdin, output: true, error: !options.tty, tty: options.tty };
   for (const [name, isAsked] of Object.entries(switches)) if (isAsked) query.set(name, '1');
-  const path = ['exec', metadata.namespace, metadata.name, container].map(encodeURIComponent).join('/');
-  return new WebSocket(`ws+unix://${socket}:/${path}?${query.toString()}`, ['v5.channel.k8s.io']);
+  return new WebSocket(`ws+unix://${socket}:${path}?${query.toString()}`, ['v5.channel.k8s.io']);
 }
 
 /** Resolves when the streams of the command are open. @throws LocalError with the node's error */

@@ -68,7 +68,7 @@ const reportWaiting = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue({ type: 'report', params: { phase: 'waiting' } });
 });
 
-const isAnswerTo = ({ type }: { readonly type: string }, call: string): boolean => type === `xstate.done.actor.${call}`;
+const hasStartAnswer = ({ type }: { readonly type: string }): boolean => type === 'xstate.done.actor.start';
 
 /** No call is in progress: another definition replaces the previous one at once. */
 const redefined = {
@@ -221,7 +221,7 @@ const waiting = s.createStateConfig({
 const running = s.createStateConfig({
   entry: {
     type: 'report',
-    params: ({ event }) => ({ phase: 'running', ...(isAnswerTo(event, 'start') ? afterCall({ event }) : {}) }),
+    params: ({ event }) => ({ phase: 'running', ...(hasStartAnswer(event) ? afterCall({ event }) : {}) }),
   },
   always: [
     { guard: 'hasExited', target: 'exited' },
