@@ -1,5 +1,4 @@
 /** Rewrites journals: with new decisions, or with redacted values. */
-
 import { createHmac, randomBytes } from 'node:crypto';
 import { LAST_APPLIED } from '../actors/pod-values.ts';
 import { JournalError } from '../kernel/journal/errors.ts';
@@ -146,7 +145,6 @@ const ENDED: ReadonlySet<string> = new Set(['output', 'terminated']);
 const PAIRS: ReadonlySet<string> = new Set(['env', 'envs', 'httpHeaders']);
 /** Annotations that agents and runtimes write and read themselves. */
 const OWN_ANNOTATION = /(^|\.)(kubernetes|k8s|containerd|cri-o)\.io(\/|\.|$)|^io\.kubernetes\./;
-/** This annotation contains the whole pod. */
 
 /**
  * Whether a text of a journal is private, by its place: texts that users write into pods and ConfigMaps, and the output

@@ -5,7 +5,6 @@
  *
  * Replay feeds the inputs (`header`, `in`, `timer`, `result`); all other records are derived, and compared.
  */
-
 import type { AnyActorRef } from 'xstate';
 import type { Address } from './address.ts';
 import type { PendingTimer, Timers } from './clock.ts';

@@ -7,7 +7,6 @@
  *   R2 the first difference ends the replay; it names the record, the expected and the actual content.
  *   R3 a record that only the log has is a difference, as is one that only the actors produced.
  */
-
 import type { AnyStateMachine } from 'xstate';
 import type { Address } from './address.ts';
 import { buildInfo, changedMachines } from './build-info.ts';

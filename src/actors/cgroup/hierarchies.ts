@@ -6,7 +6,6 @@
  * once and cached: they do not change while a node runs. Invariant: the order of a list of files is the order of
  * writing; a period comes before its quota.
  */
-
 import { readFile } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';

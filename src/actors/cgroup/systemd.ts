@@ -5,7 +5,6 @@
  * stopping a missing one succeed; a unit counts as started when systemd has finished its job.
  * Source: org.freedesktop.systemd1(5), systemd.resource-control(5).
  */
-
 import { basename } from 'node:path';
 import { DBusError, type Message, type MessageBus, Variant } from 'dbus-native';
 import { OperationError } from '../../kernel/json.ts';

@@ -6,7 +6,6 @@
  * hierarchy. C4 while cgroup operations of the kernel are slow, the journal and the other ports still have threads.
  * C5 a group that is created waits for few removals, however many groups are removed at once.
  */
-
 import { closeSync, constants, existsSync, openSync, readFileSync, write as writeFd } from 'node:fs';
 import { access, mkdir, readdir, readFile, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';

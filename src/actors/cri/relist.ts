@@ -8,7 +8,6 @@
  * Invariants: sandboxes and containers without the label of a pod are foreign and never named; a status is published
  * only if it differs from the last one; an observation never overrides one that began later.
  */
-
 import { hash } from 'node:crypto';
 import { OperationError } from '../../kernel/json.ts';
 import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../machines/model/api/cri.ts';

@@ -6,7 +6,6 @@
  * is marked by a file beside its log, not in the runtime: a later agent that lacks the values then withholds its
  * messages and the outputs of its commands.
  */
-
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
@@ -19,7 +18,7 @@ import type {
   PodSandboxConfig,
 } from '../../machines/model/api/cri.ts';
 import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
-import { EXPANDED_TOTAL_MAX_CHARS, HANDLE_NAMES } from '../../machines/model/spec/expansion.ts';
+import { EXPANDED_MAX_CHARS, EXPANDED_TOTAL_MAX_CHARS, HANDLE_NAMES } from '../../machines/model/spec/expansion.ts';
 import { goJson } from '../../machines/model/spec/hash.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
 import { cut, OUTPUT_MAX_BYTES, textWithin } from '../probe/attempt.ts';
@@ -32,12 +31,6 @@ const MARK_MODE = 0o600;
 const PRE_STOP = containerAnnotationKeys.preStopHandler;
 const REDACTED_MESSAGE =
   'what the runtime says may quote a Secret that this agent did not give: see the log of the runtime';
-
-/**
- * The limits of growth of a word and of the whole command line, as in the machine's `expansion.ts`, for the opened
- * values.
- */
-const EXPANDED_MAX_CHARS = 131_072;
 
 /**
  * The values behind the handles of one call.

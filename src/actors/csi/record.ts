@@ -4,7 +4,6 @@
  * Invariants: links are never followed; a record is written atomically; a record of another agent, or a modified one,
  * is trusted only if it matches its folder.
  */
-
 import { createHash } from 'node:crypto';
 import { constants, type Dirent } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, rmdir, unlink } from 'node:fs/promises';

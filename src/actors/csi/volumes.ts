@@ -6,7 +6,6 @@
  * Invariants: the record is on disk before the driver is called, so that the next process can always remove the volume;
  * secrets and tokens are opened here, and never part of an error.
  */
-
 import { open } from 'node:fs/promises';
 import { isSecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';

@@ -6,7 +6,6 @@
  * synchronous: it is on the node's own disk, never in a volume, and the thread pool would make each step ten times
  * slower.
  */
-
 import { chmodSync, closeSync, constants, lstatSync, mkdirSync, openSync } from 'node:fs';
 import { isAbsolute, normalize, relative, sep } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';

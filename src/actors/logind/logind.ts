@@ -5,7 +5,6 @@
  * and the child runs as long as our end of its input is open. So the lock ends with this process, however it ends.
  * Source: org.freedesktop.login1(5), systemd-inhibit(1), logind.conf(5).
  */
-
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';

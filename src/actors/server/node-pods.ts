@@ -1,5 +1,4 @@
 /** The pods of this node and other facts for endpoints: copies, taken between two turns of the kernel. */
-
 import type { ContainerStatus } from '../../machines/model/api/cri.ts';
 import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/model/api/pod.ts';
 import type { KubeletConfiguration } from '../../machines/model/configuration/fields.ts';

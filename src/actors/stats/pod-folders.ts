@@ -3,7 +3,6 @@
  *
  * Invariant: only the pod's own folders are measured; a volume with its own file system is queried, not walked.
  */
-
 import { closeSync, openSync } from 'node:fs';
 import { readdir, realpath, stat } from 'node:fs/promises';
 import { basename } from 'node:path';

@@ -7,7 +7,6 @@
  * Invariants: equal content changes nothing on disk; the folder of `..data` is complete; nothing outside the open
  * folder is touched; leftovers of an interrupted write are removed by the next one.
  */
-
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:fs';
 import {

@@ -5,7 +5,6 @@
  * Invariants: the link is created first and removed last, so that the next agent finds what to remove; a device is
  * never opened; anything but a block device is rejected.
  */
-
 import { constants } from 'node:fs';
 import { open, readlink, rmdir, stat, symlink, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';

@@ -6,7 +6,6 @@
  * Invariants: a failed volume is reported and delays no other; secrets are opened only here; owner and permissions of a
  * writable volume are set once, then they belong to its containers.
  */
-
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/secrets.ts';

@@ -6,7 +6,6 @@
  * unmounted, the last one first; only then are files removed, without following links and without entering another file
  * system; nothing outside the pod's folder is touched.
  */
-
 import { constants } from 'node:fs';
 import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';

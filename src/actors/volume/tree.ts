@@ -4,7 +4,6 @@
  * Invariants: links are never followed, even if names are replaced meanwhile; nothing on another file system is
  * removed; names are arbitrary bytes.
  */
-
 import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, chown, type FileHandle, lstat, open, readdir, rename, rmdir, unlink } from 'node:fs/promises';

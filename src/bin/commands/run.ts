@@ -5,7 +5,6 @@
  * The pods stay with the runtime. stdout has a table, or a list with `--format=json`; the exit code is 0 if every pod
  * became ready or succeeded, else 1.
  */
-
 import type { KubeletMachineOutput, PodResult } from '../../machines/startup/context/types.ts';
 import { RUN_ONCE_RETRIES, RUN_ONCE_RETRIES_MAX } from '../../machines/startup/run-once.ts';
 import { duration } from '../../visualizer/words.ts';

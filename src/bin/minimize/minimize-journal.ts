@@ -4,7 +4,6 @@
  * Invariants: in front of a difference everything replays the same; for any other failure the machines of this build
  * decide every record of the result.
  */
-
 import { align, contents } from '../../kernel/alignment.ts';
 import type { Divergence } from '../../kernel/divergence.ts';
 import { jsonCopy } from '../../kernel/json.ts';

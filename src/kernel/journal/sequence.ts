@@ -7,7 +7,6 @@
  * Invariants: numbers are consecutive except where a `dropped` or a `gap` records a hole; a segment continues exactly
  * where the previous one ended; time never goes back; a turn is returned only when its `end` was read, never in part.
  */
-
 import { createHash, type Hash } from 'node:crypto';
 import { dirname } from 'node:path';
 import type { CheckpointRecord, GapRecord, HeaderRecord, InputRecord, JournalLine, JournalRecord } from '../records.ts';

@@ -7,7 +7,6 @@
  * machine of an actor follows from where it is; nothing is decided here, and what no record says is absent, until the
  * machines have run to the same turn ({@link RecordedKernel.ran}).
  */
-
 import { KernelFeed, type ShownKernel, shown } from '../../actors/server/visualizer/feed.ts';
 import { type Chart, type ChartNode, statesIn } from '../../actors/server/visualizer/phases.ts';
 import type { DriverView, PhasesView, PodView, ShownRecord } from '../../actors/server/visualizer/protocol.ts';

@@ -14,7 +14,6 @@
  * masked as well; the raw text of a document that names the field is never passed on, because a value can be spelled in
  * many ways.
  */
-
 import { readdir, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { Vault } from '../../../kernel/journal/secrets.ts';

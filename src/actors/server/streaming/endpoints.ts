@@ -7,7 +7,6 @@
  * and which the runtime (all others).
  * Upstream: pkg/kubelet/server/server.go, proxyStream and the handlers of WebSockets.
  */
-
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';

@@ -7,7 +7,6 @@
  * authenticated by its certificate, even on an existing connection; a client that sends plain HTTP to a TLS port gets
  * that error.
  */
-
 import { constants } from 'node:crypto';
 import { createServer, isIPv6, type Server as NetServer, type Socket } from 'node:net';
 import {

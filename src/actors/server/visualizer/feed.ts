@@ -6,7 +6,6 @@
  * observes; values that may be secrets are hidden in all its output ({@link hidden}); a slow follower is disconnected,
  * so that its buffer never exceeds FOLLOWER_BUFFER_CHARS.
  */
-
 import type { Address } from '../../../kernel/address.ts';
 import type { PendingTimer } from '../../../kernel/clock.ts';
 import { memberOf } from '../../../kernel/json.ts';

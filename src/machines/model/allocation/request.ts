@@ -5,7 +5,6 @@
  * Only the request is sent; the pod itself stays with its actor. Amounts are decimal text: thousandths of a CPU, whole
  * units of everything else.
  */
-
 import {
   type Container,
   isStaticPod,

@@ -4,7 +4,6 @@
  * Invariants of all messages of this folder: plain JSON; past tense for facts, `wanted` for a request to another actor;
  * a message about one pod carries its `uid`.
  */
-
 import type { PodsKnown } from '../allocation/messages.ts';
 import type { Rejection } from '../allocation/request.ts';
 import type { ContainerStatus } from '../api/cri.ts';

@@ -4,7 +4,6 @@
  * Decides order and precedence: service variables, then `envFrom`, then `env`; a later one wins, and a reference sees
  * only earlier variables. Invariant: an unresolvable source is an error with upstream's text.
  */
-
 import type { KeyValue } from '../api/cri.ts';
 import type { Container, EnvFromSource, EnvVar, Pod, ResourceList } from '../api/pod.ts';
 import type { FileValues, FileVariable } from '../operations/volume.ts';

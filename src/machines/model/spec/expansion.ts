@@ -9,7 +9,7 @@ import type { SecretHandle } from '../../../kernel/xstate.ts';
 import type { Container } from '../api/pod.ts';
 
 /** MAX_ARG_STRLEN of Linux: a longer argument or variable would prevent the container from starting. */
-const EXPANDED_MAX_CHARS = 131_072;
+export const EXPANDED_MAX_CHARS = 131_072;
 /** Linux's limit for all arguments and variables of a program: three quarters of a stack of 8 MiB. */
 export const EXPANDED_TOTAL_MAX_CHARS = 6_291_456;
 

@@ -7,7 +7,6 @@
  * Invariants: a start counts once per pod; its durations exclude static pods, and pods that ran before this agent
  * started; a pod that is rejected does not start; streams and waiting retries are no work.
  */
-
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import { isMirrorPod, isStaticPod, type Pod, type PodStatus } from '../../../../machines/model/api/pod.ts';

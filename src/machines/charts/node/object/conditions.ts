@@ -4,7 +4,6 @@
  *
  * A condition keeps its transition time until its status changes; the heartbeat is the time of the report.
  */
-
 import type { NodeCondition } from '../../../model/api/node.ts';
 import { aggregate } from '../../../model/values/go-text.ts';
 import { rfc3339 } from '../../../model/values/time.ts';

@@ -6,7 +6,6 @@
  * that did not change is not published; a pod's deletion is published once; pods are published in the order of their
  * list, and between two portions of them other messages have their turn.
  */
-
 import { to } from '../../../../kernel/xstate.ts';
 import type { Container, Pod, PodRef } from '../../../model/api/pod.ts';
 import { CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, isMirrorPod } from '../../../model/api/pod.ts';

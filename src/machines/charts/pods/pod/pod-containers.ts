@@ -3,7 +3,6 @@
  * follows a crash. Part of the chart of `pod.ts`. Also their preparations, and their logs: one actor for each running
  * instance, level-triggered by the state of the runtime, so that the order of events does not matter.
  */
-
 import { childIn, line, now, outputOf, reapChild, to } from '../../../../kernel/xstate.ts';
 import type { KeptLog } from '../../../model/operations/logs.ts';
 import type { UserMapping } from '../../../model/operations/users.ts';
