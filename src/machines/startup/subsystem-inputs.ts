@@ -9,7 +9,7 @@ import type { NodeFacts } from '../charts/node/object/facts.ts';
 import type { OomWatcherInput } from '../charts/node/oom-watcher.ts';
 import { decideFeatures, isEnabled } from '../configuration/fields/feature-gates.ts';
 import type { KubeletFlags } from '../configuration/flags/flags.ts';
-import type { NodeAddress } from '../model/api/node.ts';
+import type { NodeAddress } from '../model/api/pod.ts';
 import type { KubeletConfiguration } from '../model/configuration/fields.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
 import { millisecondsOf } from '../model/values/time.ts';

@@ -10,7 +10,7 @@ import type { Address } from '../../../kernel/address.ts';
 import type { PendingTimer } from '../../../kernel/clock.ts';
 import { memberOf } from '../../../kernel/json.ts';
 import type { KernelRecord } from '../../../kernel/records.ts';
-import type { NodeCondition } from '../../../machines/model/api/node.ts';
+import type { NodeCondition } from '../../../machines/model/api/pod.ts';
 import type { Awaitable } from '../node-pods.ts';
 import type { SeenTurn } from './history.ts';
 import { type ObservedKernel, Observer } from './observer.ts';

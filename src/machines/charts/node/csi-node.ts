@@ -16,7 +16,7 @@
 
 import type { Ended, JsonObject } from '../../../kernel/xstate.ts';
 import { assign, errorOf, line, outputOf, pick, required, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
-import type { CSINode, Node } from '../../model/api/node.ts';
+import type { CSINode, Node } from '../../model/api/pod.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';

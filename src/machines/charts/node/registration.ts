@@ -13,7 +13,7 @@
  */
 
 import { assign, type Ended, errorOf, line, outputOf, pick, required, setup, typed } from '../../../kernel/xstate.ts';
-import type { Node } from '../../model/api/node.ts';
+import type { Node } from '../../model/api/pod.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { doubledMs, NODE_BACK_OFF } from '../../model/values/time.ts';
 import type { NodeFacts } from './object/facts.ts';

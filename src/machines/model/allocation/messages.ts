@@ -1,6 +1,6 @@
 /** Messages between the actors of pods and `allocation`. */
 
-import type { Node } from '../api/node.ts';
+import type { Node } from '../api/pod.ts';
 import type { Allocation, Holding } from '../operations/grants.ts';
 import type { DeviceHealth } from './device-state.ts';
 import type { ResizeRefusal } from './predicates.ts';

@@ -4,7 +4,7 @@
  *
  * A condition keeps its transition time until its status changes; the heartbeat is the time of the report.
  */
-import type { NodeCondition } from '../../../model/api/node.ts';
+import type { NodeCondition } from '../../../model/api/pod.ts';
 import { aggregate } from '../../../model/values/go-text.ts';
 import { rfc3339 } from '../../../model/values/time.ts';
 import type { NodeReports } from './facts.ts';

@@ -11,7 +11,7 @@ import type {
   NodeStatus,
   NodeSystemInfo,
   Taint,
-} from '../../../model/api/node.ts';
+} from '../../../model/api/pod.ts';
 import { PLEG_UNKNOWN } from '../../../model/status/runtime-facts.ts';
 
 export interface NodeFacts {

@@ -1,6 +1,6 @@
 /** The Node object as this agent registers it, and its status. Also the drivers in its CSINode. */
 import { isObject, type JsonObject } from '../../../../kernel/xstate.ts';
-import type { Node, NodeStatus, Taint } from '../../../model/api/node.ts';
+import type { Node, NodeStatus, Taint } from '../../../model/api/pod.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import type { NodeVolumes } from '../../../model/csi/messages.ts';
 import type { NodeLabels } from '../../../model/objects/keys.ts';

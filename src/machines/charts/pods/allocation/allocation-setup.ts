@@ -6,7 +6,7 @@ import type { AllocationMessage, AllocationReport } from '../../../model/allocat
 import type { Candidate } from '../../../model/allocation/predicates.ts';
 import type { AdmissionRequest, NodeView, Rejection } from '../../../model/allocation/request.ts';
 import { demandOf, devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
-import type { Node } from '../../../model/api/node.ts';
+import type { Node } from '../../../model/api/pod.ts';
 import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
 import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
 import type { SoftState } from '../../../model/operations/host.ts';
