@@ -41,10 +41,7 @@ const SHOW_ERROR_MS = 5_000;
 const NEVER_PULL_RETRY_MS = 10_000;
 /** The same period on a node without the behavior `imagesAsKubelet`. */
 const NEVER_PULL_LATE_RETRY_MS = 300_000;
-/**
- * An image that no pod requested for this long is forgotten, so that a node does not keep an actor for every image it
- * ever had.
- */
+/** An image that no pod requested for this long is forgotten: a node does not keep an actor for each one for ever. */
 const IDLE_MS = 300_000;
 
 export interface ImageInput extends Decider {

@@ -57,7 +57,7 @@ export function readinessErrors(reports: NodeReports): string[] {
     reports.shuttingDown ? 'node is shutting down' : '',
     missing.length > 0 ? `missing node capacity for resources: ${missing.join(', ')}` : '',
   ];
-  return errors.filter((error) => error !== '');
+  return [...new Set(errors.filter((error) => error !== ''))];
 }
 
 function ready(reports: NodeReports): Verdict {
