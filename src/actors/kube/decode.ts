@@ -52,8 +52,9 @@ const shortText =
   };
 /** A name is a segment of a path, as upstream's servers require of every object. */
 const name: Check = (value, at) => {
+  text(value, at);
   shortText(NAME_MAX_CHARS)(value, at);
-  if (/[/%\0]|^\.{1,2}$/.test(String(value))) throw refused(at, 'a segment of a path', value);
+  if (/[/%\0]|^\.{1,2}$/.test(value)) throw refused(at, 'a segment of a path', value);
 };
 const number: Check = (value, at) => {
   if (typeof value !== 'number') throw refused(at, 'a number', value);
