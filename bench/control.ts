@@ -7,7 +7,7 @@
 import { randomUUID } from 'node:crypto';
 import type { RuntimeClient } from '../src/actors/cri/client.ts';
 import { preparePod } from '../src/actors/host/pod-files.ts';
-import { readJournal } from '../src/kernel/journal/index.ts';
+import { readJournal } from '../src/kernel/journal/reader.ts';
 import type { InputOf } from '../src/kernel/operation.ts';
 import type { EffectRecord } from '../src/kernel/records.ts';
 import type { criOperations } from '../src/machines/model/operations/cri.ts';

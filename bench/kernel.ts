@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openJournal } from '../src/kernel/journal/index.ts';
+import { openJournal } from '../src/kernel/journal/open.ts';
 import type { JournalSink } from '../src/kernel/journal/writer.ts';
 import { Kernel } from '../src/kernel/kernel.ts';
 import { FORMAT_VERSION, type KernelRecord } from '../src/kernel/records.ts';

@@ -1,5 +1,5 @@
 /** Journals for the bench of the page: those of a node whose pods come and go, over the world of the tests. */
-import { openJournal } from '../src/kernel/journal/index.ts';
+import { openJournal } from '../src/kernel/journal/open.ts';
 import type { KernelRecord } from '../src/kernel/records.ts';
 import { ARGV, BootNode } from '../test/machines/startup/boot-node.ts';
 import { image, manifest } from '../test/support/pods-node.ts';

@@ -16,7 +16,7 @@ import type { Duplex } from 'node:stream';
 import { parseArgs } from 'node:util';
 import { WebSocket } from 'ws';
 import { connectRuntime, type RuntimeClient } from '../src/actors/cri/client.ts';
-import { runtimeStreamUrls } from '../src/actors/server/runtime-calls.ts';
+import { runtimeStreamUrls } from '../src/actors/server/streaming/endpoints.ts';
 import { SpdyClient } from '../src/actors/spdy/client.ts';
 import { Authority, type Credential } from '../test/fakes/api-server/pki.ts';
 import { containerdAvailable, startContainerd } from '../test/support/containerd.ts';

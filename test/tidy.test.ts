@@ -6,7 +6,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { machinesOf } from '../src/kernel/atomic.ts';
+import { machinesOf } from '../src/kernel/steps.ts';
 import { kubeletMachine } from '../src/machines/startup/kubelet.ts';
 import { duplicates } from './support/duplicates.ts';
 

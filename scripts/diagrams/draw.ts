@@ -1,6 +1,6 @@
 /** Draws every machine that can be reached from one: file names and their contents, in the order of the names. */
 import type { AnyStateMachine } from 'xstate';
-import { machinesOf } from '../../src/kernel/atomic.ts';
+import { machinesOf } from '../../src/kernel/steps.ts';
 import { chartOf } from './chart.ts';
 import { sheetsOf } from './sheets.ts';
 import { svgOf } from './svg.ts';

@@ -18,6 +18,10 @@ const HELLO: Message = {
   member: 'Hello',
 };
 
+/** The address of this machine's bus, in D-Bus notation. */
+export const systemBusAddress = (): string =>
+  process.env['DBUS_SYSTEM_BUS_ADDRESS'] ?? 'unix:path=/run/dbus/system_bus_socket';
+
 export interface BusConnection {
   readonly bus: MessageBus;
   /** Never resolves. Rejects when the connection fails. */

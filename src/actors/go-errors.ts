@@ -3,8 +3,7 @@ import { lstat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 import { memberOf, OperationError } from '../kernel/json.ts';
-import { messageOf } from '../kernel/thrown.ts';
-import { errnoOf } from './host/root-folder.ts';
+import { codeOf, messageOf } from '../kernel/thrown.ts';
 
 const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
@@ -87,5 +86,5 @@ export async function missingText(path: string): Promise<string> {
 
 /** Go's text of a system error: `open /a/b: no such file or directory`. */
 export function goError(call: string, path: string, error: unknown): OperationError {
-  return new OperationError(`${call} ${path}: ${reasonOf(error)}`, { code: errnoOf(error) });
+  return new OperationError(`${call} ${path}: ${reasonOf(error)}`, { code: codeOf(error) ?? '' });
 }

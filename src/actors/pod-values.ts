@@ -8,7 +8,7 @@
  * used in sub-paths stay plain: they become folder names. With `--journal-plain` only texts that look like a handle's
  * name are sealed.
  */
-import type { Vault } from '../kernel/journal/index.ts';
+import type { Vault } from '../kernel/journal/secrets.ts';
 import { isObject, type Json, type JsonObject } from '../kernel/json.ts';
 import { piecesOf } from '../machines/model/spec/expansion.ts';
 
@@ -19,7 +19,7 @@ const WORDS = ['command', 'args'] as const;
 const PROBES = ['livenessProbe', 'readinessProbe', 'startupProbe'] as const;
 const HOOKS = ['postStart', 'preStop'] as const;
 /** The annotation in which kubectl stores the whole object, including values. */
-const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
+export const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 const NAMES_VALUES = /"(?:env|httpHeaders|command|args)"/;
 const HANDLE_NAME = /§[A-Za-z0-9_-]{22}/;
 const HANDLE_NAMES = new RegExp(HANDLE_NAME, 'g');

@@ -5,16 +5,13 @@
  * Credentials are masked before anything else is done.
  */
 import { readConfiguration, readDropIns } from '../actors/host/configuration/configuration.ts';
-import { masked, maskedDropIns } from '../actors/host/configuration/masked-configuration.ts';
+import { masked, maskedDropIns } from '../actors/host/configuration/configuration-watch.ts';
 import { readCgroups } from '../actors/host/machine.ts';
 import { withLogin } from '../actors/urls.ts';
-import type {
-  CommandLine,
-  ConfigurationFiles,
-  KubeletConfiguration,
-  KubeletFlags,
-} from '../machines/configuration/index.ts';
-import { commandFailed, MASKED, parseCommandLine, resolveConfiguration } from '../machines/configuration/index.ts';
+import { MASKED } from '../machines/configuration/fields/decode.ts';
+import { type CommandLine, type KubeletFlags, parseCommandLine } from '../machines/configuration/flags/flags.ts';
+import { type ConfigurationFiles, commandFailed, resolveConfiguration } from '../machines/configuration/resolve.ts';
+import type { KubeletConfiguration } from '../machines/model/configuration/fields.ts';
 import { buildAuth } from '../machines/startup/clients/auth.ts';
 import { parseNodeIPs } from '../machines/startup/host/node-ip.ts';
 import { KUBELET_VERSION, NODE_VERSION } from './version.ts';

@@ -1,5 +1,5 @@
 /** Exit codes of `statelet replay`, `verify` and similar verbs. `run` exits like the kubelet: 0 or 1. */
-import type { JournalError } from '../kernel/journal/index.ts';
+import type { JournalError } from '../kernel/journal/errors.ts';
 
 export const exitCodes = {
   same: 0,

@@ -6,8 +6,8 @@
  * ends at once.
  */
 import { flushCompileCache } from 'node:module';
-import type { AgentFault } from '../kernel/fault.ts';
 import { toPlainError } from '../kernel/json.ts';
+import type { AgentFault } from '../kernel/records.ts';
 
 /** Time for files and connections to close. */
 const EXIT_TIMEOUT_MS = 1_000;

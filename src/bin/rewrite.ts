@@ -1,10 +1,14 @@
 /** Rewrites journals: with new decisions, or with redacted values. */
 import { createHmac, randomBytes } from 'node:crypto';
-import { type Journal, JournalError, type JournalWriter } from '../kernel/journal/index.ts';
+import { LAST_APPLIED } from '../actors/pod-values.ts';
+import { JournalError } from '../kernel/journal/errors.ts';
+import type { Journal } from '../kernel/journal/reader.ts';
+import type { JournalWriter } from '../kernel/journal/writer.ts';
 import { memberOf } from '../kernel/json.ts';
 import { Kernel } from '../kernel/kernel.ts';
 import { Matching } from '../kernel/matching.ts';
 import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from '../kernel/records.ts';
+import { isInput } from '../kernel/records.ts';
 import type { Unnumbered } from '../kernel/turn-recorder.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
 
@@ -141,8 +145,6 @@ const ENDED: ReadonlySet<string> = new Set(['output', 'terminated']);
 const PAIRS: ReadonlySet<string> = new Set(['env', 'envs', 'httpHeaders']);
 /** Annotations that agents and runtimes write and read themselves. */
 const OWN_ANNOTATION = /(^|\.)(kubernetes|k8s|containerd|cri-o)\.io(\/|\.|$)|^io\.kubernetes\./;
-/** This annotation contains the whole pod. */
-const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 /**
  * Whether a text of a journal is private, by its place: texts that users write into pods and ConfigMaps, and the output
@@ -265,9 +267,6 @@ class Rewriting {
     return new JournalError('unusable', { file: this.#sink.directory, n }, `${why}; record a new journal`);
   }
 }
-
-const isInput = (record: JournalRecord): record is InputRecord =>
-  record.k === 'in' || record.k === 'timer' || record.k === 'result';
 
 type Draft = Unnumbered<InputRecord>;
 

@@ -6,7 +6,7 @@
  */
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { openJournal } from '../kernel/journal/index.ts';
+import { openJournal } from '../kernel/journal/open.ts';
 import type { JournalRecord } from '../kernel/records.ts';
 import { type Problem, type Script, type SimulationReport, STEPS, simulate } from '../simulation/simulation.ts';
 import { exitCodes } from './exit-codes.ts';

@@ -8,7 +8,7 @@
 import type { ActorScope, AnyEventObject, AnyMachineSnapshot, AnyStateMachine, AnyStateNode } from 'xstate';
 import { enforceTime } from './clock.ts';
 import { memberOf, toPlainError } from './json.ts';
-import { stateNodesOf, statesBelow } from './state-nodes.ts';
+import { isMachine, stateNodesOf, statesBelow } from './steps.ts';
 
 type Scope = ActorScope<AnyMachineSnapshot, AnyEventObject>;
 type Transition = (snapshot: AnyMachineSnapshot, event: AnyEventObject, scope: Scope) => AnyMachineSnapshot;
@@ -30,20 +30,6 @@ export function makeAtomic(machine: AnyStateMachine): void {
   for (const logic of Object.values(machine.implementations.actors ?? {})) {
     if (isMachine(logic)) makeAtomic(logic);
   }
-}
-
-/** Every machine reachable from this one, by id, itself included. */
-export function machinesOf(machine: AnyStateMachine, found = new Map<string, AnyStateMachine>()) {
-  if (found.has(machine.id)) return found;
-  found.set(machine.id, machine);
-  for (const logic of Object.values(machine.implementations.actors ?? {})) {
-    if (isMachine(logic)) machinesOf(logic, found);
-  }
-  return found;
-}
-
-function isMachine(logic: unknown): logic is AnyStateMachine {
-  return typeof logic === 'object' && logic !== null && 'implementations' in logic && 'root' in logic;
 }
 
 function atomically(transition: Transition, snapshot: AnyMachineSnapshot, event: AnyEventObject, scope: Scope) {

@@ -2,9 +2,9 @@
 import { createHash } from 'node:crypto';
 import { type AnyStateMachine, StateMachine } from 'xstate';
 import xstatePackage from 'xstate/package.json' with { type: 'json' };
-import { machinesOf } from './atomic.ts';
 import type { BuildInfo } from './records.ts';
 import { sourceHashes } from './source-hashes.ts';
+import { machinesOf } from './steps.ts';
 
 /** Describes the running program; `statelet` is its version. */
 export function buildInfo(root: AnyStateMachine, statelet: string): BuildInfo {

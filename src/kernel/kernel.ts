@@ -16,15 +16,21 @@
 import { type AnyActorRef, type AnyStateMachine, createActor, type InspectionEvent } from 'xstate';
 import { type Address, addressOf, parentActor } from './address.ts';
 import { makeAtomic } from './atomic.ts';
-import { type Checkpoint, restoreActors } from './checkpoint.ts';
 import { Timers, type TimeSource } from './clock.ts';
 import { type EffectResult, Outbox, type Performer } from './effects.ts';
-import { TURN_FAILED } from './fault.ts';
 import type { JournalSink } from './journal/writer.ts';
 import { type JsonEvent, jsonCopy, memberOf, type PlainError, toPlainError } from './json.ts';
 import { type ActorHost, createHosted, type OperationClass } from './operation.ts';
 import { lift, purely, SeededRandom } from './purity.ts';
-import type { HeaderRecord, InputRecord, KernelRecord, LogLevel } from './records.ts';
+import {
+  type Checkpoint,
+  type HeaderRecord,
+  type InputRecord,
+  type KernelRecord,
+  type LogLevel,
+  restoreActors,
+  TURN_FAILED,
+} from './records.ts';
 import { type Step, stepIn } from './steps.ts';
 import { type ChangedActor, TurnRecorder, type Unnumbered } from './turn-recorder.ts';
 

@@ -54,7 +54,8 @@ export interface PortCall<Input, Item extends JsonEvent = never> {
 }
 
 /** Performs one operation. A rejection becomes a {@link PlainError} and reaches the machine as `onError`. */
-export type Port<O> = (call: PortCall<InputOf<O>, ItemOf<O>>) => Promise<OutputOf<O>>;
+export type CallOf<O> = PortCall<InputOf<O>, ItemOf<O>>;
+export type Port<O> = (call: CallOf<O>) => Promise<OutputOf<O>>;
 export type Ports<Table extends OperationTable> = { readonly [Name in keyof Table]: Port<Table[Name]> };
 
 /** The services of the kernel that its actors use. */

@@ -1,11 +1,30 @@
 /**
  * The records of a journal: one incarnation of a node as a gap-free list. `docs/journal.md` describes them for readers.
+ * Also checkpoints: the whole state of the kernel between two turns, as plain JSON, every table ordered by number;
+ * and faults of the program itself: an uncaught error on the deciding thread, and a turn that threw.
  *
  * Replay feeds the inputs (`header`, `in`, `timer`, `result`); all other records are derived, and compared.
  */
+import type { AnyActorRef } from 'xstate';
 import type { Address } from './address.ts';
+import type { PendingTimer, Timers } from './clock.ts';
+import type { EffectRequest } from './effects.ts';
 import type { JsonEvent, PlainError } from './json.ts';
 import type { OperationClass } from './operation.ts';
+
+/** Sent by the process to the root machine, which then ends the node. */
+export type AgentFault = {
+  readonly type: 'agent.faulted';
+  readonly error: PlainError;
+  /** The first frames of the stack trace. */
+  readonly stack: readonly string[];
+};
+
+/** The log line of a turn that threw; its field `err` has the error. */
+export const TURN_FAILED = 'a turn failed';
+
+/** The phase that reports name for such faults; failures of the start name one of its own phases. */
+export const AGENT_PHASE = 'agent';
 
 /** Raised when the meaning of a record changes; old versions stay replayable. */
 export const FORMAT_VERSION = 4;
@@ -162,6 +181,8 @@ export interface ChainRecord {
 }
 
 export type InputRecord = InRecord | TimerRecord | ResultRecord;
+export const isInput = (record: JournalRecord): record is InputRecord =>
+  record.k === 'in' || record.k === 'timer' || record.k === 'result';
 export type DerivedRecord = MessageRecord | EffectRecord | CancelRecord | LogRecord | StateRecord | EndRecord;
 /** The records that the kernel numbers and appends. */
 export type KernelRecord = HeaderRecord | InputRecord | DerivedRecord;
@@ -169,3 +190,47 @@ export type KernelRecord = HeaderRecord | InputRecord | DerivedRecord;
 export type JournalRecord = KernelRecord | DroppedRecord | GapRecord;
 /** Everything that a line of a segment can hold. */
 export type JournalLine = JournalRecord | CheckpointRecord | ChainRecord;
+
+export interface Checkpoint {
+  /** Number of the next record. */
+  readonly n: number;
+  readonly turn: number;
+  /** Time of the last turn, milliseconds since the epoch. */
+  readonly t: number;
+  readonly nextEffect: number;
+  readonly nextTimer: number;
+  /** State of the seeded generator. */
+  readonly random: number;
+  readonly timers: readonly PendingTimer[];
+  readonly effects: readonly EffectRequest[];
+  readonly root: PersistedSnapshot;
+}
+
+/** XState's persisted snapshot of an actor and its children, as far as it is read here. */
+export interface PersistedSnapshot {
+  readonly status: string;
+  readonly value?: unknown;
+  readonly context?: unknown;
+  readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot; readonly src: string }>>;
+}
+
+/**
+ * Starts a root actor from a checkpoint and arms its timers again. XState's snapshots keep neither pending timers nor
+ * the identity of running requests; both come from the checkpoint's own tables.
+ */
+export function restoreActors(
+  root: AnyActorRef,
+  checkpoint: Checkpoint,
+  timers: Timers,
+  actorAt: (address: Address) => AnyActorRef | undefined,
+): void {
+  root.start();
+  for (const timer of checkpoint.timers) {
+    const source = actorAt(timer.source);
+    const target = actorAt(timer.target);
+    if (!source || !target) throw new Error(`the checkpoint has a timer for ${timer.target}, which does not exist`);
+    timers.restoring = { id: timer.id, due: timer.due };
+    root.system.scheduler.schedule(source, target, timer.event, 0, timer.sendId);
+    timers.restoring = undefined;
+  }
+}

@@ -10,14 +10,21 @@
 import type { AnyStateMachine } from 'xstate';
 import type { Address } from './address.ts';
 import { buildInfo, changedMachines } from './build-info.ts';
-import type { Checkpoint } from './checkpoint.ts';
 import type { PendingTimer } from './clock.ts';
 import { changedPaths, sameDigests } from './digest.ts';
 import { type Before, type Compared, type Divergence, divergenceOf, isSameTurn, type Mismatch } from './divergence.ts';
 import type { JournalSink } from './journal/writer.ts';
 import { Kernel, type KernelOptions } from './kernel.ts';
 import { Matching } from './matching.ts';
-import type { EffectRecord, HeaderRecord, InputRecord, JournalRecord, KernelRecord } from './records.ts';
+import type {
+  Checkpoint,
+  EffectRecord,
+  HeaderRecord,
+  JournalRecord,
+  KernelRecord,
+  PersistedSnapshot,
+} from './records.ts';
+import { isInput } from './records.ts';
 import { messageOf } from './thrown.ts';
 
 export interface ReplayReport {
@@ -241,8 +248,8 @@ function restored(options: ReplayOptions, from: NonNullable<ReplayOptions['from'
 
 /** The input is copied, so that machines cannot mutate the log. */
 function feed(kernel: Kernel, record: JournalRecord, sink: Comparison): void {
-  if (record.k === 'in' || record.k === 'timer' || record.k === 'result') {
-    const { n: _n, ...draft } = sink.matching.today(record satisfies InputRecord);
+  if (isInput(record)) {
+    const { n: _n, ...draft } = sink.matching.today(record);
     kernel.input(draft);
     return;
   }
@@ -266,12 +273,6 @@ function* turnsOf(records: Iterable<JournalRecord>, from: number | undefined): G
   }
 }
 
-/** The part of XState's persisted snapshot that is used here. */
-interface PersistedSnapshot {
-  readonly value?: unknown;
-  readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot }>>;
-}
-
 /**
  * The last state and the open requests of every actor, as recorded so far. Receives every record of the log one turn
  * after the replay; starts from the state of a checkpoint.
@@ -281,7 +282,7 @@ class RecordedState implements Omit<Before, 'isUnchanged'> {
   private readonly requests = new Map<number, EffectRecord>();
 
   adopt(checkpoint: Checkpoint, root: Address): void {
-    this.seed(root, checkpoint.root as PersistedSnapshot);
+    this.seed(root, checkpoint.root);
     for (const request of checkpoint.effects)
       this.requests.set(request.id, { ...request, n: checkpoint.n, k: 'effect' });
   }

@@ -1,15 +1,45 @@
 /**
- * For read models: the states and transitions that a run covers, and the transitions that an actor could have taken on
- * an event, with the results of their guards. This file keeps XState inside the kernel; machines and ports never use
- * it.
+ * The machines of a chart, their states and which of them are active, for the kernel and for read models. Also the
+ * steps of a run, and the transitions that an actor could have taken on an event, with the results of their guards.
+ *
+ * This file keeps XState inside the kernel; machines and ports never use it.
  */
-import type { AnyActorRef, AnyStateMachine, InspectionEvent } from 'xstate';
-import { type AnyMachineSnapshot, type AnyStateNode, type AnyTransitionDefinition, and } from 'xstate';
+import {
+  type AnyActorRef,
+  type AnyMachineSnapshot,
+  type AnyStateMachine,
+  type AnyStateNode,
+  type AnyTransitionDefinition,
+  and,
+  type InspectionEvent,
+} from 'xstate';
 import { type Address, addressOf } from './address.ts';
-import { machinesOf } from './atomic.ts';
-import { statesBelow } from './state-nodes.ts';
 
-export type { AnyStateNode, AnyTransitionDefinition } from 'xstate';
+export type { AnyStateMachine, AnyStateNode, AnyTransitionDefinition } from 'xstate';
+
+/** The active states of an actor, from its snapshot; `undefined` for an actor without a chart. */
+export const stateNodesOf = (snapshot: unknown): readonly AnyStateNode[] | undefined =>
+  (snapshot as { readonly _nodes?: readonly AnyStateNode[] } | undefined)?._nodes;
+
+/** The state and all its descendants. */
+export const statesBelow = (node: AnyStateNode): AnyStateNode[] => [
+  node,
+  ...Object.values(node.states).flatMap(statesBelow),
+];
+
+/** Every machine reachable from this one, by id, itself included. */
+export function machinesOf(machine: AnyStateMachine, found = new Map<string, AnyStateMachine>()) {
+  if (found.has(machine.id)) return found;
+  found.set(machine.id, machine);
+  for (const logic of Object.values(machine.implementations.actors ?? {})) {
+    if (isMachine(logic)) machinesOf(logic, found);
+  }
+  return found;
+}
+
+export function isMachine(logic: unknown): logic is AnyStateMachine {
+  return typeof logic === 'object' && logic !== null && 'implementations' in logic && 'root' in logic;
+}
 
 /** One step of an actor: the states that are active after it, and the transitions that led there. */
 export interface Step {

@@ -14,7 +14,7 @@ import { type Digested, digestOf } from './digest.ts';
 import { type JsonEvent, type PlainError, toPlainError } from './json.ts';
 import { isEffectLogic } from './operation.ts';
 import type { EndRecord, JournalRecord, KernelRecord, LogLevel, StateRecord } from './records.ts';
-import { stateNodesOf } from './state-nodes.ts';
+import { stateNodesOf } from './steps.ts';
 
 export type Unnumbered<R> = R extends JournalRecord ? Omit<R, 'n'> : never;
 export type Draft = Unnumbered<KernelRecord>;

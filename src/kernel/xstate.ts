@@ -1,8 +1,8 @@
 /**
  * The only access to XState. Machines import only this file and each other, so the library can be replaced in one
  * place, and constructs that machines must not use (promises, callbacks, wall clocks) are not exported. The other
- * functions that machines need are here too: log lines, siblings as targets, time, randomness, hashes, and the result
- * of a child.
+ * functions that machines need are here too: log lines, siblings as targets, time, randomness, hashes, the result of a
+ * child, and the replacement of a child that ended or crashed.
  *
  * XState types the events of `onDone` and `onError` only at the transition. A named action or guard sees the union of
  * all events and reads the result with `errorOf`, `errorIn` and `outputOf`.
@@ -13,6 +13,21 @@ import { parentActor } from './address.ts';
 import type { PlainError } from './json.ts';
 import { hostOf } from './operation.ts';
 import type { LogLevel } from './records.ts';
+
+interface Supervisor<Again> {
+  stopChild(id: string): void;
+  raise(event: Again, options: { readonly delay: number; readonly id: string }): void;
+}
+
+/** The id of the child that this event reports as ended or crashed. */
+export const childIn = ({ type }: { readonly type: string }): string =>
+  type.replace(/^xstate\.(?:done|error)\.actor\./, '');
+
+/** Frees the id of a crashed child; `again` is raised after a pause, when a replacement may be spawned. */
+export function reapChild<Again>(enqueue: Supervisor<Again>, id: string, again: Again, pauseMs: number): void {
+  enqueue.stopChild(id);
+  enqueue.raise(again, { delay: pauseMs, id: `respawn-${id}` });
+}
 
 export type { ActorRefFrom, AnyActorRef, AnyStateMachine, EventObject, MachineContext, SnapshotFrom } from 'xstate';
 export {
@@ -25,12 +40,12 @@ export {
   stateIn,
   stopChild,
 } from 'xstate';
-export { AGENT_PHASE, type AgentFault } from './fault.ts';
 export type { SecretHandle } from './journal/secrets.ts';
 export { isObject, type JsonEvent, type JsonObject, type PlainError } from './json.ts';
 export type { InputOf, ItemOf, OperationTable, OutputOf } from './operation.ts';
 export { idempotent, once, pick, query, stream } from './operation.ts';
 export type { LogLevel } from './records.ts';
+export { AGENT_PHASE, type AgentFault } from './records.ts';
 export { messageOf, required } from './thrown.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -102,6 +117,15 @@ export const outputOf = <Output>(event: unknown): Output => (event as { output: 
  */
 // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the type argument is the declaration
 export const typed = <Types>(): Types => ({}) as Types;
+
+/** The arguments of the actions of a machine that enqueue, by the type of its `setup`. */
+export type ActionArgsOf<Setup extends { readonly enqueueActions: (collect: never) => unknown }> = Parameters<
+  Extract<Parameters<Setup['enqueueActions']>[0], (...args: never) => void>
+>[0];
+
+/** What such an action enqueues with. */
+export type EnqueueOf<Setup extends { readonly enqueueActions: (collect: never) => unknown }> =
+  ActionArgsOf<Setup> extends { readonly enqueue: infer Enqueue } ? Enqueue : never;
 
 /** XState's events of operations and child actors, for machines that invoke something. */
 export type Ended =

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { openedPod, openedText, readablePod, sealedPod, valueNames } from '../../src/actors/pod-values.ts';
-import { Vault } from '../../src/kernel/journal/index.ts';
+import { Vault } from '../../src/kernel/journal/secrets.ts';
 import type { Json } from '../../src/kernel/json.ts';
 import { expand } from '../../src/machines/model/spec/expansion.ts';
 

@@ -10,8 +10,8 @@ import { replayOptions } from '../../src/bin/insight/replayed.ts';
 import { startupTime } from '../../src/bin/insight/startup-time.ts';
 import { Story } from '../../src/bin/insight/story.ts';
 import { describeWhy, type Why, why } from '../../src/bin/insight/why.ts';
-import { type Journal, readJournal } from '../../src/kernel/journal/index.ts';
 import { segmentsIn } from '../../src/kernel/journal/layout.ts';
+import { type Journal, readJournal } from '../../src/kernel/journal/reader.ts';
 import { replay } from '../../src/kernel/replay.ts';
 import { NEWEST_BEHAVIOR } from '../../src/machines/model/settings/behaviors.ts';
 

@@ -1,7 +1,7 @@
 /** Credentials on the command line, in each spelling of the flag that carries them. */
 import { describe, expect, it } from 'vitest';
 import { maskedArguments } from '../../src/bin/effective-configuration.ts';
-import { parseCommandLine } from '../../src/machines/configuration/index.ts';
+import { parseCommandLine } from '../../src/machines/configuration/flags/flags.ts';
 
 describe('the arguments that are written down', () => {
   it.each([

@@ -1,7 +1,7 @@
 /** Journals of a scripted node, as a daemon leaves them, and what `statelet` says of them in a process of its own. */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
-import { openJournal } from '../../src/kernel/journal/index.ts';
+import { openJournal } from '../../src/kernel/journal/open.ts';
 import type { KernelRecord } from '../../src/kernel/records.ts';
 import { BootNode } from '../machines/startup/boot-node.ts';
 

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { NodePod } from '../../src/actors/server/node-pods.ts';
-import { runtimeStreamUrls } from '../../src/actors/server/runtime-calls.ts';
+import { runtimeStreamUrls } from '../../src/actors/server/streaming/endpoints.ts';
 import type { Pod } from '../../src/machines/model/api/pod.ts';
 import { type Containerd, containerdAvailable, startContainerd } from '../support/containerd.ts';
 import { requirement } from '../support/require.ts';

@@ -26,7 +26,7 @@ import { readCsvRecord } from '../../src/machines/configuration/flags/flag-value
 import { versionError } from '../../src/machines/configuration/flags/flags.ts';
 import { pemBlocks } from '../../src/machines/model/objects/trust-anchors.ts';
 import { expand } from '../../src/machines/model/spec/expansion.ts';
-import { parseImage } from '../../src/machines/model/spec/index.ts';
+import { parseImage } from '../../src/machines/model/spec/image.ts';
 import { validatePod } from '../../src/machines/model/validation/pod.ts';
 import { parseDecimal } from '../../src/machines/model/values/go-text.ts';
 import { decodeJson } from '../../src/machines/model/values/json-document.ts';

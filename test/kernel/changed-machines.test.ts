@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { buildInfo } from '../../src/kernel/build-info.ts';
-import { readJournal } from '../../src/kernel/journal/index.ts';
+import { readJournal } from '../../src/kernel/journal/reader.ts';
 import { replay } from '../../src/kernel/replay.ts';
 import { type Edit, shopWith } from './journal/mutated-shop.ts';
 

@@ -4,7 +4,7 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { buildInfo } from '../../src/kernel/build-info.ts';
-import { readJournal } from '../../src/kernel/journal/index.ts';
+import { readJournal } from '../../src/kernel/journal/reader.ts';
 import type { JournalRecord } from '../../src/kernel/records.ts';
 import { type ReplayReport, replay } from '../../src/kernel/replay.ts';
 import type { AnyStateMachine } from '../../src/kernel/xstate.ts';

@@ -2,7 +2,7 @@
  * Changes of code that a replay must find, and refactorings that it must not: the shop's by its source, the node's by
  * one guard or delay of one machine. Each change is of another kind or place; `by` is whose decision it is.
  */
-import { machinesOf } from '../../src/kernel/atomic.ts';
+import { machinesOf } from '../../src/kernel/steps.ts';
 import type { AnyStateMachine } from '../../src/kernel/xstate.ts';
 import { kubeletMachine } from '../../src/machines/startup/kubelet.ts';
 import type { Edit } from './journal/mutated-shop.ts';

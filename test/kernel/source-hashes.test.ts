@@ -3,8 +3,8 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { machinesOf } from '../../src/kernel/atomic.ts';
 import { sourceHashes } from '../../src/kernel/source-hashes.ts';
+import { machinesOf } from '../../src/kernel/steps.ts';
 import { kubeletMachine } from '../../src/machines/startup/kubelet.ts';
 
 const ROOT = join(import.meta.dirname, '../..');

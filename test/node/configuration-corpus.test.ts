@@ -6,7 +6,7 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { parseCommandLine } from '../../src/machines/configuration/index.ts';
+import { parseCommandLine } from '../../src/machines/configuration/flags/flags.ts';
 import { ENDS_ELSEWHERE, EXCUSED } from '../golden/config-excused.ts';
 import { type Case, readCases, withCase } from '../machines/configuration/corpus.ts';
 import { patient } from '../support/patience.ts';

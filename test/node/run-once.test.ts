@@ -1,7 +1,7 @@
 /** `statelet run-once` as a process, on real containers: what it prints, how it ends, what it leaves. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readJournal } from '../../src/kernel/journal/index.ts';
+import { readJournal } from '../../src/kernel/journal/reader.ts';
 import type { PodResult } from '../../src/machines/startup/context/types.ts';
 import { checkOrder, DOCUMENTS } from '../machines/startup/order/index.ts';
 import { SLEEP, shellPod } from '../support/daemon.ts';

@@ -5,7 +5,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { readJournal } from '../../src/kernel/journal/index.ts';
+import { readJournal } from '../../src/kernel/journal/reader.ts';
 import { TestNode } from '../support/daemon.ts';
 import { FAILING_STARTS } from '../support/failing-starts.ts';
 import { datagramReceiver } from '../support/host-datagram.ts';

@@ -73,7 +73,7 @@ export const COMMAND_ROWS: readonly Row[] = [
   built(
     'S030',
     'masked configuration',
-    [`${CONFIGURATION}/fields/versioned.ts#toMasked`, 'kubelet: alive.startup.command.checkingPermissions'],
+    [`${CONFIGURATION}/fields/decode.ts#toMasked`, 'kubelet: alive.startup.command.checkingPermissions'],
     `${boot}::says its configuration`,
   ),
   built('S031', 'call Run', 'kubelet: alive.startup.run', [boot, failures]),
@@ -122,7 +122,7 @@ export const COMMAND_ROWS: readonly Row[] = [
   built(
     'S050',
     'configz',
-    ['src/actors/server/endpoints/pods.ts#configzEndpoint', `${CONFIGURATION}/fields/versioned.ts#toVersioned`],
+    ['src/actors/server/endpoints/pods.ts#configzEndpoint', `${CONFIGURATION}/fields/decode.ts#toVersioned`],
     [TESTS.requested, corpus],
   ),
   instead('S051', 'hidden metrics', 'no metric of this node is hidden; the version is validated as upstream does'),

@@ -54,7 +54,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S131',
     'runonce: the pods of one listing of the manifests',
-    ['kubelet: alive.startup.runOnce.pods', 'runOnce: running', 'src/bin/commands/run-once.ts#runOnce'],
+    ['kubelet: alive.startup.runOnce.pods', 'runOnce: running', 'src/bin/commands/run.ts#runOnce'],
     [TESTS.runOnce, TESTS.runOnceDaemon, boot],
   ),
   built('S132', 'Started kubelet', 'kubelet: alive.startup.startKubelet.serving.started', boot),

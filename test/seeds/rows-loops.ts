@@ -92,7 +92,7 @@ export const LOOP_ROWS: readonly Row[] = [
   built(
     'S233',
     'data directories',
-    [`${RUN}.initializingModules`, 'src/machines/startup/common-phases.ts#dataDirectories'],
+    [`${RUN}.initializingModules`, 'src/machines/startup/start-kubelet.ts#dataDirectories'],
     [failures, TESTS.files],
   ),
   built('S234', 'container logs directory', `${RUN}.containerLogs`, `${failures}::container log links`),

@@ -212,7 +212,7 @@ export const RUN_ROWS: readonly Row[] = [
     [
       `${CONFIGURATION}/validation/resource-managers.ts#cpuManagerError`,
       'src/machines/model/allocation/cpu-manager.ts#allocateCpus',
-      'src/machines/charts/pods/pod/pod-cgroup.ts#pinning',
+      'src/machines/charts/pods/pod/pod-allocation.ts#pinning',
     ],
     [
       'test/machines/model/allocation/cpu-manager.test.ts',

@@ -5,7 +5,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { machinesOf } from '../../src/kernel/atomic.ts';
+import { machinesOf } from '../../src/kernel/steps.ts';
 import { FLAGS, hintFor } from '../../src/machines/configuration/flags/flag-table.ts';
 import { operations } from '../../src/machines/model/operations/index.ts';
 import { kubeletMachine } from '../../src/machines/startup/kubelet.ts';

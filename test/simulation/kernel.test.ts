@@ -3,10 +3,9 @@
  * taken in the middle, and two runs of one seed must write the same journal.
  */
 import { describe, expect, it } from 'vitest';
-import type { Checkpoint } from '../../src/kernel/checkpoint.ts';
 import { Kernel } from '../../src/kernel/kernel.ts';
 import { SeededRandom } from '../../src/kernel/purity.ts';
-import type { HeaderRecord, KernelRecord } from '../../src/kernel/records.ts';
+import type { Checkpoint, HeaderRecord, KernelRecord } from '../../src/kernel/records.ts';
 import { replay } from '../../src/kernel/replay.ts';
 import { bossMachine, header, MemorySink } from '../kernel/support.ts';
 import { type Faults, FaultyWorld, VirtualTime, type WorldModel } from '../support/virtual-world.ts';

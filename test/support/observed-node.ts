@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { connectRuntime, type RuntimeClient } from '../../src/actors/cri/client.ts';
 import { BUILT_IN_IMAGE } from '../../src/actors/embedded-runtime/store/images.ts';
 import { exitCodes } from '../../src/bin/exit-codes.ts';
-import { readJournal } from '../../src/kernel/journal/index.ts';
+import { readJournal } from '../../src/kernel/journal/reader.ts';
 import { OperationError } from '../../src/kernel/json.ts';
 import type { ContainerStatus, PodSandbox } from '../../src/machines/model/api/cri.ts';
 import type { PodStatus } from '../../src/machines/model/api/pod.ts';

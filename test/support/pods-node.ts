@@ -4,9 +4,8 @@
  * The root stands for the supervisor: same ids, restarts what crashed, answers `syncLoop.started`.
  */
 import { expect } from 'vitest';
-import type { Checkpoint } from '../../src/kernel/checkpoint.ts';
 import { Kernel, type KernelOptions } from '../../src/kernel/kernel.ts';
-import type { HeaderRecord, KernelRecord } from '../../src/kernel/records.ts';
+import type { Checkpoint, HeaderRecord, KernelRecord } from '../../src/kernel/records.ts';
 import { replay } from '../../src/kernel/replay.ts';
 import { type AnyStateMachine, assign, line, sendTo, setup, to } from '../../src/kernel/xstate.ts';
 import { csiVolumesMachine } from '../../src/machines/charts/csi/csi-volumes.ts';

@@ -1,5 +1,5 @@
 /** A journal with two starts of one node, the second slower, as daemons leave them in one folder. */
-import { openJournal } from '../../src/kernel/journal/index.ts';
+import { openJournal } from '../../src/kernel/journal/open.ts';
 import type { KernelRecord } from '../../src/kernel/records.ts';
 import { ARGV, BootNode } from '../machines/startup/boot-node.ts';
 import { image, manifest } from './pods-node.ts';

@@ -11,7 +11,7 @@ import { statSync } from 'node:fs';
 import { mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { stringify } from 'yaml';
-import type { Vault } from '../../kernel/journal/index.ts';
+import type { Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import { codeOf } from '../../kernel/thrown.ts';

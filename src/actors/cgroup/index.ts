@@ -18,9 +18,8 @@ import type {
   cgroupOperations,
   DesiredCgroup,
 } from '../../machines/model/operations/cgroup.ts';
-import { errnoOf } from '../host/root-folder.ts';
 import { pause } from '../pause.ts';
-import { foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
+import { cpuWeight, foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
 import { type SystemdManager, systemdManager } from './systemd.ts';
 import {
   checkedPath,
@@ -35,7 +34,6 @@ import {
   subfolders,
   writeLimits,
 } from './tree.ts';
-import { cpuWeight } from './values.ts';
 
 export interface CgroupOptions {
   /** Prefix of `/proc` and `/sys`, for a machine that is described by files. */
@@ -278,7 +276,7 @@ async function moveSystemProcesses(root: string, hierarchies: Hierarchies, path:
     if (movable.length === 0) return;
     for (const { pid } of movable) {
       await enter(hierarchies, path, pid).catch((error: unknown) => {
-        if (errnoOf(error) !== 'ESRCH') failure = moveError(pid, path, error);
+        if (codeOf(error) !== 'ESRCH') failure = moveError(pid, path, error);
       });
     }
   }
@@ -293,6 +291,6 @@ async function isMovable(root: string, pid: number): Promise<boolean> {
   if (pid === FIRST_PROCESS) return false;
   return readlink(`${root}/proc/${pid}/exe`).then(
     () => true,
-    (error: unknown) => errnoOf(error) !== 'ENOENT',
+    (error: unknown) => codeOf(error) !== 'ENOENT',
   );
 }

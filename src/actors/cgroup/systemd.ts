@@ -8,8 +8,9 @@
 import { basename } from 'node:path';
 import { DBusError, type Message, type MessageBus, Variant } from 'dbus-native';
 import { OperationError } from '../../kernel/json.ts';
+import { keepNewest } from '../../kernel/keep-newest.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
-import { busErrorName, connectBus } from '../bus.ts';
+import { busErrorName, connectBus, systemBusAddress } from '../bus.ts';
 
 export interface SystemdManager {
   start(path: string, resources: CgroupResources, version: 1 | 2): Promise<void>;
@@ -21,7 +22,6 @@ export interface SystemdManager {
 const SERVICE = 'org.freedesktop.systemd1';
 const OBJECT = '/org/freedesktop/systemd1';
 const MANAGER = 'org.freedesktop.systemd1.Manager';
-const DEFAULT_ADDRESS = 'unix:path=/run/dbus/system_bus_socket';
 /** systemd finishes the job of a slice at once; beyond this time it is stuck. */
 const JOB_TIMEOUT_MS = 30_000;
 /** systemd's "no limit". */
@@ -93,7 +93,7 @@ function quotaPerSecond(quotaUs: bigint, periodUs: bigint): bigint {
 /** `address`: of the bus, in D-Bus notation; default: the system bus. */
 export function systemdManager(
   weight: (shares: bigint) => bigint,
-  address = process.env['DBUS_SYSTEM_BUS_ADDRESS'] ?? DEFAULT_ADDRESS,
+  address = systemBusAddress(),
   timeoutMs?: number,
 ): SystemdManager {
   let connecting: Promise<Connection> | undefined;
@@ -102,8 +102,10 @@ export function systemdManager(
       connecting = undefined;
       throw error;
     }));
-  const call = async (member: string, signature: string, body: unknown[]) =>
-    (await connection()).call(member, signature, body);
+  const setProperties: SystemdManager['set'] = async (path, resources, version) => {
+    const body = [unitOf(path), true, propertiesOf(resources, version, weight)];
+    await (await connection()).call('SetUnitProperties', 'sba(sv)', body);
+  };
   const job = async (member: string, signature: string, body: unknown[]) =>
     (await connection()).job(member, signature, body);
   return {
@@ -111,11 +113,9 @@ export function systemdManager(
       const properties = [...propertiesOfSlice(path, version), ...propertiesOf(resources, version, weight)];
       const body = [unitOf(path), 'replace', properties, []];
       await ignoreError('UnitExists', job('StartTransientUnit', 'ssa(sv)a(sa(sv))', body));
-      await call('SetUnitProperties', 'sba(sv)', [unitOf(path), true, propertiesOf(resources, version, weight)]);
+      await setProperties(path, resources, version);
     },
-    async set(path, resources, version) {
-      await call('SetUnitProperties', 'sba(sv)', [unitOf(path), true, propertiesOf(resources, version, weight)]);
-    },
+    set: setProperties,
     async stop(path) {
       await ignoreError('NoSuchUnit', job('StopUnit', 'ss', [unitOf(path), 'replace']));
     },
@@ -195,7 +195,7 @@ function finishedJobs(bus: MessageBus) {
     if (path === undefined || result === undefined) return;
     const settle = waiting.get(path);
     if (settle) settle(result);
-    else remember(ended, path, result);
+    else keepNewest(ended.set(path, result), ENDED_JOBS_MAX);
   });
   return {
     finished(path: string): Promise<string> {
@@ -216,8 +216,3 @@ function finishedJobs(bus: MessageBus) {
 
 /** Results kept for later callers; they include other programs' jobs, so the oldest are dropped. */
 const ENDED_JOBS_MAX = 256;
-
-function remember(ended: Map<string, string>, path: string, result: string): void {
-  ended.set(path, result);
-  if (ended.size > ENDED_JOBS_MAX) ended.delete(ended.keys().next().value ?? '');
-}

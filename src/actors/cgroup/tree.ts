@@ -13,12 +13,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
 import { shareOfThreads } from '../host/bounded-calls.ts';
-import { errnoOf } from '../host/root-folder.ts';
-import { foldersOf, type Hierarchies, requiredFolders } from './hierarchies.ts';
-import { type CgroupFile, filesOfVersion1, filesOfVersion2 } from './values.ts';
+import { ignoring } from '../host/root-folder.ts';
+import {
+  type CgroupFile,
+  filesOfVersion1,
+  filesOfVersion2,
+  foldersOf,
+  type Hierarchies,
+  requiredFolders,
+} from './hierarchies.ts';
 
 const FOLDER_MODE = 0o755;
 /**
@@ -107,9 +113,7 @@ async function makeUnifiedGroup(mount: string, below: string, made: MakeFolder):
   for (const step of below.split('/').slice(1)) {
     await enableControllers(folder);
     folder = join(folder, step);
-    await made(folder, false).catch((error: unknown) => {
-      if (errnoOf(error) !== 'EEXIST') throw error;
-    });
+    await made(folder, false).catch(ignoring('EEXIST'));
   }
 }
 
@@ -226,7 +230,7 @@ export async function subfolders(folder: string): Promise<string[]> {
     const entries = await calls(() => readdir(folder, { withFileTypes: true }));
     return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return [];
+    if (codeOf(error) === 'ENOENT') return [];
     throw error;
   }
 }
@@ -247,7 +251,7 @@ async function removeEmptyFolder(folder: string): Promise<boolean> {
     await removeFolderItself(folder);
     return true;
   } catch (error) {
-    const code = errnoOf(error);
+    const code = codeOf(error);
     if (code === 'ENOENT') return true;
     if (code === 'EBUSY' || code === 'ENOTEMPTY') return false;
     throw error;
@@ -266,7 +270,7 @@ async function removeFolder(folder: string): Promise<void> {
     try {
       return await removeFolderItself(folder);
     } catch (error) {
-      const code = errnoOf(error);
+      const code = codeOf(error);
       if (code === 'ENOENT') return;
       if (code !== 'EBUSY' || tries === REMOVE_TRIES) throw error;
       await sleep(REMOVE_FIRST_WAIT_MS * 2 ** tries);
@@ -288,7 +292,7 @@ function read(path: string): string | null {
   try {
     return readFileSync(path, 'utf8').trimEnd();
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return null;
+    if (codeOf(error) === 'ENOENT') return null;
     throw error;
   }
 }
@@ -304,6 +308,8 @@ async function write(path: string, value: string): Promise<void> {
     }
   } catch (error) {
     const why = messageOf(error);
-    throw new OperationError(`failed to write ${JSON.stringify(value)} to ${path}: ${why}`, { code: errnoOf(error) });
+    throw new OperationError(`failed to write ${JSON.stringify(value)} to ${path}: ${why}`, {
+      code: codeOf(error) ?? '',
+    });
   }
 }

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { steadyNow } from '../../kernel/clock.ts';
-import { type SecretHandle, Vault } from '../../kernel/journal/index.ts';
+import { type SecretHandle, Vault } from '../../kernel/journal/secrets.ts';
 import { memberOf, OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, Image, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';

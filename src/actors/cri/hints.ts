@@ -12,11 +12,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { ContainerEventResponse, ContainerEventType } from '../../machines/model/api/cri.ts';
+import { POD_UID_LABEL } from '../../machines/model/spec/sandbox.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import type { OnRuntimeActivity } from './activity.ts';
 import { isMet, type Outcome } from './calls-in-progress.ts';
 import { decodeEvent, type Envelope, type RuntimeClient, type StreamName } from './client.ts';
-import { containerInstance, type Instance, POD_UID_LABEL, sandboxInstance, statusesOf } from './relist.ts';
+import { containerInstance, type Instance, sandboxInstance, statusesOf } from './relist.ts';
 
 export interface Hint {
   /** The id of the sandbox or container. */

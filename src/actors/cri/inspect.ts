@@ -7,9 +7,10 @@ import { steadyNow } from '../../kernel/clock.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { ContainerStatus, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
+import { POD_UID_LABEL } from '../../machines/model/spec/sandbox.ts';
 import type { OnRuntimeActivity } from './activity.ts';
 import type { CallOptions, RuntimeClient } from './client.ts';
-import { containerInstance, type Instance, POD_UID_LABEL, podRuntimeStatus, sandboxInstance } from './relist.ts';
+import { containerInstance, type Instance, podRuntimeStatus, sandboxInstance } from './relist.ts';
 
 type InspectOptions = CallOptions & {
   readonly observedAtMs: number;

@@ -13,12 +13,9 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Container, ContainerStatus, PodSandbox, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { InstanceChanged, PodRuntimeStatus, WatchPodsItem } from '../../machines/model/operations/cri.ts';
 import { containerAnnotationKeys as keys } from '../../machines/model/spec/annotations.ts';
+import { POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL } from '../../machines/model/spec/sandbox.ts';
 import { slimmedContainer, slimmedSandbox } from '../../machines/model/status/runtime-facts.ts';
 import { cut } from '../probe/attempt.ts';
-
-export const POD_UID_LABEL = 'io.kubernetes.pod.uid';
-const POD_NAME_LABEL = 'io.kubernetes.pod.name';
-const POD_NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
 
 const CONTAINER_STATES: ReadonlySet<unknown> = new Set(['CONTAINER_CREATED', 'CONTAINER_RUNNING', 'CONTAINER_EXITED']);
 

@@ -8,7 +8,7 @@
  */
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
+import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type {
   AuthConfig,
@@ -18,6 +18,7 @@ import type {
   PodSandboxConfig,
 } from '../../machines/model/api/cri.ts';
 import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
+import { EXPANDED_MAX_CHARS, EXPANDED_TOTAL_MAX_CHARS, HANDLE_NAMES } from '../../machines/model/spec/expansion.ts';
 import { goJson } from '../../machines/model/spec/hash.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
 import { cut, OUTPUT_MAX_BYTES, textWithin } from '../probe/attempt.ts';
@@ -30,14 +31,6 @@ const MARK_MODE = 0o600;
 const PRE_STOP = containerAnnotationKeys.preStopHandler;
 const REDACTED_MESSAGE =
   'what the runtime says may quote a Secret that this agent did not give: see the log of the runtime';
-
-/**
- * The limits of growth of a word and of the whole command line, as in the machine's `expansion.ts`, for the opened
- * values.
- */
-const EXPANDED_MAX_CHARS = 131_072;
-const EXPANDED_TOTAL_MAX_CHARS = 6_291_456;
-const HANDLE_NAMES = /§[A-Za-z0-9_-]{22}/g;
 
 /**
  * The values behind the handles of one call.

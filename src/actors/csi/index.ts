@@ -9,10 +9,10 @@
 
 import { rmdir, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import type { Vault } from '../../kernel/journal/index.ts';
+import type { Vault } from '../../kernel/journal/secrets.ts';
 import type { InputOf, Port, Ports } from '../../kernel/operation.ts';
 import type { BlockMount, BlockStage, csiOperations } from '../../machines/model/operations/csi.ts';
-import { errnoOf, inParent } from '../host/root-folder.ts';
+import { ignoring, inParent } from '../host/root-folder.ts';
 import { watchChanges } from '../pause.ts';
 import { bindDevice, isLinked, linkDevice, unbindDevice, unlinkDevice } from '../volume/block-device.ts';
 import { type Mounter, mounter } from '../volume/mounter.ts';
@@ -114,19 +114,14 @@ async function unstageBlock(
 /** The record is removed last, so that a failed removal is retried. */
 async function removeDevice(root: string, { staging, published, folder }: BlockStage): Promise<void> {
   await inParent(root, staging, removeOnDevice);
-  await inParent(root, published, (path) => rmdir(path).catch(nullIfMissing));
+  await inParent(root, published, (path) => rmdir(path).catch(ignoring('ENOENT')));
   await inParent(root, folder, removeOnDevice);
 }
 
 /** Removes a path without crossing into another file system. */
 const removeOnDevice = async (path: string): Promise<void> => {
-  const found = await stat(path).catch(nullIfMissing);
+  const found = await stat(path).catch(ignoring('ENOENT'));
   if (found) await removeTree(path, found.dev);
-};
-
-const nullIfMissing = (error: unknown): null => {
-  if (errnoOf(error) !== 'ENOENT') throw error;
-  return null;
 };
 
 async function publishBlock(

@@ -9,9 +9,9 @@ import { constants, type Dirent } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, rmdir, unlink } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { CSIInventory, FoundDevice, FoundVolume, VolumeData } from '../../machines/model/operations/csi.ts';
-import { errnoOf, inParent } from '../host/root-folder.ts';
+import { ignoring, inParent } from '../host/root-folder.ts';
 import { isMounted } from '../volume/mounter.ts';
 
 const RECORD = 'vol_data.json';
@@ -80,13 +80,8 @@ export async function removeRecord(root: string, directory: string, target: stri
 }
 
 const orRegularFile = (name: string) => async (error: unknown) => {
-  if (errnoOf(error) === 'ENOTDIR') await unlink(name);
-  else if (errnoOf(error) !== 'ENOENT') throw error;
-};
-
-const ignoring = (code: string) => (error: unknown) => {
-  if (errnoOf(error) !== code) throw error;
-  return null;
+  if (codeOf(error) === 'ENOTDIR') await unlink(name);
+  else if (codeOf(error) !== 'ENOENT') throw error;
 };
 
 const VOLUMES = 'volumes/kubernetes.io~csi';

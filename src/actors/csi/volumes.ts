@@ -6,9 +6,8 @@
  * Invariants: the record is on disk before the driver is called, so that the next process can always remove the volume;
  * secrets and tokens are opened here, and never part of an error.
  */
-import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { isSecretHandle, type Vault } from '../../kernel/journal/index.ts';
+import { isSecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
@@ -21,7 +20,7 @@ import type {
 } from '../../machines/model/operations/csi.ts';
 import type { Content, Unshared } from '../../machines/model/operations/volume.ts';
 import { withoutSecrets, withoutTexts } from '../cri/secrets.ts';
-import { openParent } from '../host/root-folder.ts';
+import { FOLDER, openParent } from '../host/root-folder.ts';
 import { called, methodOf } from '../plugins/connection.ts';
 import { isMounted, type Mounter } from '../volume/mounter.ts';
 import { unmountAll } from '../volume/tear-down.ts';
@@ -55,7 +54,6 @@ type Operations = typeof csiOperations;
 const TARGET = 'mount';
 const STAGING_TARGET = 'globalmount';
 const TOKENS = 'csi.storage.k8s.io/serviceAccount.tokens';
-const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 /** Codes after which it is unknown whether the driver has done, or will still do, what was requested. */
 const UNCERTAIN_CODES: ReadonlySet<string | undefined> = new Set([

@@ -6,11 +6,10 @@ import { access, chmod, lstat, mkdir, open, readlink, realpath, rename, stat, st
 import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { goError } from '../go-errors.ts';
 import { type Mounter, mountBehind, mountsBelow } from '../volume/mounter.ts';
-import { errnoOf } from './root-folder.ts';
 
 type Operations = typeof hostOperations;
 
@@ -27,7 +26,7 @@ export const readTextFile: Port<Operations['host.readFile']> = async ({ input: {
       await handle.close();
     }
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return { content: null };
+    if (codeOf(error) === 'ENOENT') return { content: null };
     throw error;
   }
 };
@@ -59,7 +58,7 @@ async function namingErrors(doing: string, what: string | undefined, work: () =>
   } catch (error) {
     if (what === undefined) throw error;
     const message = messageOf(error);
-    throw new OperationError(`error ${doing} ${what}: ${message}`, { code: errnoOf(error) });
+    throw new OperationError(`error ${doing} ${what}: ${message}`, { code: codeOf(error) ?? '' });
   }
 }
 
@@ -73,7 +72,7 @@ async function makeDirectory(path: string, mode: number): Promise<void> {
     await mkdir(path, mode);
     await chmod(path, mode);
   } catch (error) {
-    if (errnoOf(error) !== 'EEXIST') throw goError('mkdir', path, error);
+    if (codeOf(error) !== 'EEXIST') throw goError('mkdir', path, error);
   }
 }
 

@@ -1,10 +1,10 @@
 /** All ports of this machine, one file per subject. Nothing is read or opened before it is requested. */
 import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
-import { Vault } from '../../kernel/journal/index.ts';
+import { Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { mounter } from '../volume/mounter.ts';
 import { configurationPorts } from './configuration/configuration-watch.ts';
@@ -18,7 +18,6 @@ import { manifestUrlPort } from './manifests/manifest-url.ts';
 import { manifestPort } from './manifests/manifests.ts';
 import { notifyPort, watchdogPorts } from './notify.ts';
 import { preparePod, removePod, terminationMessage } from './pod-files.ts';
-import { errnoOf } from './root-folder.ts';
 import { loadSoftState, readCheckpoints, rememberingPorts, saveSoftState, writeCheckpoint } from './soft-state.ts';
 
 export interface HostOptions {
@@ -76,7 +75,7 @@ function limitPorts(root: string, system: SystemCalls | null) {
       await writeFile(path, String(input.value));
     } catch (error) {
       const why = messageOf(error);
-      throw new OperationError(`failed to write ${input.value} to ${path}: ${why}`, { code: errnoOf(error) });
+      throw new OperationError(`failed to write ${input.value} to ${path}: ${why}`, { code: codeOf(error) ?? '' });
     }
     return null;
   };

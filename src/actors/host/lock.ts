@@ -15,10 +15,10 @@ import { readFile, stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall } from '../../kernel/operation.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { reasonOf } from '../go-errors.ts';
 import type { SystemCalls } from './kernel/syscall.ts';
-import { errnoOf } from './root-folder.ts';
 
 /** The pause between two attempts to lock, and between two checks for a contender: a hand-over may take this long. */
 const RETRY_MS = 100;
@@ -78,7 +78,7 @@ function opened(path: string): number {
   try {
     return openSync(path, constants.O_CREAT | constants.O_RDWR, 0o600);
   } catch (error) {
-    throw new OperationError(reasonOf(error), { code: errnoOf(error) });
+    throw new OperationError(reasonOf(error), { code: codeOf(error) ?? '' });
   }
 }
 

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import { hugePageResource } from '../../machines/model/allocation/memory-state.ts';
 import type {
   CgroupInfo,
@@ -16,7 +17,6 @@ import type {
 import { readTopology } from '../stats/topology.ts';
 import type { Mounter } from '../volume/mounter.ts';
 import { parseMounts } from './kernel/mounts.ts';
-import { errnoOf } from './root-folder.ts';
 
 /*
  * Properties of this machine: the user of this process, host name, capacity, identities, cgroups.
@@ -61,7 +61,7 @@ async function takesNoswap(mounter: Mounter): Promise<boolean> {
     await mounter.unmount(folder);
     return true;
   } catch (error) {
-    return errnoOf(error) !== 'EINVAL';
+    return codeOf(error) !== 'EINVAL';
   } finally {
     await rmdir(folder);
   }

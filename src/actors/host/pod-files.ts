@@ -20,12 +20,12 @@ import { open, readFile, rm } from 'node:fs/promises';
 import { normalize } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { hostOperations, NodeText } from '../../machines/model/operations/host.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
 import { goError, missingText } from '../go-errors.ts';
 import { parseMounts } from './kernel/mounts.ts';
-import { errnoOf, makeFolder, openParent, RootFolder } from './root-folder.ts';
+import { makeFolder, openParent, RootFolder } from './root-folder.ts';
 
 type Operations = typeof hostOperations;
 
@@ -121,7 +121,7 @@ function replaceContent(fd: number, content: Buffer, size: number): void {
 }
 
 function named(error: unknown, path: string, what: string): Error {
-  const code = errnoOf(error);
+  const code = codeOf(error) ?? '';
   const why = messageOf(error);
   const isForeign = code === 'ELOOP' || code === 'ENOTDIR' || code === 'EISDIR' || code === 'ENXIO';
   return new OperationError(`cannot prepare ${path}: ${isForeign ? `it exists and is not ${what}` : why}`, { code });
@@ -178,7 +178,7 @@ export const terminationMessage: Port<Operation> = async ({ input: { file, logFi
     const message = text(await readEnd(file, maxBytes));
     if (message !== '' || logFile === null) return { message };
   } catch (error) {
-    if (!isMissing(error)) return { message: `Error on reading termination log ${file}: ${reason(error)}` };
+    if (!isMissing(error)) return { message: `Error on reading termination log ${file}: ${messageOf(error)}` };
   }
   if (logFile === null) return { message: '' };
   try {
@@ -192,14 +192,10 @@ export const terminationMessage: Port<Operation> = async ({ input: { file, logFi
 const logReason = async (file: string, error: unknown): Promise<string> =>
   isMissing(error)
     ? `failed to try resolving symlinks in path ${quote(file)}: ${await missingText(file)}`
-    : `failed to open log file ${quote(file)}: ${isSystem(error) ? goError('open', file, error).message : reason(error)}`;
-
-const isSystem = (error: unknown): boolean => errnoOf(error) !== undefined;
+    : `failed to open log file ${quote(file)}: ${goError('open', file, error).message}`;
 
 /** Whether the file is missing: a container may have removed it. */
-const isMissing = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT';
-
-const reason = (error: unknown): string => messageOf(error);
+const isMissing = (error: unknown): boolean => codeOf(error) === 'ENOENT';
 
 async function readEnd(path: string, maxBytes: number): Promise<Buffer> {
   const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);

@@ -9,8 +9,10 @@
 import { chmodSync, closeSync, constants, lstatSync, mkdirSync, openSync } from 'node:fs';
 import { isAbsolute, normalize, relative, sep } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 
-const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+/** Opens a folder, and never through a link. */
+export const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const PERMISSIONS = 0o777;
 
 /** An open folder, which has to be closed. */
@@ -33,8 +35,13 @@ export interface Place {
   readonly path: string;
 }
 
-export const errnoOf = (error: unknown): string =>
-  error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : '';
+/** For `catch` of a call that may fail with these errors of the system: its result is then `null`. */
+export const ignoring =
+  (...codes: readonly string[]) =>
+  (error: unknown): null => {
+    if (!codes.includes(codeOf(error) ?? '')) throw error;
+    return null;
+  };
 
 /** The names that lead from root to path. Fails for the root itself and for every path outside. */
 export function namesBelow(root: string, path: string): readonly string[] {
@@ -105,19 +112,19 @@ export class RootFolder {
   to(path: string): string {
     const names = namesBelow(this.#root, path);
     let folder = this.#kept('', () => openRoot(this.#root, this.#mode));
-    let way = '';
+    let parents = '';
     for (const name of names.slice(0, -1)) {
       const above = folder;
-      way = `${way}/${name}`;
-      folder = this.#kept(way, () => enter(inFolder(above, name), path, this.#mode));
+      parents = `${parents}/${name}`;
+      folder = this.#kept(parents, () => enter(inFolder(above, name), path, this.#mode));
     }
     return inFolder(folder, names.at(-1) ?? '');
   }
 
-  #kept(way: string, open: () => Folder | null): Folder {
-    const folder = this.#open.get(way) ?? open();
-    if (!folder) throw new OperationError(`${this.#root}${way} was removed meanwhile`, { code: 'ENOENT' });
-    this.#open.set(way, folder);
+  #kept(parents: string, open: () => Folder | null): Folder {
+    const folder = this.#open.get(parents) ?? open();
+    if (!folder) throw new OperationError(`${this.#root}${parents} was removed meanwhile`, { code: 'ENOENT' });
+    this.#open.set(parents, folder);
     return folder;
   }
 
@@ -141,7 +148,7 @@ function openIfExists(path: string, flags: number): Folder | null {
   try {
     return new Folder(path, flags);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return null;
+    if (codeOf(error) === 'ENOENT') return null;
     throw error;
   }
 }
@@ -154,7 +161,7 @@ function enter(place: string, path: string, mode?: number): Folder | null {
     if (!lstatSync(place, { throwIfNoEntry: false })) makeFolder(place, mode);
     return new Folder(place, FOLDER);
   } catch (error) {
-    const code = errnoOf(error);
+    const code = codeOf(error);
     if (code === 'ELOOP' || code === 'ENOTDIR') {
       const name = place.split('/').at(-1);
       throw new OperationError(`refusing to touch ${path}: "${name}" on the way is not a folder`, { code });
@@ -182,6 +189,6 @@ function madeOrExisting(path: string, mode: number): void {
   try {
     mkdirSync(path, mode);
   } catch (error) {
-    if (errnoOf(error) !== 'EEXIST') throw error;
+    if (codeOf(error) !== 'EEXIST') throw error;
   }
 }

@@ -10,15 +10,14 @@
  */
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { isSecretHandle, type Vault } from '../../kernel/journal/index.ts';
+import { isSecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { memberOf, OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import { podStatePaths, podStateTexts, withPodStates } from '../../machines/model/allocation/pod-state-files.ts';
 import type { hostOperations, RememberedPod, SoftState } from '../../machines/model/operations/host.ts';
 import { valueNames } from '../pod-values.ts';
 import { readTextFile } from './files.ts';
-import { errnoOf } from './root-folder.ts';
 
 type Operations = typeof hostOperations;
 type ContainerState = SoftState['containers'][string];
@@ -47,7 +46,7 @@ async function ownState(path: string): Promise<SoftState> {
   try {
     text = await readFile(path, 'utf8');
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return EMPTY;
+    if (codeOf(error) === 'ENOENT') return EMPTY;
     throw error;
   }
   const state = decode(text);
@@ -207,7 +206,7 @@ export const rememberingPorts = (vault: Vault): RememberingPorts => ({
 
 async function loadPods(directory: string, vault: Vault): Promise<{ pods: readonly RememberedPod[] }> {
   const names = await readdir(directory).catch((error: unknown) => {
-    if (errnoOf(error) === 'ENOENT') return [];
+    if (codeOf(error) === 'ENOENT') return [];
     throw error;
   });
   const files = names.filter((name) => name.endsWith('.json')).toSorted((a, b) => (a < b ? -1 : 1));

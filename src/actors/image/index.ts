@@ -9,7 +9,7 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { steadyNow } from '../../kernel/clock.ts';
-import type { Vault } from '../../kernel/journal/index.ts';
+import type { Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';

@@ -8,7 +8,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { SecretHandle, Vault } from '../../kernel/journal/index.ts';
+import type { SecretHandle, Vault } from '../../kernel/journal/secrets.ts';
 import { isObject, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { imageOperations, PulledCredentials } from '../../machines/model/operations/image.ts';

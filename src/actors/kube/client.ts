@@ -94,8 +94,9 @@ export class KubeClient {
       if (answer.statusCode < 300) return { answer, signal, url: `${transport.server}${path}` };
       const body = await bodyOf(answer);
       this.report(request, { kind: 'read', bytes: body.length });
-      const error = refusal(answer.statusCode, body.toString('utf8'), headerOf(answer, 'retry-after'));
-      const waitMs = headerOf(answer, 'retry-after') === undefined ? undefined : error.retryAfterMs;
+      const retryAfter = retryAfterOf(answer);
+      const error = refusal(answer.statusCode, body.toString('utf8'), retryAfter);
+      const waitMs = retryAfter === undefined ? undefined : error.retryAfterMs;
       if (waitMs === undefined || waitMs > RETRY_AFTER_MAX_MS || tries > RETRIES_MAX) throw error;
       await sleep(waitMs, undefined, { signal });
     }
@@ -151,8 +152,8 @@ export class KubeClient {
   }
 }
 
-function headerOf({ headers }: TransportAnswer, name: string): string | undefined {
-  const value = headers[name];
+function retryAfterOf({ headers }: TransportAnswer): string | undefined {
+  const value = headers['retry-after'];
   return typeof value === 'string' ? value : value?.[0];
 }
 

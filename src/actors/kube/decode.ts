@@ -9,10 +9,10 @@
  * are restored for requests. Managed fields are dropped: a node does not use them, and they are long.
  */
 
-import type { Vault } from '../../kernel/journal/index.ts';
+import type { Vault } from '../../kernel/journal/secrets.ts';
 import { isObject, type Json, type JsonObject, OperationError } from '../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
-import { sealedPod } from '../pod-values.ts';
+import { LAST_APPLIED, sealedPod } from '../pod-values.ts';
 
 /** The limit of nesting: API objects have a dozen levels, custom fields a few more. */
 const NESTING_MAX = 200;
@@ -36,7 +36,7 @@ function kindOf(value: Json | undefined): string {
   return typeof value === 'object' ? 'a map' : `a ${typeof value}`;
 }
 
-const text: Check = (value, at) => {
+const text: (value: Json, at: string) => asserts value is string = (value, at) => {
   if (typeof value !== 'string') throw refused(at, 'text', value);
 };
 /** The limit of a name, a uid or a version; API servers accept names of 253 characters. */
@@ -48,21 +48,22 @@ const shortText =
   (maxChars: number): Check =>
   (value, at) => {
     text(value, at);
-    if ((value as string).length > maxChars) throw refused(at, `at most ${maxChars} characters`, value);
+    if (value.length > maxChars) throw refused(at, `at most ${maxChars} characters`, value);
   };
 /** A name is a segment of a path, as upstream's servers require of every object. */
 const name: Check = (value, at) => {
+  text(value, at);
   shortText(NAME_MAX_CHARS)(value, at);
-  if (/[/%\0]|^\.{1,2}$/.test(value as string)) throw refused(at, 'a segment of a path', value);
+  if (/[/%\0]|^\.{1,2}$/.test(value)) throw refused(at, 'a segment of a path', value);
 };
 const number: Check = (value, at) => {
   if (typeof value !== 'number') throw refused(at, 'a number', value);
 };
-const map: Check = (value, at) => {
+const map: (value: Json, at: string) => asserts value is JsonObject = (value, at) => {
   if (!isObject(value)) throw refused(at, 'a map', value);
 };
 const texts: Check = (value, at) => {
-  if (!isObject(value)) throw refused(at, 'a map', value);
+  map(value, at);
   for (const [key, each] of Object.entries(value)) text(each ?? null, `${at}[${JSON.stringify(key)}]`);
 };
 const listOf =
@@ -91,8 +92,9 @@ const OF_METADATA: Readonly<Record<string, Check>> = {
 const KEYS_MAX = 10_000;
 
 const data: Check = (value, at) => {
+  map(value, at);
   texts(value, at);
-  if (Object.keys(value as JsonObject).length > KEYS_MAX) throw refused(at, `at most ${KEYS_MAX} keys`, value);
+  if (Object.keys(value).length > KEYS_MAX) throw refused(at, `at most ${KEYS_MAX} keys`, value);
 };
 
 /** A null field counts as absent, as in Go. */
@@ -107,14 +109,15 @@ const mapOf =
   (checks: Readonly<Record<string, Check>>): Check =>
   (value, at) => {
     map(value, at);
-    checkFields(value as JsonObject, checks, at);
+    checkFields(value, checks, at);
   };
 /** As {@link mapOf}, of fields that machines read as they are: Go's servers leave out what is empty. */
 const mapWithoutNull =
   (checks: Readonly<Record<string, Check>>): Check =>
   (value, at) => {
-    mapOf(checks)(value, at);
-    const empty = Object.keys(checks).find((field) => (value as JsonObject)[field] === null);
+    map(value, at);
+    checkFields(value, checks, at);
+    const empty = Object.keys(checks).find((field) => value[field] === null);
     if (empty !== undefined) throw refused(`${at}.${empty}`, 'a value', null);
   };
 
@@ -196,9 +199,6 @@ export function parseExactly(text: string): Json {
       : value,
   ) as Json;
 }
-
-/** The annotation in which kubectl stores the whole object, including values. */
-const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
 
 export const isPod = ({ apiVersion, resource }: KubeTarget): boolean => apiVersion === 'v1' && resource === 'pods';
 

@@ -5,7 +5,7 @@
  * contain handles instead of secrets, and objects for the server their values.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Vault } from '../../kernel/journal/index.ts';
+import type { Vault } from '../../kernel/journal/secrets.ts';
 import { type Json, memberOf, OperationError } from '../../kernel/json.ts';
 import type { InputOf as OperationInput, PortCall, Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';

@@ -14,12 +14,11 @@ import { OperationError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { logindOperations } from '../../machines/model/operations/logind.ts';
-import { busErrorName, CALL_TIMEOUT_MS, connectBus } from '../bus.ts';
+import { busErrorName, CALL_TIMEOUT_MS, connectBus, systemBusAddress } from '../bus.ts';
 
 const SERVICE = 'org.freedesktop.login1';
 const OBJECT = '/org/freedesktop/login1';
 const MANAGER = 'org.freedesktop.login1.Manager';
-const DEFAULT_ADDRESS = 'unix:path=/run/dbus/system_bus_socket';
 const CONFIGURATION = '/etc/systemd/logind.conf.d';
 const OVERRIDE = '99-kubelet.conf';
 const SIGHUP = 1;
@@ -40,7 +39,7 @@ export interface LogindOptions {
 type LogindPorts = Ports<typeof logindOperations>;
 
 export function logindPorts(options: LogindOptions = {}): LogindPorts {
-  const address = options.address ?? process.env['DBUS_SYSTEM_BUS_ADDRESS'] ?? DEFAULT_ADDRESS;
+  const address = options.address ?? systemBusAddress();
   const configuration = options.configuration ?? CONFIGURATION;
   return {
     'logind.inhibitDelay': async () => ({ delayMs: await inhibitDelay(address) }),

@@ -8,7 +8,7 @@ import { lstat, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { OperationError, toPlainError } from '../../kernel/json.ts';
-import type { InputOf, ItemOf, Port, PortCall, Ports } from '../../kernel/operation.ts';
+import type { CallOf, Port, Ports } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { deviceOperations } from '../../machines/model/operations/devices.ts';
 import type { draOperations } from '../../machines/model/operations/dra.ts';
@@ -145,7 +145,7 @@ const ENTRIES_MAX = 4_096;
 const [CHANGES_BURST, CHANGES_PER_SECOND] = [20, 2];
 
 type Operation = (typeof pluginOperations)['plugins.watch'];
-type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
+type Call = CallOf<Operation>;
 
 const watchPlugins: Port<Operation> = async (call) => {
   await new SocketFollower(call).run();

@@ -67,7 +67,7 @@ async function follow(options: GetOptions, signal: AbortSignal, isLate: () => bo
     const next: URL | null = isTooLong(step.location) ? null : URL.parse(step.location, url);
     if (next === null) return failed('exchange', url, `failed to parse Location header ${quoted(step.location)}`);
     if (hops + 1 >= REDIRECTS_MAX) return failed('exchange', next, `stopped after ${REDIRECTS_MAX} redirects`);
-    if (/^([a-z][a-z0-9+.-]*:)?\/\//i.test(step.location)) headers = without(headers, 'host');
+    if (/^([a-z][a-z0-9+.-]*:)?\/\//i.test(step.location)) headers = withoutHost(headers);
     url = next;
   }
   return failed('exchange', options.url, 'invalid URL');
@@ -183,7 +183,7 @@ function headersOf({ headers, userAgent }: GetOptions): http.OutgoingHttpHeaders
   return { ...Object.fromEntries(kept), ...(host ? { host } : {}), connection: 'close' };
 }
 
-function without(headers: http.OutgoingHttpHeaders, name: string): http.OutgoingHttpHeaders {
-  const { [name]: _gone, ...rest } = headers;
+function withoutHost(headers: http.OutgoingHttpHeaders): http.OutgoingHttpHeaders {
+  const { host: _gone, ...rest } = headers;
   return rest;
 }

@@ -6,7 +6,7 @@
  * abort.
  */
 import { randomBytes } from 'node:crypto';
-import { Vault } from '../../kernel/journal/index.ts';
+import { Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, Ports } from '../../kernel/operation.ts';
 import type { criOperations } from '../../machines/model/operations/cri.ts';

@@ -7,7 +7,7 @@
  */
 
 import { accessSync, constants, statSync } from 'node:fs';
-import type { Vault } from '../../kernel/journal/index.ts';
+import type { Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
@@ -134,7 +134,7 @@ const CONNECT_TEXTS: Readonly<Record<string, string>> = {
 
 async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal) {
   try {
-    return await opened.ports['cri.version'](callOf({}, signal));
+    return await opened.ports['cri.version'](callOf(signal));
   } catch (thrown) {
     opened.close();
     const code = codeOf(thrown);
@@ -148,7 +148,7 @@ async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal
 
 async function status(connection: CriPorts, signal: AbortSignal) {
   try {
-    const { conditions, ...abilities } = await connection.ports['cri.status'](callOf({}, signal));
+    const { conditions, ...abilities } = await connection.ports['cri.status'](callOf(signal));
     return { type: 'runtime.statusChanged', conditions: conditions.map(plainCondition), ...abilities } as const;
   } catch (thrown) {
     return { type: 'runtime.statusFailed', message: messageOf(thrown) } as const;
@@ -160,9 +160,9 @@ function plainCondition(condition: Partial<RuntimeCondition>): RuntimeCondition 
   return { type, status, reason, message };
 }
 
-const callOf = <Input>(input: Input, signal: AbortSignal) => ({
+const callOf = (signal: AbortSignal) => ({
   id: 0,
-  input,
+  input: {},
   resume: false,
   signal,
   emit: (_item: never): void => {},

@@ -1,7 +1,7 @@
 /** The pods of this node and other facts for endpoints: copies, taken between two turns of the kernel. */
-import type { KubeletConfiguration } from '../../machines/configuration/index.ts';
 import type { ContainerStatus } from '../../machines/model/api/cri.ts';
 import type { Container, EphemeralContainer, Pod, PodStatus } from '../../machines/model/api/pod.ts';
+import type { KubeletConfiguration } from '../../machines/model/configuration/fields.ts';
 import type { PreparedClaims } from '../../machines/model/dra/messages.ts';
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import type { ExclusiveCpus } from '../../machines/model/operations/grants.ts';
@@ -52,7 +52,7 @@ export const containerSpec = ({ spec }: Pod, name: string): Container | Ephemera
   );
 
 /** A value that is immediate on the kernel's thread and asynchronous on other threads. */
-type Awaitable<Value> = Value | Promise<Value>;
+export type Awaitable<Value> = Value | Promise<Value>;
 
 /** By name of a check, why it fails, or `null`. */
 export type Checks = Readonly<Record<string, () => Awaitable<string | null>>>;

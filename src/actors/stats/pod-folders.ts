@@ -3,11 +3,12 @@
  *
  * Invariant: only the pod's own folders are measured; a volume with its own file system is queried, not walked.
  */
-import { closeSync, constants, openSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import { readdir, realpath, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { systemCalls } from '../host/kernel/syscall.ts';
+import { FOLDER } from '../host/root-folder.ts';
 import { mountsBelow } from '../volume/mounter.ts';
 import { FIRST_PROJECT } from '../volume/projects.ts';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } from './disk-usage.ts';
@@ -138,8 +139,6 @@ export interface PodStorage {
   /** By container, the bytes of its writable layer. */
   readonly layers: ReadonlyMap<string, bigint>;
 }
-
-const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 /**
  * The usage that the file system counts for the project of a folder, in one call of constant cost. `null` for a folder

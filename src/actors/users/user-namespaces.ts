@@ -10,8 +10,9 @@ import { open, readdir, readFile, rename } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, Ports } from '../../kernel/operation.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import type { UserMapping, userOperations } from '../../machines/model/operations/users.ts';
-import { errnoOf, openParent } from '../host/root-folder.ts';
+import { openParent } from '../host/root-folder.ts';
 
 const run = promisify(execFile);
 const syncFolder = promisify(fsync);
@@ -103,7 +104,7 @@ async function subordinateIds(options: UserNamespaceOptions): Promise<Pool | nul
     if (uids !== gids) throw new OperationError(`mismatched subuids and subgids for user "${KUBELET_USER}"`);
     return parsePool(uids);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return null;
+    if (codeOf(error) === 'ENOENT') return null;
     throw error;
   }
 }
@@ -123,7 +124,7 @@ function parsePool(output: string): Pool {
 
 async function podUids(root: string): Promise<readonly string[]> {
   const entries = await readdir(`${root}/pods`, { withFileTypes: true }).catch((error: unknown) => {
-    if (errnoOf(error) === 'ENOENT') return [];
+    if (codeOf(error) === 'ENOENT') return [];
     throw error;
   });
   return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
@@ -143,7 +144,7 @@ async function readMapping(root: string, uid: string): Promise<UserMapping | nul
       await file.close();
     }
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return null;
+    if (codeOf(error) === 'ENOENT') return null;
     throw error;
   } finally {
     place.folder.close();

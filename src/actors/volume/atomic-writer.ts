@@ -22,7 +22,8 @@ import {
   symlink,
 } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import { errnoOf } from '../host/root-folder.ts';
+import { codeOf } from '../../kernel/thrown.ts';
+import { FOLDER } from '../host/root-folder.ts';
 import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 
 /** A file with its plain content. */
@@ -40,7 +41,6 @@ const DATA_NEW = '..data_tmp';
 const LEVELS_MAX = 256;
 const FOLDER_MODE = 0o755;
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 /** The limit of the random number in a folder's name: ten digits, as in Go's mkdtemp. */
 const RANDOM_MAX = 2 ** 32;
@@ -92,7 +92,7 @@ async function currentFolder(volume: FileHandle): Promise<string | null> {
     const found = await lstat(fdPath(volume, name));
     return /^\.\.[0-9_.]+$/.test(name) && found.isDirectory() ? name : null;
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'EINVAL') return null;
+    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'EINVAL') return null;
     throw error;
   }
 }
@@ -154,7 +154,7 @@ async function makeFolder(path: string): Promise<boolean> {
     await mkdir(path, FOLDER_MODE);
     return true;
   } catch (error) {
-    if (errnoOf(error) === 'EEXIST') return false;
+    if (codeOf(error) === 'EEXIST') return false;
     throw error;
   }
 }
@@ -209,7 +209,7 @@ async function isSameFile(path: string, wanted: PlainFile | undefined): Promise<
       await handle.close();
     }
   } catch (error) {
-    if (errnoOf(error) === 'ELOOP' || errnoOf(error) === 'EACCES') return false;
+    if (codeOf(error) === 'ELOOP' || codeOf(error) === 'EACCES') return false;
     throw error;
   }
 }
@@ -239,7 +239,7 @@ async function isLinkTo(path: string, target: string): Promise<boolean> {
   try {
     return (await readlink(path)) === target;
   } catch (error) {
-    if (errnoOf(error) === 'EINVAL') return false;
+    if (codeOf(error) === 'EINVAL') return false;
     throw error;
   }
 }

@@ -8,7 +8,7 @@
 import { constants } from 'node:fs';
 import { open, readlink, rmdir, stat, symlink, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import { errnoOf, inParent } from '../host/root-folder.ts';
+import { ignoring, inParent } from '../host/root-folder.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath } from './tree.ts';
 
@@ -16,14 +16,8 @@ const FOLDER_MODE = 0o750;
 const FILE_MODE = 0o640;
 const O_PATH = 0o10000000;
 
-const ignoring =
-  (...codes: readonly string[]) =>
-  (error: unknown): void => {
-    if (!codes.includes(errnoOf(error))) throw error;
-  };
-
 export const isLinked = async (root: string, link: string): Promise<boolean> =>
-  (await inParent(root, link, (path) => readlink(path).catch(ignoring('ENOENT', 'EINVAL')))) != null;
+  (await inParent(root, link, (path) => readlink(path).catch(ignoring('ENOENT', 'EINVAL')))) !== null;
 
 export async function linkDevice(root: string, link: string, device: string): Promise<void> {
   const make = async (path: string) => {

@@ -5,7 +5,7 @@
  * wait for each other.
  */
 import { randomBytes } from 'node:crypto';
-import { Vault } from '../../kernel/journal/index.ts';
+import { Vault } from '../../kernel/journal/secrets.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { volumeOperations } from '../../machines/model/operations/volume.ts';
 import { type Mounter, mounter } from './mounter.ts';

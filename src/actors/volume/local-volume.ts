@@ -9,10 +9,10 @@ import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { type FileHandle, open, realpath, rmdir, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { KeptGroup, Unshared, VolumeSetUp } from '../../machines/model/operations/volume.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
-import { errnoOf, makeFolder, openParent, type Place } from '../host/root-folder.ts';
+import { makeFolder, openParent, type Place } from '../host/root-folder.ts';
 import { pairsOf } from '../stats/kernel-text.ts';
 import { isMounted, type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, shareTree } from './tree.ts';
@@ -96,7 +96,7 @@ async function openSource(source: string): Promise<FileHandle | null> {
   try {
     return await open(source, FOLDER);
   } catch (error) {
-    const code = errnoOf(error);
+    const code = codeOf(error);
     if (code === 'ENOENT') throw new SourceMissing(`path ${JSON.stringify(source)} does not exist`, { code });
     if (code !== 'ENOTDIR') throw error;
     if ((await stat(source)).isBlockDevice()) return null;
@@ -175,7 +175,7 @@ async function mountLocalDevice(root: string, volume: LocalVolume, mounter: Moun
   } catch (error) {
     await removeIfEmpty(root, volume.spec);
     const message = messageOf(error);
-    throw new DeviceFailure(message, { code: errnoOf(error), retriable: true });
+    throw new DeviceFailure(message, { code: codeOf(error) ?? '', retriable: true });
   }
 }
 

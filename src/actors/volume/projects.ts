@@ -10,8 +10,8 @@
  */
 import { lstatSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { OperationError } from '../../kernel/json.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
-import { errnoOf } from '../host/root-folder.ts';
 
 /** The first project number, as upstream: lower numbers are for administrators. */
 export const FIRST_PROJECT = 1_048_577;
@@ -104,7 +104,7 @@ function linesOf(file: string): readonly string[] {
     if (found.size > FILE_MAX_BYTES) throw new OperationError(`${file} has more than ${FILE_MAX_BYTES} bytes`);
     return readFileSync(file, 'utf8').split('\n').filter(Boolean);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return [];
+    if (codeOf(error) === 'ENOENT') return [];
     throw error;
   }
 }

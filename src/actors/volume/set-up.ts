@@ -8,7 +8,7 @@
  */
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
-import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/index.ts';
+import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
@@ -23,7 +23,7 @@ import type {
 } from '../../machines/model/operations/volume.ts';
 import { goError } from '../go-errors.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
-import { errnoOf, makeFolder, openParent } from '../host/root-folder.ts';
+import { FOLDER, makeFolder, openParent } from '../host/root-folder.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { bindLocal, DeviceFailure, LOCAL_STEP, SourceMissing, type Unshareable } from './local-volume.ts';
@@ -207,7 +207,7 @@ async function existing(path: string): Promise<Stats | null> {
   try {
     return await stat(path);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return null;
+    if (codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR') return null;
     throw goError('stat', path, error);
   }
 }
@@ -234,7 +234,6 @@ async function createFile(path: string): Promise<void> {
  * Invariant: links below the pod's folder are never followed.
  */
 
-const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 /** The mode of folders above a volume; the volume itself is open to any user of a container. */
 const PARENT_MODE = 0o750;
 const PLUGIN_MODE = 0o755;
@@ -318,7 +317,7 @@ function foundAt(root: string, path: string): Stats | null {
   try {
     return lstatSync(place.path);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return null;
+    if (codeOf(error) === 'ENOENT') return null;
     throw error;
   } finally {
     place.folder.close();

@@ -11,12 +11,12 @@ import { constants } from 'node:fs';
 import { chmod, type FileHandle, mkdir, open, readlink, realpath, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { SubPath, Unprepared, volumeOperations } from '../../machines/model/operations/volume.ts';
 import { trimRight } from '../../machines/model/values/go-text.ts';
 import { goError } from '../go-errors.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
-import { errnoOf, openParent } from '../host/root-folder.ts';
+import { openParent } from '../host/root-folder.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, removeTree } from './tree.ts';
 
@@ -58,9 +58,9 @@ async function pathMessage({ container, volume, volumePath, subPath }: SubPath):
       () => null,
       (error) => error,
     );
-  const isMissing = errnoOf(await problem(`${volumePath}/${subPath}`)) === 'ENOENT';
+  const isMissing = codeOf(await problem(`${volumePath}/${subPath}`)) === 'ENOENT';
   const ofVolume = isMissing ? await problem(volumePath) : null;
-  if (errnoOf(ofVolume) === 'ENOENT') return goError('stat', volumePath, ofVolume).message;
+  if (codeOf(ofVolume) === 'ENOENT') return goError('stat', volumePath, ofVolume).message;
   const step = isMissing ? 'create subPath directory' : 'prepare subPath';
   return `failed to ${step} for volumeMount ${JSON.stringify(volume)} of container ${JSON.stringify(container)}`;
 }
@@ -152,7 +152,7 @@ async function enter(folder: FileHandle, name: string, mode: number | null): Pro
   try {
     return await open(path, NAME_ONLY | constants.O_NOFOLLOW);
   } catch (error) {
-    if (errnoOf(error) !== 'ENOENT' || mode === null) throw error;
+    if (codeOf(error) !== 'ENOENT' || mode === null) throw error;
   }
   await mkdir(path, mode);
   const made = await open(path, NAME_ONLY | constants.O_NOFOLLOW);

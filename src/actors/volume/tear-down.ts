@@ -10,9 +10,10 @@ import { constants } from 'node:fs';
 import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
-import { messageOf } from '../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { volumeOperations } from '../../machines/model/operations/volume.ts';
-import { errnoOf, namesBelow, openParent } from '../host/root-folder.ts';
+import { LOCAL_MAPS } from '../../machines/model/volumes/plan.ts';
+import { namesBelow, openParent } from '../host/root-folder.ts';
 import { unbindDevice } from './block-device.ts';
 import { unmountUnused } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
@@ -25,7 +26,6 @@ type Input = InputOf<(typeof volumeOperations)['volume.tearDown']>;
 const FOLDERS = ['plugins', 'volume-subpaths', 'volumes', 'volumeDevices'];
 const LOCAL_FOLDERS = 'volumes/kubernetes.io~local-volume';
 const LOCAL_DEVICES = 'volumeDevices/kubernetes.io~local-volume';
-const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
 /** Rounds over the mounts: one mount may have covered another. */
 const ROUNDS_MAX = 16;
 
@@ -63,7 +63,7 @@ async function unbindDevices(root: string, podDirectory: string, mounter: Mounte
 }
 
 function noneThere(error: unknown): readonly string[] {
-  if (errnoOf(error) !== 'ENOENT') throw error;
+  if (codeOf(error) !== 'ENOENT') throw error;
   return [];
 }
 
@@ -76,7 +76,7 @@ export async function podFolders(root: string): Promise<readonly string[]> {
       .map(({ name }) => name)
       .toSorted();
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return [];
+    if (codeOf(error) === 'ENOENT') return [];
     throw error;
   }
 }

@@ -8,10 +8,10 @@ import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, chown, type FileHandle, lstat, open, readdir, rename, rmdir, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import type { Sharing, Unshared } from '../../machines/model/operations/volume.ts';
-import { errnoOf } from '../host/root-folder.ts';
+import { FOLDER } from '../host/root-folder.ts';
 
-const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const SETGID = 0o2000;
 
 /** The path of an open file or folder, or of a name in the folder. Other processes of this machine can use the path. */
@@ -52,7 +52,7 @@ async function removeEntry(
     }
     await rmdir(path);
   } catch (error) {
-    if (errnoOf(error) !== 'ENOENT') throw error;
+    if (codeOf(error) !== 'ENOENT') throw error;
   }
 }
 
@@ -214,7 +214,7 @@ class OwnershipChange {
 
   #note(text: Unshared['text'], path: string): (error: unknown) => void {
     return (error) => {
-      this.unshared = { text, path, err: errnoOf(error), ...this.unshared, more: (this.unshared?.more ?? -1) + 1 };
+      this.unshared = { text, path, err: codeOf(error) ?? '', ...this.unshared, more: (this.unshared?.more ?? -1) + 1 };
     };
   }
 }

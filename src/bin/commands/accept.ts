@@ -7,8 +7,10 @@
 import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { zstdCompressSync } from 'node:zlib';
-import { type Journal, JournalError, openJournal, readJournal } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
 import { isSegmentName, segmentsIn } from '../../kernel/journal/layout.ts';
+import { openJournal } from '../../kernel/journal/open.ts';
+import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
 import { NotReplayable, replay } from '../../kernel/replay.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { refuse } from '../insight/command.ts';

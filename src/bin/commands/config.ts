@@ -3,7 +3,8 @@
  * came from: default, file, drop-in or flag. Takes the arguments of `statelet run`; credentials are masked.
  */
 import { Document, isMap, isPair, isScalar, isSeq, type Pair, type YAMLMap } from 'yaml';
-import { type OriginatedValue, printOrigin, toMasked, valuesWithOrigin } from '../../machines/configuration/index.ts';
+import { toMasked } from '../../machines/configuration/fields/decode.ts';
+import { type OriginatedValue, printOrigin, valuesWithOrigin } from '../../machines/configuration/resolve.ts';
 import { type Effective, effectiveConfiguration, parseKubeletArguments } from '../effective-configuration.ts';
 import { exitCodes } from '../exit-codes.ts';
 import { printLines, splitArguments } from '../prepared-run.ts';

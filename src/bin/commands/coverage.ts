@@ -1,7 +1,7 @@
 /** `statelet coverage LOG…`: the states and transitions of the charts that these journals covered. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { JournalError } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
 import { NotReplayable, replay } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';

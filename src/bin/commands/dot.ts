@@ -1,8 +1,13 @@
 /** `statelet dot CHART`: the chart of a machine, or of an actor with its active states, for Graphviz or Mermaid. */
-import { JournalError } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
 import { NotReplayable, replay } from '../../kernel/replay.ts';
-import { stateNodesOf } from '../../kernel/state-nodes.ts';
-import { type AnyStateNode, type AnyTransitionDefinition, chartsOf, transitionsOf } from '../../kernel/steps.ts';
+import {
+  type AnyStateNode,
+  type AnyTransitionDefinition,
+  chartsOf,
+  stateNodesOf,
+  transitionsOf,
+} from '../../kernel/steps.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse } from '../insight/command.ts';

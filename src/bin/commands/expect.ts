@@ -1,7 +1,7 @@
 /** `statelet expect FILE LOG…`: whether each start is what the file says. */
 import { readFileSync } from 'node:fs';
 import { DocumentError, decodeDocument } from '../../actors/host/manifests/document.ts';
-import { JournalError } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { journalAt, refuse, startIsGone } from '../insight/command.ts';
 import type { Expectations, ExpectedLog, Finding, Verdict } from '../insight/expectations.ts';

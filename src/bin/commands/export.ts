@@ -7,7 +7,7 @@
  */
 import { createHash } from 'node:crypto';
 import { actorOf } from '../../actors/server/visualizer/history.ts';
-import type { Journal } from '../../kernel/journal/index.ts';
+import type { Journal } from '../../kernel/journal/reader.ts';
 import type { HeaderRecord, JournalRecord } from '../../kernel/records.ts';
 import { duration } from '../../visualizer/words.ts';
 import { exitCodes } from '../exit-codes.ts';

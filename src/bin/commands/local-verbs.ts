@@ -3,9 +3,7 @@ import type { Command } from 'commander';
 import { exitCodes } from '../exit-codes.ts';
 import { LocalError } from '../local/node-client.ts';
 import { printable } from '../printable.ts';
-import type { ExecOptions } from './exec.ts';
-import type { GetOptions } from './get.ts';
-import type { LogsOptions } from './logs.ts';
+import type { ExecOptions, GetOptions, LogsOptions } from './local.ts';
 
 type Ended = (code: number) => void;
 
@@ -37,13 +35,13 @@ export function addLocalVerbs(program: Command, ended: Ended): void {
     .option('-o, --output <form>', 'wide, json, yaml or name')
     .option('-A, --all-namespaces', 'pods of every namespace')
     .action(async (resource: string, name: string | undefined, options: GetOptions) =>
-      guarded(ended, async () => (await import('./get.ts')).getCommand(resource, name, options)),
+      guarded(ended, async () => (await import('./local.ts')).getCommand(resource, name, options)),
     );
   verb('describe', 'show everything about pods of this node')
     .argument('<resource>', 'pods, or pod/NAME')
     .argument('[name]', 'name of one pod; a static pod may be named without its node')
     .action(async (resource: string, name: string | undefined, options: GetOptions) =>
-      guarded(ended, async () => (await import('./describe.ts')).describeCommand(resource, name, options)),
+      guarded(ended, async () => (await import('./local.ts')).describeCommand(resource, name, options)),
     );
   addStreams(verb, ended);
 }
@@ -61,7 +59,7 @@ function addStreams(verb: (name: string, description: string) => Command, ended:
     .option('--limit-bytes <bytes>', 'at most this many bytes')
     .action(async (pod: string, options: LogsOptions) =>
       guarded(ended, async () => {
-        await (await import('./logs.ts')).logsCommand(pod, options, process.stdout);
+        await (await import('./local.ts')).logsCommand(pod, options, process.stdout);
         return exitCodes.same;
       }),
     );
@@ -72,6 +70,6 @@ function addStreams(verb: (name: string, description: string) => Command, ended:
     .option('-i, --stdin', 'connect standard input')
     .option('-t, --tty', 'give the command a terminal')
     .action(async (pod: string, command: string[], options: ExecOptions) =>
-      guarded(ended, async () => (await import('./exec.ts')).execCommand(pod, command, options)),
+      guarded(ended, async () => (await import('./local.ts')).execCommand(pod, command, options)),
     );
 }

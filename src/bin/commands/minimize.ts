@@ -1,6 +1,6 @@
 /** `statelet minimize JOURNAL` and `--seed N`: the smallest journal that fails in the same way. */
 import { existsSync, readdirSync } from 'node:fs';
-import { JournalError } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
 import type { BuildInfo } from '../../kernel/records.ts';
 import { NotReplayable } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';

@@ -1,6 +1,8 @@
 /** `statelet redact LOG --output FOLDER`: the same journal without private texts, for a bug report or a public CI. */
 import { existsSync, readdirSync } from 'node:fs';
-import { type Journal, JournalError, openJournal, readJournal } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
+import { openJournal } from '../../kernel/journal/open.ts';
+import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import { NotReplayable, replay } from '../../kernel/replay.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';

@@ -1,5 +1,5 @@
 /** `statelet verify LOG…`: verifies checksums, numbers, chain, checkpoints and blobs, without running anything. */
-import { JournalError } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
 import { type IncarnationReport, type JournalReport, verifyJournal } from '../../kernel/journal/verify.ts';
 import { exitCodeOf, exitCodes } from '../exit-codes.ts';
 import { placeOf } from '../insight/command.ts';

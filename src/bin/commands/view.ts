@@ -13,7 +13,7 @@ import { JournalFiles } from '../../actors/server/visualizer/journal-files.ts';
 import { reportHtml } from '../../actors/server/visualizer/report.ts';
 import { newToken } from '../../actors/server/visualizer/served-page.ts';
 import { Visualizer } from '../../actors/server/visualizer/visualizer.ts';
-import { JournalError } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';
 import { memberOf } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';

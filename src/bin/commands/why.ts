@@ -62,7 +62,7 @@ function isKnown(story: Story, subject: string): boolean {
 function timersAtTheEnd(log: string, incarnation: string | undefined, mayWait: boolean): KnownTimers {
   try {
     const journal = journalAt(log, incarnation, 'newest-checkpoint');
-    const records = mayWait ? journal.records : within(TIMERS_MAX_MS, journal.records);
+    const records = mayWait ? journal.records : withinTime(journal.records);
     const { divergence, kernel } = replay(replayOptions(journal, records));
     return divergence ? undefined : kernel.timers.list();
   } catch {
@@ -71,10 +71,10 @@ function timersAtTheEnd(log: string, incarnation: string | undefined, mayWait: b
   }
 }
 
-function* within(ms: number, records: Iterable<JournalRecord>): Generator<JournalRecord> {
-  const end = performance.now() + ms;
+function* withinTime(records: Iterable<JournalRecord>): Generator<JournalRecord> {
+  const end = performance.now() + TIMERS_MAX_MS;
   for (const record of records) {
-    if (performance.now() > end) throw new Error(`the replay takes more than ${ms} ms`);
+    if (performance.now() > end) throw new Error(`the replay takes more than ${TIMERS_MAX_MS} ms`);
     yield record;
   }
 }

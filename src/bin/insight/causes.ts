@@ -1,10 +1,10 @@
 /** Causes that `statelet why` reports: of a failed start, of claims that wait, of the end of the process before. */
-import { nextTryOf } from '../../actors/server/visualizer/claims.ts';
+import { nextTryOf } from '../../actors/server/visualizer/pods.ts';
 import type { ClaimWaitView } from '../../actors/server/visualizer/protocol.ts';
-import { JournalError } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
 import { segmentsIn } from '../../kernel/journal/layout.ts';
 import { isDirectory, readJournal } from '../../kernel/journal/reader.ts';
-import { claimWaitText } from '../../visualizer/claim-words.ts';
+import { claimWaitText } from '../../visualizer/pod-answer.ts';
 import { duration } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
 import { actorName, type Operation, ROOT, Story } from './story.ts';

@@ -2,7 +2,7 @@
  * What all verbs that read a journal have in common: the formats, reading, and one exit code for each reason why a
  * journal cannot be read.
  */
-import { JournalError } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
 import { incarnationId } from '../../kernel/journal/layout.ts';
 import { isBeingWritten } from '../../kernel/journal/owner.ts';
 import { type Journal, type ReadOptions, readJournal } from '../../kernel/journal/reader.ts';

@@ -1,6 +1,7 @@
 /** The options for replaying a journal with this build, from its beginning or from its first checkpoint. */
 
-import { type Journal, JournalError } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
+import type { Journal } from '../../kernel/journal/reader.ts';
 import type { JournalRecord } from '../../kernel/records.ts';
 import type { ReplayOptions } from '../../kernel/replay.ts';
 import { NEWEST_BEHAVIOR } from '../../machines/model/settings/behaviors.ts';

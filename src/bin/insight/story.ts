@@ -7,17 +7,23 @@
  * what was so before a gap is forgotten where the journal goes on.
  */
 
-import { Claims } from '../../actors/server/visualizer/claims.ts';
 import { actorOf, type CauseSource, History, streamError, streamOf } from '../../actors/server/visualizer/history.ts';
 import { failureIn, type Phase, Phases } from '../../actors/server/visualizer/phases.ts';
+import { Claims } from '../../actors/server/visualizer/pods.ts';
 import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
-
 import type { Journal, StoredCheckpoint } from '../../kernel/journal/reader.ts';
 import { memberOf } from '../../kernel/json.ts';
 import type { OperationClass } from '../../kernel/operation.ts';
-import type { GapRecord, HeaderRecord, InRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
+import type {
+  GapRecord,
+  HeaderRecord,
+  InRecord,
+  JournalRecord,
+  KernelRecord,
+  PersistedSnapshot,
+} from '../../kernel/records.ts';
 import type { DraCall } from '../../machines/model/operations/dra.ts';
-import { lastOf, recordText, stateText } from '../../visualizer/words.ts';
+import { decoded, lastOf, recordText, stateText } from '../../visualizer/words.ts';
 import { PHASES, ROOT } from './supervisor.ts';
 
 export { ROOT };
@@ -145,7 +151,7 @@ export class Story implements CauseSource {
       if (snapshot.value !== undefined) this.entered(address, snapshot.value, snapshot.status, state.t, after);
       for (const [id, child] of Object.entries(snapshot.children ?? {})) seed(`${address}/${id}`, child.snapshot);
     };
-    seed(ROOT, state.root as PersistedSnapshot);
+    seed(ROOT, state.root);
     for (const { id, name, at, class: cls } of state.effects) {
       if (!this.operations.has(id)) this.operations.set(id, { id, name, at, class: cls, began: state.t, n: after });
     }
@@ -300,12 +306,6 @@ const isReady = ({ conditions }: { readonly conditions?: unknown }): boolean =>
   Array.isArray(conditions) &&
   conditions.some((each) => memberOf(each, 'type') === 'Ready' && memberOf(each, 'status') === 'True');
 
-interface PersistedSnapshot {
-  readonly value?: unknown;
-  readonly status: string;
-  readonly children?: Readonly<Record<string, { readonly snapshot: PersistedSnapshot }>>;
-}
-
 interface StatusChanged {
   readonly pod: { readonly uid: string; readonly name: string; readonly namespace: string };
   readonly status: Readonly<Record<string, unknown>>;
@@ -364,12 +364,4 @@ export function actorName(address: string, { pods }: Pick<Story, 'pods'>): strin
   });
   const from = named.findIndex((step) => step.startsWith('pod/'));
   return named.slice(Math.max(from, 0)).map(decoded).join('/') || lastOf(address);
-}
-
-function decoded(step: string): string {
-  try {
-    return decodeURIComponent(step);
-  } catch {
-    return step;
-  }
 }

@@ -2,8 +2,7 @@
  * What reports on a start know of the supervisor's chart: its id, and its phases. The page's bundle has the values in
  * place of this file, so that a page of a running node reports without the machines.
  */
-import type { ChartNode } from '../../actors/server/visualizer/charts.ts';
-import { described, isNamed, type Phase } from '../../actors/server/visualizer/phases.ts';
+import { type ChartNode, described, isNamed, type Phase } from '../../actors/server/visualizer/phases.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 
 export const ROOT: string = kubeletMachine.id;

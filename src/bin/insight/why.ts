@@ -6,7 +6,7 @@
  * replaying the journal, and omits them if it cannot.
  */
 import type { PendingTimer } from '../../kernel/clock.ts';
-import { AGENT_PHASE } from '../../kernel/fault.ts';
+import { AGENT_PHASE } from '../../kernel/records.ts';
 import { duration, eventText, innermostPaths } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
 import type { ClaimWait, Failed, PreviousEnd } from './causes.ts';

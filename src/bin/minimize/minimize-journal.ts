@@ -9,6 +9,7 @@ import type { Divergence } from '../../kernel/divergence.ts';
 import { jsonCopy } from '../../kernel/json.ts';
 import { Kernel } from '../../kernel/kernel.ts';
 import type { EndRecord, HeaderRecord, InputRecord, JournalRecord, KernelRecord } from '../../kernel/records.ts';
+import { isInput } from '../../kernel/records.ts';
 import { type ReplayOptions, replay } from '../../kernel/replay.ts';
 import type { Unnumbered } from '../../kernel/turn-recorder.ts';
 import type { AnyStateMachine } from '../../kernel/xstate.ts';
@@ -115,7 +116,6 @@ class Trials {
   }
 }
 
-const isInput = ({ k }: JournalRecord): boolean => k === 'in' || k === 'timer' || k === 'result';
 const isBeginning = (record: JournalRecord): boolean => record.k === 'header' || isInput(record);
 
 /** Whole turns, up to that of record `n`. */
@@ -322,8 +322,7 @@ function crashIn(records: Iterable<JournalRecord>): Failure | undefined {
 
 /** The first derived record whose JSON has this text. */
 function textIn(records: Iterable<JournalRecord>, text: string): Failure | undefined {
-  const isInput = ({ k }: JournalRecord): boolean => k === 'header' || k === 'in' || k === 'timer' || k === 'result';
-  const matches = (record: JournalRecord): boolean => !isInput(record) && JSON.stringify(record).includes(text);
+  const matches = (record: JournalRecord): boolean => !isBeginning(record) && JSON.stringify(record).includes(text);
   for (const record of records)
     if (matches(record)) return ofToday(`a record with ${JSON.stringify(text)}`, record.n, matches);
   return undefined;

@@ -6,7 +6,7 @@
  */
 import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
 import type { Divergence } from '../../kernel/divergence.ts';
-import { JournalError } from '../../kernel/journal/index.ts';
+import { JournalError } from '../../kernel/journal/errors.ts';
 import type { BuildInfo } from '../../kernel/records.ts';
 import { type Note, NotReplayable, replay } from '../../kernel/replay.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';

@@ -6,13 +6,17 @@
 import { hash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import type { Checkpoint } from '../checkpoint.ts';
-import { type CheckpointRecord, FORMAT_VERSION, type HeaderRecord, type JournalRecord } from '../records.ts';
+import {
+  type Checkpoint,
+  type CheckpointRecord,
+  FORMAT_VERSION,
+  type HeaderRecord,
+  type JournalRecord,
+} from '../records.ts';
 import { codeOf, messageOf } from '../thrown.ts';
 import { JournalError } from './errors.ts';
 import { segmentName, segmentsIn } from './layout.ts';
-import { scanSegment } from './scan.ts';
-import { Sequence, type TornTail } from './sequence.ts';
+import { Sequence, scanSegment, type TornTail } from './sequence.ts';
 import { isTooDeep, NESTING_MAX } from './shape.ts';
 import { OLDEST_FORMAT } from './upcast.ts';
 

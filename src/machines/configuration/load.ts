@@ -18,10 +18,10 @@ import {
   printKind,
   readDropInMeta,
   readTypeMeta,
+  toVersioned,
 } from './fields/decode.ts';
 import { applyDefaults, evictionHardOf } from './fields/defaults.ts';
 import { decideFeatures, type FeatureSettings } from './fields/feature-gates.ts';
-import { toVersioned } from './fields/versioned.ts';
 
 export type Loaded =
   | {

@@ -3,7 +3,9 @@
  * comes from.
  *
  * The order of the steps is upstream's: gates and flags first, then the file, the drop-ins, the flags over both, the
- * gates again, logging, the rules between fields, and finally the settings that upstream reads later.
+ * gates again, logging, the rules between fields, and finally the settings that upstream reads later. A startup machine
+ * calls {@link parseCommandLine}, reads the files that the flags name through the host, and calls {@link
+ * resolveConfiguration}.
  * Invariant: pure; the first step that fails ends it, and earlier warnings are still printed.
  */
 import type { Json } from '../../kernel/json.ts';
@@ -13,9 +15,9 @@ import { type KubeletConfiguration, kubeletConfigurationType } from '../model/co
 import type { ConfigurationSource, DropInListing } from '../model/operations/host.ts';
 import { logLines } from '../model/values/go-text.ts';
 import { nodeLabelsError } from '../model/values/labels.ts';
+import { toMasked } from './fields/decode.ts';
 import { flagDefaults } from './fields/defaults.ts';
 import { decideFeatures, type FeatureSettings, warningsWithoutEffect } from './fields/feature-gates.ts';
-import { toMasked } from './fields/versioned.ts';
 import { FLAGS } from './flags/flag-table.ts';
 import { applyFlags, featureFlags, type GivenFlags, type KubeletFlags, withServingCertificate } from './flags/flags.ts';
 import { type Loaded, loadConfiguration, mergeDropIns } from './load.ts';

@@ -5,7 +5,7 @@
  * exists with its key, and logs its version.
  */
 import { assign, enqueueActions, line } from '../../kernel/xstate.ts';
-import { toMasked } from '../configuration/index.ts';
+import { toMasked } from '../configuration/fields/decode.ts';
 import { tlsPairError } from '../model/configuration/tls-options.ts';
 import type { LoadedConfiguration } from './configuration/config-loader.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';

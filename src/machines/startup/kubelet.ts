@@ -16,9 +16,10 @@
  * Upstream: cmd/kubelet/app/server.go, pkg/kubelet/kubelet.go. Seeds: S001 to S244.
  */
 import { assign, enqueueActions, line, required, sendTo, to } from '../../kernel/xstate.ts';
-import { commandFailed, logEntries, millisecondsOf } from '../configuration/index.ts';
+import { commandFailed, logEntries } from '../configuration/resolve.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
 import type { NodeChanged } from '../model/settings/node-settings.ts';
+import { millisecondsOf } from '../model/values/time.ts';
 import { clientCertificateInput } from './clients/client-builder.ts';
 import { command } from './command.ts';
 import { containerManagerInput } from './container-manager/policy.ts';
@@ -27,10 +28,9 @@ import type { EstablishedContext, KubeletContext, KubeletInput } from './context
 import { logForm } from './logging.ts';
 import { run } from './run.ts';
 import { runKubelet } from './run-kubelet.ts';
-import { runOncePhases } from './run-once-phases.ts';
 import { apiPort, localSocket, podResourcesSocket, readOnlyPort } from './server-ports.ts';
 import { failing, faulted, kubeletSetup, notServing, subsystem } from './setup.ts';
-import { startKubelet } from './start-kubelet.ts';
+import { runOncePhases, startKubelet } from './start-kubelet.ts';
 import {
   clientBuilderInput,
   nodeStatusInput,

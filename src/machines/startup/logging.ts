@@ -10,7 +10,7 @@
  * Seeds: S025.
  */
 import { failureLine, pick, setup, typed } from '../../kernel/xstate.ts';
-import type { KubeletConfiguration } from '../configuration/index.ts';
+import type { KubeletConfiguration } from '../model/configuration/fields.ts';
 import type { LogForm } from '../model/operations/host.ts';
 import { operations } from '../model/operations/index.ts';
 

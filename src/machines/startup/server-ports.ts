@@ -1,9 +1,10 @@
 /** The settings of the node's two ports and its sockets, derived from the configuration. Pure. */
 
 import type { ServerInput } from '../charts/node/server.ts';
-import { type KubeletConfiguration, millisecondsOf } from '../configuration/index.ts';
+import type { KubeletConfiguration } from '../model/configuration/fields.ts';
 import { curveNames } from '../model/configuration/tls-options.ts';
 import type { ApiSettings, AuthSettings, LocalSocket, ServedPort } from '../model/operations/server.ts';
+import { millisecondsOf } from '../model/values/time.ts';
 import { gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext } from './context/types.ts';
 

@@ -2,20 +2,68 @@
  * `startKubelet` and `Kubelet.Run`: from here two sequences run in parallel, as upstream's two goroutines.
  *
  * `kubeletRun` leads to synchronising pods; `serving` is the rest of `run()`: healthz, READY=1, and waiting for the
- * end. The phases that a node that runs its pods once has as well are in `common-phases.ts`.
- * Steps: S209 to S244, S110 to S114.
+ * end.
+ * A node that runs its pods once has some of these phases as well, and an end of its own: no servers and no loops, only
+ * the folders, the runtime, and the wait for the pods.
+ * Steps: S209 to S244, S110 to S114, S131.
  */
-import { enqueueActions, errorOf, line, raise, sendTo, to } from '../../kernel/xstate.ts';
+import { assign, enqueueActions, errorOf, line, raise, sendTo, to } from '../../kernel/xstate.ts';
+import type { NodeFolder } from '../model/operations/host.ts';
 import { nodeRef, setupFailed } from '../model/reasons/reasons.ts';
-import {
-  CONTAINER_MANAGER_PHASE,
-  containerLogs,
-  createPodCIDR,
-  dataDirectories,
-  startContainerManagerAgain,
-} from './common-phases.ts';
-import type { EstablishedContext } from './context/types.ts';
-import { failing, kubeletSetup, warning } from './setup.ts';
+import { hasBehavior } from '../model/settings/behaviors.ts';
+import { gatesOf } from './context/derive-features.ts';
+import type { EstablishedContext, Failure } from './context/types.ts';
+import { failing, kubeletSetup, messageOf, warning } from './setup.ts';
+
+/**
+ * The folders of the node, with upstream's modes and names. The embedded runtime has no mount namespaces, so no folder
+ * is made shared for it.
+ */
+function dataDirectories({ settings, config, runtime }: EstablishedContext): readonly NodeFolder[] {
+  const { rootDir, podLogsDir } = settings;
+  const folder = (path: string, what: string, mode = 0o750) => ({ path, mode, what });
+  return [
+    { ...folder(rootDir, 'root directory'), ...(runtime.embedded ? {} : { shared: true }) },
+    folder(podLogsDir, `pod logs root directory ${JSON.stringify(podLogsDir)}`),
+    folder(`${rootDir}/pods`, 'pods directory'),
+    folder(`${rootDir}/plugins`, 'plugins directory'),
+    folder(`${rootDir}/plugins_registry`, 'plugins registry directory'),
+    folder(`${rootDir}/pod-resources`, 'podresources directory'),
+    ...(gatesOf(config)('ContainerCheckpoint')
+      ? [folder(`${rootDir}/checkpoints`, 'checkpoint directory', 0o700)]
+      : []),
+  ];
+}
+
+/** Containers run without this folder too: only the links for log collectors are missing. */
+const containerLogs = (next: string) =>
+  kubeletSetup.createStateConfig({
+    meta: { steps: 'S234', waitsFor: 'the folder of container logs' },
+    invoke: {
+      id: 'containerLogs',
+      src: 'host.makeDirectories',
+      input: ({ context }) => ({ directories: [{ path: context.settings.containerLogsDir, mode: 0o755 }] }),
+      onDone: next,
+      onError: { target: next, actions: warning('Failed to create the folder of container log links') },
+    },
+  });
+
+/** Passes configured addresses of pods to the runtime if there is no API server; else a part of the node does. */
+const createPodCIDR = kubeletSetup.enqueueActions(({ context, enqueue }) => {
+  const { clients, config, input } = context;
+  const isWanted = clients.mode === 'standalone' && config.podCIDR !== '';
+  if (isWanted && hasBehavior(input, 'podCIDROfConfiguration')) enqueue.raise({ type: 'create.podCIDR' });
+});
+
+const startContainerManager = kubeletSetup.sendTo(to('containerManager'), { type: 'containerManager.start' });
+
+/** The container manager gets the message again after a crash. */
+const startContainerManagerAgain = { 'containerManager.created': { actions: startContainerManager } } as const;
+
+const CONTAINER_MANAGER_PHASE = {
+  meta: { steps: 'S237-S241', waitsFor: 'the container manager to start' },
+  entry: startContainerManager,
+} as const;
 
 const startServers = kubeletSetup.enqueueActions(({ context, enqueue }) => {
   const { enableServer, readOnlyPort } = context.config;
@@ -172,4 +220,67 @@ const serving = kubeletSetup.createStateConfig({
 export const startKubelet = kubeletSetup.createStateConfig({
   type: 'parallel',
   states: { kubeletRun, serving },
+});
+
+const failureOf = (phase: string, text: string): Failure => ({
+  phase: `runOnce.${phase}`,
+  message: `failed to run Kubelet: runonce failed: ${text}`,
+  exitCode: 1,
+});
+
+export const runOncePhases = kubeletSetup.createStateConfig({
+  initial: 'dataDirectories',
+  states: {
+    dataDirectories: {
+      meta: { steps: 'S131, S233', waitsFor: "the node's folders" },
+      invoke: {
+        id: 'dataDirectories',
+        src: 'host.makeDirectories',
+        input: ({ context }) => ({ directories: dataDirectories(context) }),
+        onDone: 'containerLogs',
+        onError: {
+          target: '#kubelet.failed',
+          actions: assign({ failure: ({ event }) => failureOf('dataDirectories', messageOf(event)) }),
+        },
+      },
+    },
+    containerLogs: containerLogs('waitingForRuntime'),
+    waitingForRuntime: {
+      meta: { steps: 'S131, S236', waitsFor: 'RuntimeReady' },
+      entry: [createPodCIDR, raise({ type: 'create.pleg' })],
+      on: { 'runtimeState.up': 'runtimeDependentModules' },
+    },
+    runtimeDependentModules: {
+      ...CONTAINER_MANAGER_PHASE,
+      on: {
+        ...startContainerManagerAgain,
+        'containerManager.started': 'pods',
+        'containerManager.failed': {
+          target: '#kubelet.failed',
+          actions: assign({ failure: ({ event }) => failureOf('runtimeDependentModules', event.message) }),
+        },
+      },
+    },
+    pods: {
+      meta: { steps: 'S131', waitsFor: 'each pod to be ready or to end' },
+      entry: raise({ type: 'create.runOnce' }),
+      on: {
+        ...startContainerManagerAgain,
+        'runOnce.finished': [
+          {
+            guard: ({ event }) => event.error !== '',
+            target: '#kubelet.failed',
+            actions: enqueueActions(({ event, enqueue }) => {
+              const { results, error } = event;
+              enqueue.assign({ podResults: results, failure: failureOf('pods', error) });
+            }),
+          },
+          {
+            target: '#kubelet.stopped',
+            actions: [assign({ podResults: ({ event }) => event.results }), line('info', 'Started kubelet as runonce')],
+          },
+        ],
+      },
+    },
+  },
 });

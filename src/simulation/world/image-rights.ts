@@ -1,5 +1,5 @@
 /** Registries with private repositories, the credentials of this node, and the records of pulls. */
-import type { SecretHandle } from '../../kernel/journal/index.ts';
+import type { SecretHandle } from '../../kernel/journal/secrets.ts';
 import type { InputOf, OutputOf } from '../../kernel/xstate.ts';
 import type { PullCredential, PulledCredentials } from '../../machines/model/operations/image.ts';
 import type { Operations } from '../../machines/model/operations/index.ts';

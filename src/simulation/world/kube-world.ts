@@ -3,7 +3,7 @@
  * socket, in virtual time. Secrets are replaced by handles, as in the real port. Also the manifests of a run.
  */
 import type { EffectResult } from '../../kernel/effects.ts';
-import { Vault } from '../../kernel/journal/index.ts';
+import { Vault } from '../../kernel/journal/secrets.ts';
 import type { JsonEvent } from '../../kernel/json.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { Image } from '../../machines/model/api/cri.ts';

@@ -4,7 +4,7 @@
  */
 import type { EffectRequest, EffectResult, Performer } from '../../kernel/effects.ts';
 import type { Json, JsonEvent } from '../../kernel/json.ts';
-import type { ConfigurationSource } from '../../machines/configuration/index.ts';
+import type { ConfigurationSource } from '../../machines/model/operations/host.ts';
 import type { Operations } from '../../machines/model/operations/index.ts';
 import { faultError, PodsWorld } from './pods-world.ts';
 import { VirtualTime } from './virtual-time.ts';

@@ -5,7 +5,7 @@
 import type { Attempt } from '../../actors/probe/attempt.ts';
 import { newTally, tally } from '../../actors/probe/counter.ts';
 import type { EffectRequest, EffectResult, Performer } from '../../kernel/effects.ts';
-import type { SecretHandle } from '../../kernel/journal/index.ts';
+import type { SecretHandle } from '../../kernel/journal/secrets.ts';
 import { type JsonEvent, toPlainError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/xstate.ts';
 import type { ContainerStatus, Image, PodSandboxStatus } from '../../machines/model/api/cri.ts';

@@ -4,7 +4,7 @@
  */
 import { isNamed } from '../../actors/server/visualizer/phases.ts';
 import { memberOf } from '../../kernel/json.ts';
-import type { AnyStateMachine, AnyStateNode } from '../../kernel/state-nodes.ts';
+import type { AnyStateMachine, AnyStateNode } from '../../kernel/steps.ts';
 import { chartsOf } from '../../kernel/steps.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 

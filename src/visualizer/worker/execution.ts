@@ -8,9 +8,8 @@
  * contexts are not kept.
  */
 import { contextText } from '../../actors/server/visualizer/feed.ts';
-import { hidden } from '../../actors/server/visualizer/hidden.ts';
 import type { ActorDetail, ActorView } from '../../actors/server/visualizer/protocol.ts';
-import { shortText } from '../../actors/server/visualizer/trim.ts';
+import { hidden, shortText } from '../../actors/server/visualizer/trim.ts';
 import type { PendingTimer } from '../../kernel/clock.ts';
 import { JournalError } from '../../kernel/journal/errors.ts';
 import type { Journal } from '../../kernel/journal/reader.ts';

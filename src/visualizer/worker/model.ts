@@ -1,23 +1,70 @@
 /**
- * What the page is shown of one start: its records, its actors at any moment, and what was searched.
+ * What the page is shown of one start: its records, its actors at any moment, what was searched, and the story
+ * of one pod: its lanes, its events, and how it was at a moment.
  *
  * Hears: records in their order, from a source. Owns: nothing of the world; a source has the rest.
  */
+import { Claims, nextTryOf, Pods } from '../../actors/server/visualizer/pods.ts';
 import type {
   ActorDetail,
   ActorView,
   PhasesView,
   PodView,
   ShownRecord,
+  TimerView,
 } from '../../actors/server/visualizer/protocol.ts';
 import { keepNewest } from '../../kernel/keep-newest.ts';
+import { podLanes } from '../lanes.ts';
+import { podEvents } from '../pod-answer.ts';
 import { namesIn } from '../words.ts';
 import { Past } from './past.ts';
 import { type Expressions, queryOf } from './query.ts';
-import { RecordPages } from './record-pages.ts';
+import { RecordPages, type Row } from './record-pages.ts';
 import type { Comparison, HealthView, StartView } from './reports.ts';
-import type { ContextChange, Facts, Other, StepView } from './requests.ts';
+import type { ContextChange, Facts, Other, PodStory, StepView } from './requests.ts';
 import { Search } from './search.ts';
+
+/** Kinds of records that tell of a pod. */
+const OF_PODS: ReadonlySet<string> = new Set(['state', 'log', 'message', 'effect']);
+
+interface Asked {
+  readonly uid: string;
+  /** As it is now. */
+  readonly pod: PodView | undefined;
+  /** The record of the moment; undefined: now. */
+  readonly at: number | undefined;
+  readonly timersAt: (address: string, n: number) => Promise<readonly TimerView[]>;
+}
+
+export async function podStory(model: Model, { uid, pod, at, timersAt }: Asked): Promise<PodStory> {
+  const { pages, root, t } = model;
+  const address = `${root}/pods/pod-${uid}`;
+  const last = at ?? Number.POSITIVE_INFINITY;
+  const own = [address, `${root}/draManager/prepare-${uid}`, `${root}/draManager/release-${uid}`];
+  const isOwn = (name: string): boolean => own.includes(name) || name.startsWith(`${address}/`) || name === pod?.pod;
+  const isWanted = ({ kind, n }: Row): boolean => n <= last && OF_PODS.has(kind);
+  const records = await pages.at(pages.indexesNaming(isOwn, isWanted));
+  const until = Math.min(pod?.gone ?? Number.POSITIVE_INFINITY, model.endOf(Math.min(last, pages.last))?.t ?? t);
+  const then = at === undefined ? undefined : podThen(uid, records, root);
+  const claims = then?.claims && { ...then.claims, ...nextTryOf(await timersAt(address, last)) };
+  return {
+    ...(then ? { pod: { ...then, ...(claims ? { claims } : {}) } } : {}),
+    lanes: podLanes(address, records, until),
+    events: pod ? podEvents(pod, records) : [],
+  };
+}
+
+/** The pod as these records leave it. */
+function podThen(uid: string, records: readonly ShownRecord[], root: string): PodView | undefined {
+  const [pods, claims] = [new Pods(), new Claims()];
+  for (const { record, t } of records) {
+    pods.take(record, t, root);
+    claims.take(record, t, root);
+  }
+  const wait = claims.waitOf(uid);
+  const pod = pods.list().find((each) => each.uid === uid);
+  return pod && wait ? { ...pod, claims: wait } : pod;
+}
 
 /** Pages after those of the start: 204,800 records, about 10 MB packed. */
 const LIVE_PAGES_MAX = 800;

@@ -7,17 +7,15 @@
  */
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { whoOf } from '../words.ts';
-import { groupsOf } from './groups.ts';
 import { Live } from './live.ts';
-import { Model, type Source } from './model.ts';
+import { Model, podStory, type Source } from './model.ts';
 import type { Content } from './node/fs.ts';
 import { type Loading, Opened, servedFiles } from './opened.ts';
 import { lastIndexWhere } from './past.ts';
-import { podStory } from './pod-story.ts';
 import { expressionsOf } from './query.ts';
 import { type Row, range } from './record-pages.ts';
 import type { Group, Inspection, Moment, Notice, Opening, RequestName, Requests } from './requests.ts';
-import { FIRST_ROWS } from './search.ts';
+import { FIRST_ROWS, groupsOf } from './search.ts';
 
 /** Between two notices: three frames. */
 const NOTICE_MS = 50;

@@ -2,9 +2,9 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { cpuWeight } from '../../../src/actors/cgroup/hierarchies.ts';
 import { cgroupPorts } from '../../../src/actors/cgroup/index.ts';
 import { systemdManager } from '../../../src/actors/cgroup/systemd.ts';
-import { cpuWeight } from '../../../src/actors/cgroup/values.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 import { BUS_KINDS, FakeSystemd, startBus, startMuteBus } from '../../support/systemd.ts';
 

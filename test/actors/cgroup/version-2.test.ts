@@ -9,8 +9,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFil
 import { dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { cpuWeight } from '../../../src/actors/cgroup/hierarchies.ts';
 import { cgroupPorts } from '../../../src/actors/cgroup/index.ts';
-import { cpuWeight } from '../../../src/actors/cgroup/values.ts';
 import { removeCgroupRoot } from '../../support/cgroups.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 import { requirement } from '../../support/require.ts';

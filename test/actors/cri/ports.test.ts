@@ -6,7 +6,7 @@ import * as grpc from '@grpc/grpc-js';
 import { afterEach, expect, it } from 'vitest';
 import type { CriOptions } from '../../../src/actors/cri/adapter.ts';
 import { criPorts } from '../../../src/actors/cri/ports.ts';
-import { Vault } from '../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../src/kernel/journal/secrets.ts';
 import { FakeRuntime, fakePod, type Handlers, never, Refusal } from './fake-runtime.ts';
 
 const opened: (() => unknown)[] = [];

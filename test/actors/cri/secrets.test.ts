@@ -11,7 +11,7 @@ import {
   withoutTexts,
   withSecrets,
 } from '../../../src/actors/cri/secrets.ts';
-import { Vault } from '../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../src/kernel/journal/secrets.ts';
 import { OperationError } from '../../../src/kernel/json.ts';
 
 const vault = new Vault(Buffer.alloc(32, 1));

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { csiPorts } from '../../../src/actors/csi/index.ts';
 import { systemCalls } from '../../../src/actors/host/kernel/syscall.ts';
 import { mountsBelow } from '../../../src/actors/volume/mounter.ts';
-import { Vault } from '../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../src/kernel/journal/secrets.ts';
 import type { InputOf, OutputOf } from '../../../src/kernel/operation.ts';
 import type { csiOperations } from '../../../src/machines/model/operations/csi.ts';
 import { type CsiDriver, startCsiDriver } from '../../fakes/csi-driver.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { rememberingPorts } from '../../../src/actors/host/soft-state.ts';
 import { openedPod, sealedPod } from '../../../src/actors/pod-values.ts';
-import { Vault } from '../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../src/kernel/journal/secrets.ts';
 import type { RememberedPod } from '../../../src/machines/model/operations/host.ts';
 import { perform } from '../../support/host-ports.ts';
 

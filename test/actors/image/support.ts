@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CredentialOptions, credentialPorts } from '../../../src/actors/image/index.ts';
-import { Vault } from '../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../src/kernel/journal/secrets.ts';
 import type { PullCredential, PullingPod } from '../../../src/machines/model/operations/image.ts';
 import type { ConfigObject } from '../../../src/machines/model/operations/volume.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';

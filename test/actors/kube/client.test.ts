@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { refusal } from '../../../src/actors/kube/errors.ts';
-import { isSecretHandle } from '../../../src/kernel/journal/index.ts';
+import { isSecretHandle } from '../../../src/kernel/journal/secrets.ts';
 import type { KubeObject } from '../../../src/machines/model/operations/kube.ts';
 import { type ApiServer, type ApiServerOptions, startApiServer } from '../../fakes/api-server/index.ts';
 import { bench, pod, pods, settings } from './support.ts';

@@ -1,7 +1,7 @@
 /** Answers about tokens: a machine that renews them needs the end of each. */
 import { describe, expect, it } from 'vitest';
 import { sealed } from '../../../src/actors/kube/decode.ts';
-import { isSecretHandle, Vault } from '../../../src/kernel/journal/index.ts';
+import { isSecretHandle, Vault } from '../../../src/kernel/journal/secrets.ts';
 import type { Json } from '../../../src/kernel/json.ts';
 
 const TARGET = { client: 'kube', apiVersion: 'v1', resource: 'serviceaccounts', subresource: 'token' } as const;

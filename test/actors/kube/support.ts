@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import type { ObservedRequest } from '../../../src/actors/kube/client.ts';
 import { connectKube } from '../../../src/actors/kube/index.ts';
-import { Vault } from '../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../src/kernel/journal/secrets.ts';
 import type { Json } from '../../../src/kernel/json.ts';
 import type { KubeSettings, KubeTarget } from '../../../src/machines/model/operations/kube.ts';
 

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { probePorts } from '../../../src/actors/probe/index.ts';
-import { Vault } from '../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../src/kernel/journal/secrets.ts';
 import { OperationError } from '../../../src/kernel/json.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 import { freePort } from '../../support/ports.ts';

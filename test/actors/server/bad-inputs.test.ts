@@ -8,7 +8,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { HEADER_MAX_BYTES } from '../../../src/actors/server/http/api-server.ts';
 import { targetOf } from '../../../src/actors/server/http/requests.ts';
-import { CLIENT_CONNECTIONS_MAX } from '../../../src/actors/server/tls/connections.ts';
+import { CLIENT_CONNECTIONS_MAX } from '../../../src/actors/server/tls/listener.ts';
 import { Authority } from '../../fakes/api-server/pki.ts';
 import { connect, exchange, exchangeRaw, headerOf, parseReply } from './exchange.ts';
 import { GoldenNode } from './golden-node.ts';

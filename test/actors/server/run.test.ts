@@ -2,8 +2,7 @@
 import { afterEach, expect, it } from 'vitest';
 import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
 import type { NodeView } from '../../../src/actors/server/node-view.ts';
-import { runtimeCalls } from '../../../src/actors/server/runtime-calls.ts';
-import { runEndpoints } from '../../../src/actors/server/streaming/endpoints.ts';
+import { runEndpoints, runtimeCalls } from '../../../src/actors/server/streaming/endpoints.ts';
 import { type Front, openFront } from '../../support/endpoint-front.ts';
 import { exchange } from './exchange.ts';
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemCalls } from '../../../src/actors/host/kernel/syscall.ts';
 import { type VolumeOptions, volumePorts } from '../../../src/actors/volume/index.ts';
-import { Vault } from '../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../src/kernel/journal/secrets.ts';
 import type { InputOf, OutputOf } from '../../../src/kernel/operation.ts';
 import type { volumeOperations } from '../../../src/machines/model/operations/volume.ts';
 import { requirement } from '../../support/require.ts';

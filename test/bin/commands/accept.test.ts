@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, expect, it, onTestFinished, vi } from 'vitest';
 import { acceptCommand } from '../../../src/bin/commands/accept.ts';
 import { STATELET_VERSION } from '../../../src/bin/version.ts';
-import { readJournal } from '../../../src/kernel/journal/index.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 import { inOtherWords, record, statelet } from '../recorded.ts';
 

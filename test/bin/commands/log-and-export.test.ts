@@ -8,7 +8,8 @@ import { exportCommand, plotCommand, plotOf } from '../../../src/bin/commands/ex
 import { followLog, type LogOptions, logCommand } from '../../../src/bin/commands/log.ts';
 import type { LogEntry } from '../../../src/bin/insight/log.ts';
 import { Story } from '../../../src/bin/insight/story.ts';
-import { openJournal, readJournal } from '../../../src/kernel/journal/index.ts';
+import { openJournal } from '../../../src/kernel/journal/open.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 import { BootNode } from '../../machines/startup/boot-node.ts';
 

@@ -4,13 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Ajv } from 'ajv';
 import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { diffCommand } from '../../../src/bin/commands/diff.ts';
 import { expectCommand } from '../../../src/bin/commands/expect.ts';
 import { logCommand } from '../../../src/bin/commands/log.ts';
-import { blameCommand, criticalChainCommand, timeCommand } from '../../../src/bin/commands/time.ts';
+import { blameCommand, criticalChainCommand, diffCommand, timeCommand } from '../../../src/bin/commands/time.ts';
 import { verifyCommand } from '../../../src/bin/commands/verify.ts';
 import { whyCommand } from '../../../src/bin/commands/why.ts';
-import { openJournal } from '../../../src/kernel/journal/index.ts';
+import { openJournal } from '../../../src/kernel/journal/open.ts';
 import { manifest } from '../../../src/simulation/world/kube-world.ts';
 import { type Answers, BootNode, fail } from '../../machines/startup/boot-node.ts';
 

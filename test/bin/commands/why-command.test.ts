@@ -3,7 +3,7 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { whyCommand } from '../../../src/bin/commands/why.ts';
-import { openJournal } from '../../../src/kernel/journal/index.ts';
+import { openJournal } from '../../../src/kernel/journal/open.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 import { temporaryDirectory } from '../../kernel/journal/support.ts';
 import { BootNode } from '../../machines/startup/boot-node.ts';

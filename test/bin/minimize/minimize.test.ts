@@ -10,7 +10,7 @@ import { simulateCommand } from '../../../src/bin/commands/simulate.ts';
 import { verifyCommand } from '../../../src/bin/commands/verify.ts';
 import { minimizeJournal } from '../../../src/bin/minimize/minimize-journal.ts';
 import { reduce } from '../../../src/bin/minimize/reduce.ts';
-import { readJournal } from '../../../src/kernel/journal/index.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
 import { FORMAT_VERSION } from '../../../src/kernel/records.ts';
 import { replay } from '../../../src/kernel/replay.ts';
 import { kubeletMachine } from '../../../src/machines/startup/kubelet.ts';

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { readJournal } from '../../../src/kernel/journal/index.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
 import type { JournalRecord } from '../../../src/kernel/records.ts';
 import type { PodStatus } from '../../../src/machines/model/api/pod.ts';
 import { type Containerd, startContainerd } from '../../support/containerd.ts';

@@ -12,8 +12,11 @@ import {
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { JournalError, openJournal, readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
+import { JournalError } from '../../../src/kernel/journal/errors.ts';
 import { encodeLine } from '../../../src/kernel/journal/line.ts';
+import { openJournal } from '../../../src/kernel/journal/open.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
+import { verifyJournal } from '../../../src/kernel/journal/verify.ts';
 import type { JournalRecord } from '../../../src/kernel/records.ts';
 import { eventually, type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 

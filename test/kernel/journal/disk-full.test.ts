@@ -2,8 +2,9 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, type TestContext } from 'vitest';
-import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
 import { isBeingWritten } from '../../../src/kernel/journal/owner.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
+import { verifyJournal } from '../../../src/kernel/journal/verify.ts';
 import type { JournalRecord } from '../../../src/kernel/records.ts';
 import { BrokenDisk, eventually, type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 

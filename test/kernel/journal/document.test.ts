@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { readJournal } from '../../../src/kernel/journal/index.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
 import { temporaryDirectory } from './support.ts';
 
 const read = (path: string): string => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8');

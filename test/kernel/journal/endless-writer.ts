@@ -1,5 +1,5 @@
 /** A process that writes turns until it is killed. It says on stdout up to which record all outlives it. */
-import { openJournal } from '../../../src/kernel/journal/index.ts';
+import { openJournal } from '../../../src/kernel/journal/open.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';
 
 const journal = openJournal({ directory: process.argv[2]!, durability: 'second', segmentMaxBytes: 100_000 });

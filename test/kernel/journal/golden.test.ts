@@ -1,7 +1,8 @@
 /** Journals of each format that a release writes: today's kernel reads and replays them. */
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
+import { verifyJournal } from '../../../src/kernel/journal/verify.ts';
 import { FORMAT_VERSION } from '../../../src/kernel/records.ts';
 import { replay } from '../../../src/kernel/replay.ts';
 import { shopMachine } from './golden-shop.ts';

@@ -1,6 +1,7 @@
 /** The kernel on a real journal: what was written replays, whole and from every checkpoint. */
 import { expect, it } from 'vitest';
-import { openJournal, readJournal } from '../../../src/kernel/journal/index.ts';
+import { openJournal } from '../../../src/kernel/journal/open.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
 import { replay } from '../../../src/kernel/replay.ts';
 import { bootBoss, bossMachine, header } from '../support.ts';
 import { BrokenDisk, eventually, segmentsOf, temporaryDirectory } from './support.ts';

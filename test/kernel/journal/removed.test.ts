@@ -2,7 +2,7 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { verifyJournal } from '../../../src/kernel/journal/index.ts';
+import { verifyJournal } from '../../../src/kernel/journal/verify.ts';
 import { eventually, type Recorder, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 
 interface Report {

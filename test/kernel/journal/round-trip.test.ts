@@ -2,7 +2,8 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
+import { verifyJournal } from '../../../src/kernel/journal/verify.ts';
 import { record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 
 describe('a journal gives back what it was given', () => {

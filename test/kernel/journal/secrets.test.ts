@@ -2,7 +2,7 @@ import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'n
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isSecretHandle, openVault, Vault } from '../../../src/kernel/journal/index.ts';
+import { isSecretHandle, openVault, Vault } from '../../../src/kernel/journal/secrets.ts';
 import { record, recordsIn, temporaryDirectory } from './support.ts';
 
 const CANARY = 'canary-7f3a9c-do-not-write-me';

@@ -14,9 +14,9 @@ import {
 import { join } from 'node:path';
 import { zstdDecompressSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { readJournal, verifyJournal } from '../../../src/kernel/journal/index.ts';
 import { segmentName, segmentsIn } from '../../../src/kernel/journal/layout.ts';
-import { verifySegments } from '../../../src/kernel/journal/verify.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
+import { verifyJournal, verifySegments } from '../../../src/kernel/journal/verify.ts';
 import { eventually, filesIn, record, recordsIn, segmentsOf, temporaryDirectory } from './support.ts';
 
 /** Turns until the journal wants a checkpoint, so many times. */

@@ -5,12 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
 import { type Disk, realDisk } from '../../../src/kernel/journal/disk.ts';
-import {
-  type JournalOptions,
-  type JournalWriter,
-  openJournal,
-  readJournal,
-} from '../../../src/kernel/journal/index.ts';
+import { type JournalOptions, openJournal } from '../../../src/kernel/journal/open.ts';
+import { readJournal } from '../../../src/kernel/journal/reader.ts';
+import type { JournalWriter } from '../../../src/kernel/journal/writer.ts';
 import type { JsonEvent } from '../../../src/kernel/json.ts';
 import { FORMAT_VERSION, type JournalRecord, type KernelRecord } from '../../../src/kernel/records.ts';
 

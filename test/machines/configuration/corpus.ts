@@ -4,15 +4,14 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { readConfiguration, readDropIns } from '../../../src/actors/host/configuration/configuration.ts';
 import type { Json } from '../../../src/kernel/json.ts';
+import { toServed } from '../../../src/machines/configuration/fields/decode.ts';
+import { type KubeletFlags, parseCommandLine } from '../../../src/machines/configuration/flags/flags.ts';
 import {
   type ConfigurationFiles,
   commandFailed,
-  type KubeletConfiguration,
-  type KubeletFlags,
-  parseCommandLine,
   resolveConfiguration,
-  toServed,
-} from '../../../src/machines/configuration/index.ts';
+} from '../../../src/machines/configuration/resolve.ts';
+import type { KubeletConfiguration } from '../../../src/machines/model/configuration/fields.ts';
 import { buildAuth } from '../../../src/machines/startup/clients/auth.ts';
 import { parseNodeIPs } from '../../../src/machines/startup/host/node-ip.ts';
 

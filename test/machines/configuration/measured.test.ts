@@ -1,12 +1,10 @@
 /** Command lines and files that a kubelet was given beside the recorded cases, and its sentence at the end of each. */
 import { describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
-import {
-  type KubeletConfiguration,
-  parseCommandLine,
-  resolveConfiguration,
-  toServed,
-} from '../../../src/machines/configuration/index.ts';
+import { toServed } from '../../../src/machines/configuration/fields/decode.ts';
+import { parseCommandLine } from '../../../src/machines/configuration/flags/flags.ts';
+import { resolveConfiguration } from '../../../src/machines/configuration/resolve.ts';
+import type { KubeletConfiguration } from '../../../src/machines/model/configuration/fields.ts';
 
 const META = 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n';
 const HEAD = `${META}authentication: {webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\n`;

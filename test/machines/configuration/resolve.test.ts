@@ -4,22 +4,19 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
 import { isObject, type Json } from '../../../src/kernel/json.ts';
+import { toMasked, toVersioned } from '../../../src/machines/configuration/fields/decode.ts';
+import { flagDefaults } from '../../../src/machines/configuration/fields/defaults.ts';
 import { FEATURE_DEPENDENCIES, FEATURE_GATES } from '../../../src/machines/configuration/fields/feature-gate-table.ts';
+import { decideFeatures, isEnabled } from '../../../src/machines/configuration/fields/feature-gates.ts';
 import { FLAGS } from '../../../src/machines/configuration/flags/flag-table.ts';
+import { parseCommandLine } from '../../../src/machines/configuration/flags/flags.ts';
+import { loadConfiguration, mergeDropIns } from '../../../src/machines/configuration/load.ts';
 import {
   type ConfigurationFiles,
-  decideFeatures,
-  flagDefaults,
-  isEnabled,
-  loadConfiguration,
-  mergeDropIns,
-  parseCommandLine,
   printOrigin,
   resolveConfiguration,
-  toMasked,
-  toVersioned,
   valuesWithOrigin,
-} from '../../../src/machines/configuration/index.ts';
+} from '../../../src/machines/configuration/resolve.ts';
 import type { FieldType } from '../../../src/machines/model/configuration/field-types.ts';
 import { API_VERSION, KIND, kubeletConfigurationType } from '../../../src/machines/model/configuration/fields.ts';
 

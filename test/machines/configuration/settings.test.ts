@@ -1,7 +1,8 @@
 /** Settings that no rule between the fields judges, and that parts refuse while they are built; in upstream's words. */
 import { describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
-import { parseCommandLine, resolveConfiguration } from '../../../src/machines/configuration/index.ts';
+import { parseCommandLine } from '../../../src/machines/configuration/flags/flags.ts';
+import { resolveConfiguration } from '../../../src/machines/configuration/resolve.ts';
 
 const HEAD =
   'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n' +

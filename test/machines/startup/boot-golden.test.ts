@@ -8,7 +8,8 @@
 import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readConfiguration, readDropIns } from '../../../src/actors/host/configuration/configuration.ts';
-import { commandFailed, parseCommandLine } from '../../../src/machines/configuration/index.ts';
+import { parseCommandLine } from '../../../src/machines/configuration/flags/flags.ts';
+import { commandFailed } from '../../../src/machines/configuration/resolve.ts';
 import { ENDS_ELSEWHERE, EXCUSED } from '../../golden/config-excused.ts';
 import { type Case, readCases, withCase } from '../configuration/corpus.ts';
 import { BootNode, MACHINE_INFO, ok } from './boot-node.ts';

@@ -6,11 +6,9 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../src/actors/host/configuration/configuration.ts';
 import { SeededRandom } from '../../../src/kernel/purity.ts';
-import {
-  type ConfigurationSource,
-  parseCommandLine,
-  resolveConfiguration,
-} from '../../../src/machines/configuration/index.ts';
+import { parseCommandLine } from '../../../src/machines/configuration/flags/flags.ts';
+import { resolveConfiguration } from '../../../src/machines/configuration/resolve.ts';
+import type { ConfigurationSource } from '../../../src/machines/model/operations/host.ts';
 import { type Case, readCases } from '../configuration/corpus.ts';
 import { type Answers, BootNode, fail, ok } from './boot-node.ts';
 

@@ -1,6 +1,6 @@
 /** The words that a search looks for before it reads a record. */
 import { expect, it } from 'vitest';
-import { certainWords } from '../../../src/visualizer/worker/certain-words.ts';
+import { certainWords } from '../../../src/visualizer/worker/query.ts';
 
 it.each([
   ['pullImage', ['pullImage']],

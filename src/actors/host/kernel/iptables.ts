@@ -10,7 +10,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { toPlainError } from '../../../kernel/json.ts';
-import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
+import type { CallOf, Port } from '../../../kernel/operation.ts';
 import type { hostOperations, IptablesItem } from '../../../machines/model/operations/host.ts';
 import { runCommand } from './syscall.ts';
 
@@ -38,7 +38,7 @@ export const keepIptables: Port<Operation> = async (call) => {
   return null;
 };
 
-type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
+type Call = CallOf<Operation>;
 
 async function keep(protocol: Protocol, call: Call): Promise<void> {
   const { input, signal } = call;
@@ -82,8 +82,10 @@ class Tables {
     await this.asks('-N', name, '-t', table);
   }
 
-  async rule(place: '-I' | '-A', table: string, chain: string, rule: readonly string[]): Promise<void> {
-    if (!(await this.asks('-C', chain, '-t', table, ...rule))) await this.run(place, chain, '-t', table, ...rule);
+  /** Adds a rule to a chain of the table `filter`; succeeds as well if the chain has it. */
+  async rule(place: '-I' | '-A', chain: string, rule: readonly string[]): Promise<void> {
+    const args = [chain, '-t', 'filter', ...rule];
+    if (!(await this.asks('-C', ...args))) await this.run(place, ...args);
   }
 }
 
@@ -96,15 +98,15 @@ const FIREWALL_STEPS: readonly Step[] = [
   ['Failed to ensure that KUBE-FIREWALL chain exists', (tables) => tables.chain('filter', FIREWALL)],
   [
     'Failed to ensure that OUTPUT chain jumps to KUBE-FIREWALL',
-    (tables) => tables.rule('-I', 'filter', 'OUTPUT', ['-j', FIREWALL]),
+    (tables) => tables.rule('-I', 'OUTPUT', ['-j', FIREWALL]),
   ],
   [
     'Failed to ensure that INPUT chain jumps to KUBE-FIREWALL',
-    (tables) => tables.rule('-I', 'filter', 'INPUT', ['-j', FIREWALL]),
+    (tables) => tables.rule('-I', 'INPUT', ['-j', FIREWALL]),
   ],
   [
     'Failed to ensure rule to drop invalid localhost packets in filter table KUBE-FIREWALL chain',
-    (tables) => tables.rule('-A', 'filter', FIREWALL, MARTIAN_RULE),
+    (tables) => tables.rule('-A', FIREWALL, MARTIAN_RULE),
   ],
 ];
 

@@ -13,9 +13,8 @@ import { open, readFile, rename, writeFile } from 'node:fs/promises';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../../kernel/json.ts';
 import type { Port } from '../../../kernel/operation.ts';
-import { messageOf } from '../../../kernel/thrown.ts';
+import { codeOf, messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations, OomKill } from '../../../machines/model/operations/host.ts';
-import { errnoOf } from '../root-folder.ts';
 
 /** The size of a read: the kernel returns one record per read, and no record is longer. */
 const RECORD_BYTES = 16 * 1_024;
@@ -63,7 +62,7 @@ async function openLog(path: string) {
   try {
     return await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch (error) {
-    const code = errnoOf(error);
+    const code = codeOf(error) ?? '';
     throw new OperationError(`open ${path}: ${REASONS[code] ?? messageOf(error)}`, { code });
   }
 }
@@ -97,7 +96,7 @@ function readSome(fd: number): string {
     try {
       return buffer.toString('utf8', 0, readSync(fd, buffer));
     } catch (error) {
-      const code = errnoOf(error);
+      const code = codeOf(error) ?? '';
       if (code === 'EAGAIN') return '';
       if (code !== 'EPIPE')
         throw new OperationError(`the kernel's log cannot be read: ${code}`, { code, retriable: true });

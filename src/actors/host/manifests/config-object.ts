@@ -5,7 +5,7 @@
  * message quotes a value; the version of an object is computed from handles, so it reveals nothing of a Secret.
  */
 import { createHash } from 'node:crypto';
-import type { SecretHandle, Vault } from '../../../kernel/journal/index.ts';
+import type { SecretHandle, Vault } from '../../../kernel/journal/secrets.ts';
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/json.ts';
 import type { ConfigObject, Content } from '../../../machines/model/operations/volume.ts';

@@ -20,7 +20,7 @@ import { createHash } from 'node:crypto';
 import { type BigIntStats, constants } from 'node:fs';
 import { lstat, open, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Vault } from '../../../kernel/journal/index.ts';
+import type { Vault } from '../../../kernel/journal/secrets.ts';
 import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../kernel/json.ts';
 import { messageOf } from '../../../kernel/thrown.ts';

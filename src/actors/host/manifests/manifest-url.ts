@@ -7,7 +7,7 @@
  * are sent only by this port, and only to the origin of the URL: a redirect to another origin is followed without them.
  */
 import { createHash } from 'node:crypto';
-import type { Vault } from '../../../kernel/journal/index.ts';
+import type { Vault } from '../../../kernel/journal/secrets.ts';
 import type { Json, JsonObject } from '../../../kernel/json.ts';
 import type { InputOf, Port } from '../../../kernel/operation.ts';
 import type { hostOperations, Manifest } from '../../../machines/model/operations/host.ts';

@@ -11,15 +11,15 @@
  * two scans is reported as gone, so that its pod restarts as with the kubelet; nothing is emitted after the abort.
  */
 import { resolve } from 'node:path';
-import type { Vault } from '../../../kernel/journal/index.ts';
-import type { InputOf, ItemOf, Port, PortCall } from '../../../kernel/operation.ts';
+import type { Vault } from '../../../kernel/journal/secrets.ts';
+import type { CallOf, Port } from '../../../kernel/operation.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
 import type { hostOperations, ManifestError } from '../../../machines/model/operations/host.ts';
 import { Hints, PathWatch } from '../path-watch.ts';
 import { type Scan, scanManifests } from './manifest-files.ts';
 
 type Operation = (typeof hostOperations)['host.watchManifests'];
-type Call = PortCall<InputOf<Operation>, ItemOf<Operation>>;
+type Call = CallOf<Operation>;
 
 /** `vault` keeps the values of Secrets, for the ports that write or send them. */
 export const manifestPort =

@@ -123,7 +123,7 @@ async function verbosity({ method, raw }: ApiRequest, { setVerbosity }: DebugOpt
     body: `${body}\n`,
   });
   if (method !== 'PUT') return plain(406, 'unsupported http method');
-  const text = await readText(raw, LEVEL_MAX_BYTES);
+  const text = await levelIn(raw);
   const level = parseUnsigned31(text);
   if (level.error !== undefined) return plain(400, level.error);
   setVerbosity(level.value);
@@ -131,15 +131,15 @@ async function verbosity({ method, raw }: ApiRequest, { setVerbosity }: DebugOpt
 }
 
 /** The body as text, truncated at the limit, so that the client of a longer body still gets an answer. */
-async function readText(raw: IncomingMessage, maxBytes: number): Promise<string> {
+async function levelIn(raw: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of chunksOf(raw.iterator({ destroyOnReturn: false }))) {
     chunks.push(chunk);
     size += chunk.length;
-    if (size > maxBytes) break;
+    if (size > LEVEL_MAX_BYTES) break;
   }
   return Buffer.concat(chunks)
     .toString('utf8')
-    .slice(0, maxBytes + 1);
+    .slice(0, LEVEL_MAX_BYTES + 1);
 }

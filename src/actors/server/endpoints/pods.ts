@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { messageOf } from '../../../kernel/thrown.ts';
-import { toServed } from '../../../machines/configuration/fields/versioned.ts';
+import { toServed } from '../../../machines/configuration/fields/decode.ts';
 import { parseDecimal, quote } from '../../../machines/model/values/go-text.ts';
 import { type Answer, type ApiRequest, type Endpoint, json, pageNotFound, text } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isWanted, type NodePod, podNamed } from '../node-pods.ts';

@@ -25,8 +25,19 @@ import {
   text,
   UPGRADED,
 } from './endpoint.ts';
-import { closeSoon, inTurn, noteAnswering, whenAnswered } from './in-order.ts';
-import { answerMalformed, isAnswerable, knownMethod, queryOf, sentMethod, type Target, targetOf } from './requests.ts';
+import {
+  answerMalformed,
+  closeSoon,
+  inTurn,
+  isAnswerable,
+  knownMethod,
+  noteAnswering,
+  queryOf,
+  sentMethod,
+  type Target,
+  targetOf,
+  whenAnswered,
+} from './requests.ts';
 
 /** Upstream's limit: its HTTP library accepts headers of slightly more than 1 MiB. */
 export const HEADER_MAX_BYTES = 1024 * 1024 + 4096;

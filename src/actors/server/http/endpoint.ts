@@ -54,8 +54,8 @@ export const refusal = (status: number, body: string): Answer => ({
   body: `${body}\n`,
 });
 
-export const json = (body: string | Buffer, status = 200): Answer => ({
-  status,
+export const json = (body: string | Buffer): Answer => ({
+  status: 200,
   headers: { 'content-type': 'application/json' },
   body,
 });

@@ -29,8 +29,7 @@ import { ResourceManagerWork } from './node/resource-managers.ts';
 import { Evictions, PodAdmission, Resizes } from './pods/admission-work.ts';
 import { ContainerWork, ProbeWork } from './pods/container-work.ts';
 import { ImageWork } from './pods/image-work.ts';
-import { PodStarts } from './pods/pod-starts.ts';
-import { PodWork } from './pods/pod-work.ts';
+import { PodStarts, PodWork } from './pods/pod-starts.ts';
 import { StorageMetrics, VolumeLeftovers } from './volumes/storage.ts';
 
 /** The buckets range from a message to one actor up to a start with hundreds of pods. */

@@ -1,6 +1,7 @@
 /**
  * `/exec`, `/attach`, `/portForward`: streams between a client and a container, over the runtime's streaming server.
- * Also `/run`: the output of one command.
+ * Also `/run`, the output of one command, and the calls of the runtime for all of these, over the connection of the
+ * machines.
  *
  * Decides: which requests are rejected; which protocols this node handles itself (`v5.channel.k8s.io`, the SPDY tunnel)
  * and which the runtime (all others).
@@ -11,22 +12,78 @@ import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import type { OperationError } from '../../../kernel/json.ts';
 import { messageOf } from '../../../kernel/thrown.ts';
-import type { Answer, ApiRequest, Endpoint } from '../http/endpoint.ts';
-import { first, json, pageNotFound, refusal, text, UPGRADED } from '../http/endpoint.ts';
+import type { RuntimeClient } from '../../cri/client.ts';
+import type { CheckpointContainer } from '../endpoints/pods.ts';
+import {
+  type Answer,
+  type ApiRequest,
+  type Endpoint,
+  first,
+  json,
+  pageNotFound,
+  refusal,
+  text,
+  UPGRADED,
+} from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isAnswer, type NodePod, podOf, runningContainer } from '../node-pods.ts';
-import type { Kind, StreamOptions } from './remote-command.ts';
 import {
   COMMAND_PROTOCOL,
   handshakeRefusal,
   hasStream,
+  type Kind,
   optionsOf,
   portsOf,
   protocolsOf,
   RemoteCommand,
+  type StreamOptions,
   wantsUpgrade,
 } from './remote-command.ts';
-import type { Opened } from './tunnel.ts';
-import { forwardedHeaders, forwardPorts, openRuntimeStream, openSpdy, TUNNEL_PROTOCOL, tunnel } from './tunnel.ts';
+import {
+  forwardedHeaders,
+  forwardPorts,
+  type Opened,
+  openRuntimeStream,
+  openSpdy,
+  TUNNEL_PROTOCOL,
+  tunnel,
+} from './tunnel.ts';
+
+/** The timeout of a checkpoint: upstream's default of runtimeRequestTimeout. Clients do not wait longer. */
+const CHECKPOINT_TIMEOUT_MS = 120_000;
+const MS_PER_SECOND = 1_000;
+
+/** The calls, over the connection of the machines. */
+export function runtimeCalls(call: RuntimeClient['call']): { execSync: ExecSync; checkpoint: CheckpointContainer } {
+  return {
+    // Without a timeout: the command ends with its client.
+    execSync: async ({ containerId, command }, signal) => {
+      const request = { container_id: containerId, cmd: command, timeout: '0' };
+      const { exit_code: exitCode, stdout, stderr } = await call('ExecSync', request, { timeoutMs: null, signal });
+      return { exitCode, stdout: Buffer.from(stdout), stderr: Buffer.from(stderr) };
+    },
+    checkpoint: async ({ containerId, location, timeoutSeconds }, signal) => {
+      const timeoutMs = timeoutSeconds > 0 ? timeoutSeconds * MS_PER_SECOND : CHECKPOINT_TIMEOUT_MS;
+      const request = { container_id: containerId, location, timeout: String(timeoutSeconds) };
+      await call('CheckpointContainer', request, { timeoutMs, signal });
+    },
+  };
+}
+
+/** The timeout of a URL, which a working runtime returns at once. */
+const URL_TIMEOUT_MS = 30_000;
+
+/** URLs of streams, from the runtime's Exec, Attach and PortForward. */
+export function runtimeStreamUrls(call: RuntimeClient['call']): StreamUrls {
+  const limits = () => ({ timeoutMs: URL_TIMEOUT_MS, signal: AbortSignal.timeout(URL_TIMEOUT_MS) });
+  return {
+    exec: async ({ containerId, command, ...streams }) =>
+      (await call('Exec', { container_id: containerId, cmd: command, ...streams }, limits())).url,
+    attach: async ({ containerId, ...streams }) =>
+      (await call('Attach', { container_id: containerId, ...streams }, limits())).url,
+    portForward: async ({ podSandboxId, ports }) =>
+      (await call('PortForward', { pod_sandbox_id: podSandboxId, port: ports }, limits())).url,
+  };
+}
 
 /** Requests the URL of a stream from the runtime. Each rejects with the runtime's own text. */
 export interface StreamUrls {

@@ -4,7 +4,7 @@
  * Values are copied, and may hold bytes and 64-bit integers.
  */
 import type { Json } from '../../../kernel/json.ts';
-import type { KubeletConfiguration } from '../../../machines/configuration/index.ts';
+import type { KubeletConfiguration } from '../../../machines/model/configuration/fields.ts';
 import type { KubeObject, KubeTarget } from '../../../machines/model/operations/kube.ts';
 import type { Summary } from '../../stats/usage-types.ts';
 import type { CheckpointContainer } from '../endpoints/pods.ts';

@@ -1,14 +1,13 @@
 /**
- * The phases of a start: each stretch of time that the root actor spent in one of its states.
+ * The phases of a start: each stretch of time that the root actor spent in one of its states. Also the charts of
+ * machines as read models know them; XState's machines have this form, and the page has it as a table. Pure.
  *
  * A phase is a state whose `meta` names its `steps` or what it `waitsFor`; a machine that names none has its innermost
  * states as phases. Every visit is kept. Invariants: no phase ends before it began; at most PHASES_MAX are kept, and an
  * open one is never dropped.
  */
 import type { Address } from '../../../kernel/address.ts';
-import { AGENT_PHASE, TURN_FAILED } from '../../../kernel/fault.ts';
-import type { KernelRecord } from '../../../kernel/records.ts';
-import type { ChartNode } from './charts.ts';
+import { AGENT_PHASE, type KernelRecord, TURN_FAILED } from '../../../kernel/records.ts';
 import type { FailureView, PhaseView } from './protocol.ts';
 
 /** Kept visits: a start has about 40, the rest is for restarts of subsystems. */
@@ -97,4 +96,46 @@ export function described(node: ChartNode): Phase {
     ...(typeof steps === 'string' ? { steps } : {}),
     ...(typeof waitsFor === 'string' ? { waitsFor } : {}),
   };
+}
+
+export interface ChartNode {
+  readonly id: string;
+  readonly key: string;
+  readonly path: readonly string[];
+  /** The place in the definition: parents are before their children. */
+  readonly order: number;
+  readonly meta?: unknown;
+  readonly parent?: ChartNode | undefined;
+  readonly states: Readonly<Record<string, ChartNode>>;
+}
+
+/** A machine, as far as its chart goes. */
+export interface Chart {
+  readonly id: string;
+  readonly root: ChartNode;
+}
+
+interface ValueStates {
+  /** In the order of the definition. */
+  readonly nodes: readonly ChartNode[];
+  /** Paths of states that the chart does not have. */
+  readonly unknown: readonly string[];
+}
+
+/** The active states of a value that this build's chart, or one of another build, was in. */
+export function statesIn({ root }: Chart, value: unknown): ValueStates {
+  const [nodes, unknown]: [ChartNode[], string[]] = [[], []];
+  collectStates(root, value, nodes, unknown);
+  return { nodes: nodes.sort((a, b) => a.order - b.order), unknown };
+}
+
+function collectStates(node: ChartNode, value: unknown, nodes: ChartNode[], unknown: string[]): void {
+  nodes.push(node);
+  const inside: readonly (readonly [string, unknown])[] =
+    typeof value === 'string' ? [[value, undefined]] : Object.entries(value ?? {});
+  for (const [key, below] of inside) {
+    const child = Object.hasOwn(node.states, key) ? node.states[key] : undefined;
+    if (child) collectStates(child, below, nodes, unknown);
+    else unknown.push([...node.path, key].join('.'));
+  }
 }

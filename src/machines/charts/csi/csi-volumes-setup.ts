@@ -1,5 +1,5 @@
 /** Types and derivations of `csiVolumes`: its context and events. Pure. The chart is in `csi-volumes.ts`. */
-import { type Ended, pick, setup, typed } from '../../../kernel/xstate.ts';
+import { type Ended, type EnqueueOf, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/pod.ts';
 import type {
   CSIDriverChange,
@@ -118,7 +118,7 @@ export const csiVolumesSetup = setup({
   },
 });
 
-export type Enqueue = Parameters<Parameters<typeof csiVolumesSetup.enqueueActions>[0]>[0]['enqueue'];
+export type Enqueue = EnqueueOf<typeof csiVolumesSetup>;
 
 export const podDirectoryOf = ({ rootDir }: Context, uid: string): string => `${rootDir}/pods/${uid}`;
 

@@ -22,7 +22,7 @@
  * Seeds: S193, S220. Upstream: pkg/kubelet/volumemanager, pkg/volume/csi.
  */
 
-import { errorOf, failureLine, line, outputOf, to } from '../../../kernel/xstate.ts';
+import { childIn, errorOf, failureLine, line, outputOf, reapChild, to } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec, ObjectReference } from '../../model/api/pod.ts';
 import type { CSILimits, CSIReport } from '../../model/csi/messages.ts';
 import { deviceKey } from '../../model/csi/policy.ts';
@@ -31,7 +31,6 @@ import type { KubeObject } from '../../model/operations/kube.ts';
 import { eventRecorded, type PodKillWanted } from '../../model/pods/pod-messages.ts';
 import { podEvents, podMessages } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
-import { childIn, reapChild } from '../children.ts';
 import type { Context, Enqueue, Event } from './csi-volumes-setup.ts';
 import { fullDriver, missingVolumes, csiVolumesSetup as s } from './csi-volumes-setup.ts';
 import { beginHealth, healthOf, reconcile, reportMounted, sendUsers } from './reconcile.ts';

@@ -14,7 +14,7 @@ import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, outputOf, pick, required, setup, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
-import { parseImage, repositoryOf } from '../../model/spec/index.ts';
+import { parseImage, repositoryOf } from '../../model/spec/image.ts';
 
 export interface ImageOriginsInput {
   readonly root: string;

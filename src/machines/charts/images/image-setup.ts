@@ -1,6 +1,7 @@
 /** Types, guards and actions of an image's machine. The chart is in `image.ts`. */
 import {
   type Ended,
+  type EnqueueOf,
   errorIn,
   errorOf,
   line,
@@ -26,8 +27,9 @@ import {
   waitingReasons,
 } from '../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
-import { goDuration, nextBackoff, RESET_AFTER_MAX_DELAYS } from '../../model/status/index.ts';
+import { nextBackoff, RESET_AFTER_MAX_DELAYS } from '../../model/spec/restart.ts';
 import { aggregate } from '../../model/values/go-text.ts';
+import { goDuration } from '../../model/values/time.ts';
 import { type Admission, admission, admittedAnyway, recordOf, type VerificationSettings } from './verification.ts';
 
 const BACKOFF_MAX_MS = 300_000;
@@ -39,10 +41,7 @@ const SHOW_ERROR_MS = 5_000;
 const NEVER_PULL_RETRY_MS = 10_000;
 /** The same period on a node without the behavior `imagesAsKubelet`. */
 const NEVER_PULL_LATE_RETRY_MS = 300_000;
-/**
- * An image that no pod requested for this long is forgotten, so that a node does not keep an actor for every image it
- * ever had.
- */
+/** An image that no pod requested for this long is forgotten: a node does not keep an actor for each one for ever. */
 const IDLE_MS = 300_000;
 
 export interface ImageInput extends Decider {
@@ -120,7 +119,7 @@ export const imageSetup = setup({
   },
 });
 const s = imageSetup;
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'imagesAsKubelet');
 export const servesBeside = (context: Context): boolean => hasBehavior(context, 'pullsAsKubelet');

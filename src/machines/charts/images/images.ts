@@ -11,15 +11,26 @@
  *   G3 a crashed actor of an image is removed, and waiting pods request again.
  *   G4 an image's actor that ends is removed within the same turn, so that no request goes to an ended one.
  */
-import { type AnyActorRef, type Ended, errorOf, line, now, random, setup, to, typed } from '../../../kernel/xstate.ts';
+import {
+  type ActionArgsOf,
+  type AnyActorRef,
+  childIn,
+  type Ended,
+  errorOf,
+  line,
+  now,
+  random,
+  setup,
+  to,
+  typed,
+} from '../../../kernel/xstate.ts';
 import type { ImageReport, ImageWanted } from '../../model/pods/image-messages.ts';
 import { eventRecorded, podActor } from '../../model/pods/pod-messages.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
-import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/index.ts';
+import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/image.ts';
 import { pauseMs, SYNC_BACK_OFF } from '../../model/values/time.ts';
-import { childIn } from '../children.ts';
 import { imageMachine } from './image.ts';
 import { imageOriginsMachine } from './image-origins.ts';
 import type { VerificationSettings } from './verification.ts';
@@ -62,7 +73,7 @@ const s = setup({
   types: typed<{ input: ImagesInput; context: Context; events: Event }>(),
   actors: { image: imageMachine, origins: imageOriginsMachine },
 });
-type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+type Args = ActionArgsOf<typeof s>;
 
 /** An image name that does not parse never will: the container asks again with its pod's next configuration. */
 const INVALID_NAME_LATE_RETRY_MS = 300_000;

@@ -7,7 +7,7 @@
 
 import type { PullCredential, PulledCredentials, PullRecord, SourceCoordinates } from '../../model/operations/image.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
-import { repositoryOf } from '../../model/spec/index.ts';
+import { repositoryOf } from '../../model/spec/image.ts';
 
 export type VerificationSettings = NonNullable<NodeSettings['imagePullVerification']>;
 

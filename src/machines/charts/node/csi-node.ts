@@ -16,14 +16,14 @@
 
 import type { Ended, JsonObject } from '../../../kernel/xstate.ts';
 import { assign, errorOf, line, outputOf, pick, required, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
-import type { CSINode, Node } from '../../model/api/node.ts';
+import type { CSINode, Node } from '../../model/api/pod.ts';
 import { strategicPatch } from '../../model/api/strategic-patch.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { type BackOff, doubledMs } from '../../model/values/time.ts';
 import { CSINODE_UNKNOWN } from './object/facts.ts';
 import { driversOnNode, type NodeMetadata } from './object/node.ts';
-import { nodeTarget } from './registration.ts';
+import { codeOf, nodeTarget } from './registration.ts';
 
 /** Upstream's pauses between attempts. */
 const RETRY: BackOff = { baseMs: 500, maxMs: 60_000 };
@@ -141,8 +141,6 @@ const s = setup({
   },
   delays: { retry: ({ context }) => context.retryMs },
 });
-
-const codeOf = (event: { error: unknown }): string => errorOf(event).code ?? '';
 
 /** Upstream's text for a driver when `object` could not be changed in time. */
 const unwrittenText = (object: 'CSINode' | 'Node', cause: string): string =>

@@ -16,7 +16,7 @@
 import type { Json } from '../../../kernel/json.ts';
 import type { Ended } from '../../../kernel/xstate.ts';
 import { assign, errorOf, line, now, outputOf, pick, random, setup, typed } from '../../../kernel/xstate.ts';
-import type { Lease } from '../../model/api/node.ts';
+import type { Lease } from '../../model/api/pod.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { doubledMs, NODE_BACK_OFF } from '../../model/values/time.ts';

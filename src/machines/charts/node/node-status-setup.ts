@@ -1,6 +1,6 @@
 /** Types and derivations of `nodeStatus`: its context, events and guards. Pure. The chart is in `node-status.ts`. */
-import { type Ended, type JsonObject, now, pick, setup, typed } from '../../../kernel/xstate.ts';
-import type { Node, NodeStatus } from '../../model/api/node.ts';
+import { type Ended, type EnqueueOf, type JsonObject, now, pick, setup, typed } from '../../../kernel/xstate.ts';
+import type { Node, NodeStatus } from '../../model/api/pod.ts';
 import type { ConditionsChanged } from '../../model/eviction/policy.ts';
 import { criOperations, type WatchImagesItem } from '../../model/operations/cri.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
@@ -103,4 +103,4 @@ export const nodeStatusSetup = setup({
   },
 });
 
-export type Enqueue = Parameters<Parameters<typeof nodeStatusSetup.enqueueActions>[0]>[0]['enqueue'];
+export type Enqueue = EnqueueOf<typeof nodeStatusSetup>;

@@ -21,7 +21,7 @@
 
 import { assign, errorOf, line, now, outputOf, random, sendTo, to } from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
-import type { Node } from '../../model/api/node.ts';
+import type { Node } from '../../model/api/pod.ts';
 import { namesOf } from '../../model/operations/certificate.ts';
 import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';

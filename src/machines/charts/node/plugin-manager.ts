@@ -14,15 +14,24 @@
  * Seeds: S191, S241. Upstream: pkg/kubelet/pluginmanager.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
-import { type AnyActorRef, errorOf, line, pick, setup, to, typed } from '../../../kernel/xstate.ts';
+import {
+  type AnyActorRef,
+  childIn,
+  type Ended,
+  type EnqueueOf,
+  errorOf,
+  line,
+  pick,
+  setup,
+  to,
+  typed,
+} from '../../../kernel/xstate.ts';
 import type { CSIDriverChange, CSILimits } from '../../model/csi/messages.ts';
 import type { DraPluginMessage } from '../../model/dra/messages.ts';
 import type { DevicePlugin } from '../../model/operations/devices.ts';
 import type { DraPlugin } from '../../model/operations/dra.ts';
 import { type PluginSocket, type PluginsChanged, pluginOperations } from '../../model/operations/plugins.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
-import { childIn } from '../children.ts';
 import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
 import { draKey, endpointOf, pluginVerdict, type Verdict } from './plugin-policy.ts';
@@ -82,7 +91,7 @@ const s = setup({
   actors: { plugin: pluginMachine, ...pick(pluginOperations, 'plugins.watch') },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 function startPlugin(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
   const id = `plugin-${context.spawned}`;

@@ -15,7 +15,7 @@
 
 import { assign, type Ended, failureLine, line, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
-import type { Node } from '../../model/api/node.ts';
+import type { Node } from '../../model/api/pod.ts';
 import { criOperations } from '../../model/operations/cri.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 

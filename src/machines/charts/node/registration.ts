@@ -13,7 +13,7 @@
  */
 
 import { assign, type Ended, errorOf, line, outputOf, pick, required, setup, typed } from '../../../kernel/xstate.ts';
-import type { Node } from '../../model/api/node.ts';
+import type { Node } from '../../model/api/pod.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { doubledMs, NODE_BACK_OFF } from '../../model/values/time.ts';
 import type { NodeFacts } from './object/facts.ts';
@@ -39,7 +39,8 @@ interface Context extends RegistrationInput {
   readonly existing: Node | null;
 }
 
-const codeOf = (event: { error: unknown }): string => errorOf(event).code ?? '';
+/** The code of the error in an `onError` event; empty without one. */
+export const codeOf = (event: { error: unknown }): string => errorOf(event).code ?? '';
 
 const existingIn = ({ existing }: Context): Node => required(existing, 'the Node that exists');
 

@@ -12,7 +12,7 @@
  *   A3 a volume that only some nodes can reach is not reported before the labels of this node are known.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
+import type { ActionArgsOf, Ended, EnqueueOf } from '../../../kernel/xstate.ts';
 import { errorOf, isObject, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/node-match.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
@@ -60,7 +60,7 @@ const s = setup({
   },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 function report(enqueue: Enqueue, { key, version }: Context, state: ObjectState): void {
   const next = versionOf(state);
@@ -93,7 +93,7 @@ function isGoing({ metadata }: KubeObject): boolean {
   return deletionTimestamp !== undefined && !(Array.isArray(finalizers) && finalizers.includes(PROTECTION));
 }
 
-const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) => {
+const pauseOf = (args: ActionArgsOf<typeof s>) => {
   const { failures } = args.context;
   const pause = pauseMs(READ_BACK_OFF, failures, random(args));
   return { failures: failures + 1, untilMs: now(args) + pause };

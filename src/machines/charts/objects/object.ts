@@ -13,7 +13,7 @@
  *   O4 a refresh is answered by the first read that began after it, even with an unchanged object.
  */
 
-import type { Ended } from '../../../kernel/xstate.ts';
+import type { ActionArgsOf, Ended, EnqueueOf } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { configObjectFrom } from '../../model/objects/config-objects.ts';
 import type { ObjectObserved, ObjectPeriod, ObjectRefresh, ObjectState } from '../../model/objects/keys.ts';
@@ -67,7 +67,7 @@ const s = setup({
   },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 const sendState = (enqueue: Enqueue, { key, asked }: Context, state: ObjectState): void =>
   enqueue(sendParent({ type: 'object.observed', key, refresh: asked, ...state } satisfies ObjectObserved));
@@ -94,7 +94,7 @@ const handleAnswer = s.enqueueActions(({ context, event, enqueue }) => {
   report(enqueue, context, outputOf<KubeObject>(event));
 });
 
-const pauseOf = (args: Parameters<Parameters<typeof s.enqueueActions>[0]>[0]) => {
+const pauseOf = (args: ActionArgsOf<typeof s>) => {
   const { failures } = args.context;
   return { failures: failures + 1, untilMs: now(args) + pauseMs(READ_BACK_OFF, failures, random(args)) };
 };

@@ -14,7 +14,18 @@
  *   J3 an object that became unreadable stays available to the pods that have it.
  */
 
-import { type AnyActorRef, type Ended, errorOf, line, setup, to, typed } from '../../../kernel/xstate.ts';
+import {
+  type AnyActorRef,
+  childIn,
+  type Ended,
+  type EnqueueOf,
+  errorOf,
+  line,
+  reapChild,
+  setup,
+  to,
+  typed,
+} from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import {
   idOf,
@@ -31,7 +42,6 @@ import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { parseDecimal } from '../../model/values/go-text.ts';
 import { memoize } from '../../model/values/same.ts';
-import { childIn, reapChild } from '../children.ts';
 import { claimMachine } from './claim.ts';
 import { objectMachine } from './object.ts';
 import { servicesMachine } from './services.ts';
@@ -83,7 +93,7 @@ const s = setup({
   actors: { claim: claimMachine, object: objectMachine, services: servicesMachine, trustBundles: trustBundlesMachine },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 const sharedOf = (key: string) => SHARED[idOf(key).kind];
 const actorOf = (key: string): string => sharedOf(key) ?? `object-${key.replaceAll('/', ':')}`;

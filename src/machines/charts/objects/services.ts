@@ -11,7 +11,7 @@
  *   S2 a service without a cluster IP has no variables.
  */
 
-import { type Ended, sendParent, setup, typed } from '../../../kernel/xstate.ts';
+import { type Ended, type EnqueueOf, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import { idOf, type ObjectObserved } from '../../model/objects/keys.ts';
 import { type Service, serviceOf, serviceVariables } from '../../model/objects/service-variables.ts';
@@ -36,7 +36,7 @@ const s = setup({
   actors: { reflector: reflectorMachine },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 const nameOf = ({ metadata: { namespace, name } }: KubeObject): string =>
   `${typeof namespace === 'string' ? namespace : ''}/${name}`;

@@ -13,7 +13,18 @@
  * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
  */
 
-import { type Ended, errorOf, line, now, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
+import {
+  type Ended,
+  type EnqueueOf,
+  errorOf,
+  line,
+  now,
+  pick,
+  random,
+  sendParent,
+  setup,
+  typed,
+} from '../../../kernel/xstate.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import type { ObjectObserved, ObjectState } from '../../model/objects/keys.ts';
 import { type TrustBundle, trustAnchors, trustBundleOf, UNSUPPORTED } from '../../model/objects/trust-anchors.ts';
@@ -62,7 +73,7 @@ const s = setup({
   delays: { retry: (args) => Math.max(0, args.context.untilMs - now(args)) },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 const target = ({ version }: Context) =>
   ({ client: 'kube', apiVersion: VERSIONS[version] ?? '', resource: 'clustertrustbundles' }) as const;

@@ -2,7 +2,7 @@
  * The actors of pods: started, released when no other pod has their pod's name, reaped when they end, and replaced
  * after a crash. Part of `pods.ts`. Also the pods that sources want.
  */
-import { errorOf, line, now, outputOf, to } from '../../../kernel/xstate.ts';
+import { childIn, errorOf, line, now, outputOf, reapChild, to } from '../../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, type PodRef } from '../../model/api/pod.ts';
 import { withKeys } from '../../model/objects/config-objects.ts';
 import { neededKeys, type ObjectsReleased } from '../../model/objects/keys.ts';
@@ -10,7 +10,6 @@ import { type PodKill, podActor } from '../../model/pods/pod-messages.ts';
 import type { MirrorMessage } from '../../model/pods/source-messages.ts';
 import { emptyRuntime } from '../../model/status/runtime-facts.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../model/values/time.ts';
-import { childIn, reapChild } from '../children.ts';
 import type { PodInput } from './pod/pod-context.ts';
 import type { Args, Enqueue, Leftovers, PodRecord, Records, Restarts } from './pods-setup.ts';
 import {

@@ -3,7 +3,7 @@
  * the API server. See `pods.ts`.
  */
 
-import { type AnyActorRef, type Ended, pick, setup, to, typed } from '../../../kernel/xstate.ts';
+import { type ActionArgsOf, type AnyActorRef, type Ended, pick, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { AllocationReport, PodsWanted } from '../../model/allocation/messages.ts';
 import type { Pod, PodRef } from '../../model/api/pod.ts';
 import type { CSIReport } from '../../model/csi/messages.ts';
@@ -87,7 +87,7 @@ export const podsSetup = setup({
   actors: { pod: podMachine, ...pick(operations, 'volume.podFolders', 'logs.podFolders') },
 });
 
-export type Args = Parameters<Parameters<typeof podsSetup.enqueueActions>[0]>[0];
+export type Args = ActionArgsOf<typeof podsSetup>;
 export type Enqueue = Args['enqueue'];
 
 export const idOf = (uid: string): string => `pod-${uid}`;

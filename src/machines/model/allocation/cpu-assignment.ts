@@ -1,6 +1,6 @@
 /** Assigns CPUs: packed on few parts of the machine, or the same number from each NUMA node. Pure. */
 import type { Cpu } from '../settings/node-settings.ts';
-import type { Rejection } from './node-view.ts';
+import type { Rejection } from './request.ts';
 import { firstDifference } from './topology-manager.ts';
 
 /*

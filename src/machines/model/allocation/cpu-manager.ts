@@ -9,8 +9,8 @@ import type { Cpu, CpuManagerSettings } from '../settings/node-settings.ts';
 import { cpuIds, formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { MILLI } from '../values/quantity.ts';
 import { alignmentError, coreOf, distribute, pack, shortage, threadsPerCore } from './cpu-assignment.ts';
-import type { Rejection } from './node-view.ts';
 import * as released from './released-cpu-choice.ts';
+import type { Rejection } from './request.ts';
 import { type NumaHint, subsetsOf } from './topology-manager.ts';
 
 /** The CPUs of a pod: exclusive CPUs by container, and the CPUs of its other containers. */

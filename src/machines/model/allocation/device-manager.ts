@@ -7,7 +7,7 @@
 import type { DeviceQuestion, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings, NumaSet } from '../operations/grants.ts';
 import { type DeviceResource, type Devices, healthyIds, heldIds, holdingOf, idsOf } from './device-state.ts';
-import type { Rejection } from './node-view.ts';
+import type { Rejection } from './request.ts';
 import { type NumaHint, type ProviderHints, subsetsOf } from './topology-manager.ts';
 
 /** Answers of plugins, by question as JSON. */

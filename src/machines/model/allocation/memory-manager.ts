@@ -15,7 +15,7 @@ import { requestsOf } from '../spec/resources.ts';
 import { wholeUnits } from '../values/quantity.ts';
 import { unexpected } from './device-manager.ts';
 import { isFree, machineMemory, type NodeMemory } from './memory-state.ts';
-import type { Rejection } from './node-view.ts';
+import type { Rejection } from './request.ts';
 import { contains, isNarrower, isSameSet, type NumaHint, subsetsOf } from './topology-manager.ts';
 
 type Amounts = Readonly<Record<string, string>>;

@@ -1,11 +1,10 @@
 /** Messages between the actors of pods and `allocation`. */
 
-import type { Node } from '../api/node.ts';
+import type { Node } from '../api/pod.ts';
 import type { Allocation, Holding } from '../operations/grants.ts';
 import type { DeviceHealth } from './device-state.ts';
-import type { Rejection } from './node-view.ts';
 import type { ResizeRefusal } from './predicates.ts';
-import type { AdmissionRequest } from './request.ts';
+import type { AdmissionRequest, Rejection } from './request.ts';
 import type { PodShares } from './resource-grants.ts';
 
 /** The uids of all pods on this node, once they are known. */

@@ -1,8 +1,15 @@
 /** Whether the labels, the name, the ports and the taints of this node suit a pod. */
 import type { Toleration } from '../api/pod.ts';
 import type { HostPort, PodDemand } from '../operations/grants.ts';
-import type { NodeView, Rejection, Taint } from './node-view.ts';
-import { type AdmissionRequest, ANY_ADDRESS, type NodeRequirement, type NodeTerm } from './request.ts';
+import { type Taint } from '../values/labels.ts';
+import {
+  type AdmissionRequest,
+  ANY_ADDRESS,
+  type NodeRequirement,
+  type NodeTerm,
+  type NodeView,
+  type Rejection,
+} from './request.ts';
 
 const failed = (name: string, text: string): Rejection => ({
   reason: name,

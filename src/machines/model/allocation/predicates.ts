@@ -4,9 +4,9 @@
  */
 import type { QOSClass, Toleration } from '../api/pod.ts';
 import type { PodDemand } from '../operations/grants.ts';
+import type { Taint } from '../values/labels.ts';
 import { mismatchOf, tolerates } from './node-match.ts';
-import type { NodeView, Rejection, Shortage, Taint } from './node-view.ts';
-import type { AdmissionRequest } from './request.ts';
+import type { AdmissionRequest, NodeView, Rejection, Shortage } from './request.ts';
 import { forbiddenSysctl } from './sysctls.ts';
 
 /*

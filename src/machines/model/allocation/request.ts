@@ -1,5 +1,6 @@
 /**
- * The facts about a pod that admission needs, and the resources that an admitted pod holds. Pure.
+ * The facts about a pod and about this node that admission needs, its answers, and the resources that an admitted pod
+ * holds. Pure.
  *
  * Only the request is sent; the pod itself stays with its actor. Amounts are decimal text: thousandths of a CPU, whole
  * units of everything else.
@@ -18,8 +19,10 @@ import { hasPodLevelResources, podContainers, podQOS } from '../spec/qos.ts';
 import { exclusiveCount, isCritical, isSidecar, podOverhead, podRequests } from '../spec/resources.ts';
 import { mayRestartAll } from '../spec/restart.ts';
 import { wantsAppArmor } from '../spec/security.ts';
+import type { Taint } from '../values/labels.ts';
 import { milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
 import { pinnedMemory } from './memory-manager.ts';
+import type { SysctlSettings } from './sysctls.ts';
 
 /** Requirements of a pod beyond resources. */
 export interface PodRules {
@@ -247,3 +250,32 @@ const extendedResources = ({ resources }: Container): Readonly<Record<string, nu
       .toSorted(([a], [b]) => (a < b ? -1 : 1))
       .map(([name, amount]) => [name, Number(wholeUnits(nanoOf(amount)))]),
   );
+
+/** The facts about this node that admission needs. */
+export interface NodeView {
+  readonly nodeName: string;
+  /** Allocatable amounts in the units of a demand; `pods` is one of them. */
+  readonly allocatable: Readonly<Record<string, string>>;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly Taint[];
+  readonly sysctls: SysctlSettings;
+  readonly appArmor: boolean;
+  /** The runtime sets exactly the supplemental groups of a pod's specification. */
+  readonly strictGroups: boolean;
+  /** Conditions under which fewer pods are admitted: `MemoryPressure`, `DiskPressure`, `PIDPressure`. */
+  readonly pressures: readonly string[];
+  readonly isShuttingDown: boolean;
+}
+
+export interface Rejection {
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** A resource with too little left. */
+export interface Shortage {
+  readonly resource: string;
+  readonly requested: bigint;
+  readonly used: bigint;
+  readonly capacity: bigint;
+}

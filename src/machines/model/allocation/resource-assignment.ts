@@ -10,8 +10,7 @@ import type { DeviceAnswers, DeviceInventory, DeviceProgress } from './device-ma
 import { allocateDevices, deviceHints } from './device-manager.ts';
 import type { Devices } from './device-state.ts';
 import { allocateMemory, type MemoryProgress, memoryHints } from './memory-manager.ts';
-import type { Rejection } from './node-view.ts';
-import type { ExclusiveRequest } from './request.ts';
+import type { ExclusiveRequest, Rejection } from './request.ts';
 import { align, type NumaHint, type ProviderHints } from './topology-manager.ts';
 
 /** Devices and answers of plugins; absent without plugins. */

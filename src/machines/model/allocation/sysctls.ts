@@ -3,6 +3,8 @@
  *
  * A setting is safe if it belongs to a namespace of the pod, so that it affects no other pod.
  */
+import { dottedSysctl } from '../spec/sandbox.ts';
+
 interface Safe {
   readonly name: string;
   /** The first kernel that namespaces the setting. */
@@ -48,7 +50,7 @@ function namespaceOf(name: string): Namespace | null {
 
 /** A pattern of the configuration, up to its `*`; `isKnown`: it belongs to a namespace. */
 export function sysctlPattern(pattern: string): { readonly name: string; readonly isKnown: boolean } {
-  const [name = ''] = dotted(pattern).split('*', 1);
+  const [name = ''] = dottedSysctl(pattern).split('*', 1);
   return { name, isKnown: namespaceOf(name) !== null };
 }
 
@@ -64,7 +66,7 @@ export function forbiddenSysctl(
   pod: { readonly hostNetwork: boolean; readonly hostIPC: boolean },
   settings: SysctlSettings,
 ): string | null {
-  for (const name of names.map(dotted)) {
+  for (const name of names.map(dottedSysctl)) {
     const quoted = JSON.stringify(name);
     const allowed = allowedBy(name, settings);
     if (allowed === null) return `forbidden sysctl: ${quoted} not allowlisted`;
@@ -79,7 +81,7 @@ export function forbiddenSysctl(
 function allowedBy(name: string, { kernelVersion, allowedUnsafe }: SysctlSettings): string | null {
   const safe = SAFE.find((each) => each.name === name);
   if (safe && (safe.kernel === undefined || isAtLeast(kernelVersion, safe.kernel))) return name;
-  const patterns = allowedUnsafe.map(dotted);
+  const patterns = allowedUnsafe.map(dottedSysctl);
   if (patterns.includes(name)) return name;
   const prefixes = patterns.filter((each) => each.endsWith('*')).map((each) => each.slice(0, -1));
   return prefixes.find((prefix) => name.startsWith(prefix)) ?? null;
@@ -88,10 +90,4 @@ function allowedBy(name: string, { kernelVersion, allowedUnsafe }: SysctlSetting
 function isAtLeast(version: string, [major, minor]: readonly [number, number]): boolean {
   const [, own = '0', next = '0'] = /^(\d+)\.(\d+)/.exec(version) ?? [];
   return Number(own) > major || (Number(own) === major && Number(next) >= minor);
-}
-
-/** The dotted name. If the first separator is a slash, slashes and dots are swapped. */
-function dotted(name: string): string {
-  if (/[./]/.exec(name)?.[0] !== '/') return name;
-  return name.replace(/[./]/g, (separator) => (separator === '/' ? '.' : '/'));
 }

@@ -7,7 +7,7 @@
  */
 import type { NumaSet } from '../operations/grants.ts';
 import type { TopologySettings } from '../settings/node-settings.ts';
-import type { Rejection } from './node-view.ts';
+import type { Rejection } from './request.ts';
 
 /** Where resources could come from. `nodes: null`: from anywhere. */
 export interface NumaHint {

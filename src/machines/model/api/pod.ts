@@ -1,5 +1,6 @@
 /**
- * The Kubernetes API's Pod as the node agent holds it: exactly the JSON of the wire, never a class instance.
+ * The Kubernetes API's Pod as the node agent holds it: exactly the JSON of the wire, never a class instance. Also the
+ * API's objects of volumes and of the node.
  *
  * This folder has the only imports of `@kubernetes/client-node` types in the machines (erased at run time). The
  * generated classes have `Date` where the wire has RFC 3339 text, and all their fields are writable; {@link Wire}
@@ -10,7 +11,7 @@
 import type * as k8s from '@kubernetes/client-node';
 
 /** A generated API class as it is on the wire: times are text, nothing may be changed in place. */
-export type Wire<T> = T extends Date
+type Wire<T> = T extends Date
   ? string
   : T extends ReadonlyArray<infer Item>
     ? readonly Wire<Item>[]
@@ -113,3 +114,16 @@ export type CSIDriverSpec = Wire<k8s.V1CSIDriverSpec> & {
   /** Tokens are sent with the secrets instead of the attributes; since 1.35. */
   readonly serviceAccountTokenInSecrets?: boolean;
 };
+
+/* Types of the API's Node, Lease and CSINode as JSON. */
+
+export type Node = Wire<k8s.V1Node>;
+export type NodeAddress = Wire<k8s.V1NodeAddress>;
+export type NodeCondition = Wire<k8s.V1NodeCondition>;
+export type NodeFeatures = Wire<k8s.V1NodeFeatures>;
+export type NodeRuntimeHandler = Wire<k8s.V1NodeRuntimeHandler>;
+export type NodeStatus = Wire<k8s.V1NodeStatus>;
+export type NodeSystemInfo = Wire<k8s.V1NodeSystemInfo>;
+export type Taint = Wire<k8s.V1Taint>;
+export type Lease = Wire<k8s.V1Lease>;
+export type CSINode = Wire<k8s.V1CSINode>;

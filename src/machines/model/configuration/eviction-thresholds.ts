@@ -4,6 +4,7 @@
  * Invariants: a threshold of 0% or 100% is ignored; every soft threshold has a grace period; signals are sorted by
  * name, so that equal settings give equal lists.
  */
+import type { ThresholdValue } from '../operations/stats.ts';
 import { byBytes, type Parsed, parseFloat32, trimRight } from '../values/go-text.ts';
 import { parseQuantity, quantityText } from '../values/quantity.ts';
 import { parseDuration } from '../values/time.ts';
@@ -23,9 +24,6 @@ const EVICTION_SIGNALS = [
 ] as const;
 
 type EvictionSignal = (typeof EVICTION_SIGNALS)[number];
-
-/** A quantity, or a share of the capacity between 0 and 1. */
-type ThresholdValue = { readonly quantity: string } | { readonly share: number };
 
 const WHOLE = 100;
 

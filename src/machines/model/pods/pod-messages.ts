@@ -5,7 +5,7 @@
  * a message about one pod carries its `uid`.
  */
 import type { PodsKnown } from '../allocation/messages.ts';
-import type { Rejection } from '../allocation/node-view.ts';
+import type { Rejection } from '../allocation/request.ts';
 import type { ContainerStatus } from '../api/cri.ts';
 import type { Container, ObjectReference, Pod, PodRef, PodStatus, RestartPolicy } from '../api/pod.ts';
 import type { ConfigObjects } from '../objects/config-objects.ts';
@@ -66,8 +66,6 @@ export type PodMessage =
   | PodKill;
 
 /* Messages between a container, its probes and its pod. */
-
-export type ContainerKind = 'init' | 'sidecar' | 'regular' | 'ephemeral';
 
 /** A container's state as reported to its pod. `comesAgain`: it was stopped to be restarted, however it ends. */
 export interface ContainerView {

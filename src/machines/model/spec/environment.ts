@@ -9,6 +9,7 @@ import type { Container, EnvFromSource, EnvVar, Pod, ResourceList } from '../api
 import type { FileValues, FileVariable } from '../operations/volume.ts';
 import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
+import { quote } from '../values/go-text.ts';
 import { divideUp, milliUnits, type Nano, nanoOf } from '../values/quantity.ts';
 import { ExpansionRoom, expand } from './expansion.ts';
 import { podContainers } from './qos.ts';
@@ -213,32 +214,8 @@ export function fieldValue(pod: Pod, path: string, podIPs: readonly string[], no
 function mapLines(map: Readonly<Record<string, string>>): string {
   return Object.entries(map)
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    .map(([key, value]) => `${key}=${goQuote(value)}`)
+    .map(([key, value]) => `${key}=${quote(value)}`)
     .join('\n');
-}
-
-const QUOTE_ESCAPES: Readonly<Record<string, string>> = {
-  '"': '\\"',
-  '\\': '\\\\',
-  '\u0007': '\\a',
-  '\b': '\\b',
-  '\f': '\\f',
-  '\n': '\\n',
-  '\r': '\\r',
-  '\t': '\\t',
-  '\v': '\\v',
-};
-
-/** Control characters, format marks, unassigned code points, and every space but U+0020. */
-const UNPRINTABLE = /["\\\p{C}]|(?! )\p{Z}/gu;
-
-export const goQuote = (text: string): string =>
-  `"${text.replace(UNPRINTABLE, (character) => QUOTE_ESCAPES[character] ?? goEscape(character.codePointAt(0) ?? 0))}"`;
-
-function goEscape(code: number): string {
-  const hex = code.toString(16);
-  if (code < 0x80) return `\\x${hex.padStart(2, '0')}`;
-  return code < 0x1_0000 ? `\\u${hex.padStart(4, '0')}` : `\\U${hex.padStart(8, '0')}`;
 }
 
 export interface ResourceFieldRef {

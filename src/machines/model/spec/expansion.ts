@@ -9,9 +9,9 @@ import type { SecretHandle } from '../../../kernel/xstate.ts';
 import type { Container } from '../api/pod.ts';
 
 /** MAX_ARG_STRLEN of Linux: a longer argument or variable would prevent the container from starting. */
-const EXPANDED_MAX_CHARS = 131_072;
+export const EXPANDED_MAX_CHARS = 131_072;
 /** Linux's limit for all arguments and variables of a program: three quarters of a stack of 8 MiB. */
-const EXPANDED_TOTAL_MAX_CHARS = 6_291_456;
+export const EXPANDED_TOTAL_MAX_CHARS = 6_291_456;
 
 /** The remaining growth of the expanded texts of one container. */
 export class ExpansionRoom {
@@ -106,7 +106,7 @@ export function expandStrictly(
  *   own.
  */
 
-const HANDLE_NAMES = /§[A-Za-z0-9_-]{22}/g;
+export const HANDLE_NAMES = /§[A-Za-z0-9_-]{22}/g;
 
 /** Handles of variables and headers, each once. Their lengths are unknown. */
 export function writtenHandles({ env = [], lifecycle = {} }: Container): readonly SecretHandle[] {

@@ -73,9 +73,9 @@ function makeConfig(
   };
 }
 
-const POD_NAME_LABEL = 'io.kubernetes.pod.name';
-const POD_NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
-const POD_UID_LABEL = 'io.kubernetes.pod.uid';
+export const POD_NAME_LABEL = 'io.kubernetes.pod.name';
+export const POD_NAMESPACE_LABEL = 'io.kubernetes.pod.namespace';
+export const POD_UID_LABEL = 'io.kubernetes.pod.uid';
 
 /** Labels by which the agent finds its own sandboxes and containers. */
 export const podLabels = (pod: Pod): Readonly<Record<string, string>> => ({
@@ -106,12 +106,14 @@ const portMapping = ({ containerPort, hostPort, hostIP, protocol }: ContainerPor
 
 /** Both notations of the API (`kernel/shm_rmid_forced`) converted to the kernel's dotted one. */
 function sysctls(pod: Pod): { sysctls?: Readonly<Record<string, string>> } {
-  const entries = (pod.spec.securityContext?.sysctls ?? []).map(({ name, value }) => [dotted(name), value] as const);
+  const entries = (pod.spec.securityContext?.sysctls ?? []).map(
+    ({ name, value }) => [dottedSysctl(name), value] as const,
+  );
   return entries.length === 0 ? {} : { sysctls: Object.fromEntries(entries) };
 }
 
-function dotted(name: string): string {
-  const separator = /[./]/.exec(name)?.[0];
-  if (separator !== '/') return name;
-  return name.replace(/[./]/g, (character) => (character === '/' ? '.' : '/'));
+/** The dotted name of a sysctl. If the first separator is a slash, slashes and dots are swapped. */
+export function dottedSysctl(name: string): string {
+  if (/[./]/.exec(name)?.[0] !== '/') return name;
+  return name.replace(/[./]/g, (separator) => (separator === '/' ? '.' : '/'));
 }

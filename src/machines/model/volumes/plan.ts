@@ -163,7 +163,7 @@ function checkMode({ name }: Volume, bound: BoundVolume, { mounts, devices }: Us
 }
 
 const LOCAL_DEVICES = `volumeDevices/${LOCAL_PLUGIN}`;
-const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
+export const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
 
 /** A device of this machine; `null` if the volume is no device. */
 function localDevice(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {

@@ -24,22 +24,14 @@ import {
   setup,
   typed,
 } from '../../../kernel/xstate.ts';
+import type { FeatureSettings } from '../../configuration/fields/feature-gates.ts';
 import { hintForRefusal } from '../../configuration/flags/flag-table.ts';
-import {
-  type ConfigurationSource,
-  commandFailed,
-  type DropInListing,
-  type FeatureSettings,
-  type GivenFlags,
-  type KubeletConfiguration,
-  type KubeletFlags,
-  logEntries,
-  millisecondsOf,
-  parseCommandLine,
-  type Resolution,
-  resolveConfiguration,
-} from '../../configuration/index.ts';
+import { type GivenFlags, type KubeletFlags, parseCommandLine } from '../../configuration/flags/flags.ts';
+import { commandFailed, logEntries, type Resolution, resolveConfiguration } from '../../configuration/resolve.ts';
+import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
+import type { ConfigurationSource, DropInListing } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
+import { millisecondsOf } from '../../model/values/time.ts';
 import type { Failure } from '../context/types.ts';
 
 export interface ConfigLoaderInput {

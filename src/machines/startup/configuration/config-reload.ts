@@ -26,8 +26,8 @@ import {
   to,
   typed,
 } from '../../../kernel/xstate.ts';
-import type { KubeletConfiguration } from '../../configuration/index.ts';
 import { type ConfigurationChange, changeOf } from '../../configuration/reloadable.ts';
+import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { operations } from '../../model/operations/index.ts';
 import { configurationChanged, configurationRefused, nodeRef } from '../../model/reasons/reasons.ts';
 import type { ConfigReloadApplied } from '../context/types.ts';

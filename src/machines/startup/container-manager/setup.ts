@@ -1,6 +1,17 @@
 /** Types, guards and actions of the container manager. The chart is in `container-manager.ts`. */
 
-import { type Ended, errorOf, line, outputOf, pick, required, setup, to, typed } from '../../../kernel/xstate.ts';
+import {
+  type ActionArgsOf,
+  type Ended,
+  errorOf,
+  line,
+  outputOf,
+  pick,
+  required,
+  setup,
+  to,
+  typed,
+} from '../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../model/allocation/messages.ts';
 import type { ResourcesHeld, StateFile } from '../../model/allocation/resource-grants.ts';
 import { handedOver, stateFilePaths, stateFiles, stateFilesProblem } from '../../model/allocation/resource-grants.ts';
@@ -133,7 +144,7 @@ export const computeResources = s.assign(({ context, event }) => {
   return answer.error === undefined ? { resources: answer.value } : { refusal: answer.error };
 });
 
-type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+type Args = ActionArgsOf<typeof s>;
 
 export const noteDemand = s.assign(({ event }) => (event.type === 'qos.changed' ? { demand: event.demand } : {}));
 

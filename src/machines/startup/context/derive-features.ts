@@ -3,7 +3,8 @@
  * gates. Pure.
  */
 
-import { decideFeatures, isEnabled, type KubeletConfiguration } from '../../configuration/index.ts';
+import { decideFeatures, isEnabled } from '../../configuration/fields/feature-gates.ts';
+import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import type { AdmissionSettings, IgnoredField, NodeSettings } from '../../model/settings/node-settings.ts';
 
 /** Whether a gate is on, by its name. */

@@ -2,15 +2,17 @@
  * Derives the settings of the pods' machines from flags, configuration, runtime and machine in one pure function, so
  * that every decision about a default or a unit is in one place. Also the settings of admission.
  */
+import { defaultLabels } from '../../charts/node/object/node.ts';
 import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
 import { RELIST_PERIOD_MS } from '../../charts/pods/pleg.ts';
-import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';
+import type { KubeletFlags } from '../../configuration/flags/flags.ts';
 import { isOptionOn } from '../../configuration/validation/resource-managers.ts';
 import { reservedCpus } from '../../model/allocation/cpu-manager.ts';
 import { memorySettings, numaNodesOf } from '../../model/allocation/memory-state.ts';
 import { units } from '../../model/allocation/request.ts';
 import type { NodeResources } from '../../model/cgroups/allocatable.ts';
 import type { StringMap } from '../../model/configuration/field-types.ts';
+import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { configuredThresholds } from '../../model/eviction/thresholds.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
@@ -251,7 +253,13 @@ function admissionSettings(
   return {
     allocatable: inUnits(resources.allocatable),
     wholeNode: inUnits(resources.podsLimit),
-    labels: { ...defaultLabels(node, machine), ...flags.nodeLabels },
+    labels: {
+      ...defaultLabels({
+        hostname: node.hostname,
+        info: { architecture: machine.architecture, operatingSystem: OPERATING_SYSTEM },
+      }),
+      ...flags.nodeLabels,
+    },
     taints: config.registerWithTaints,
     sysctls: { kernelVersion: machine.kernelVersion, allowedUnsafe: config.allowedUnsafeSysctls },
     appArmor: machine.appArmor,
@@ -327,12 +335,3 @@ function cpuManager(
 
 const inUnits = (quantities: StringMap): StringMap =>
   Object.fromEntries(Object.entries(quantities).map(([name, text]) => [name, units(name, nanoOf(text))]));
-
-/** Labels of a node whose Node object is not known yet. */
-const defaultLabels = ({ hostname }: NodeIdentity, { architecture }: MachineInfo): StringMap => ({
-  'beta.kubernetes.io/arch': architecture,
-  'beta.kubernetes.io/os': OPERATING_SYSTEM,
-  'kubernetes.io/arch': architecture,
-  'kubernetes.io/hostname': hostname,
-  'kubernetes.io/os': OPERATING_SYSTEM,
-});

@@ -1,9 +1,10 @@
 /** The supervisor's input, context and events. */
 import type { AgentFault } from '../../../kernel/xstate.ts';
-import type { KubeletConfiguration, KubeletFlags } from '../../configuration/index.ts';
+import type { KubeletFlags } from '../../configuration/flags/flags.ts';
 import type { ConfigurationChange } from '../../configuration/reloadable.ts';
 import type { PodRef } from '../../model/api/pod.ts';
 import type { NodeResources } from '../../model/cgroups/allocatable.ts';
+import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import type { CertificatePurpose } from '../../model/operations/certificate.ts';
 import type { CgroupInfo, MachineInfo, SoftState } from '../../model/operations/host.ts';
 import type { NodeSettings, RuntimeHandlerAbilities } from '../../model/settings/node-settings.ts';

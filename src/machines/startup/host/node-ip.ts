@@ -4,7 +4,7 @@
  * Seeds: S116 to S120. Upstream: component-helpers/node/util/ips.go, pkg/kubelet/nodestatus/setters.go (NodeAddress).
  */
 
-import type { KubeletFlags } from '../../configuration/index.ts';
+import type { KubeletFlags } from '../../configuration/flags/flags.ts';
 import { family, isUnspecified, parseNodeAddresses } from '../../model/configuration/run-refusals.ts';
 import type { MachineAddresses } from '../../model/operations/host.ts';
 import { quote } from '../../model/values/go-text.ts';

@@ -6,8 +6,7 @@ import { createServer as createHttpServer, type IncomingMessage } from 'node:htt
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
-import { runtimeStreamUrls } from '../../../../src/actors/server/runtime-calls.ts';
-import type { StreamingOptions } from '../../../../src/actors/server/streaming/endpoints.ts';
+import { runtimeStreamUrls, type StreamingOptions } from '../../../../src/actors/server/streaming/endpoints.ts';
 import { openSpdy } from '../../../../src/actors/server/streaming/tunnel.ts';
 import type { ContainerConfig } from '../../../../src/machines/model/api/cri.ts';
 import { freePort } from '../../../support/ports.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { configurationPorts } from '../../../../src/actors/host/configuration/configuration-watch.ts';
-import { Vault } from '../../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../../src/kernel/journal/secrets.ts';
 
 /** Longer than any test here: only hints count. */
 const NEVER_MS = 60_000;

@@ -8,7 +8,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { manifestPort } from '../../../../src/actors/host/manifests/manifests.ts';
-import { Vault } from '../../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../../src/kernel/journal/secrets.ts';
 import { mergeManifests } from '../../../../src/machines/charts/pods/config/static-pod.ts';
 import { openStream, temporaryFolder } from '../../../support/host-ports.ts';
 

@@ -1,7 +1,7 @@
 /** ConfigMaps and Secrets as files: what is an object, what is refused, and that no value is ever quoted. */
 import { describe, expect, it } from 'vitest';
 import { configObject, configObjectKind } from '../../../../src/actors/host/manifests/config-object.ts';
-import { Vault } from '../../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../../src/kernel/journal/secrets.ts';
 import type { Json } from '../../../../src/kernel/json.ts';
 
 const vault = new Vault(Buffer.alloc(32, 1));

@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { manifestUrlPort } from '../../../../src/actors/host/manifests/manifest-url.ts';
-import { Vault } from '../../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../../src/kernel/journal/secrets.ts';
 
 type Fetched = { manifests: { uid: string; value: unknown }[] | null; error: string };
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { parse } from 'yaml';
 import { manifestPort } from '../../../../src/actors/host/manifests/manifests.ts';
-import { Vault } from '../../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../../src/kernel/journal/secrets.ts';
 import { openStream, temporaryFolder } from '../../../support/host-ports.ts';
 
 /** Longer than any test waits: what a test sees came from inotify, unless it says so. */

@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
 import { Pace, Silence } from '../../../../src/actors/server/thread/host.ts';
 import { KnownPods, type PodSource, PodVersions } from '../../../../src/actors/server/thread/known-pods.ts';
-import { Life, remoteNode } from '../../../../src/actors/server/thread/remote.ts';
+import { Life, remoteNode } from '../../../../src/actors/server/thread/serve.ts';
 
 afterEach(() => void vi.useRealTimers());
 

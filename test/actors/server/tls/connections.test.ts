@@ -5,8 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { ApiServer } from '../../../../src/actors/server/http/api-server.ts';
 import { text } from '../../../../src/actors/server/http/endpoint.ts';
-import { Connections, clientOf } from '../../../../src/actors/server/tls/connections.ts';
-import { Listener } from '../../../../src/actors/server/tls/listener.ts';
+import { Connections, clientOf, Listener } from '../../../../src/actors/server/tls/listener.ts';
 import { exchange } from '../exchange.ts';
 
 const closing: (() => unknown)[] = [];

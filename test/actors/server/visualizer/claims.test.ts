@@ -1,6 +1,6 @@
 /** What a pod waits for about its ResourceClaims, as the page and `statelet why` say it, and the drivers of its node. */
 import { expect, it } from 'vitest';
-import { driversOf, nextTryOf } from '../../../../src/actors/server/visualizer/claims.ts';
+import { driversOf, nextTryOf } from '../../../../src/actors/server/visualizer/pods.ts';
 import type { PodView } from '../../../../src/actors/server/visualizer/protocol.ts';
 import { Story } from '../../../../src/bin/insight/story.ts';
 import { describeWhy, type Why, why } from '../../../../src/bin/insight/why.ts';

@@ -1,6 +1,6 @@
 /** What the visualizer hides of what people write into pods. */
 import { expect, it } from 'vitest';
-import { HIDDEN, hidden } from '../../../../src/actors/server/visualizer/hidden.ts';
+import { HIDDEN, hidden } from '../../../../src/actors/server/visualizer/trim.ts';
 import { assign, setup } from '../../../../src/kernel/xstate.ts';
 import { fetch, listen, watched } from './support.ts';
 

@@ -7,7 +7,7 @@ import {
   type NodeReports,
 } from '../../../../src/machines/charts/node/object/facts.ts';
 import { newNode, nodeStatus } from '../../../../src/machines/charts/node/object/node.ts';
-import type { Node } from '../../../../src/machines/model/api/node.ts';
+import type { Node } from '../../../../src/machines/model/api/pod.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { fail, late, ok, runUnder } from '../../../support/answering-world.ts';
 

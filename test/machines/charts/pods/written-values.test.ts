@@ -2,7 +2,7 @@
 import { afterEach, expect, it } from 'vitest';
 import { withSecrets } from '../../../../src/actors/cri/secrets.ts';
 import { openedText, sealedPod } from '../../../../src/actors/pod-values.ts';
-import { Vault } from '../../../../src/kernel/journal/index.ts';
+import { Vault } from '../../../../src/kernel/journal/secrets.ts';
 import type { SecretHandle } from '../../../../src/kernel/xstate.ts';
 import type { ContainerConfig } from '../../../../src/machines/model/api/cri.ts';
 import type { ProbeWatch } from '../../../../src/machines/model/operations/probe.ts';

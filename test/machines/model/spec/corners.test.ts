@@ -3,8 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { admissionRequest } from '../../../../src/machines/model/allocation/request.ts';
 import type { Container, PodSpec, ResourceList } from '../../../../src/machines/model/api/pod.ts';
 import type { DeviceResponse } from '../../../../src/machines/model/operations/devices.ts';
+import { containerConfig, subPaths } from '../../../../src/machines/model/spec/container.ts';
 import { resourceValue } from '../../../../src/machines/model/spec/environment.ts';
-import { containerConfig, podHostname, sandboxConfig, subPaths } from '../../../../src/machines/model/spec/index.ts';
+import { podHostname } from '../../../../src/machines/model/spec/hostname.ts';
+import { sandboxConfig } from '../../../../src/machines/model/spec/sandbox.ts';
 import { container, pod } from '../../charts/pods/support.ts';
 import { node } from './recordings.ts';
 

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { PodSpec } from '../../../../src/machines/model/api/pod.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
-import { podDns } from '../../../../src/machines/model/spec/index.ts';
+import { podDns } from '../../../../src/machines/model/spec/dns.ts';
 import { pod } from '../../charts/pods/support.ts';
 import { node } from './recordings.ts';
 

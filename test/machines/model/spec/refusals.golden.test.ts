@@ -1,6 +1,8 @@
 /** What the recorded kubelet refused before it asked the runtime, and the hosts files that it wrote. */
 import { describe, expect, it } from 'vitest';
-import { containerConfig, podFiles, usersRefusal } from '../../../../src/machines/model/spec/index.ts';
+import { containerConfig } from '../../../../src/machines/model/spec/container.ts';
+import { podFiles } from '../../../../src/machines/model/spec/paths.ts';
+import { usersRefusal } from '../../../../src/machines/model/spec/security.ts';
 import { volumePlan } from '../../../../src/machines/model/volumes/plan.ts';
 import { node, type Recorded, recordings } from './recordings.ts';
 

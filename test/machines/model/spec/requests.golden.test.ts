@@ -6,13 +6,10 @@
  */
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Container, Pod } from '../../../../src/machines/model/api/pod.ts';
-import {
-  type ContainerKind,
-  containerConfig,
-  containerHash,
-  sandboxConfig,
-} from '../../../../src/machines/model/spec/index.ts';
+import { type ContainerKind, containerConfig } from '../../../../src/machines/model/spec/container.ts';
+import { containerHash } from '../../../../src/machines/model/spec/hash.ts';
 import { isSidecar } from '../../../../src/machines/model/spec/resources.ts';
+import { sandboxConfig } from '../../../../src/machines/model/spec/sandbox.ts';
 import { volumePlan } from '../../../../src/machines/model/volumes/plan.ts';
 import { canonical } from './canonical.ts';
 import { type Call, node, type Recorded, type Recording, recordings } from './recordings.ts';

@@ -4,11 +4,12 @@ import { describe, expect, it } from 'vitest';
 import type { ResourceRequirements } from '../../../../src/machines/model/api/pod.ts';
 import { podGroup } from '../../../../src/machines/model/cgroups/pod-cgroup.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
-import { cgroupParent, oomScoreAdj, podQOS } from '../../../../src/machines/model/spec/index.ts';
+import { cgroupParent, podQOS } from '../../../../src/machines/model/spec/qos.ts';
 import {
   containerResources,
   cpuQuota,
   cpuShares,
+  oomScoreAdj,
   sandboxResources,
 } from '../../../../src/machines/model/spec/resources.ts';
 import {

@@ -1,21 +1,19 @@
 /** Tables for what the recordings do not reach: limits, escapes, other drivers, other machines. */
 import { describe, expect, it } from 'vitest';
 import type { Container } from '../../../../src/machines/model/api/pod.ts';
-import { environment, fieldValue, goQuote, resourceValue } from '../../../../src/machines/model/spec/environment.ts';
+import { containerConfig } from '../../../../src/machines/model/spec/container.ts';
+import { environment, fieldValue, resourceValue } from '../../../../src/machines/model/spec/environment.ts';
 import { expand } from '../../../../src/machines/model/spec/expansion.ts';
-import { hostsFile } from '../../../../src/machines/model/spec/hostname.ts';
+import { hostsFile, podHostname } from '../../../../src/machines/model/spec/hostname.ts';
+import { imageWithTag, parseImage, pullPolicy } from '../../../../src/machines/model/spec/image.ts';
 import {
-  containerConfig,
   containerFiles,
-  imageWithTag,
   legacyLogName,
-  parseImage,
   podFiles,
-  podHostname,
-  pullPolicy,
   terminationLogFile,
-} from '../../../../src/machines/model/spec/index.ts';
+} from '../../../../src/machines/model/spec/paths.ts';
 import { containerSecurityContext, imageUser, nonRootViolation } from '../../../../src/machines/model/spec/security.ts';
+import { quote } from '../../../../src/machines/model/values/go-text.ts';
 import { container, pod } from '../../charts/pods/support.ts';
 import { node } from './recordings.ts';
 
@@ -160,7 +158,7 @@ describe('downward API', () => {
     ['a b\u00a0\u3000', 'a b\\u00a0\\u3000'],
     ['\u200b\u00ad\ufeff\u0085', '\\u200b\\u00ad\\ufeff\\u0085'],
     ['☃\u{1f600}\u{e0001}\u{f0000}', '☃\u{1f600}\\U000e0001\\U000f0000'],
-  ])('quotes as Go does: %j', (text, quoted) => expect(goQuote(text)).toBe(`"${quoted}"`));
+  ])('quotes as Go does: %j', (text, quoted) => expect(quote(text)).toBe(`"${quoted}"`));
 
   it.each([
     ['limits.cpu', '1', '2'],

@@ -1,6 +1,6 @@
 /** Last words of containers: whose log stands in, and how much of them a status holds. */
 import { describe, expect, it } from 'vitest';
-import { podStatus } from '../../../../src/machines/model/status/index.ts';
+import { podStatus } from '../../../../src/machines/model/status/pod-status.ts';
 import { factsOf } from '../../../../src/machines/model/status/runtime-facts.ts';
 import { settings } from '../../../support/pods-node.ts';
 import { container, instance, pod, runtime } from '../../charts/pods/support.ts';

@@ -3,9 +3,12 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';
-import { flagDefaults, type KubeletConfiguration } from '../../../../src/machines/configuration/index.ts';
+import { flagDefaults } from '../../../../src/machines/configuration/fields/defaults.ts';
 import { changeOf, RELOADABLE } from '../../../../src/machines/configuration/reloadable.ts';
-import { kubeletConfigurationType } from '../../../../src/machines/model/configuration/fields.ts';
+import {
+  type KubeletConfiguration,
+  kubeletConfigurationType,
+} from '../../../../src/machines/model/configuration/fields.ts';
 import { configReloadMachine } from '../../../../src/machines/startup/configuration/config-reload.ts';
 import { deriveSettings } from '../../../../src/machines/startup/context/derive-settings.ts';
 import { kubeletMachine } from '../../../../src/machines/startup/kubelet.ts';

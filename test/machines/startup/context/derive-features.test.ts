@@ -1,7 +1,6 @@
 /** What feature gates change of the node: each switch in both of its positions. */
 import { describe, expect, it } from 'vitest';
-import { warningsWithoutEffect } from '../../../../src/machines/configuration/fields/feature-gates.ts';
-import { decideFeatures } from '../../../../src/machines/configuration/index.ts';
+import { decideFeatures, warningsWithoutEffect } from '../../../../src/machines/configuration/fields/feature-gates.ts';
 import {
   declaredFeatures,
   featureAdmission,

@@ -4,7 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { FEATURE_GATES } from '../../../../machines/configuration/fields/feature-gate-table.ts';
-import { isEnabled } from '../../../../machines/configuration/index.ts';
+import { isEnabled } from '../../../../machines/configuration/fields/feature-gates.ts';
 import { cpuIds } from '../../../../machines/model/values/cpu-set.ts';
 import type { NodePod } from '../../node-pods.ts';
 import type { NodeView } from '../../node-view.ts';

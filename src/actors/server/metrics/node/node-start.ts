@@ -5,8 +5,8 @@
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { Gauge, Registry } from 'prom-client';
-import { isEnabled } from '../../../../machines/configuration/index.ts';
-import type { NodeStatus } from '../../../../machines/model/api/node.ts';
+import { isEnabled } from '../../../../machines/configuration/fields/feature-gates.ts';
+import type { NodeStatus } from '../../../../machines/model/api/pod.ts';
 import type { ShutdownSettings } from '../../../../machines/model/settings/node-settings.ts';
 import type { NodeRecord } from '../../../node-records.ts';
 import type { NodeView } from '../../node-view.ts';

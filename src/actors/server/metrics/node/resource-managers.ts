@@ -5,8 +5,7 @@
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { AllocationReport } from '../../../../machines/model/allocation/messages.ts';
-import type { Rejection } from '../../../../machines/model/allocation/node-view.ts';
-import type { ExclusiveRequest } from '../../../../machines/model/allocation/request.ts';
+import type { ExclusiveRequest, Rejection } from '../../../../machines/model/allocation/request.ts';
 import { MISALIGNED } from '../../../../machines/model/allocation/topology-manager.ts';
 import type { Cpu, ResourceManagers } from '../../../../machines/model/settings/node-settings.ts';
 import { cpuIds } from '../../../../machines/model/values/cpu-set.ts';

@@ -6,7 +6,7 @@ import type { VerificationSettings } from '../../../../machines/charts/images/ve
 import { admission, admittedAnyway, mustVerify } from '../../../../machines/charts/images/verification.ts';
 import type { PullRecord } from '../../../../machines/model/operations/image.ts';
 import type { ImageWanted } from '../../../../machines/model/pods/image-messages.ts';
-import { repositoryOf } from '../../../../machines/model/spec/index.ts';
+import { repositoryOf } from '../../../../machines/model/spec/image.ts';
 import { recordCounts } from '../../../image/pull-records.ts';
 import type { NodeEffect, NodeMessageRecord, NodeRecord, NodeResult } from '../../../node-records.ts';
 import { contextOf } from '../../../node-records.ts';

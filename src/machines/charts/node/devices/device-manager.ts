@@ -19,14 +19,25 @@
  * Seeds: S241. Upstream: pkg/kubelet/cm/devicemanager.
  */
 
-import type { Ended, JsonObject } from '../../../../kernel/xstate.ts';
-import { errorOf, line, outputOf, pick, sendTo, setup, to, typed } from '../../../../kernel/xstate.ts';
+import {
+  type ActionArgsOf,
+  childIn,
+  type Ended,
+  errorOf,
+  type JsonObject,
+  line,
+  outputOf,
+  pick,
+  sendTo,
+  setup,
+  to,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import { deviceAmounts, readDeviceState } from '../../../model/allocation/device-state.ts';
 import { deviceOperations, type RegistrationItem } from '../../../model/operations/devices.ts';
 import type { DeviceHoldings } from '../../../model/operations/grants.ts';
 import { hostOperations } from '../../../model/operations/host.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
-import { childIn } from '../../children.ts';
 import { type DevicePluginReport, devicePluginMachine } from './device-plugin.ts';
 import type { ResourceEntry, Resources } from './device-policy.ts';
 import {
@@ -83,7 +94,7 @@ const s = setup({
   guards: { isStale: ({ context }) => context.isStale },
 });
 
-type Args = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+type Args = ActionArgsOf<typeof s>;
 
 const checkpoint = ({ folder }: Context): string => `${folder}/${CHECKPOINT_FILE}`;
 

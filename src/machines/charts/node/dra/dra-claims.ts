@@ -4,9 +4,8 @@
  *
  * Upstream: pkg/kubelet/cm/dra/manager.go.
  */
-import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
+import { childIn, errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import type { DraPlugin } from '../../../model/operations/dra.ts';
-import { childIn } from '../../children.ts';
 import type { ClaimPreparationOutput } from './claim-preparation.ts';
 import type { ClaimReleaseOutput } from './claim-release.ts';
 import type { DraArgs, DraManagerContext } from './dra-setup.ts';

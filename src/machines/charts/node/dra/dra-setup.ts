@@ -1,5 +1,5 @@
 /** Types and helpers of `draManager`, and its cache of claims. The chart is in `dra-manager.ts`. */
-import { type Ended, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
+import { type ActionArgsOf, type Ended, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../../model/allocation/messages.ts';
 import { allOf, CLAIM_STATE_FILE, type ClaimState, deviceKey } from '../../../model/dra/claims.ts';
 import type {
@@ -251,7 +251,7 @@ export const draSetup = setup({
   },
 });
 
-export type DraArgs = Parameters<Parameters<typeof draSetup.enqueueActions>[0]>[0];
+export type DraArgs = ActionArgsOf<typeof draSetup>;
 export type DraEnqueue = DraArgs['enqueue'];
 
 export const stateFile = ({ rootDir }: DraManagerInput): string => `${rootDir}/${CLAIM_STATE_FILE}`;

@@ -1,5 +1,16 @@
 /** Types, guards and actions of the eviction manager. The chart is in `eviction.ts`. */
-import { type Ended, errorOf, line, now, outputOf, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
+import {
+  type Ended,
+  type EnqueueOf,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  setup,
+  to,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import type { ConditionsChanged, EvictionContext } from '../../../model/eviction/policy.ts';
 import {
   candidates,
@@ -71,7 +82,7 @@ export const evictionSetup = setup({
 });
 
 const s = evictionSetup;
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 type Change = ReturnType<typeof observed>;
 

@@ -4,7 +4,8 @@
  *
  * A condition keeps its transition time until its status changes; the heartbeat is the time of the report.
  */
-import type { NodeCondition } from '../../../model/api/node.ts';
+import type { NodeCondition } from '../../../model/api/pod.ts';
+import { aggregate } from '../../../model/values/go-text.ts';
 import { rfc3339 } from '../../../model/values/time.ts';
 import type { NodeReports } from './facts.ts';
 
@@ -58,10 +59,6 @@ export function readinessErrors(reports: NodeReports): string[] {
   ];
   return [...new Set(errors.filter((error) => error !== ''))];
 }
-
-/** Several errors as Go prints them. */
-const aggregate = (errors: readonly string[]): string =>
-  errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]`;
 
 function ready(reports: NodeReports): Verdict {
   const errors = readinessErrors(reports);

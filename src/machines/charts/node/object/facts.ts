@@ -11,8 +11,8 @@ import type {
   NodeStatus,
   NodeSystemInfo,
   Taint,
-} from '../../../model/api/node.ts';
-import { PLEG_UNKNOWN } from '../../../model/status/runtime-errors.ts';
+} from '../../../model/api/pod.ts';
+import { PLEG_UNKNOWN } from '../../../model/status/runtime-facts.ts';
 
 export interface NodeFacts {
   readonly nodeName: string;

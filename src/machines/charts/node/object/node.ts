@@ -1,6 +1,6 @@
 /** The Node object as this agent registers it, and its status. Also the drivers in its CSINode. */
 import { isObject, type JsonObject } from '../../../../kernel/xstate.ts';
-import type { Node, NodeStatus, Taint } from '../../../model/api/node.ts';
+import type { Node, NodeStatus, Taint } from '../../../model/api/pod.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import type { NodeVolumes } from '../../../model/csi/messages.ts';
 import type { NodeLabels } from '../../../model/objects/keys.ts';
@@ -22,7 +22,13 @@ const UNINITIALIZED: Taint = {
 };
 
 /** Labels that every node has; an existing node gets them back when they were changed. */
-const defaultLabels = ({ hostname, info }: NodeFacts): Readonly<Record<string, string>> => ({
+export const defaultLabels = ({
+  hostname,
+  info,
+}: {
+  readonly hostname: string;
+  readonly info: Pick<NodeFacts['info'], 'architecture' | 'operatingSystem'>;
+}): Readonly<Record<string, string>> => ({
   'beta.kubernetes.io/arch': info.architecture,
   'beta.kubernetes.io/os': info.operatingSystem,
   'kubernetes.io/arch': info.architecture,

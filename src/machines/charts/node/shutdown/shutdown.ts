@@ -12,7 +12,7 @@
  *   D3 without logind the node runs as usual, but its shutdown is not graceful.
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
-import type { Ended, ItemOf } from '../../../../kernel/xstate.ts';
+import type { Ended, EnqueueOf, ItemOf } from '../../../../kernel/xstate.ts';
 import { errorIn, line, now, outputOf, pick, required, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
 import type { NodePod, NodePodChanged } from '../../../model/eviction/ranking.ts';
 import { logindOperations } from '../../../model/operations/logind.ts';
@@ -70,7 +70,7 @@ const shutdownSetup = setup({
 });
 
 const s = shutdownSetup;
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 /** Logs why there is no graceful shutdown; the same reason once. */
 function logOnce(enqueue: Enqueue, { complaint }: Context, text: string, err: string): void {

@@ -1,17 +1,15 @@
 /** Decides the requests of pods: admits new pods, resizes admitted ones, and postpones what is short for now. */
-import { errorOf, line, now, to } from '../../../../kernel/xstate.ts';
+import { childIn, errorOf, line, now, to } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { callsWithoutAnswer, unexpected, withAnswer, withResponses } from '../../../model/allocation/device-manager.ts';
-import type { Rejection } from '../../../model/allocation/node-view.ts';
 import { admit, byUrgency, isOfThisStart, resize } from '../../../model/allocation/predicates.ts';
-import { type AdmissionRequest, carriedOver } from '../../../model/allocation/request.ts';
+import { type AdmissionRequest, carriedOver, type Rejection } from '../../../model/allocation/request.ts';
 import type { Assignment } from '../../../model/allocation/resource-assignment.ts';
 import { assignedTo, pinnedResize, podShares } from '../../../model/allocation/resource-grants.ts';
 import type { Grant, Holding } from '../../../model/operations/grants.ts';
 import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
-import { childIn } from '../../children.ts';
 import type { AllocationRequest, Arranging, Work } from './allocation-setup.ts';
 import {
   candidates,

@@ -1,19 +1,19 @@
 /** Types, guards and helpers of the allocation manager. The chart is in `allocation.ts`. */
-import { type Ended, setup, to, typed } from '../../../../kernel/xstate.ts';
+import { type ActionArgsOf, type Ended, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationMessage, AllocationReport } from '../../../model/allocation/messages.ts';
-import type { NodeView, Rejection, Taint } from '../../../model/allocation/node-view.ts';
 import type { Candidate } from '../../../model/allocation/predicates.ts';
-import type { AdmissionRequest } from '../../../model/allocation/request.ts';
+import type { AdmissionRequest, NodeView, Rejection } from '../../../model/allocation/request.ts';
 import { demandOf, devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
-import type { Node } from '../../../model/api/node.ts';
+import type { Node } from '../../../model/api/pod.ts';
 import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
 import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
 import type { SoftState } from '../../../model/operations/host.ts';
 import { eventRecorded, podActor } from '../../../model/pods/pod-messages.ts';
 import type { EventText } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import type { Taint } from '../../../model/values/labels.ts';
 import { type DeviceCallsReport, deviceCallsMachine } from './device-calls.ts';
 
 export interface AllocationInput {
@@ -99,7 +99,7 @@ export const allocationSetup = setup({
   },
 });
 
-type Args = Parameters<Parameters<typeof allocationSetup.enqueueActions>[0]>[0];
+type Args = ActionArgsOf<typeof allocationSetup>;
 
 /** The part of the context that messages change: each message assigns it once, at the end. */
 export type AllocationState = {

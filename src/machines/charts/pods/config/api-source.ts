@@ -18,7 +18,18 @@
  *   K5 a pod that changes while it waits for its publication is published as it is by then, in its place; a new one is
  *      published after those that wait; of the others changes are published at once.
  */
-import { type Ended, errorOf, line, now, outputOf, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
+import {
+  type Ended,
+  type EnqueueOf,
+  errorOf,
+  line,
+  now,
+  outputOf,
+  pick,
+  setup,
+  to,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import { isMirrorPod, type Pod } from '../../../model/api/pod.ts';
 import type { ObjectFound, ObjectState } from '../../../model/objects/keys.ts';
 import { hostOperations, type RememberedPod } from '../../../model/operations/host.ts';
@@ -86,7 +97,7 @@ const s = setup({
   },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 /** The pods among these objects; invalid objects are logged. */
 function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Context, nowMs: number): Pod[] {

@@ -16,15 +16,33 @@
  *   C3 the source is ready when its first complete list is published, even when that list is empty.
  *   C4 with an API server ConfigMaps and Secrets come from it alone, and a static pod may name none.
  */
-import { type Ended, errorOf, type ItemOf, line, now, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
+import {
+  type Ended,
+  type EnqueueOf,
+  errorOf,
+  type ItemOf,
+  line,
+  now,
+  pick,
+  setup,
+  to,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import { objectKey } from '../../../model/objects/config-objects.ts';
 import { hostOperations, type ManifestError } from '../../../model/operations/host.ts';
 import type { ConfigObject } from '../../../model/operations/volume.ts';
 import type { ConfigWanted, ObjectsReported, Receiver, SourceReady } from '../../../model/pods/source-messages.ts';
 import { receiverOf } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import type { NextPortion, Publisher, StaticPublication } from './pod-source.ts';
-import { publishNext, publishStaticPods, sendMirrorsReady, withoutPods, withSource } from './pod-source.ts';
+import type { NextPortion, StaticPublication } from './pod-source.ts';
+import {
+  publisherOf,
+  publishNext,
+  publishStaticPods,
+  sendMirrorsReady,
+  withoutPods,
+  withSource,
+} from './pod-source.ts';
 import { mergeManifests } from './static-pod.ts';
 
 /** The pause before the watch of the manifests is opened again after it broke. */
@@ -59,7 +77,7 @@ const s = setup({
   guards: { hasNoPath: ({ context }) => context.settings.staticPodPath === '' },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 const handleManifests = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
@@ -73,19 +91,12 @@ const handleManifests = s.enqueueActions((args) => {
   const errors = errorsByFile([...event.errors, ...merged.errors]);
   for (const [level, text, fields] of errorLines(context.errors, errors)) enqueue(line(level, [text, fields]));
   const versions = hasApiServer ? context.versions : sendObjects(enqueue, context, event.objects);
-  const published = publishStaticPods(enqueue, publisherOf(settings), context, pods);
+  const published = publishStaticPods(enqueue, publisherOf(SOURCE, settings), context, pods);
   enqueue.assign({ ...published, versions, errors });
 });
 
-const publisherOf = (settings: FileSourceInput): Publisher => ({
-  source: SOURCE,
-  hasApiServer: settings.apiServer !== undefined,
-  receiver: receiverOf(settings),
-  node: settings,
-});
-
 const handleNext = s.enqueueActions(({ context, enqueue }) => {
-  enqueue.assign(publishNext(enqueue, publisherOf(context.settings), context));
+  enqueue.assign(publishNext(enqueue, publisherOf(SOURCE, context.settings), context));
 });
 
 /** Objects are sent before pods, so that pods find them. */

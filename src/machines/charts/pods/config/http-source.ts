@@ -14,11 +14,11 @@
  */
 import { type Ended, errorOf, type ItemOf, line, now, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { hostOperations } from '../../../model/operations/host.ts';
-import { type ConfigWanted, type Receiver, receiverOf } from '../../../model/pods/source-messages.ts';
+import { type ConfigWanted, type Receiver } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import {
   type NextPortion,
-  type Publisher,
+  publisherOf,
   publishNext,
   publishStaticPods,
   type StaticPublication,
@@ -74,18 +74,11 @@ const handleManifests = s.enqueueActions((args) => {
   if (event.manifests === null || !merged.isValid) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
-  enqueue.assign(publishStaticPods(enqueue, publisherOf(context), context, pods));
-});
-
-const publisherOf = (input: HttpSourceInput): Publisher => ({
-  source: SOURCE,
-  hasApiServer: input.apiServer !== undefined,
-  receiver: receiverOf(input),
-  node: input,
+  enqueue.assign(publishStaticPods(enqueue, publisherOf(SOURCE, context), context, pods));
 });
 
 const handleNext = s.enqueueActions(({ context, enqueue }) => {
-  enqueue.assign(publishNext(enqueue, publisherOf(context), context));
+  enqueue.assign(publishNext(enqueue, publisherOf(SOURCE, context), context));
 });
 
 export const httpSourceMachine = s.createMachine({

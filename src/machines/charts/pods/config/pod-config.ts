@@ -11,10 +11,19 @@
  *   D1 no source opens before `syncLoop` wants them; a restarted source publishes everything.
  */
 
-import { type AnyActorRef, type Ended, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
+import {
+  type AnyActorRef,
+  childIn,
+  type Ended,
+  errorOf,
+  line,
+  reapChild,
+  setup,
+  to,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import type { StatusWanted } from '../../../model/pods/pod-messages.ts';
 import type { ConfigWanted, SourcesMessage } from '../../../model/pods/source-messages.ts';
-import { childIn, reapChild } from '../../children.ts';
 import { type ApiSourceInput, apiSourceMachine } from './api-source.ts';
 import { type FileSourceInput, fileSourceMachine } from './file-source.ts';
 import { type HttpSourceInput, httpSourceMachine } from './http-source.ts';

@@ -17,6 +17,7 @@ import type {
   SourceChanged,
   SourceReady,
 } from '../../../model/pods/source-messages.ts';
+import { type Receiver, receiverOf } from '../../../model/pods/source-messages.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { IgnoredField, NodeSettings } from '../../../model/settings/node-settings.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
@@ -238,13 +239,24 @@ interface Enqueue {
   cancel(id: string): void;
 }
 
-export interface Publisher {
+interface Publisher {
   readonly source: 'file' | 'http';
   readonly hasApiServer: boolean;
   /** `systemId` of the actor that gets the pods. */
   readonly receiver: string;
   readonly node: Pick<NodeSettings, 'behavior'>;
 }
+
+/** The publisher of a source with these settings. */
+export const publisherOf = (
+  source: Publisher['source'],
+  settings: Receiver & Pick<NodeSettings, 'behavior' | 'apiServer'>,
+): Publisher => ({
+  source,
+  hasApiServer: settings.apiServer !== undefined,
+  receiver: receiverOf(settings),
+  node: settings,
+});
 
 /** What a source of static pods has published. */
 export interface StaticPublication {

@@ -1,10 +1,14 @@
-/** The context of a container's machine, and the pure rules by which it decides. See `container.ts`. */
-import type { OutputOf } from '../../../../kernel/xstate.ts';
+/**
+ * The context of a container's machine, the pure rules by which it decides, and its reports to its pod. See
+ * `container.ts`.
+ */
+import { type OutputOf, outputOf } from '../../../../kernel/xstate.ts';
+import type { ContainerStatus } from '../../../model/api/cri.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
 import type { Operations } from '../../../model/operations/index.ts';
 import type { ImageFacts } from '../../../model/pods/image-messages.ts';
 import type {
-  ContainerKind,
+  ContainerRequest,
   ContainerView,
   ContainerWanted,
   Hook,
@@ -19,9 +23,51 @@ import {
   waitingReasons,
 } from '../../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
-import { goDuration, nextBackoff, restartsAll, shouldRestart } from '../../../model/status/index.ts';
+import type { ContainerKind } from '../../../model/spec/container.ts';
+import { nextBackoff, restartsAll, shouldRestart } from '../../../model/spec/restart.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
-import { type BackOff, pauseMs } from '../../../model/values/time.ts';
+import { type BackOff, goDuration, pauseMs } from '../../../model/values/time.ts';
+
+/** True from the order to restart until the end of the next instance, unless that instance fails to start. */
+function restartExpected({ stop, reason, isReplacing }: ContainerContext, phase: ContainerView['phase']): boolean {
+  if (phase === 'stopping') return willRestart(stop);
+  return isReplacing && reason === '' && phase !== 'ended';
+}
+
+/** An instance that is stopped because its postStart hook failed was never shown as running. */
+const shownPhase = ({ stop }: ContainerContext, phase: ContainerView['phase']): ContainerView['phase'] =>
+  phase === 'stopping' && stop?.message === killMessages.failedPostStartHook ? 'starting' : phase;
+
+export const viewOf = (context: ContainerContext, phase: ContainerView['phase']): ContainerView => ({
+  phase: shownPhase(context, phase),
+  reason: phase === 'waiting' ? context.reason : '',
+  message: phase === 'waiting' ? context.message : '',
+  restartCount: context.restartCount,
+  ended: context.ended,
+  ...(restartExpected(context, phase) ? { comesAgain: true } : {}),
+});
+
+/** The pod's view of a new container until it has reported. */
+export const SPAWNED: ContainerView = { phase: 'waiting', reason: '', message: '', restartCount: 0, ended: null };
+
+export const requestOf = ({ restartCount, image }: ContainerContext): ContainerRequest => ({ restartCount, image });
+
+/** The facts that a container reports to its pod besides its view. */
+export interface Report {
+  readonly phase: ContainerView['phase'];
+  readonly inspect?: boolean;
+  readonly seen?: ContainerStatus;
+}
+
+/** The instance in the answer to a call; `null` where the answer has none. */
+export const shownIn = (event: unknown): ContainerStatus | null =>
+  outputOf<{ readonly status?: ContainerStatus | null } | undefined>(event)?.status ?? null;
+
+/** Whether the pod has to inspect the runtime after a call: not when the answer showed the instance. */
+export function afterCall({ event }: { readonly event: unknown }): Pick<Report, 'inspect' | 'seen'> {
+  const instance = shownIn(event);
+  return instance === null ? { inspect: true } : { seen: instance };
+}
 
 export interface ContainerInput extends Decider {
   readonly uid: string;
@@ -319,8 +365,7 @@ export const refOf = (
   fieldPath: containerFieldPath(context.kind, context.name),
 });
 
-export const willRestart = (stop: ContainerStop | null): boolean =>
-  stop?.after === 'restart' || stop?.after === 'again';
+const willRestart = (stop: ContainerStop | null): boolean => stop?.after === 'restart' || stop?.after === 'again';
 
 /** The kubelet waits 10 to 15 s after a failed sync; the first retries here may come sooner. */
 const RETRY: BackOff = { baseMs: 1_000, maxMs: 10_000, jitter: 0.5 };

@@ -22,8 +22,12 @@ import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { containerEvents, type EventText, killMessages, startErrorText } from '../../../model/reasons/reasons.ts';
 import { type ContainerFacts, factsOfInstance } from '../../../model/status/runtime-facts.ts';
 import { urlOf } from '../prober/prober-policy.ts';
-import type { ContainerContext, ContainerInput, ContainerStop, HookEnd } from './container-policy.ts';
 import {
+  afterCall,
+  type ContainerContext,
+  type ContainerInput,
+  type ContainerStop,
+  type HookEnd,
   hasExited,
   hasUnreadMessage,
   hookMessage,
@@ -35,17 +39,20 @@ import {
   isStillCreated,
   mayRestart,
   nextInstance as nextInstanceOf,
+  type Report,
   refOf,
   remainingGrace,
+  requestOf,
   requestsRestartAll,
   resetForRestartAll,
   retryDelay,
   retryStart as retryStartOf,
   runsInOrder,
+  shownIn,
   startsAtOnce,
+  viewOf,
   withoutBackoff,
 } from './container-policy.ts';
-import { afterCall, type Report, requestOf, shownIn, viewOf } from './container-view.ts';
 
 /** How long an abandoned start may still be in progress in the runtime. */
 const GIVEN_UP_MS = 10_000;

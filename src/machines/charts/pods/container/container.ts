@@ -20,7 +20,7 @@
 import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { isSame } from '../../../model/values/same.ts';
-import { formatPod, initialContext } from './container-policy.ts';
+import { afterCall, formatPod, initialContext, SPAWNED, viewOf } from './container-policy.ts';
 import {
   beginWait,
   configure,
@@ -49,7 +49,6 @@ import {
   updateFromAnswer,
   updateInstance,
 } from './container-setup.ts';
-import { afterCall, SPAWNED, viewOf } from './container-view.ts';
 import { preStop, started, stopCall } from './hooks.ts';
 
 /** How long the runtime may take to show the end of a stopped instance before the stop is repeated. */
@@ -69,7 +68,7 @@ const reportWaiting = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue({ type: 'report', params: { phase: 'waiting' } });
 });
 
-const isAnswerTo = ({ type }: { readonly type: string }, call: string): boolean => type === `xstate.done.actor.${call}`;
+const hasStartAnswer = ({ type }: { readonly type: string }): boolean => type === 'xstate.done.actor.start';
 
 /** No call is in progress: another definition replaces the previous one at once. */
 const redefined = {
@@ -222,7 +221,7 @@ const waiting = s.createStateConfig({
 const running = s.createStateConfig({
   entry: {
     type: 'report',
-    params: ({ event }) => ({ phase: 'running', ...(isAnswerTo(event, 'start') ? afterCall({ event }) : {}) }),
+    params: ({ event }) => ({ phase: 'running', ...(hasStartAnswer(event) ? afterCall({ event }) : {}) }),
   },
   always: [
     { guard: 'hasExited', target: 'exited' },

@@ -10,7 +10,7 @@
 
 import { errorOf, line } from '../../../../kernel/xstate.ts';
 import { containerEvents } from '../../../model/reasons/reasons.ts';
-import { stopSeconds } from './container-policy.ts';
+import { afterCall, stopSeconds } from './container-policy.ts';
 import {
   endHook,
   endWait,
@@ -24,7 +24,6 @@ import {
   containerSetup as s,
   updateFromAnswer,
 } from './container-setup.ts';
-import { afterCall } from './container-view.ts';
 
 /** The pause before a failed stop is retried. */
 const STOP_RETRY_MS = 1_000;

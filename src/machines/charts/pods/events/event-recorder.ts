@@ -11,7 +11,7 @@
  *   R2 equal events are one with a count; similar ones within ten minutes become `(combined from similar events)`.
  *   R3 an API server that does not answer delays no actor; beyond {@link WRITERS_MAX} events are log lines only.
  */
-import { type AnyActorRef, type Ended, line, now, setup, typed } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, type Ended, type EnqueueOf, line, now, setup, typed } from '../../../../kernel/xstate.ts';
 import type { EventRecorded } from '../../../model/pods/pod-messages.ts';
 import { fnv1a32 } from '../../../model/spec/hash.ts';
 import { rfc3339 } from '../../../model/values/time.ts';
@@ -40,7 +40,7 @@ const s = setup({
   actors: { writer: eventWriterMachine },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 const handleEvent = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;

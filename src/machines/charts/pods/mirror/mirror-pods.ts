@@ -11,11 +11,10 @@
  *   I1 before every source has published, no mirror pod is deleted for having no static pod.
  */
 
-import { type AnyActorRef, type Ended, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, childIn, type Ended, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodRef } from '../../../model/api/pod.ts';
 import type { MirrorMessage } from '../../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import { childIn } from '../../children.ts';
 import { mirrorPodMachine } from './mirror-pod.ts';
 
 export type MirrorPodsInput = Pick<NodeSettings, 'nodeName' | 'staticPodURL'>;

@@ -1,8 +1,8 @@
 /** The input and the context of a pod's machine. See `pod.ts`. */
 import type { PodCpus } from '../../../model/allocation/cpu-manager.ts';
 import type { DeviceHealth } from '../../../model/allocation/device-state.ts';
-import type { Rejection } from '../../../model/allocation/node-view.ts';
 import type { ResizeRefusal } from '../../../model/allocation/predicates.ts';
+import type { Rejection } from '../../../model/allocation/request.ts';
 import type { ContainerDevices } from '../../../model/allocation/resource-grants.ts';
 import type { Pod, PodRef, PodStatus } from '../../../model/api/pod.ts';
 import type { PodClaims } from '../../../model/dra/messages.ts';
@@ -13,7 +13,6 @@ import type { UserMapping } from '../../../model/operations/users.ts';
 import type { FileValues } from '../../../model/operations/volume.ts';
 import type { ImageFacts } from '../../../model/pods/image-messages.ts';
 import type {
-  ContainerKind,
   ContainerRequest,
   ContainerView,
   PodKill,
@@ -22,8 +21,9 @@ import type {
   RememberedPull,
 } from '../../../model/pods/pod-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
-import type { MountedVolumes } from '../../../model/spec/index.ts';
-import type { PodStage } from '../../../model/status/index.ts';
+import type { ContainerKind } from '../../../model/spec/container.ts';
+import type { MountedVolumes } from '../../../model/spec/volumes.ts';
+import type { PodStage } from '../../../model/status/pod-status.ts';
 import { milliseconds } from '../../../model/status/runtime-facts.ts';
 import type { ProbedState } from '../prober/prober-policy.ts';
 import type { ResizeStep } from './resize-policy.ts';

@@ -10,20 +10,19 @@ import { environmentReferences, handlesIn } from '../../../model/objects/config-
 import { servicesKey } from '../../../model/objects/keys.ts';
 import type { FileVariable, SubPath } from '../../../model/operations/volume.ts';
 import { waitingReasons } from '../../../model/reasons/reasons.ts';
+import { type ContainerConfigInput, containerConfig, subPaths } from '../../../model/spec/container.ts';
+import { fileVariables } from '../../../model/spec/environment.ts';
 import { wordHandles, writtenHandles } from '../../../model/spec/expansion.ts';
-import type { ContainerConfigInput, MountedVolume, MountedVolumes } from '../../../model/spec/index.ts';
 import {
-  containerConfig,
   containerFiles,
-  fileVariables,
   podDirectory,
   podFiles,
   podLogDirectory,
   podLogFolders,
-  sandboxConfig,
-  subPaths,
   terminationLogFile,
-} from '../../../model/spec/index.ts';
+} from '../../../model/spec/paths.ts';
+import { sandboxConfig } from '../../../model/spec/sandbox.ts';
+import type { MountedVolume, MountedVolumes } from '../../../model/spec/volumes.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
 import type { PodContext } from './pod-context.ts';
 import { type Member, membersOf, runtimeHandler, unavailable } from './pod-members.ts';

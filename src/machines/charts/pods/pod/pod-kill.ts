@@ -5,9 +5,9 @@
 import { now, to } from '../../../../kernel/xstate.ts';
 import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { killMessages, podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
-import { instancesToRemove } from '../../../model/status/index.ts';
+import { instancesToRemove } from '../../../model/status/conditions.ts';
+import { SPAWNED } from '../container/container-policy.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
-import { SPAWNED } from '../container/container-view.ts';
 import { logFailure, noteFailure } from './pod-actions.ts';
 import type { PodContext } from './pod-context.ts';
 import { observeNow } from './pod-observation.ts';

@@ -5,9 +5,12 @@
 import type { Container, LifecycleHandler, Pod, RestartPolicy } from '../../../model/api/pod.ts';
 import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import { awaitedKeys, runtimeClassKey } from '../../../model/objects/keys.ts';
-import type { ContainerKind, ContainerWanted, Hook } from '../../../model/pods/pod-messages.ts';
+import type { ContainerWanted, Hook } from '../../../model/pods/pod-messages.ts';
 import { hookMessages } from '../../../model/reasons/reasons.ts';
-import { containerHash, isSidecar, pullPolicy } from '../../../model/spec/index.ts';
+import type { ContainerKind } from '../../../model/spec/container.ts';
+import { containerHash } from '../../../model/spec/hash.ts';
+import { pullPolicy } from '../../../model/spec/image.ts';
+import { isSidecar } from '../../../model/spec/resources.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
 import { memoize } from '../../../model/values/same.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';

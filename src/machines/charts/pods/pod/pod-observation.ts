@@ -1,5 +1,5 @@
 /** Observes the sandboxes and containers of a pod, by inspections, events and answers to the pod's own calls. */
-import { now, type OutputOf, outputOf, to } from '../../../../kernel/xstate.ts';
+import { type ActionArgsOf, now, type OutputOf, outputOf, to } from '../../../../kernel/xstate.ts';
 import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { Operations } from '../../../model/operations/index.ts';
@@ -18,7 +18,7 @@ import { changedFacts } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { newestFirst } from './pod-turns.ts';
 
-type ActionArgs = Parameters<Parameters<typeof s.enqueueActions>[0]>[0];
+type ActionArgs = ActionArgsOf<typeof s>;
 
 /**
  * Stores the runtime's state of the pod, and publishes the status. `by`: the container that reported its part itself.

@@ -3,8 +3,8 @@ import type { Container, LifecycleHandler, ObjectReference, Pod } from '../../..
 import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { Hook, PodKill, RememberedContainer } from '../../../model/pods/pod-messages.ts';
-import { containerAnnotationKeys } from '../../../model/spec/index.ts';
-import { hasInitialized, podIPs } from '../../../model/status/index.ts';
+import { containerAnnotationKeys } from '../../../model/spec/annotations.ts';
+import { hasInitialized, podIPs } from '../../../model/status/pod-status.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
 import { factsOf, hasBegunInSandbox, instancesOf, isAlive } from '../../../model/status/runtime-facts.ts';
 import { stopAnnotations } from '../../../model/validation/pod-schema.ts';

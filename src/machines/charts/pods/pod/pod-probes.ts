@@ -5,12 +5,11 @@
  * Invariants: level-triggered, so the order of changes of container, runtime and pod does not matter; a verdict about
  * an ended instance is ignored.
  */
-import { now, random, required, to } from '../../../../kernel/xstate.ts';
+import { childIn, now, random, reapChild, required, to } from '../../../../kernel/xstate.ts';
 import { type Container, DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import type { ProberReport, SoftStateMessage } from '../../../model/pods/pod-messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
-import { childIn, reapChild } from '../../children.ts';
 import type { ProberInput } from '../prober/prober.ts';
 import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
 import type { PodContext } from './pod-context.ts';

@@ -1,5 +1,15 @@
 /** Types and guards of a pod's machine, and the change of its context with its status. The chart is in `pod.ts`. */
-import { type AnyActorRef, type Ended, now, pick, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
+import {
+  type AnyActorRef,
+  type Ended,
+  type EnqueueOf,
+  now,
+  pick,
+  setup,
+  stateIn,
+  to,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import type { AllocationReport } from '../../../model/allocation/messages.ts';
 import type { CSIReport } from '../../../model/csi/messages.ts';
 import type { ClaimReport } from '../../../model/dra/messages.ts';
@@ -202,7 +212,7 @@ const isResized = ({ actuated, allocation }: PodContext): boolean =>
 const isUnadmitted = ({ node, allocation }: PodContext): boolean => node.admission !== undefined && allocation === null;
 
 const s = podSetup;
-export type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+export type Enqueue = EnqueueOf<typeof s>;
 
 /** The pod has ended and the runtime removes its instances one by one: the last published status stays. */
 const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): boolean =>

@@ -3,12 +3,11 @@
  * up, one actor for each credential, and how both end with the pod. Part of the chart of `pod.ts`.
  */
 
-import { type AnyActorRef, errorOf, line, to } from '../../../../kernel/xstate.ts';
+import { type AnyActorRef, childIn, errorOf, line, reapChild, to } from '../../../../kernel/xstate.ts';
 import type { CSIReleased } from '../../../model/csi/messages.ts';
-import { podDirectory } from '../../../model/spec/index.ts';
+import { podDirectory } from '../../../model/spec/paths.ts';
 import { certificatesOf, serviceAccountOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import { volumePlan } from '../../../model/volumes/plan.ts';
-import { childIn, reapChild } from '../../children.ts';
 import type { VolumesOrder } from '../volumes/volumes.ts';
 import type { PodContext } from './pod-context.ts';
 import { awaitsObjects, unavailable } from './pod-members.ts';

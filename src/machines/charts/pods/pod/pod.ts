@@ -25,21 +25,24 @@ import { beginReplacing, configure, logFailure, noteFailure, record, recordBlock
 import {
   admitting,
   endAllocation,
+  grouping,
   handleClaims,
   handleGrant,
   handleHealth,
+  handleShared,
   notePending,
+  pinning,
   preparingClaims,
   releaseAllocation,
   requestAllocation,
   requestChangedAllocation,
   requestClaims,
 } from './pod-allocation.ts';
-import { grouping, handleShared, pinning } from './pod-cgroup.ts';
 import {
   adoptContainers,
   beginWriting,
   bindingSubPaths,
+  logging,
   noteContainer,
   noteRequest,
   noteUsers,
@@ -47,6 +50,8 @@ import {
   preparingDevices,
   readingVariables,
   reapContainer,
+  reapLog,
+  respawnLog,
   withVariables,
 } from './pod-containers.ts';
 import { initialPod } from './pod-context.ts';
@@ -54,7 +59,6 @@ import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
 import { filesOfTurn, foldersOf, sandboxConfigOf, usersPlace } from './pod-files.ts';
 import { forwardImage, requestDelayedImages, requestImage, requestImagesAgain } from './pod-images.ts';
 import { noteKill, restartingAll } from './pod-kill.ts';
-import { logging, reapLog, respawnLog } from './pod-logs.ts';
 import { runtimeHandler } from './pod-members.ts';
 import { handleNode, rememberPod, sendNode, sendNodeChange } from './pod-node.ts';
 import {

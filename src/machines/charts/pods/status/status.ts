@@ -13,7 +13,16 @@
  *      pod.
  */
 
-import { type AnyActorRef, type Ended, errorOf, line, setup, to, typed } from '../../../../kernel/xstate.ts';
+import {
+  type AnyActorRef,
+  type Ended,
+  type EnqueueOf,
+  errorOf,
+  line,
+  setup,
+  to,
+  typed,
+} from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
 import type { PodsMessage, StatusMessage } from '../../../model/pods/pod-messages.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
@@ -49,7 +58,7 @@ const s = setup({
   actors: { publisher: statusPublisherMachine },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 const idOf = (uid: string): string => `pod-${uid}`;
 

@@ -15,7 +15,7 @@
  * Upstream: pkg/kubelet/podcertificate/podcertificatemanager.go.
  */
 
-import type { Ended, SecretHandle } from '../../../../kernel/xstate.ts';
+import type { Ended, EnqueueOf, SecretHandle } from '../../../../kernel/xstate.ts';
 import {
   assign,
   errorIn,
@@ -140,7 +140,7 @@ const s = setup({
   },
 });
 
-type Enqueue = Parameters<Parameters<typeof s.enqueueActions>[0]>[0]['enqueue'];
+type Enqueue = EnqueueOf<typeof s>;
 
 function report(enqueue: Enqueue, { key, pod }: Context, state: ObjectState): void {
   enqueue(sendParent({ type: 'object.found', key, uids: [pod.uid], ...state } satisfies ObjectFound));

@@ -20,7 +20,7 @@ import {
   reconciliation,
   statusPatch,
 } from '../../../../../src/machines/charts/node/object/node.ts';
-import type { Node, NodeStatus } from '../../../../../src/machines/model/api/node.ts';
+import type { Node, NodeStatus } from '../../../../../src/machines/model/api/pod.ts';
 import { declaredFeatures, gatesOf } from '../../../../../src/machines/startup/context/derive-features.ts';
 
 interface Recorded {

@@ -2,7 +2,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { NodeView } from '../../../../../src/machines/model/allocation/node-view.ts';
 import {
   admit,
   byUrgency,
@@ -14,6 +13,7 @@ import {
   admissionRequest,
   allocationOf,
   demandOf,
+  type NodeView,
   withAllocation,
 } from '../../../../../src/machines/model/allocation/request.ts';
 import { forbiddenSysctl } from '../../../../../src/machines/model/allocation/sysctls.ts';

@@ -19,7 +19,7 @@ import {
   podStatus,
   publishedStatus,
   rejectedStatus,
-} from '../../../../../src/machines/model/status/index.ts';
+} from '../../../../../src/machines/model/status/pod-status.ts';
 import { node, type Recorded, type Recording, type StatusLine } from '../../../model/spec/recordings.ts';
 
 const NOW_MS = Date.UTC(2026, 0, 1);

@@ -1,7 +1,7 @@
 /** Every status that the recorded kubelet published, projected again from the recorded facts. */
 import { afterAll, describe, expect, it } from 'vitest';
 import { isForeignCondition } from '../../../../../src/machines/model/status/conditions.ts';
-import { podStatus } from '../../../../../src/machines/model/status/index.ts';
+import { podStatus } from '../../../../../src/machines/model/status/pod-status.ts';
 import { type Recorded, type Recording, recordings, type StatusLine } from '../../../model/spec/recordings.ts';
 import { excuses } from './excuses.ts';
 import { factsOf, normal, replay } from './replay.ts';

@@ -1,19 +1,17 @@
 /** Tables for phase, conditions, restarts and what is published. */
 import { describe, expect, it } from 'vitest';
 import type { Container, ContainerStatus, PodSpec, PodStatus } from '../../../../../src/machines/model/api/pod.ts';
+import { nextBackoff, shouldRestart } from '../../../../../src/machines/model/spec/restart.ts';
+import { needsSandbox } from '../../../../../src/machines/model/status/conditions.ts';
+import { podPhase } from '../../../../../src/machines/model/status/phase.ts';
 import {
-  goDuration,
-  needsSandbox,
-  nextBackoff,
   type PodStatusFacts,
   podIPs,
-  podPhase,
   podStatus,
   publishedStatus,
   rejectedStatus,
-  rfc3339,
-  shouldRestart,
-} from '../../../../../src/machines/model/status/index.ts';
+} from '../../../../../src/machines/model/status/pod-status.ts';
+import { goDuration, rfc3339 } from '../../../../../src/machines/model/values/time.ts';
 import { node } from '../../../model/spec/recordings.ts';
 import { container, instance, pod, runtime, sandbox } from '../support.ts';
 

@@ -1,6 +1,6 @@
 /** What supervisors do when a child has crashed. */
 import { expect, it } from 'vitest';
-import { childIn, reapChild } from '../../../src/machines/charts/children.ts';
+import { childIn, reapChild } from '../../src/kernel/xstate.ts';
 
 it('finds the child in the event of its end and of its crash', () => {
   expect(childIn({ type: 'xstate.done.actor.pod-a' })).toBe('pod-a');
