@@ -94,8 +94,6 @@ export class Writer implements JournalWriter {
   private current: Work | undefined;
   private working: Promise<void> = Promise.resolve();
   private flushing: NodeJS.Immediate | undefined;
-  /** Whether a flush is due when the caller has returned. */
-  private isFlushing = false;
   private retrying: NodeJS.Timeout | undefined;
   /** Number of the last record that was appended. */
   private last = -1;
@@ -142,7 +140,7 @@ export class Writer implements JournalWriter {
     const work = isCollecting ? this.batch : (this.queue.at(-1) ?? this.current);
     if (work && this.suspendedBy === undefined) work.waiting.push(callback);
     else queueMicrotask(callback);
-    if (isCollecting) this.flushNow();
+    if (isCollecting) this.flush();
   }
 
   writeCheckpoint(checkpoint: unknown): void {
@@ -179,16 +177,6 @@ export class Writer implements JournalWriter {
     } finally {
       released();
     }
-  }
-
-  /** Flushes when the caller has returned, so that an operation does not wait for the rest of the tick. */
-  private flushNow(): void {
-    if (this.isFlushing) return;
-    this.isFlushing = true;
-    queueMicrotask(() => {
-      this.isFlushing = false;
-      this.flush();
-    });
   }
 
   private checkOrder(record: KernelRecord): void {
