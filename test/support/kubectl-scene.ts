@@ -21,6 +21,7 @@ import {
   recordedEvents,
   type Transcript,
 } from './kubectl-transcripts.ts';
+import { patient } from './patience.ts';
 import { ownAddress } from './ports.ts';
 
 /** A start takes a second; on two cores that thirty others use, one of ten pods has taken ten. */
@@ -30,7 +31,7 @@ const RECORDED =
   'enableControllerAttachDetach: false\nevictionHard: { memory.available: 100Mi }\nclusterDNS: [10.98.0.10]';
 
 /** How long something may take to be as recorded: the node waits up to ten seconds before it writes what can wait. */
-const SETTLING_MS = 30_000;
+const SETTLING_MS = patient(30_000);
 /** Of what may be otherwise for good. */
 const UNSETTLED_MS = 6_000;
 const POLL_EVERY_MS = 300;
