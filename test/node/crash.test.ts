@@ -14,10 +14,8 @@ import { requirement } from '../support/require.ts';
 const KILLS = Number(process.env['STATELET_KILLS'] ?? 12);
 /** The time after healthz in which a running agent is killed. */
 const RUNNING_MS = 1_500;
-/** Until the process is there. */
-const EXEC_MS = 50;
-/** The time in which a booting agent is killed: up to healthz and a little more. */
-const BOOT_MS = 600;
+/** The time in which a booting agent is killed, of that which the last boot took: up to healthz and a little more. */
+const BOOT_SHARE = 1.1;
 /** A boot with all that a busy machine adds, and the two commands that read its journal. */
 const PER_KILL_MS = patient(60_000);
 const TIMEOUT_MS = patient(480_000);
@@ -47,10 +45,12 @@ async function killOften(node: ObservedNode, kills: number): Promise<void> {
   for (const name of PODS) await node.untilPhase(name, 'Running');
   const before = await Promise.all(PODS.map((name) => node.instances(name)));
   const unread = new Set<string>();
+  let bootMs = 0;
   for (let kill = 1; kill <= kills; kill++) {
-    const what = `kill ${kill} of ${kills}, ${await (kill % 2 === 0 ? killWhileBooting(node) : killWhileRunning(node))}`;
+    const killed = kill % 2 === 0 ? killWhileBooting(node, bootMs) : killWhileRunning(node);
+    const what = `kill ${kill} of ${kills}, ${await killed}`;
     unread.add(node.incarnations().at(-1)!);
-    await node.start().catch((error: Error) => {
+    bootMs = await node.start().catch((error: Error) => {
       throw new Error(`after ${what}: ${error.message}`, { cause: error });
     });
     const isRead = kill % READ_EVERY === 0 || kill === kills;
@@ -70,10 +70,12 @@ async function killWhileRunning(node: ObservedNode): Promise<string> {
   return `${Math.round(delayMs)} ms after healthz`;
 }
 
-async function killWhileBooting(node: ObservedNode): Promise<string> {
+async function killWhileBooting(node: ObservedNode, bootMs: number): Promise<string> {
   await node.stop('SIGKILL');
   const booting = node.start().catch(() => 'killed');
-  const delayMs = EXEC_MS + Math.random() * BOOT_MS;
+  // A busy machine takes its time to start a process: one that is not there yet would not be killed.
+  await eventually('the process is there', () => node.isRunning);
+  const delayMs = Math.random() * BOOT_SHARE * bootMs;
   await sleep(delayMs);
   await node.stop('SIGKILL');
   await booting;

@@ -23,8 +23,8 @@ const SHOWN_MAX_CHARS = 2_000;
 const LATE_MS = patient(60_000);
 const POLL_EVERY_MS = 100;
 /** What a terminal's user types comes when the command is there to read it: it says something first, if only a prompt. */
-const TYPING_AFTER_MS = 1_500;
-const SILENT_MAX_MS = 10_000;
+const TYPING_AFTER_MS = patient(1_500);
+const SILENT_MAX_MS = patient(10_000);
 
 type Asked = Pick<Transcript, 'argv' | 'env' | 'stdin' | 'tty' | 'ended'>;
 type Output = Pick<Printed, 'stdout' | 'stderr'>;

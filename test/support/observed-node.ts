@@ -10,8 +10,9 @@ import type { ContainerStatus, PodSandbox } from '../../src/machines/model/api/c
 import type { PodStatus } from '../../src/machines/model/api/pod.ts';
 import { type Containerd, containerdAvailable, startContainerd } from './containerd.ts';
 import { type DaemonOptions, eventually, readText, TestNode } from './daemon.ts';
+import { patient } from './patience.ts';
 
-const CALL = { timeoutMs: 120_000 };
+const CALL = { timeoutMs: patient(120_000) };
 const POD_NAME_LABEL = 'io.kubernetes.pod.name';
 
 export interface RuntimeChoice {

@@ -24,8 +24,12 @@ const STATE_LIMIT_MS = 30 * 60_000;
 const POLL_MS = 2_000;
 /** systemd gives a disk and a service 90 seconds, and then up: on a busy machine that is too little for an emulator. */
 const PATIENCE = 'systemd.default_device_timeout_sec=1800 systemd.default_timeout_start_sec=1800';
-/** Its timers come late there, too: the kernel is not to measure them, and what panics all the same begins anew. */
-const KERNEL = 'root=LABEL=system rw console=ttyS0 mitigations=off no_timer_check nowatchdog panic=1';
+/**
+ * Its timers come late there, too: the kernel is not to measure them, and what panics all the same begins anew. Without
+ * `tsc=reliable` it takes the processor's clock for a wrong one, and then a clock that is slow to read and loses half of
+ * the time.
+ */
+const KERNEL = 'root=LABEL=system rw console=ttyS0 mitigations=off no_timer_check nowatchdog tsc=reliable panic=1';
 const STATUS = /\n?status (\d+)\n$/;
 
 export class Guest {
