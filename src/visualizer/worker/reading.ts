@@ -24,7 +24,7 @@ import type {
   StateRecord,
 } from '../../kernel/records.ts';
 import type { RuntimeCondition } from '../../machines/model/operations/runtime.ts';
-import { conditionError, runtimeDown } from '../../machines/model/status/runtime-facts.ts';
+import { conditionError, runtimeDown } from '../../machines/model/status/runtime-errors.ts';
 import { lastOf, parentOf } from '../words.ts';
 import { MACHINES, type MachineTable, ROOT, type StateTable } from './chart-table.ts';
 

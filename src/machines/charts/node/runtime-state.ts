@@ -15,7 +15,7 @@
 import { assign, line, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { RuntimeAbilities, RuntimeStatusItem } from '../../model/operations/runtime.ts';
 import type { PlegHealth } from '../../model/pods/pod-messages.ts';
-import { conditionError, runtimeDown } from '../../model/status/runtime-facts.ts';
+import { conditionError, runtimeDown } from '../../model/status/runtime-errors.ts';
 import { type NodeReports, RUNTIME_UNKNOWN } from './object/facts.ts';
 
 export interface RuntimeStateContext {

@@ -15,7 +15,7 @@ import { criOperations, type WatchPodsItem } from '../../model/operations/cri.ts
 import type { PlegHealth, PlegHealthWanted, RuntimeMessage, RuntimeWanted } from '../../model/pods/pod-messages.ts';
 import { type Receiver, receiverOf } from '../../model/pods/source-messages.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
-import { PLEG_UNKNOWN } from '../../model/status/runtime-facts.ts';
+import { PLEG_UNKNOWN } from '../../model/status/runtime-errors.ts';
 
 /**
  * Upstream's period of listing the runtime; `src/actors/cri` lists less often while the runtime's events are complete.

@@ -1,5 +1,5 @@
 /**
- * The reduced and ordered state of a pod in the runtime. Pure. Also the texts for a runtime that is not ready.
+ * The reduced and ordered state of a pod in the runtime. Pure.
  *
  * Defines how observations are merged: a later one wins, and an instance never goes back from exited to running or from
  * running to created, whatever the order of arrival.
@@ -7,24 +7,8 @@
 
 import type { ContainerState, ContainerStatus, PodSandboxStatus } from '../api/cri.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
-import type { RuntimeCondition } from '../operations/runtime.ts';
 import { legacyLogName } from '../spec/paths.ts';
 import { memoize } from '../values/same.ts';
-
-/** Upstream's text before the first relist. */
-export const PLEG_UNKNOWN = 'PLEG is not healthy: pleg has yet to be successful';
-
-/** The error of a runtime whose status cannot be read. */
-export const runtimeDown = (message: string): string => `container runtime is down: ${message}`;
-
-/** Upstream's text for a condition that is missing or false; empty if it is true. */
-export function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {
-  const prefix = kind === 'RuntimeReady' ? 'container runtime not ready' : 'container runtime network not ready';
-  const condition = conditions.find(({ type }) => type === kind);
-  if (!condition) return `${prefix}: ${kind} condition is not set`;
-  if (condition.status) return '';
-  return `${prefix}: ${kind}=false reason:${condition.reason} message:${condition.message}`;
-}
 
 /** A dead container, for `containerGC`. */
 export interface DeadContainer {

@@ -12,7 +12,7 @@ import type {
   NodeSystemInfo,
   Taint,
 } from '../../../model/api/pod.ts';
-import { PLEG_UNKNOWN } from '../../../model/status/runtime-facts.ts';
+import { PLEG_UNKNOWN } from '../../../model/status/runtime-errors.ts';
 
 export interface NodeFacts {
   readonly nodeName: string;
