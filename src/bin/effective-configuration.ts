@@ -5,7 +5,7 @@
  * Credentials are masked before anything else is done.
  */
 import { readConfiguration, readDropIns } from '../actors/host/configuration/configuration.ts';
-import { masked, maskedDropIns } from '../actors/host/configuration/configuration-watch.ts';
+import { masked, maskedDropIns } from '../actors/host/configuration/masked-configuration.ts';
 import { readCgroups } from '../actors/host/machine.ts';
 import { withLogin } from '../actors/urls.ts';
 import { MASKED } from '../machines/configuration/fields/decode.ts';

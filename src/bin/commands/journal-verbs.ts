@@ -84,7 +84,7 @@ function addInsight(program: Command, ended: Ended): void {
     .argument('<b>', 'the other journal, or another start of the same one')
     .option('--whole', 'compare more than the first 25,000 records')
     .action(async (a: string, b: string, chosen: Chosen) =>
-      ended((await import('./time.ts')).diffCommand(a, b, chosen)),
+      ended((await import('./diff.ts')).diffCommand(a, b, chosen)),
     );
 }
 

@@ -5,7 +5,8 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { blameCommand, diffCommand, timeCommand } from '../../../src/bin/commands/time.ts';
+import { diffCommand } from '../../../src/bin/commands/diff.ts';
+import { blameCommand, timeCommand } from '../../../src/bin/commands/time.ts';
 import { whyCommand } from '../../../src/bin/commands/why.ts';
 import { openJournal } from '../../../src/kernel/journal/open.ts';
 import type { KernelRecord } from '../../../src/kernel/records.ts';

@@ -1,7 +1,7 @@
 /** Credentials in configuration files, in each place and spelling in which a file can hold them. */
 import { describe, expect, it } from 'vitest';
 import { decodeSource } from '../../../../src/actors/host/configuration/configuration.ts';
-import { masked, maskedDropIns } from '../../../../src/actors/host/configuration/configuration-watch.ts';
+import { masked, maskedDropIns } from '../../../../src/actors/host/configuration/masked-configuration.ts';
 import { loadConfiguration } from '../../../../src/machines/configuration/load.ts';
 
 const NAMED = 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n';
