@@ -2,7 +2,20 @@
  * Plain files and folders of the node itself: reading a file, creating folders and shared mounts, and links to logs.
  */
 import { constants } from 'node:fs';
-import { access, chmod, lstat, mkdir, open, readlink, realpath, rename, stat, statfs, symlink } from 'node:fs/promises';
+import {
+  access,
+  chmod,
+  type FileHandle,
+  lstat,
+  mkdir,
+  open,
+  readlink,
+  realpath,
+  rename,
+  stat,
+  statfs,
+  symlink,
+} from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
@@ -17,11 +30,13 @@ export const readTextFile: Port<Operations['host.readFile']> = async ({ input: {
   try {
     const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
-      if (!(await handle.stat()).isFile()) throw new OperationError(`${path} is not a regular file`);
-      const buffer = Buffer.alloc(maxBytes + 1);
-      const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
-      if (bytesRead > maxBytes) throw new OperationError(`${path} has more than ${maxBytes} bytes`, { code: 'EFBIG' });
-      return { content: buffer.toString('utf8', 0, bytesRead) };
+      const found = await handle.stat();
+      if (!found.isFile()) throw new OperationError(`${path} is not a regular file`);
+      const bytes = await readAtMost(handle, maxBytes + 1, found.size);
+      if (bytes.length > maxBytes) {
+        throw new OperationError(`${path} has more than ${maxBytes} bytes`, { code: 'EFBIG' });
+      }
+      return { content: bytes.toString('utf8') };
     } finally {
       await handle.close();
     }
@@ -30,6 +45,24 @@ export const readTextFile: Port<Operations['host.readFile']> = async ({ input: {
     throw error;
   }
 };
+
+/** Files of the kernel have a stated size of zero. */
+const FIRST_READ_BYTES = 4_096;
+
+/**
+ * The bytes of an open file up to its end, but at most `limit`. The buffer has the stated size and grows only if the
+ * file has more.
+ */
+async function readAtMost(handle: FileHandle, limit: number, statedSize: number): Promise<Buffer> {
+  let buffer = Buffer.alloc(Math.min(limit, Math.max(statedSize + 1, FIRST_READ_BYTES)));
+  let length = 0;
+  for (;;) {
+    const { bytesRead } = await handle.read(buffer, length, buffer.length - length, length);
+    length += bytesRead;
+    if (bytesRead === 0 || length === limit) return buffer.subarray(0, length);
+    if (length === buffer.length) buffer = Buffer.concat([buffer], Math.min(limit, 2 * length));
+  }
+}
 
 export const canRead = (path: string): Promise<boolean> =>
   access(path, constants.R_OK).then(

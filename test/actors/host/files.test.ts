@@ -29,6 +29,14 @@ it('a file is read up to its limit', async () => {
   );
 });
 
+it('a file of the kernel, whose stated size is zero, is read to its end', async () => {
+  const path = '/proc/kallsyms';
+  const content = readFileSync(path, 'utf8');
+  expect(content.length).toBeGreaterThan(10_000);
+  expect(await perform(ports['host.readFile'], { path, maxBytes: 64 * 1_024 * 1_024 })).toEqual({ content });
+  await expect(perform(ports['host.readFile'], { path, maxBytes: 9_000 })).rejects.toMatchObject({ code: 'EFBIG' });
+});
+
 it('files that can be read are told from those that cannot', async () => {
   const path = join(await temporaryFolder(), 'f');
   writeFileSync(path, 'secret');
