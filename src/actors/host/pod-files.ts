@@ -18,6 +18,7 @@ import {
 } from 'node:fs';
 import { open, readFile, rm } from 'node:fs/promises';
 import { normalize } from 'node:path';
+import { setImmediate as nextRound } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
@@ -40,9 +41,11 @@ const NODE_FILE_BYTES_MAX = 10 * 1024 * 1024;
 
 /**
  * Folders first, then files, all synchronously like the path resolution (`root-folder.ts`), because a pod waits for
- * them.
+ * them. They wait for the next round of the event loop, so that the other requests of the same turn, which threads and
+ * the runtime work on, are on their way before.
  */
 export const preparePod: Port<Operations['host.preparePod']> = async ({ input: { root, directories, files } }) => {
+  await nextRound();
   const roots = new Map<string, RootFolder>();
   const below = (rootPath: string): RootFolder => {
     const known = roots.get(rootPath) ?? new RootFolder(rootPath, PARENT_MODE);
