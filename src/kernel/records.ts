@@ -27,7 +27,7 @@ export const TURN_FAILED = 'a turn failed';
 export const AGENT_PHASE = 'agent';
 
 /** Raised when the meaning of a record changes; old versions stay replayable. */
-export const FORMAT_VERSION = 4;
+export const FORMAT_VERSION = 5;
 
 interface Envelope {
   /** Number of the record, without gaps, from 0. */

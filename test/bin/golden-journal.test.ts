@@ -2,8 +2,9 @@
  * Journals that were recorded by this and by earlier versions, under today's machines. Those of an earlier version are
  * never recorded anew: who wants another decision adds it to `BEHAVIORS` (`machines/model/settings/behaviors.ts`).
  */
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { zstdDecompressSync } from 'node:zlib';
 import { expect, it } from 'vitest';
 import { criticalChain, describeChain, type Goal, goalOf } from '../../src/bin/insight/critical-chain.ts';
 import { replayOptions } from '../../src/bin/insight/replayed.ts';
@@ -19,7 +20,7 @@ const JOURNALS = join(import.meta.dirname, '../golden/journals');
 const JOURNAL = join(JOURNALS, 'v4/node');
 
 /** All of nodes, as `v4/seed-1 000003`: folder and start. */
-const STARTS: readonly string[] = ['v3', 'v4'].flatMap((format) =>
+const STARTS: readonly string[] = ['v3', 'v4', 'v5'].flatMap((format) =>
   readdirSync(join(JOURNALS, format))
     .filter((name) => name !== 'shop')
     .flatMap((name) => {
@@ -57,6 +58,14 @@ it('a node of before reported an impossible probe once, one of today does in eac
     ).length;
   expect(reports('v3/impossible-probe')).toBe(2);
   expect(reports('v4/impossible-probe')).toBeGreaterThan(6);
+});
+
+it('the journal of pods that come one by one has their lists and tables as changes', () => {
+  const [{ path: segment } = { path: '' }] = segmentsIn(join(JOURNALS, 'v5/pods-one-by-one'));
+  const lines = zstdDecompressSync(readFileSync(segment)).toString();
+  expect(lines).toMatch(/"manifests":\{"\$":"[^"]+","\$\+":\[\d+,0,\{/);
+  expect(lines).toMatch(/"grants":\{"\$":"[^"]+","the-uid-of-pod-\d+":/);
+  expect(lines).toMatch(/"grants":\{"\$":"[^"]+","\$-":\["the-uid-of-pod-3"\]/);
 });
 
 it('a journal of a behavior that this build does not know is refused as too new', () => {

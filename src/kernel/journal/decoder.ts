@@ -20,8 +20,10 @@ import {
   CAUSED,
   NO_NUMBER,
   SIGN,
+  SPLICED,
   unescaped,
   VALUE_FIELDS,
+  WITHOUT,
   Window,
 } from './references.ts';
 import { NESTING_MAX } from './shape.ts';
@@ -163,30 +165,60 @@ export class Decoder {
     this.#open.delete(object);
   }
 
-  /** Copies the members of another object, in order, except those that are given. */
+  /** An object or list that is written as its difference to an earlier one. */
   #like(into: Container, name: string, value: Container, level: number): void {
     const reference = value[BASE];
     const base = typeof reference === 'string' ? this.#find(reference) : undefined;
+    if (Array.isArray(base) && SPLICED in value) return this.#spliced(into, name, base, value[SPLICED], level);
     if (!isContainer(base) || Array.isArray(base)) throw new BadReference('it takes the members of what is no object');
     const object: Container = {};
     set(into, name, object);
     this.#open.add(object);
     const members = Object.keys(base);
-    if (members.length > BASE_MAX_MEMBERS) throw new BadReference('the object that it is like has too many members');
-    let unmatchedMembers = Object.keys(value).length - 1;
+    requireSize(members.length);
+    const removed = removedFrom(base, value[WITHOUT]);
+    let newMembers = Object.keys(value).length - 1 - Number(removed !== undefined);
     for (const member of members) {
-      if (Object.hasOwn(value, member)) {
+      if (removed?.has(member)) continue;
+      if (!Object.hasOwn(value, member)) this.#keep(object, member, base[member], level + 1, member.length);
+      else {
         this.#put(object, member, value[member], level + 1);
-        unmatchedMembers--;
-      } else {
-        const kept = base[member];
-        this.#share(kept, level + 1);
-        this.#expand(member.length + MEMBER_CHARS);
-        set(object, member, kept);
+        newMembers--;
       }
     }
-    if (unmatchedMembers > 0) throw new BadReference('it has members that the object which it is like has not');
+    if (newMembers > 0) this.#append(object, value, level);
     this.#open.delete(object);
+  }
+
+  /** Stores the members that the base does not have, or not at the end. */
+  #append(into: Container, value: Container, level: number): void {
+    for (const member of Object.keys(value)) {
+      const isNew = member !== BASE && member !== WITHOUT && !Object.hasOwn(into, member);
+      if (isNew) this.#put(into, member, value[member], level + 1);
+    }
+  }
+
+  /** Stores a value of the base; `nameChars` are the characters of its name. */
+  #keep(into: Container, name: string, kept: unknown, level: number, nameChars = 0): void {
+    this.#share(kept, level);
+    this.#expand(nameChars + MEMBER_CHARS);
+    set(into, name, kept);
+  }
+
+  /** The items of another list, of which those from an index on are replaced by others. */
+  #spliced(into: Container, name: string, base: readonly unknown[], change: unknown, level: number): void {
+    const [at, removed, ...items] = Array.isArray(change) ? (change as readonly unknown[]) : [];
+    if (!isCount(at, base.length) || !isCount(removed, base.length - at))
+      throw new BadReference('it changes items that the list which it is like has not');
+    requireSize(base.length);
+    const list: unknown[] = [];
+    set(into, name, list);
+    this.#open.add(list);
+    const keep = (item: unknown): void => this.#keep(list as never, list.length as never, item, level + 1);
+    for (const item of base.slice(0, at)) keep(item);
+    for (const item of items) this.#put(list as never, list.length as never, item, level + 1);
+    for (const item of base.slice(at + removed)) keep(item);
+    this.#open.delete(list);
   }
 
   #blob(handle: Container): unknown {
@@ -254,6 +286,21 @@ export class Decoder {
 
 const TOO_DEEP = `with what it refers to it is nested deeper than ${NESTING_MAX} levels`;
 const SCALAR: Extent = { chars: SCALAR_CHARS, levels: 0 };
+
+const isCount = (value: unknown, most: number): value is number =>
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 && value <= most;
+
+function requireSize(items: number): void {
+  if (items > BASE_MAX_MEMBERS) throw new BadReference('the object that it is like has too many members');
+}
+
+/** The names of members that the base has, and the value does not have at their place. */
+function removedFrom(base: Container, names: unknown): ReadonlySet<unknown> | undefined {
+  if (names === undefined) return undefined;
+  if (!Array.isArray(names) || !names.every((name) => typeof name === 'string' && Object.hasOwn(base, name)))
+    throw new BadReference('it is without members that the object which it is like has not');
+  return new Set(names);
+}
 
 /** Sets a member, also one named `__proto__`. */
 function set(into: Container, name: string, value: unknown): void {

@@ -12,21 +12,30 @@ import { hash } from 'node:crypto';
 import type { Address } from '../address.ts';
 import { jsonText } from '../json.ts';
 import type { JournalRecord } from '../records.ts';
+import { AddressNumbers } from './addresses.ts';
+import {
+  type Collection,
+  Collections,
+  differenceText,
+  type Edit,
+  editBetween,
+  ITEMS_MIN,
+  type Members,
+  subjectOf,
+} from './edits.ts';
 import {
   ADDRESS_FIELDS,
-  ADDRESS_MAX_CHARS,
-  ADDRESSES_MAX,
   BASE,
   BASE_MAX_MEMBERS,
   BLOB,
   CAUSED,
-  escaped,
-  NO_NUMBER,
   REACH,
+  RESERVED,
   SIGN,
   VALUE_FIELDS,
   Window,
 } from './references.ts';
+import { jsonStep, type Shape, Shapes } from './shapes.ts';
 
 /** The shortest text that is kept for references: a reference to a shorter text would save nothing. */
 const TEXT_MIN_CHARS = 16;
@@ -38,8 +47,6 @@ const BLOB_MIN_CHARS = 64 * 1024;
 const KEPT_MAX = 4_096;
 /** Characters of the contents kept in each of two generations. */
 const KEPT_MAX_CHARS = 1024 * 1024;
-/** Sequences of member names that are kept; charts and runtimes have some thousand. */
-const SHAPES_MAX = 16_384;
 /** Strings of a record's own fields whose JSON is cached. */
 const WORDS_MAX = 1_024;
 /** The shortest JSON of a container that is looked up by identity. */
@@ -63,23 +70,6 @@ interface Place {
   path: string;
 }
 
-/** The member names of an object in order, as a path in the trie of all shapes. */
-interface Shape {
-  /** The last name, in the forms of a line and of a JSON pointer in a line. */
-  readonly name: string;
-  readonly step: string;
-  readonly next: Map<string, Shape>;
-  /** The last object with exactly these members. */
-  last: Place | undefined;
-}
-
-const shapeOf = (name: string): Shape => ({
-  name: `${JSON.stringify(name)}:`,
-  step: `/${JSON.stringify(escaped(name)).slice(1, -1)}`,
-  next: new Map(),
-  last: undefined,
-});
-
 const VALUES: ReadonlySet<string> = new Set(VALUE_FIELDS);
 const ADDRESSES: ReadonlySet<string> = new Set(ADDRESS_FIELDS);
 const NO_MEMBERS: readonly string[] = [];
@@ -91,13 +81,15 @@ export class Encoder {
   #older = new Map<string, Place>();
   #recentChars = 0;
   #byIdentity = new WeakMap<object, Place>();
-  #shapes = shapeOf('');
-  #shapeCount = 0;
-  #addresses = new Map<Address, string>();
+  readonly #collections = new Collections<Place>();
+  readonly #shapes = new Shapes<Place>();
+  readonly #addresses = new AddressNumbers();
   /** Cached JSON of strings that repeat. */
   #words = new Map<string, string>();
   #lastId = 0;
   #n = 0;
+  /** The record being written. */
+  #record: JournalRecord | undefined;
   /** New positions of values in the record being written; they become effective with the next record. */
   #moved: [Place, string][] = [];
   #expanded = 0;
@@ -118,19 +110,16 @@ export class Encoder {
     this.#older = new Map();
     this.#recentChars = 0;
     this.#byIdentity = new WeakMap();
-    this.#forgetShapes();
-    this.#addresses = new Map();
-  }
-
-  #forgetShapes(): void {
-    this.#shapes = shapeOf('');
-    this.#shapeCount = 0;
+    this.#collections.clear();
+    this.#shapes.clear();
+    this.#addresses.clear();
   }
 
   /** The JSON of a record. */
   encode(record: JournalRecord): string {
     if (this.#expanded > EXPANSION_MAX * this.#written + EXPANSION_FREE_CHARS) this.forget();
     this.#n = record.n;
+    this.#record = record;
     const json = record.k === 'header' ? this.#header(record) : this.#fields(record);
     for (const [place, path] of this.#moved) {
       place.n = this.#n;
@@ -170,7 +159,7 @@ export class Encoder {
       this.#expanded += this.#chars;
       return text;
     }
-    if (ADDRESSES.has(name)) return this.#address(value as Address);
+    if (ADDRESSES.has(name)) return this.#addresses.textOf(value as Address);
     return typeof value === 'string' ? this.#word(value) : JSON.stringify(value);
   }
 
@@ -181,18 +170,6 @@ export class Encoder {
       if (this.#words.size < WORDS_MAX) this.#words.set(word, json);
     }
     return json;
-  }
-
-  #address(address: Address): string {
-    const known = this.#addresses.get(address);
-    if (known !== undefined) return known;
-    if (address.length > ADDRESS_MAX_CHARS || /^\d/.test(address)) return JSON.stringify(`${NO_NUMBER}=${address}`);
-    if (this.#addresses.size === ADDRESSES_MAX) this.#addresses = new Map();
-    const number = String(this.#addresses.size + 1);
-    const cut = address.lastIndexOf('/');
-    const parent = cut === -1 ? undefined : this.#addresses.get(address.slice(0, cut));
-    this.#addresses.set(address, number);
-    return JSON.stringify(`${number}=${parent === undefined ? address : `${parent}${address.slice(cut)}`}`);
   }
 
   #value(value: unknown, path: string): string {
@@ -223,7 +200,52 @@ export class Encoder {
       return this.#reference(same, path, undefined);
     }
     if ('toJSON' in value) return this.#value(JSON.parse(JSON.stringify(value)), path);
-    return Array.isArray(value) ? this.#list(value, path) : this.#object(value as Members, path);
+    if (Array.isArray(value)) {
+      return value.length < ITEMS_MIN ? this.#list(value, path) : this.#collection({ value, names: undefined }, path);
+    }
+    const members = value as Members;
+    if (RESERVED.some((name) => Object.hasOwn(members, name))) return this.#literal(value);
+    const names = Object.keys(members).filter((name) => isJson(members[name]));
+    return names.length < ITEMS_MIN
+      ? this.#object(members, names, path)
+      : this.#collection({ value: members, names }, path);
+  }
+
+  /** A collection: as its difference to the one before at the same position of such a record, or in full. */
+  #collection(collection: Collection, path: string): string {
+    const { value, names } = collection;
+    const position = `${subjectOf(this.#record)}${path}`;
+    const last = this.#collections.lastAt(position);
+    const edit = last && this.#isReachable(last.place) ? editBetween(last, collection) : undefined;
+    let text: string;
+    if (last && edit) text = this.#edited(last, collection, edit, path);
+    else if (names) text = this.#object(value as Members, names, path);
+    else text = this.#list(value as readonly unknown[], path);
+    const place = this.#byIdentity.get(value);
+    if (place) this.#collections.add(position, { value, names, place, isEdit: edit !== undefined });
+    return text;
+  }
+
+  /** The content of an edited value is not compared with that of others: it has a number. */
+  #edited(base: Collection & { readonly place: Place }, { value }: Collection, edit: Edit, path: string): string {
+    let { chars } = base.place;
+    const part = (step: string, prefix: string, member: unknown): string => {
+      const text = prefix + this.#value(member, isPlaced(member) ? `${path}/${step}` : '');
+      chars += prefix.length + this.#chars + 1;
+      return text;
+    };
+    const parts =
+      'at' in edit
+        ? (value as readonly unknown[]).slice(edit.at, edit.end).map((item, at) => part(`${edit.at + at}`, '', item))
+        : edit.given.map((name) => part(jsonStep(name), `${JSON.stringify(name)}:`, (value as Members)[name]));
+    const isSame = parts.length === 0 && ('at' in edit ? edit.removed : edit.removed.length) === 0;
+    const place = isSame ? base.place : { id: ++this.#lastId, chars, members: NO_MEMBERS, n: this.#n, path };
+    this.#byIdentity.set(value, place);
+    this.#content = contentOf(place);
+    this.#chars = place.chars;
+    if (isSame) return this.#reference(place, path, undefined);
+    const text = `{"${BASE}":"${this.#pointer(base.place)}"${differenceText(edit, parts)}}`;
+    return text.length > BLOB_MIN_CHARS ? this.#blob(JSON.stringify(value)) : text;
   }
 
   #list(value: readonly unknown[], path: string): string {
@@ -237,15 +259,13 @@ export class Encoder {
     return this.#placed(value, path, { text: `[${text}]`, content: `[${content}]`, chars, members: NO_MEMBERS });
   }
 
-  #object(value: Members, path: string): string {
-    if (Object.hasOwn(value, BASE) || Object.hasOwn(value, BLOB)) return this.#literal(value);
+  #object(value: Members, names: readonly string[], path: string): string {
     const members: string[] = [];
     const texts: string[] = [];
-    let [text, content, chars, shape] = ['', '', 1, this.#shapes];
-    for (const name of Object.keys(value)) {
+    let [text, content, chars, shape] = ['', '', 1, this.#shapes.root];
+    for (const name of names) {
       const member = value[name];
-      if (!isJson(member)) continue;
-      shape = shape.next.get(name) ?? this.#newShape(shape, name);
+      shape = shape.next.get(name) ?? this.#shapes.add(shape, name);
       const childText = this.#value(member, isPlaced(member) ? path + shape.step : '');
       const comma = chars === 1 ? '' : ',';
       text += comma + shape.name + childText;
@@ -260,13 +280,6 @@ export class Encoder {
     }
     const whole = { text: `{${text}}`, content: `{${content || text}}`, chars: Math.max(2, chars), members };
     return this.#placed(value, path, whole, { shape, texts });
-  }
-
-  #newShape(before: Shape, name: string): Shape {
-    if (++this.#shapeCount > SHAPES_MAX) this.#forgetShapes();
-    const shape = shapeOf(name);
-    before.next.set(name, shape);
-    return shape;
   }
 
   /** A value whose parts are written: as a reference, as its difference to an object of the same shape, or in full. */
@@ -351,10 +364,8 @@ export class Encoder {
   }
 }
 
-type Members = Readonly<Record<string, unknown>>;
-
 interface SimilarObject {
-  readonly shape: Shape;
+  readonly shape: Shape<Place>;
   /** Members as they stand in the line. */
   readonly texts: readonly string[];
 }

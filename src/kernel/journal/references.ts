@@ -3,6 +3,8 @@
  *
  *   "$3/event/pod"                  the value at that JSON pointer, three records before
  *   {"$":"3/event/pod","phase":…}   the object there, except for the members that follow
+ *   {"$":"3/event/pod","$-":["a"],"b":1}  the object there without the member `a`, and with `b`, behind if it is new
+ *   {"$":"3/event/uids","$+":[4,1,"x"]}  the list there; from item 4 on, one item is replaced by those that follow
  *   "$$…"                           a text that begins with one dollar less
  *   {"$blob":…}                     a value in a file of its own
  *   "7=2/pod-web"                   the address 7 is `pod-web` below the address 2; from then on it is 7
@@ -12,7 +14,13 @@ import type { JournalLine } from '../records.ts';
 export const SIGN = '$';
 /** The member that marks a reference to an object. */
 export const BASE = '$';
+/** The member with the names of the members that the object there has in addition. */
+export const WITHOUT = '$-';
+/** The member with the change of the list there: an index, the number of removed items, and the new items. */
+export const SPLICED = '$+';
 export const BLOB = '$blob';
+/** Members that have a meaning in a line: an object of the world that has one is a blob. */
+export const RESERVED = [BASE, BLOB, WITHOUT, SPLICED];
 
 /** The fields that may hold references, in any record but a header. */
 export const VALUE_FIELDS = ['event', 'input', 'output', 'value', 'fields', 'error'] as const;
@@ -20,8 +28,8 @@ export const ADDRESS_FIELDS = ['at', 'from', 'to'] as const;
 /** Records whose `cause` is written as a distance, or left out if it is the previous record. */
 export const CAUSED: ReadonlySet<string> = new Set<JournalLine['k']>(['message', 'effect']);
 
-/** The most members of an object to which others are written as a difference; copying more costs more than it saves. */
-export const BASE_MAX_MEMBERS = 128;
+/** The most members of an object, or items of a list, to which others are written as a difference. */
+export const BASE_MAX_MEMBERS = 1_024;
 /** Addresses numbered in one segment; after that, numbering starts over. */
 export const ADDRESSES_MAX = 65_536;
 /** Characters of an address that gets a number; container addresses have a hundred or two. */

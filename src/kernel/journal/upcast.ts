@@ -12,6 +12,8 @@ type Upcaster = (header: HeaderRecord) => HeaderRecord;
 const UPCASTERS: readonly Upcaster[] = [
   // 3 to 4: the input of the root machine states how many changed decisions the node takes; format 3 had none.
   (header) => ({ ...header, input: { ...(isObject(header.input) ? header.input : {}), behavior: 0 } }),
+  // 4 to 5: a line may also refer to a list or object whose items are not the same; the header is as before.
+  (header) => header,
 ];
 
 export const isReadableFormat = (version: unknown): boolean =>

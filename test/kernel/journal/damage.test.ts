@@ -277,12 +277,12 @@ describe('what is no journal, or not one of this format', () => {
 
   it('a future version says which Statelet wrote it', () => {
     const file = join(temporaryDirectory(), 'future.ndjson');
-    const header = { n: 0, k: 'header', version: 5, build: { statelet: '9.0.0' } };
+    const header = { n: 0, k: 'header', version: 6, build: { statelet: '9.0.0' } };
     writeFileSync(file, encodeLine(JSON.stringify(header)) + encodeLine('{"k":"unheard-of"}'));
     const error = errorOf(file);
     expect(error.kind).toBe('unsupported-version');
     expect(error.message).toMatch(
-      /it has format 5, this Statelet reads formats 3 to 4; use the one that wrote it \(Statelet 9\.0\.0\)/,
+      /it has format 6, this Statelet reads formats 3 to 5; use the one that wrote it \(Statelet 9\.0\.0\)/,
     );
   });
 });

@@ -11,7 +11,7 @@ import { segmentsOf } from './support.ts';
 const JOURNALS = join(import.meta.dirname, '../../golden/journals');
 const RECORDS = 242;
 
-describe.each([3, 4])('a journal of format %i', (format) => {
+describe.each([3, 4, 5])('a journal of format %i', (format) => {
   const journal = join(JOURNALS, `v${format}/shop`);
 
   it('is read as one of the format of today', () => {

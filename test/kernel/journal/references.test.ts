@@ -57,6 +57,31 @@ describe('a line', () => {
     expect(other).not.toContain('"$":"1/event/status"');
   });
 
+  it('says of a large object only the members that are gone, changed or new', () => {
+    const pair = new Pair();
+    const pods = Object.fromEntries(Array.from({ length: 20 }, (_, at) => [`pod-${at}`, { name: `a pod ${at}` }]));
+    pair.message({ type: 'pods', pods });
+    const { 'pod-3': moved, 'pod-4': _gone, ...others } = pods;
+    const changed = { ...others, 'pod-5': { name: 'another' }, 'pod-3': moved, new: { name: 'one more' } };
+    expect(pair.message({ type: 'pods', pods: changed })).toContain(
+      '"pods":{"$":"1/event/pods","$-":["pod-3","pod-4"],' +
+        '"pod-5":{"name":"another"},"pod-3":{"name":"a pod 3"},"new":{"name":"one more"}}',
+    );
+    expect(pair.message({ type: 'pods', pods: { ...changed } })).toContain('"event":"$1/event"');
+    expect(pair.message({ type: 'pods', pods: { first: 1, ...changed } })).toContain('"first":1,"pod-0":"$');
+  });
+
+  it('says of a long list only the items that are gone or new', () => {
+    const pair = new Pair();
+    const uids = Array.from({ length: 20 }, (_, at) => `the uid of pod ${at}`);
+    pair.message({ type: 'uids', uids });
+    const changed = [...uids.slice(0, 7), 'a', 'b', ...uids.slice(8)];
+    expect(pair.message({ type: 'uids', uids: changed })).toContain('{"$":"1/event/uids","$+":[7,1,"a","b"]}');
+    expect(pair.message({ type: 'uids', uids: changed.slice(1) })).toContain('{"$":"1/event/uids","$+":[0,1]}');
+    expect(pair.message({ type: 'uids', uids: changed.slice(1) })).toContain('"event":"$1/event"');
+    expect(pair.message({ type: 'uids', uids: changed.toReversed() })).toContain('["$');
+  });
+
   it('has the number of an address that was written, and no cause where it is the record before', () => {
     const pair = new Pair();
     expect(pair.message({ type: 'a' })).toContain('"from":"1=kubelet/pods","to":"2=kubelet/status"');
@@ -89,6 +114,28 @@ describe('a line', () => {
     const lines = Array.from({ length: 2_000 }, () => pair.message({ type: 'list', list }));
     expect(lines.filter((line) => line.length < 100).length).toBeGreaterThan(1_800);
     expect(lines.filter((line) => line.includes('$blob')).length).toBeGreaterThan(1);
+  });
+
+  it('gives back collections that change', () => {
+    const item = fc.oneof(fc.constantFrom('a', '$', '$-', '__proto__', 7, null), fc.constant(POD), fc.string());
+    const change = fc.record({ at: fc.nat(30), remove: fc.nat(3), add: fc.array(item, { maxLength: 3 }) });
+    const names = fc.constantFrom('a', 'b~/', '__proto__', '$', '$-', '$+', '10', 'pod-1', 'a name of some length');
+    const changes = fc.array(fc.tuple(change, names, item), { maxLength: 12 });
+    fc.assert(
+      fc.property(fc.array(item, { minLength: 10, maxLength: 20 }), changes, (first, steps) => {
+        const pair = new Pair();
+        let list: readonly unknown[] = first;
+        let members: Readonly<Record<string, unknown>> = Object.fromEntries(first.map((each, at) => [`m${at}`, each]));
+        for (const [{ at, remove, add }, name, value] of steps) {
+          pair.message({ type: 'x', list, also: { members } });
+          list = list.toSpliced(at, remove, ...add);
+          const { [`m${at}`]: _gone, ...others } = members;
+          members = remove === 0 ? { ...members, [name]: value } : { ...others, [name]: value };
+        }
+        pair.message({ type: 'x', list, also: { members, twice: [list, members] } });
+      }),
+      { numRuns: 300 },
+    );
   });
 
   it('gives back whatever JSON can say, with parts that repeat', () => {
@@ -157,10 +204,20 @@ describe('from an enemy', () => {
     ['the members of a list', [{ event: [1] }, { event: { $: '1/event' } }], /members of what is no object/],
     ['the members of a number', [{ event: { $: 7 } }], /members of what is no object/],
     ['the members of itself', [{ event: { a: { $: '0/event', b: 1 } } }], /does not have/],
-    ['a member more', [{ event: { a: 1 } }, { event: { $: '1/event', b: 2 } }], /which it is like has not/],
+    ['without what is not there', [{ event: { a: 1 } }, { event: { $: '1/event', '$-': ['b'] } }], /has not/],
+    ['without a number', [{ event: { a: 1 } }, { event: { $: '1/event', '$-': 'a' } }], /has not/],
+    ['behind the end of a list', [{ event: [1] }, { event: { $: '1/event', '$+': [2, 0] } }], /has not/],
+    ['with fewer items than none', [{ event: [1] }, { event: { $: '1/event', '$+': [1, -1] } }], /has not/],
+    ['without more items than a list has', [{ event: [1] }, { event: { $: '1/event', '$+': [0, 2] } }], /has not/],
+    ['changed by no list', [{ event: [1] }, { event: { $: '1/event', '$+': 'a' } }], /has not/],
     [
-      'a hundred members',
-      [{ event: Object.fromEntries(Array.from({ length: 129 }, (_, at) => [at, 'x'])) }, { event: { $: '1/event' } }],
+      'a thousand members',
+      [{ event: Object.fromEntries(Array.from({ length: 1_025 }, (_, at) => [at, 'x'])) }, { event: { $: '1/event' } }],
+      /too many members/,
+    ],
+    [
+      'a thousand items',
+      [{ event: Array.from({ length: 1_025 }, () => 'x') }, { event: { $: '1/event', '$+': [0, 0] } }],
       /too many members/,
     ],
     ['a cause that is text', [{ k: 'message', cause: 'x' }], /cause is no distance/],
@@ -189,6 +246,10 @@ describe('from an enemy', () => {
       'doubled as members',
       (n) => (n === 0 ? { a: 'x'.repeat(99), b: 0 } : { $: '1/event', b: '$1/event', a: '$1/event' }),
     ],
+    [
+      'longer in each line',
+      (n) => (n === 0 ? ['x'.repeat(999)] : { $: '1/event', '$+': [0, 0, '$1/event/0', '$1/event/0'] }),
+    ],
     ['a thousand times', (n) => (n === 0 ? 'x'.repeat(2 ** 20) : Array.from({ length: 1_000 }, () => `$${n}/event`))],
     ['a text, in each line', (n) => (n === 0 ? 'x'.repeat(2 ** 20) : `$${n}/event`)],
   ])('a value that grows: %s', (_how, event) => {
@@ -201,5 +262,9 @@ describe('from an enemy', () => {
     expect(refused(events(50, () => ({ $blob: 'a' })))).toBeNull();
     const members = Object.fromEntries(Array.from({ length: 128 }, (_, at) => [at, 'x']));
     expect(refused(events(10_000, (n) => (n === 0 ? members : { $: '1/event', 1: 'x' })))).toBeNull();
+    const many = Object.fromEntries(Array.from({ length: 1_024 }, (_, at) => [at, '']));
+    expect(refused(events(10_000, (n) => (n === 0 ? many : { $: '1/event' })))).toMatch(/32 times what was read/);
+    const list = Array.from({ length: 1_024 }, () => '');
+    expect(refused(events(10_000, (n) => (n === 0 ? list : { $: '1/event', '$+': [0, 0] })))).toMatch(/32 times/);
   });
 });
