@@ -68,7 +68,7 @@ describe('a line', () => {
         '"pod-5":{"name":"another"},"pod-3":{"name":"a pod 3"},"new":{"name":"one more"}}',
     );
     expect(pair.message({ type: 'pods', pods: { ...changed } })).toContain('"event":"$1/event"');
-    expect(pair.message({ type: 'pods', pods: { first: 1, ...changed } })).toContain('"first":1,"pod-0":"$');
+    expect(pair.message({ type: 'pods', pods: { first: 1, ...changed } })).toContain('"first":1,"pod-0":{');
   });
 
   it('says of a long list only the items that are gone or new', () => {
