@@ -35,7 +35,7 @@ const LIST_CHARS = 70_000;
 const POD_RUNS_MS = 1_000;
 /** Several periods of its probes. */
 const PROBED_MS = 45_000;
-/** Pods that come and go one by one: so many that the journal has their lists and tables as changes of the one before. */
+/** Pods that come one by one: so many that the journal has their lists and tables as changes of the one before. */
 const PODS = 20;
 /** Some 200 KiB each. */
 const SEEDS = [1, 2, 3, 4, 5];

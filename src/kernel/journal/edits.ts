@@ -2,8 +2,8 @@
  * What changed in a long list or a large object since the value at the same position of an earlier record: the pods of
  * a node change one by one, and so does every value with an entry for each pod.
  *
- * Owns: the last collection at each position. A written value is never mutated, so an unchanged item is usually the same
- * object; items that were made anew are compared by their JSON.
+ * Owns: the last collection at each position. A written value is never mutated, so an unchanged item is usually the
+ * same object; items that were made anew are compared by their JSON.
  */
 import type { JournalRecord } from '../records.ts';
 import { BASE_MAX_MEMBERS, SPLICED, WITHOUT } from './references.ts';
