@@ -60,8 +60,8 @@ it('a node of before reported an impossible probe once, one of today does in eac
   expect(reports('v4/impossible-probe')).toBeGreaterThan(6);
 });
 
-it('the journal of pods that come one by one has their lists and tables as changes', () => {
-  const [{ path: segment } = { path: '' }] = segmentsIn(join(JOURNALS, 'v5/pods-one-by-one'));
+it('the journal of pods that come and go has their lists and tables as changes', () => {
+  const [{ path: segment } = { path: '' }] = segmentsIn(join(JOURNALS, 'v5/pods-that-change'));
   const lines = zstdDecompressSync(readFileSync(segment)).toString();
   expect(lines).toMatch(/"manifests":\{"\$":"[^"]+","\$\+":\[\d+,0,\{/);
   expect(lines).toMatch(/"grants":\{"\$":"[^"]+","the-uid-of-pod-\d+":/);

@@ -25,7 +25,7 @@ import { SeededRandom } from '../../src/kernel/purity.ts';
 
 const FIRST = Number(process.env['STATELET_FIRST_SEED'] ?? 1);
 const MUTATIONS = Number(process.env['STATELET_MUTATIONS'] ?? 150);
-const GOLDEN = join(import.meta.dirname, '../golden/journals/v4/node/j-000001-000000000000.ndjson.zst');
+const GOLDEN = join(import.meta.dirname, '../golden/journals/v5/pods-that-change/j-000001-000000000000.ndjson.zst');
 /** Of the processor; a command on this journal takes some ten milliseconds. */
 const SOON_MS = 2_000;
 const CODES: ReadonlySet<number> = new Set([0, 1, 3, 4, 5, 6, 7, 8, 9]);
