@@ -343,6 +343,13 @@ describe('headers and leftovers', () => {
     expect(inRoom('src').filter((path) => ruler.test(source(path)))).toEqual([]);
   });
 
+  it('every block comment of src is the header of its file or documents a symbol', () => {
+    const alone = /^\/\*(?!\*)|\*\/\s*\n\s*\/\*/m;
+    const afterHeader = (text: string) => text.slice(text.indexOf('*/') + 2);
+    const found = inRoom('src').filter((path) => !isGenerated(path) && alone.test(afterHeader(source(path))));
+    expect(found).toEqual([]);
+  });
+
   it('nothing is left to do in the code', () => {
     const marker = new RegExp(['TO', 'DO|FIX', 'ME|XX', 'X'].join(''));
     expect(checked.filter((path) => marker.test(source(path)))).toEqual([]);

@@ -1,11 +1,13 @@
 /**
- * A gRPC contract, read from the files of `proto/`: the calls of its services, for `@grpc/grpc-js`. Also the limit of
- * fields of a message, counted before it is decoded.
+ * A gRPC contract, read from the files of `proto/`: the calls of its services, for `@grpc/grpc-js`.
  *
  * Messages are plain objects with the field names of the files: 64-bit integers as text, enums by name, all fields
  * present.
  * Invariant: the codec of a type is generated on first use. protobufjs would generate all codecs at once, and
  * `@grpc/proto-loader` also descriptors, which takes about 50 ms of each start.
+ *
+ * The fields of an encoded message are counted before it is decoded: a part of two bytes becomes an object with all its
+ * fields, so that a message of one megabyte could take seconds, and one of sixteen all memory.
  */
 import type * as grpc from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
@@ -134,11 +136,6 @@ function generateOnFirstUse(type: protobuf.Type): void {
     Object.assign(type, { [name]: first });
   }
 }
-
-/*
- * Counts the fields of an encoded message before it is decoded. A part of two bytes becomes an object with all its
- * fields: a message of one megabyte could take seconds, and one of sixteen all memory.
- */
 
 /** A field with a length before its content: text, bytes, a message, or packed numbers. */
 const DELIMITED = 2;

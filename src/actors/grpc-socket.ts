@@ -1,16 +1,19 @@
-/** Channels over sockets of this machine: their addresses and credentials. */
+/**
+ * gRPC over Unix sockets of this machine: addresses, credentials of clients, and servers.
+ *
+ * The connections of a client with these credentials (without TLS) end with it:
+ *
+ * grpc-js leaves a connection open for ever whose server never answers its handshake, also after the client is closed,
+ * and one that is not established for two minutes: each probe of a silent server would cost a descriptor.
+ *
+ * Access to a served socket is controlled by the socket's directory, which pods may have mounted. Connections are
+ * limited, because each is a descriptor of the agent.
+ */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe } from 'node:diagnostics_channel';
 import { createServer, type Socket } from 'node:net';
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../kernel/json.ts';
-
-/*
- * Credentials of a gRPC client without TLS whose connections end with it.
- *
- * grpc-js leaves a connection open for ever whose server never answers its handshake, also after the client is closed,
- * and one that is not established for two minutes: each probe of a silent server would cost a descriptor.
- */
 
 type Create = grpc.ChannelCredentials['_createSecureConnector'];
 
@@ -66,11 +69,6 @@ export class PlainCredentials extends grpc.ChannelCredentials {
     return { ...connector, connect };
   }
 }
-
-/*
- * Serves gRPC on a Unix socket. Access is controlled by the socket's directory, which pods may have mounted.
- * Connections are limited, because each is a descriptor of the agent.
- */
 
 /** The limit of connections: several times the plugins and monitoring agents of a node. */
 const CONNECTIONS_MAX = 128;

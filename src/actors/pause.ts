@@ -35,8 +35,6 @@ export function aborted(signal: AbortSignal, withinMs?: number): Promise<void> {
   });
 }
 
-/* Asks each period, and emits the answer if it changed. */
-
 export interface Watch<Item> {
   /** `null`: no answer this time; the last one remains valid. */
   readonly ask: () => Promise<Item | null>;

@@ -1,13 +1,16 @@
-/** Proxies of the environment, and logins in URLs. */
-import { BlockList, isIP } from 'node:net';
-
-/*
+/**
+ * The proxy for a URL, and logins in URLs.
+ *
  * The proxy for a URL according to the environment, as Go's http.ProxyFromEnvironment.
  *
  * `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in lower case. `NO_PROXY` is a list of domains (with their
  * subdomains; with a leading dot or `*.` only the subdomains), addresses and networks, each with or without port; `*`
  * matches all. No proxy is used for this machine itself.
+ *
+ * The user and password of a URL are a credential: they are masked before the URL is written anywhere, and sent in a
+ * header, as by Go's client.
  */
+import { BlockList, isIP } from 'node:net';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -54,11 +57,6 @@ function isInside(network: string, host: string): boolean {
   list.addSubnet(address, prefix, family);
   return list.check(host, family);
 }
-
-/*
- * The user and password of a URL are a credential: they are masked before the URL is written anywhere, and sent in a
- * header, as by Go's client.
- */
 
 const LOGIN = /^([A-Za-z][A-Za-z0-9+.-]{0,30}:\/\/)([^/?#]{1,4096})@/;
 

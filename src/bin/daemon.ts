@@ -272,8 +272,6 @@ function exitCode(end: End): number {
   return (end.output as { exitCode: number }).exitCode;
 }
 
-/* What `statelet run` prints for a user at a terminal: where the node keeps and serves its data. */
-
 /**
  * The address of the page, as it is printed. Its token opens every record of the node: it is for the user at a
  * terminal, and a log, which others may read, says only which file has it.

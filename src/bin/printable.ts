@@ -30,7 +30,6 @@ export interface Column {
   readonly align?: 'left' | 'right';
 }
 
-/** Columns as wide as their widest cell, numbers to the right, no space at the end of a line. */
 /** Rows in columns as wide as their widest cell, without a space at the end of a line. */
 export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string {
   const titles = columns.map(({ title }) => title);

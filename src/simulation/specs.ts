@@ -94,11 +94,10 @@ export function program(chance: Chance, name: string, isDisturbed: boolean, isFo
   return { stopsMs, stopExitCode };
 }
 
-/*
+/**
  * The random choices of a simulation: the same seed and the same key give the same choices, independent of other
  * choices.
  */
-
 export class Chance {
   private readonly random: SeededRandom;
 

@@ -1,9 +1,17 @@
 /**
- * The gRPC server of the embedded runtime on its private unix socket, and the place where faults are injected. Also the
- * file of these faults.
+ * The gRPC server of the embedded runtime on its private unix socket, and the place where faults are injected.
  *
  * Owns the socket. Invariants: only the folder's owner has access (0700, socket 0600); a socket served by another
  * process is never taken over; an error of one call never ends the process.
+ *
+ * Injected faults: a file defines which calls are slow, fail, or succeed and then fail (the reply is lost).
+ *
+ *     { "<Method>": [{ "delayMs": 100, "error": { "code": "UNAVAILABLE", "message": "…" },
+ *                      "times": 2, "afterSuccess": true }] }
+ *
+ * The first entry that still has `times` left applies (without `times`: always). With `afterSuccess` delay and error
+ * come after the work. Invariants: the file is read again when it changed, and counters are reset; an invalid file
+ * changes nothing, and is reported.
  */
 import { chmodSync, lstatSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createConnection } from 'node:net';
@@ -203,17 +211,6 @@ export class Events {
 function fail(stream: EventStream, details: string): void {
   stream.emit('error', { code: status.RESOURCE_EXHAUSTED, details });
 }
-
-/*
- * Injected faults: a file defines which calls are slow, fail, or succeed and then fail (the reply is lost).
- *
- *     { "<Method>": [{ "delayMs": 100, "error": { "code": "UNAVAILABLE", "message": "…" },
- *                      "times": 2, "afterSuccess": true }] }
- *
- * The first entry that still has `times` left applies (without `times`: always). With `afterSuccess` delay and error
- * come after the work. Invariants: the file is read again when it changed, and counters are reset; an invalid file
- * changes nothing, and is reported.
- */
 
 /** Milliseconds: longer than any deadline that a node agent sets. */
 const MAX_DELAY_MS = 3_600_000;

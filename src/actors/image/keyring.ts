@@ -169,13 +169,12 @@ function isDefaultRegistry(repository: string): boolean {
   return rest.length === 0 || first === 'docker.io' || first === DEFAULT_REGISTRY || !/[.:]/.test(first);
 }
 
-/*
+/**
  * Registries as named by credentials: a host, optionally with port and path prefix, without a scheme.
  *
  * Matching: the same number of host labels, each by a glob (`*.example.com`); the same port; the path is a prefix.
  * Pure; errors are Go's.
  */
-
 export interface RegistryUrl {
   /** The host with its port. */
   readonly host: string;

@@ -1,9 +1,9 @@
 /**
  * Records of the credentials accepted for images: files below `image_manager` of the root directory, in upstream's
- * format, so that either agent can continue the other's records. Also the format of these files.
+ * format, so that either agent can continue the other's records.
  *
- * Invariants: files are replaced atomically; changes of one record are serialized; a credential's hash on disk is
- * readable by the owner only, and leaves this module as a handle.
+ * Invariants: files are replaced atomically, and only their owner can read them; changes of one record are serialized;
+ * a credential's hash on disk is readable by the owner only, and leaves this module as a handle.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
@@ -154,12 +154,6 @@ class Queue {
     }
   }
 }
-
-/*
- * The files of pull records: their names, format and limits.
- *
- * Invariants: a file is replaced atomically; only its owner can read it.
- */
 
 const GROUP = 'kubelet.config.k8s.io';
 const VERSION = `${GROUP}/v1beta1`;

@@ -1,9 +1,20 @@
 /**
- * Reads one watch: a line of JSON for each change, with bookmarks in between. Also merges changes that wait for the
+ * Reads one watch (a line of JSON for each change, with bookmarks in between), and merges changes that wait for the
  * decisions about earlier ones.
  *
  * Decides: when the watch ends. Invariants: an incomplete line is ignored; the returned version is the newest of a
  * complete line, so that nothing is lost between this watch and the next.
+ *
+ * Decides: which waiting changes become one. An object is reported as it is by then, so that objects that change faster
+ * than decisions, such as pods that are created and deleted a hundred times a second, do not hold up all others.
+ * Invariants:
+ *   C1 of one object only the newest state is reported; its deletion is always reported, and nothing is merged into it.
+ *      Of an object that was reported before, the state with its time of deletion is reported as well: it has the grace
+ *      period, which no deletion has.
+ *   C2 one change is reported at a time, and everything else has its turn before the next one.
+ *   C3 changes are reported in the order of the versions of their objects: a watch that continues after the last
+ *      reported one misses none of the others.
+ *   C4 at most {@link CHANGES_MAX} changes of {@link WAITING_MAX_BYTES} wait; the others stay in the server.
  */
 import { setImmediate } from 'node:timers/promises';
 import { isObject, type Json, memberOf, OperationError } from '../../kernel/json.ts';
@@ -121,21 +132,6 @@ async function* chunks(body: TransportAnswer['body']): AsyncGenerator<Buffer> {
     body.destroy();
   }
 }
-
-/*
- * Changes of a watch that were read and are not reported yet, because the decisions about earlier ones take their time.
- *
- * Decides: which changes become one. An object is reported as it is by then, so that objects that change faster than
- * decisions, such as pods that are created and deleted a hundred times a second, do not hold up all others.
- * Invariants:
- *   C1 of one object only the newest state is reported; its deletion is always reported, and nothing is merged into it.
- *      Of an object that was reported before, the state with its time of deletion is reported as well: it has the grace
- *      period, which no deletion has.
- *   C2 one change is reported at a time, and everything else has its turn before the next one.
- *   C3 changes are reported in the order of the versions of their objects: a watch that continues after the last
- *      reported one misses none of the others.
- *   C4 at most {@link CHANGES_MAX} changes of {@link WAITING_MAX_BYTES} wait; the others stay in the server.
- */
 
 export type Change = 'ADDED' | 'MODIFIED' | 'DELETED';
 

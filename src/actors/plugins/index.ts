@@ -1,6 +1,14 @@
 /**
- * Ports for `plugins.*`, `devices.*` and `dra.*`: the plugin registration folder, and the calls to plugins. Also
- * watches their sockets.
+ * Ports for `plugins.*`, `devices.*` and `dra.*`: the plugin registration folder, and the calls to plugins.
+ *
+ * `plugins.watch`: follows the sockets below `plugins_registry` and emits their set when it changed.
+ *
+ * inotify is only a hint, folder by folder; the tree is scanned after each hint, once more after a quiet second, and at
+ * least every {@link PERIOD_MS}. Names that begin with a dot are ignored, and no symbolic link is followed out of the
+ * folder.
+ *
+ * Invariants: one scan at a time; each emitted set is complete and differs from the previous one; nothing is emitted
+ * after the abort. Upstream: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go.
  */
 
 import type { Dirent } from 'node:fs';
@@ -117,17 +125,6 @@ const followNodeInfo: Port<(typeof pluginOperations)['plugins.followNodeInfo']> 
     emit: (answer) => call.emit({ type: 'plugin.nodeInfo', ...answer }),
   });
 };
-
-/*
- * `plugins.watch`: follows the sockets below `plugins_registry` and emits their set when it changed.
- *
- * inotify is only a hint, folder by folder; the tree is scanned after each hint, once more after a quiet second, and at
- * least every {@link PERIOD_MS}. Names that begin with a dot are ignored, and no symbolic link is followed out of the
- * folder.
- *
- * Invariants: one scan at a time; each emitted set is complete and differs from the previous one; nothing is emitted
- * after the abort. Upstream: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go.
- */
 
 /** The longest time between two scans, in case a hint was dropped. */
 const PERIOD_MS = 30_000;

@@ -1,5 +1,17 @@
 /**
  * Authenticates and authorizes requests: by certificates, and by reviews of the API server, whose answers are kept.
+ *
+ * Authorizes users: the verb of a method, the rights of an endpoint, upstream's text of a denial; and asks the API
+ * server by TokenReviews and SubjectAccessReviews, with caching of their answers.
+ *
+ * Owns: the caches, with upstream's lifetimes and sizes. Invariants: the keys of a cache are hashes, so that no
+ * credential stays in memory; a request never waits for an answer longer than {@link REVIEW_TIMEOUT_MS}.
+ *
+ * Authenticates a client: by client certificate, by bearer token, or as anonymous.
+ *
+ * Order and outcomes are upstream's: a verified certificate takes precedence over any token; a token counts without
+ * such a certificate; a client with a rejected credential is rejected, and only a client without credentials is
+ * anonymous.
  */
 import { createHash, createHmac, randomBytes, type X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
@@ -10,14 +22,6 @@ import { keepNewest } from '../../kernel/keep-newest.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
 import { type Answer, type Subresource, text, type User } from './http/endpoint.ts';
-
-/*
- * Authorizes users: the verb of a method, the rights of an endpoint, upstream's text of a denial; and asks the API
- * server by TokenReviews and SubjectAccessReviews, with caching of their answers.
- *
- * Owns: the caches, with upstream's lifetimes and sizes. Invariants: the keys of a cache are hashes, so that no
- * credential stays in memory; a request never waits for an answer longer than {@link REVIEW_TIMEOUT_MS}.
- */
 
 /** The attributes of a SubjectAccessReview. */
 interface Attributes {
@@ -156,12 +160,11 @@ async function asked(create: Create, request: Parameters<Create>[0]): Promise<Ku
   }
 }
 
-/*
+/**
  * A bounded cache of answers that expire, for the reviews of tokens and rights.
  *
  * Invariants: an expired answer is never returned; failures are not cached.
  */
-
 interface CacheOptions<Value> {
   readonly ttlMs: (value: Value) => number;
   readonly maxEntries: number;
@@ -242,14 +245,6 @@ export class AnswerCache<Value> {
     return value;
   }
 }
-
-/*
- * Authenticates a client: by client certificate, by bearer token, or as anonymous.
- *
- * Order and outcomes are upstream's: a verified certificate takes precedence over any token; a token counts without
- * such a certificate; a client with a rejected credential is rejected, and only a client without credentials is
- * anonymous.
- */
 
 /**
  * The user of a token by TokenReview; `null` if the token belongs to no user. A rejection means that the review failed.

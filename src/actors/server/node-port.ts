@@ -1,4 +1,11 @@
-/** The ports of the node's server: 10250 and 10255, and the local socket. */
+/**
+ * The ports of the node's server: 10250 and 10255, and the local socket.
+ *
+ * `server.serve`: the kubelet's port and the read-only one.
+ *
+ * Owns: the listeners while they are wanted. A request never becomes an input of the kernel: it reads the state of the
+ * machines (`NodeView`), asks the runtime or the host directly, and is counted.
+ */
 
 import { chmod, mkdir, unlink } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
@@ -15,13 +22,6 @@ import { sentMethod } from './http/requests.ts';
 import { type ApiDependencies, kubeletApi, readOnlyApi } from './kubelet-api.ts';
 import { Listener } from './tls/listener.ts';
 import { factsOf, loadMaterial, type Material, type MaterialFiles, watchMaterial } from './tls/material.ts';
-
-/*
- * `server.serve`: the kubelet's port and the read-only one.
- *
- * Owns: the listeners while they are wanted. A request never becomes an input of the kernel: it reads the state of the
- * machines (`NodeView`), asks the runtime or the host directly, and is counted.
- */
 
 export interface ServerOptions extends ApiDependencies {
   /** Creates reviews in the API server. */
@@ -149,8 +149,6 @@ async function followMaterial(
     },
   );
 }
-
-/* `server.serveLocal`: the whole API of the node on a unix socket that only its owner may open. */
 
 /** The kernel's limit on the path of a socket. */
 const PATH_MAX_BYTES = 107;

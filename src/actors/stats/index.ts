@@ -1,4 +1,12 @@
-/** The operations `stats.*`: usage of the node, and the signals of eviction. */
+/**
+ * Ports for `stats.*`: the usage of this machine for machines that decide by it, and the signals of eviction.
+ *
+ * The eviction signals: available memory, disk and process ids.
+ *
+ * Decides: when to report. Owns, per watch, the thresholds met last.
+ * Invariants: an observation is reported only if a threshold was crossed or its minimum reclaimed; an unreadable signal
+ * is absent; a failure is reported once.
+ */
 
 import { stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
@@ -25,8 +33,6 @@ import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import type { PodStorage } from './pod-folders.ts';
 import type { StatsReader } from './reader.ts';
 import type { FsStats, PodStats } from './usage-types.ts';
-
-/* Ports for `stats.*`: usage of this machine, for machines that use it for decisions. */
 
 export { StatsReader } from './reader.ts';
 
@@ -89,14 +95,6 @@ const watchStorage =
     }
     return null;
   };
-
-/*
- * The eviction signals: available memory, disk and process ids.
- *
- * Decides: when to report. Owns, per watch, the thresholds met last.
- * Invariants: an observation is reported only if a threshold was crossed or its minimum reclaimed; an unreadable signal
- * is absent; a failure is reported once.
- */
 
 type Operations = typeof statsOperations;
 

@@ -1,13 +1,12 @@
 /** Types of usage: of cgroups, and of the stats summary. */
 import type { PressureStall } from './kernel-text.ts';
 
-/*
+/**
  * The types of /stats/summary: the JSON of k8s.io/kubelet stats/v1alpha1, field by field.
  *
  * Counters are `bigint`, because nanoseconds of CPU time leave the safe range of a number after a few weeks on a large
  * machine; `statsText` writes them as plain JSON numbers. Times are RFC 3339. A field that is not known is left out.
  */
-
 export interface Summary {
   readonly node: NodeStats;
   readonly pods: readonly PodStats[];
@@ -141,8 +140,7 @@ function written(key: string, value: unknown): unknown {
   return isTime ? value.replace(/\.\d+Z$/, 'Z') : value;
 }
 
-/* Usage and limits of one cgroup; a missing controller gives `null`, and numbers include descendants. */
-
+/** Usage and limits of one cgroup; a missing controller gives `null`, and numbers include descendants. */
 export interface CpuUsage {
   /** Time on all cores, in nanoseconds. */
   readonly usage: bigint;

@@ -1,9 +1,16 @@
 /**
  * Folders and disks of this machine that pods claim (`local` PersistentVolumes): bind-mounted into the pod's folder.
- * Also formats and mounts blank disks.
  *
  * Decides: the first pod that uses a volume changes the volume's group; later pods do not. Invariants: its content is
  * never removed; a folder is bound only after its group was changed, so a bound folder is finished.
+ *
+ * Disks of this machine that pods claim as folders (`local` PersistentVolumes whose path is a block device): formatted
+ * if blank, and mounted once for all pods that use them.
+ *
+ * Decides: a disk with any signature is never formatted. Invariants: existing data stay; the mount is removed with the
+ * last pod that uses it; a slow volume delays no other.
+ *
+ * Upstream: pkg/volume/local/local.go, k8s.io/mount-utils (`FormatAndMount`).
  */
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
@@ -145,16 +152,6 @@ async function remount(place: Place, source: FileHandle, options: readonly strin
     await target.close();
   }
 }
-
-/*
- * Disks of this machine that pods claim as folders (`local` PersistentVolumes whose path is a block device): formatted
- * if blank, and mounted once for all pods that use them.
- *
- * Decides: a disk with any signature is never formatted. Invariants: existing data stay; the mount is removed with the
- * last pod that uses it; a slow volume delays no other.
- *
- * Upstream: pkg/volume/local/local.go, k8s.io/mount-utils (`FormatAndMount`).
- */
 
 export type LocalVolume = Extract<VolumeSetUp, { kind: 'local' }>;
 

@@ -1,10 +1,15 @@
 /**
- * `volume.setUp`: sets up the volumes of a pod according to its plan. Also the folders of volumes, and the paths of
- * `hostPath` volumes.
+ * `volume.setUp`: sets up the volumes of a pod according to its plan.
  *
  * Decides: a volume that already has its file system keeps it.
  * Invariants: a failed volume is reported and delays no other; secrets are opened only here; owner and permissions of a
  * writable volume are set once, then they belong to its containers.
+ *
+ * The paths of the host that pods mount as `hostPath` volumes: their types are checked, missing ones created.
+ *
+ * The folder of a volume below its pod, its file system, and the mark of a volume that is set up.
+ *
+ * Invariant: links below the pod's folder are never followed.
  */
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
@@ -178,8 +183,6 @@ function bytesOf(content: VolumeFile['content'], vault: Vault): Buffer {
   return 'text' in content ? Buffer.from(opened(content.text)) : Buffer.from(opened(content.base64), 'base64');
 }
 
-/* The paths of the host that pods mount as `hostPath` volumes: their types are checked, missing ones created. */
-
 const FOLDER_MODE = 0o755;
 const FILE_MODE = 0o644;
 
@@ -227,12 +230,6 @@ async function createFile(path: string): Promise<void> {
   const handle = await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_NONBLOCK, FILE_MODE);
   await handle.close();
 }
-
-/*
- * The folder of a volume below its pod, its file system, and the mark of a volume that is set up.
- *
- * Invariant: links below the pod's folder are never followed.
- */
 
 /** The mode of folders above a volume; the volume itself is open to any user of a container. */
 const PARENT_MODE = 0o750;

@@ -293,14 +293,13 @@ function release(work: { waiting: (() => void)[] }): void {
   for (const callback of work.waiting.splice(0)) queueMicrotask(callback);
 }
 
-/*
+/**
  * The kernel's interface to a journal. The kernel numbers its records and marks the end of turns; the journal decides
  * when bytes reach the disk, where a segment ends, and what to drop when the disk is full.
  *
  * Invariants: records arrive in the order of their numbers, the header first; no method throws because of the disk; no
  * callback runs before the method that received it has returned.
  */
-
 export interface JournalSink {
   /** Takes one record; a full disk never makes it throw. */
   append(record: KernelRecord): void;

@@ -123,8 +123,7 @@ export function knownKind(apiVersion: string, resource: string): Kind {
   return kind;
 }
 
-/* Types of the simulated API server. */
-
+/** Types of the simulated API server. */
 export type Value = null | boolean | number | string | Value[] | { [key: string]: Value };
 export type Fields = { [key: string]: Value };
 

@@ -159,8 +159,7 @@ export class Store {
   }
 }
 
-/* Label and field selectors of lists and watches. */
-
+/** Label and field selectors of lists and watches. */
 export type Selector = (object: ApiObject) => boolean;
 
 export function selectorOf(query: URLSearchParams): Selector {

@@ -270,8 +270,7 @@ function plain(error: unknown) {
   return { name: 'Error', message, ...(code === undefined ? {} : { code }), retriable: true };
 }
 
-/* Manifests and images of a simulated node. */
-
+/** Manifests and images of a simulated node. */
 export interface PodOptions {
   readonly uid: string;
   readonly name?: string;

@@ -1,6 +1,5 @@
 /**
- * The runtime's records on disk, from which its next start finds every container again. Also the reading and writing of
- * its small files.
+ * The runtime's records on disk, from which its next start finds every container again.
  *
  *     <root>/runtime.json                     who serves this root now
  *     <root>/images.json                      references that were pulled
@@ -13,6 +12,11 @@
  *     <root>/containers/<id>/attach.sock                        held by the shim: the way to the container's streams
  *
  * Invariant: the state of a container is determined by which of these files exist.
+ *
+ * The files are JSON, and shared by the runtime and the shims that it started.
+ *
+ * Invariants: a reader sees a complete file or none; a claim has exactly one winner. Nothing is synced to disk, because
+ * no container survives a crash of the machine.
  */
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -170,13 +174,6 @@ export const containerFiles = (directory: string) => ({
   log: join(directory, 'log.json'),
   shimErrors: join(directory, 'shim.log'),
 });
-
-/*
- * Small JSON files shared by the runtime and the shims it started.
- *
- * Invariants: a reader sees a complete file or none; a claim has exactly one winner. Nothing is synced to disk, because
- * no container survives a crash of the machine.
- */
 
 /** Records contain commands and environments: readable by the owner only. */
 const FILE_MODE = 0o600;

@@ -1,11 +1,11 @@
-/** What an endpoint is, and the forms of its answers. */
+/**
+ * An endpoint of the node's API, a request for it, and the forms of its answers.
+ *
+ * Texts are equal to upstream's, byte by byte. Content negotiation: the interpretations of `Accept` and
+ * `Accept-Encoding` by upstream's libraries, each for its own endpoints.
+ */
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import { type Duplex, Readable } from 'node:stream';
-
-/*
- * Responses of endpoints, and common forms of them. Texts are equal to upstream's, byte by byte. Content negotiation:
- * the interpretations of `Accept` and `Accept-Encoding` by upstream's libraries, each for its own endpoints.
- */
 
 export interface Answer {
   readonly status: number;
@@ -170,8 +170,6 @@ export function prefersGzip(header: string): boolean {
     );
   return best('gzip') > Math.max(0, best('identity'));
 }
-
-/* One endpoint of the node's API, and a request for it. */
 
 /** A subresource of nodes in authorization; `proxy` covers all paths without their own. */
 export type Subresource =

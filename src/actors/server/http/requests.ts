@@ -1,9 +1,18 @@
 /**
- * Checks requests before their endpoint: their targets, and what Go's server calls malformed. Also serializes the
- * requests of one connection, as upstream does.
+ * Checks requests before their endpoint: their targets, and what Go's server calls malformed.
  *
  * Answers stay in order where Node's HTTP server does not keep it: an upgrade request, or malformed bytes, may arrive
  * while earlier requests are unanswered.
+ *
+ * Requests rejected by Node's parser, or by upstream before any routing, with upstream's response bytes.
+ *
+ * A method unknown to Node is valid upstream: such a request is rebuilt from its headers and handled normally.
+ *
+ * Parses a request's target, as upstream's two routers do. Pure.
+ *
+ * The outer router sees the path as sent: it cleans it (`//`, `.` and `..` lead to a redirect) and matches segment by
+ * segment, so that an encoded slash never separates. Below some prefixes a second router works on the decoded path,
+ * where an encoded slash separates and trailing slashes are ignored.
  */
 import { IncomingMessage, METHODS, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -65,12 +74,6 @@ export function closeSoon(socket: Duplex): void {
   const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref();
   socket.once('close', () => clearTimeout(timer));
 }
-
-/*
- * Requests rejected by Node's parser, or by upstream before any routing, with upstream's response bytes.
- *
- * A method unknown to Node is valid upstream: such a request is rebuilt from its headers and handled normally.
- */
 
 const sent = new WeakMap<IncomingMessage, string>();
 const ROUTED = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
@@ -202,14 +205,6 @@ function serveUnknownMethod(packet: string, socket: Socket, dispatch: Dispatch):
   dispatch(request, response);
   return true;
 }
-
-/*
- * Parses a request's target, as upstream's two routers do. Pure.
- *
- * The outer router sees the path as sent: it cleans it (`//`, `.` and `..` lead to a redirect) and matches segment by
- * segment, so that an encoded slash never separates. Below some prefixes a second router works on the decoded path,
- * where an encoded slash separates and trailing slashes are ignored.
- */
 
 /** Prefixes below which the decoded path is matched. */
 const DECODED = new Set([

@@ -1,7 +1,10 @@
 /**
  * Parses queries of the machine's logs, with upstream's errors: invalid syntax (400) and invalid combinations (406),
- * all at once. Pure, except for the check of the requested file. Also runs them: on the journal of systemd, or on
- * files.
+ * all at once. Pure, except for the check of the requested file.
+ *
+ * The logs of the machine's services: from systemd's journal, or from files with their names.
+ *
+ * Invariants: no shell is ever run; every query ends within {@link QUERY_TIMEOUT_MS}.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createReadStream } from 'node:fs';
@@ -183,12 +186,6 @@ function outOfOrder(pattern: string): string {
   const ranges = [...pattern.matchAll(/(.)-(.)/g)];
   return ranges.find(([, low = '', high = '']) => low > high)?.[0] ?? pattern;
 }
-
-/*
- * The logs of the machine's services: from systemd's journal, or from files with their names.
- *
- * Invariants: no shell is ever run; every query ends within {@link QUERY_TIMEOUT_MS}.
- */
 
 /** Upstream's timeout of both attempts of a query together. */
 const QUERY_TIMEOUT_MS = 30_000;

@@ -1,10 +1,13 @@
-/** Metric families, the instruments that collect them, and the contract of projections of journal records. */
+/**
+ * Instruments of Prometheus' client, the families of their samples and the text of these, and the access of all metrics
+ * to the kernel's records.
+ *
+ * `help` is upstream's text with its stability.
+ */
 import { Counter, Gauge, Histogram, type MetricValue, type Registry } from 'prom-client';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { PodContext } from '../../../machines/charts/pods/pod/pod-context.ts';
 import { contextOf, type NodeEffect, type NodeRecord } from '../../node-records.ts';
-
-/* Instruments of Prometheus' client, and its registry as families. `help` is upstream's text with its stability. */
 
 type Labels<Label extends string> = readonly Label[];
 
@@ -73,8 +76,6 @@ export async function familiesOf(registry: Registry): Promise<Family[]> {
 
 const boundText = (bound: string | number | undefined): string =>
   bound === '+Inf' ? bound : numberText(Number(bound));
-
-/* A metric family with its samples, and their text in Prometheus' format. */
 
 export type FamilyType = 'counter' | 'gauge' | 'histogram' | 'summary';
 
@@ -159,8 +160,6 @@ function numberText(value: number): string {
   if (magnitude === 0 || (magnitude < EXPONENT_FROM && magnitude >= EXPONENT_BELOW)) return String(value);
   return value.toExponential().replace(/e([+-])(\d)$/, 'e$10$2');
 }
-
-/* Shared by the parts of the recorder: access to the kernel's records, and addresses of pods and containers. */
 
 export const MS_PER_SECOND = 1_000;
 export const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];

@@ -253,12 +253,7 @@ function typeError(type: string, word: string, { owner, path }: Progress): strin
   return `json: cannot unmarshal ${word} into Go struct field ${owner}.${path.join('.')} of type ${type}`;
 }
 
-/*
- * A configuration file as the host reports it: its text and decoded document, or why there is none.
- *
- * The host decodes YAML and JSON with a library; the document is validated here.
- */
-
+/** The host decodes YAML and JSON with a library; the document is validated here. */
 export interface GroupVersionKind {
   readonly apiVersion: string;
   readonly kind: string;

@@ -1,6 +1,6 @@
 /**
- * Parses a command line: pflag's spelling rules, typed values, deprecation notes, errors. Also applies flags to a
- * configuration.
+ * Parses a command line (pflag's spelling rules, typed values, deprecation notes, errors), and applies the given flags
+ * to a configuration once its files are read: flags override every file.
  *
  * Invariants: parsing never throws and never ends early without an error; `_` and `-` are equal in a name; the result
  * lists the given flags, because they override every configuration file.
@@ -258,8 +258,6 @@ export function versionError(text: string, version: string): string | null {
   if (NUMBERS.exec(version)?.[1] === numbers) return null;
   return `version ${quote(text)} must match major/minor/patch of default version ${quote(version)}`;
 }
-
-/* Applies the given flags to a configuration once its files are read: flags override every file. */
 
 /** Upstream's one exception: `splitStream` of the log options is a flag with a default, so no file can set it. */
 const FIXED_FIELDS = ['logging.options.text.splitStream', 'logging.options.json.splitStream'];

@@ -1,6 +1,8 @@
 /**
- * The devices that plugins offer, those that containers hold, and the device manager's checkpoint of them. Pure. Also
- * decodes the responses of plugins in it.
+ * The devices that plugins offer, those that containers hold, and the device manager's checkpoint of them. Pure.
+ *
+ * In the checkpoint, the response of a plugin is a `ContainerAllocateResponse` of proto/deviceplugin in bytes.
+ * Invariants of decoding it: unknown fields are skipped; invalid bytes give `null`.
  */
 import { isObject } from '../../../kernel/xstate.ts';
 import type { Device, DeviceEntry, DeviceResponse } from '../operations/devices.ts';
@@ -215,11 +217,6 @@ export function deviceStateText(entries: readonly DeviceStateEntry[], registered
     Checksum: checksum(entries, registered),
   });
 }
-
-/*
- * Decodes the response of a plugin from the bytes in the device manager's checkpoint: `ContainerAllocateResponse` of
- * proto/deviceplugin. Pure. Invariants: unknown fields are skipped; invalid bytes give `null`.
- */
 
 /** The bytes of a message, and the read position. */
 interface Reader {

@@ -1,8 +1,11 @@
 /**
  * The node's own cgroups and their limits: for all pods, for the two QoS levels, and for daemons with reserved
- * resources. Also the names of cgroups, by their driver.
+ * resources.
  *
  * Pure. Upstream: pkg/kubelet/cm/node_container_manager_linux.go and qos_container_manager_linux.go.
+ *
+ * systemd names each level by all levels above it (`/a.slice/a-b.slice`); a dash separates levels, so a dash within a
+ * name is written as an underscore.
  */
 import type { StringMap } from '../configuration/field-types.ts';
 import type { CgroupDriver, CgroupResources, DesiredCgroup } from '../operations/cgroup.ts';
@@ -170,13 +173,6 @@ function reservedGroup(
     },
   ];
 }
-
-/*
- * Converts between the levels of a cgroup hierarchy and the paths of a cgroup driver.
- *
- * systemd names each level by all levels above it (`/a.slice/a-b.slice`); a dash separates levels, so a dash within a
- * name is written as an underscore. Pure.
- */
 
 const SLICE = '.slice';
 const NODE_ALLOCATABLE = 'kubepods';

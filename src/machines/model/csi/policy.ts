@@ -1,6 +1,6 @@
 /**
- * The requests to CSI drivers for the volumes of pods, and the errors before a driver is called. Pure.
- * Also the volumes, as a driver gets them.
+ * The volumes of pods as a CSI driver publishes them, the requests to the drivers, and the errors before a driver is
+ * called. Pure.
  *
  * Invariant: every text for users is upstream's. Upstream: pkg/volume/csi.
  */
@@ -179,8 +179,6 @@ export const volumeData = (volume: CSIVolume, nodeName: string): VolumeData => (
   volumeHandle: volume.handle,
   volumeLifecycleMode: volume.isEphemeral ? EPHEMERAL : PERSISTENT,
 });
-
-/* Converts a volume of a pod into the volume that a CSI driver publishes. Pure. */
 
 type Group = Pick<CSIVolume, 'fsGroup' | 'fsGroupOnlyTop'>;
 

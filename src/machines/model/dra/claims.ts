@@ -1,8 +1,13 @@
 /**
- * The ResourceClaims of a pod, and their devices for its containers. Pure. Also the file of prepared claims.
+ * The ResourceClaims of a pod, and their devices for its containers. Pure.
  *
- * Upstream: staging dynamic-resource-allocation/resourceclaim, pkg/kubelet/cm/dra/manager.go and claiminfo.go.
- * KEP 4381, KEP 5004 (extended resources that a driver backs).
+ * Upstream: staging dynamic-resource-allocation/resourceclaim, pkg/kubelet/cm/dra/manager.go and claiminfo.go. KEP
+ * 4381, KEP 5004 (extended resources that a driver backs).
+ *
+ * The file `dra_manager_state` has the ResourceClaims prepared on this node and their pods, in the kubelet's format.
+ *
+ * Invariant: files of a Go kubelet are readable here, and the reverse.
+ * Upstream: pkg/kubelet/cm/dra/state (JSON in JSON, with the CRC-32 of the inner text).
  */
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
 import { CORRUPTED, decoded } from '../allocation/checkpoint.ts';
@@ -214,13 +219,6 @@ export function claimRefusal({ spec, status }: Pod): string | null {
   const all = extended === undefined ? names : [...names, extended];
   return all.length === 0 ? null : `no resource driver is registered for the claims [${all.join(' ')}]`;
 }
-
-/*
- * `dra_manager_state`: the ResourceClaims prepared on this node and their pods, in the kubelet's format. Pure.
- *
- * Invariant: files of a Go kubelet are readable here, and the reverse.
- * Upstream: pkg/kubelet/cm/dra/state (JSON in JSON, with the CRC-32 of the inner text).
- */
 
 /** Below the root directory. */
 export const CLAIM_STATE_FILE = 'dra_manager_state';

@@ -1,4 +1,7 @@
-/** The rules by which the eviction manager decides, and the messages of evictions. Pure. */
+/**
+ * The rules by which the eviction manager decides, and the messages of evictions, whose texts are upstream's, byte for
+ * byte. Pure. Upstream: pkg/kubelet/eviction/helpers.go.
+ */
 import type {
   DiskLayout,
   DiskUse,
@@ -28,8 +31,7 @@ import {
   withContainerFs,
 } from './thresholds.ts';
 
-/* The context of the eviction manager, and the pure rules by which it decides. See `eviction.ts`. */
-
+/** The context of the eviction manager. */
 export interface EvictionContext {
   readonly settings: EvictionSettings;
   readonly place: StatsPlace;
@@ -153,8 +155,7 @@ export interface ConditionsChanged {
   readonly conditions: readonly PressureCondition[];
 }
 
-/* The messages of evictions. Texts are upstream's, byte for byte. Upstream: pkg/kubelet/eviction/helpers.go. */
-
+/** The messages of evictions. Texts are upstream's, byte for byte. Upstream: pkg/kubelet/eviction/helpers.go. */
 export interface EvictionMessage {
   readonly message: string;
   /** Annotations of the event. */

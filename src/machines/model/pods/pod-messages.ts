@@ -65,8 +65,6 @@ export type PodMessage =
   | { readonly type: 'images.started' }
   | PodKill;
 
-/* Messages between a container, its probes and its pod. */
-
 /** A container's state as reported to its pod. `comesAgain`: it was stopped to be restarted, however it ends. */
 export interface ContainerView {
   /**
@@ -161,8 +159,7 @@ export interface ProberReport {
   readonly verdict: 'success' | 'failure';
 }
 
-/* What `pleg` observes of the runtime, for pods; its health, and the health of the runtime. */
-
+/** What `pleg` observes of the runtime, for pods; its health, and the health of the runtime. */
 export type RuntimeMessage =
   | { readonly type: 'runtime.podChanged'; readonly status: PodRuntimeStatus }
   | InstanceChanged
@@ -196,8 +193,7 @@ export type RuntimeHealth =
   | { readonly type: 'runtime.up' }
   | { readonly type: 'runtime.down'; readonly errors: readonly string[] };
 
-/* Statuses of pods that are sent to `status`. */
-
+/** Statuses of pods that are sent to `status`. */
 export type StatusMessage =
   | { readonly type: 'status.changed'; readonly pod: PodRef; readonly status: PodStatus; readonly stage: PodStage }
   /** The resources of the pod are free again. */
@@ -210,8 +206,6 @@ export type StatusMessage =
 export interface StatusWanted {
   readonly type: 'status.wanted';
 }
-
-/* What pods send to `softState` and `rememberedPods`, so that the next agent knows it. */
 
 export type RememberedContainer = SoftState['containers'][string];
 export type RememberedPull = NonNullable<SoftState['pulls']>[string];
@@ -234,8 +228,7 @@ export type RememberedPodsMessage =
   | { readonly type: 'pod.remembered'; readonly uid: string; readonly remembered: RememberedPod }
   | { readonly type: 'pod.forgotten'; readonly uid: string };
 
-/* Events that any actor sends to `eventRecorder`. */
-
+/** Events that any actor sends to `eventRecorder`. */
 export interface EventRecorded {
   readonly type: 'event.recorded';
   readonly ref: ObjectReference;

@@ -1,6 +1,8 @@
 /**
- * The settings of this node for the machines of pods, derived once at startup from flags, configuration, runtime and
- * machine. Plain JSON; durations in milliseconds. Also the settings of the managers of CPUs, memory and devices.
+ * The settings of this node for the machines of pods and for the managers of exclusive CPUs, memory and devices,
+ * derived once at startup from flags, configuration, runtime and machine. Plain JSON; durations in milliseconds.
+ *
+ * Upstream: cm/cpumanager, cm/memorymanager, cm/topologymanager.
  */
 import type { SecretHandle } from '../../../kernel/xstate.ts';
 import type { NumaSet } from '../operations/grants.ts';
@@ -210,12 +212,6 @@ export interface NodeSettings {
    */
   readonly relistPeriodMs: number;
 }
-
-/*
- * Settings of the managers of exclusive CPUs, memory and devices, derived once at startup.
- *
- * Upstream: cm/cpumanager, cm/memorymanager, cm/topologymanager.
- */
 
 export type Cpu = MachineTopology['cpus'][number];
 

@@ -266,8 +266,6 @@ function pathOf(volume: Volume, { pod, node }: PayloadInput): string | null {
 const hostSetUp = (name: string, path: string, type: string): VolumeSetUp | null =>
   type === '' ? null : { kind: 'host', name, path, type: type as HostPathType };
 
-/* The mount of an `emptyDir` that is in memory: tmpfs or huge pages. */
-
 const HUGE_PAGES = 'HugePages';
 
 function mediumMount(emptyDir: NonNullable<Volume['emptyDir']>, pod: Pod, node: NodeSettings): VolumeMount | null {

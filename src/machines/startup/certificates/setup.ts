@@ -1,6 +1,6 @@
 /**
- * Types, guards and actions of the certificate manager. The chart is in `certificate-manager.ts`. Also requests to the
- * signers, and the times of renewals.
+ * Types, guards and actions of the certificate manager: its requests to the cluster's signers, the meaning of their
+ * answers, and the times of renewals. The chart is in `certificate-manager.ts`.
  */
 
 import type { Json } from '../../../kernel/json.ts';
@@ -209,8 +209,6 @@ export const logCertificateProblem = managerSetup.enqueueActions(({ context, enq
   if (context.certificate !== null)
     enqueue(line('info', [certificateProblem(context), { logger: context.signerName }]));
 });
-
-/* Requests to the cluster's signers, the times of new requests, and the meaning of the answers. Pure. */
 
 export const CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
 export const SERVING_SIGNER = 'kubernetes.io/kubelet-serving';

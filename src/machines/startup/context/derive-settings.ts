@@ -1,6 +1,6 @@
 /**
- * Derives the settings of the pods' machines from flags, configuration, runtime and machine in one pure function, so
- * that every decision about a default or a unit is in one place. Also the settings of admission.
+ * Derives the settings of the pods' machines, and of admission (`allocation`), from flags, configuration, runtime and
+ * machine in pure functions, so that every decision about a default or a unit is in one place.
  */
 import { defaultLabels } from '../../charts/node/object/node.ts';
 import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
@@ -237,8 +237,6 @@ function collection(flags: KubeletFlags, _config: KubeletConfiguration) {
     },
   };
 }
-
-/* Derives the settings of admission (`allocation`) from flags, configuration and machine. Pure. */
 
 const OPERATING_SYSTEM = 'linux';
 

@@ -1,8 +1,10 @@
 /**
- * The claims of pods in `draManager`: prepared before their sandboxes, unprepared after their ends. Part of the chart
- * of `dra-manager.ts`. Also the drivers that come and go.
+ * The claims of pods in `draManager`, prepared before their sandboxes and unprepared after their ends; and its drivers:
+ * registrations, connections, and the ResourceSlices of drivers that are gone. Part of the chart of `dra-manager.ts`.
  *
  * Upstream: pkg/kubelet/cm/dra/manager.go.
+ *
+ * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
  */
 import { childIn, errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import type { DraPlugin } from '../../../model/operations/dra.ts';
@@ -167,13 +169,6 @@ export const reapCrashed = s.enqueueActions((args) => {
     enqueue.raise({ type: 'drivers.missed' }, { delay: RESPAWN_MS, id: 'drivers-missed' });
   }
 });
-
-/*
- * The drivers in `draManager`: registrations, connections, and the ResourceSlices of drivers that are gone. Part of the
- * chart of `dra-manager.ts`.
- *
- * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
- */
 
 /** How long a driver may be absent before its ResourceSlices are deleted: enough to replace its pod. */
 const ABSENCE_MAX_MS = 30_000;

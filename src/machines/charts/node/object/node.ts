@@ -1,4 +1,16 @@
-/** The Node object as this agent registers it, and its status. Also the drivers in its CSINode. */
+/**
+ * The Node object as this agent registers it, the corrections of a Node that exists already, and its status. Derived
+ * from the facts about the machine, the reports of its subsystems, and its CSI drivers.
+ *
+ * Upstream: pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer). Seeds: S146, S216.
+ *
+ * Upstream: pkg/kubelet/nodestatus/setters.go. Checked against the recording `node-register`.
+ *
+ * From the CSI drivers come an annotation with the node ID of each, and topology labels, by which the scheduler places
+ * volumes and pods.
+ *
+ * Upstream: pkg/volume/csi/nodeinfomanager (updateNodeIDInNode, updateTopologyLabels, removeNodeIDFromNode).
+ */
 import { isObject, type JsonObject } from '../../../../kernel/xstate.ts';
 import type { Node, NodeStatus, Taint } from '../../../model/api/pod.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
@@ -7,11 +19,6 @@ import type { NodeLabels } from '../../../model/objects/keys.ts';
 import { byBytes, quote } from '../../../model/values/go-text.ts';
 import { nodeConditions } from './conditions.ts';
 import type { NodeFacts, NodeReports } from './facts.ts';
-
-/*
- * The Node object as this agent registers it, and the corrections of a Node that exists already.
- * Upstream: pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer). Seeds: S146, S216.
- */
 
 const ATTACH_DETACH = 'volumes.kubernetes.io/controller-managed-attach-detach';
 const PROVIDED_NODE_IP = 'alpha.kubernetes.io/provided-node-ip';
@@ -128,11 +135,6 @@ export const volumesIn = ({ status }: Node): NodeVolumes => ({
   attached: (status?.volumesAttached ?? []).map(({ name }) => name),
 });
 
-/*
- * The status of the Node, derived from the facts about the machine and the reports of its subsystems.
- * Upstream: pkg/kubelet/nodestatus/setters.go. Checked against the recording `node-register`.
- */
-
 /** Lists of the status that the API merges by a key. Addresses are replaced as a whole, as upstream does. */
 const MERGE_KEYS = { 'status.conditions': 'type' };
 
@@ -194,13 +196,6 @@ export const holdsMore = (
   { volumesInUse: before = [] }: NodeStatus,
   { volumesInUse: after = [] }: NodeStatus,
 ): boolean => after.some((name) => !before.includes(name));
-
-/*
- * The part of the Node that comes from its CSI drivers: an annotation with the node ID of each driver, and topology
- * labels, by which the scheduler places volumes and pods.
- *
- * Upstream: pkg/volume/csi/nodeinfomanager (updateNodeIDInNode, updateTopologyLabels, removeNodeIDFromNode).
- */
 
 /** The annotation with the node IDs by driver, as JSON. */
 const NODE_IDS = 'csi.volume.kubernetes.io/nodeid';

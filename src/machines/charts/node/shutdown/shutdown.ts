@@ -21,8 +21,6 @@ import { nodeRef, podMessages, podReasons } from '../../../model/reasons/reasons
 import type { NodeSettings, ShutdownSettings } from '../../../model/settings/node-settings.ts';
 import { graceOf, periodRequestedSeconds, podsOfGroup } from './policy.ts';
 
-/* Types, guards and actions of the shutdown manager. The chart is in `shutdown.ts`. */
-
 const MS_PER_SECOND = 1_000;
 
 interface Context {

@@ -1,7 +1,11 @@
 /**
  * What the API server as a source publishes: pods and their changes to `pods`, what is seen of them in the API server
- * to `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`. Also validates the pod
- * objects.
+ * to `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`. Pure.
+ *
+ * Its pod objects are validated here.
+ *
+ * Sets no defaults: the API server has set them. Invariants: an invalid object never reaches a pod's actor;
+ * `managedFields` are dropped.
  */
 import { isObject, to } from '../../../../kernel/xstate.ts';
 import type { Pod, PodMeta, PodRef, PodStatus } from '../../../model/api/pod.ts';
@@ -156,13 +160,6 @@ export function reportChange(
   const change: SourceChanged = { type: 'config.sourceChanged', source: SOURCE, added, removed };
   enqueue.sendTo(to('syncLoop'), change);
 }
-
-/*
- * Validates a pod object of the API server. Pure.
- *
- * Sets no defaults: the API server has set them. Invariants: an invalid object never reaches a pod's actor;
- * `managedFields` are dropped.
- */
 
 export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { readonly error: string };
 

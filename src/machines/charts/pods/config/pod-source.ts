@@ -1,10 +1,15 @@
 /**
- * Shared by all sources of pods: a source publishes the differences to its last publication, a few pods in a turn. Also
- * the publication of static pods, without fields of disabled gates.
+ * Shared by all sources of pods: a source publishes the differences to its last publication, a few pods in a turn,
+ * without the fields that belong to disabled feature gates.
  *
  * Invariants: within one publication removals come first, so that a rewritten pod is removed before it is added; a pod
  * that did not change is not published; a pod's deletion is published once; pods are published in the order of their
  * list, and between two portions of them other messages have their turn.
+ *
+ * How a source of static pods publishes: to `pods`, with an API server to `mirrorPods` as well, and then to `syncLoop`
+ * that it is ready; before that, the uids of each portion.
+ *
+ * Invariant: `config.sourceReady` follows all differences of its list, so that no pod counts as removed before.
  */
 import { to } from '../../../../kernel/xstate.ts';
 import type { Container, Pod, PodRef } from '../../../model/api/pod.ts';
@@ -171,8 +176,6 @@ export const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({
 export const changeOf = (pod: Pod): Change => ({ ref: refOf(pod), pod });
 export const removalOf = ({ uid, namespace, name }: PodRef): Change => ({ ref: { uid, namespace, name }, pod: null });
 
-/* Removes the fields of a pod that belong to disabled feature gates. */
-
 /**
  * A pod without such fields stays the same object. Upstream's kubelet checks its gates at each use of a field instead.
  */
@@ -225,13 +228,6 @@ function withoutFileKeys<Each extends Container>(container: Each): Each {
   if (env === undefined) return container;
   return { ...container, env: env.map((each) => (each.valueFrom?.fileKeyRef ? { name: each.name, value: '' } : each)) };
 }
-
-/*
- * How a source of static pods publishes: to `pods`, with an API server to `mirrorPods` as well, and then to `syncLoop`
- * that it is ready; before that, the uids of each portion.
- *
- * Invariant: `config.sourceReady` follows all differences of its list, so that no pod counts as removed before.
- */
 
 interface Enqueue {
   sendTo(target: ReturnType<typeof to>, message: MirrorMessage | ConfigMessage | SourceChanged | SourceReady): void;

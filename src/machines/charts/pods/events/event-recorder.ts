@@ -2,6 +2,9 @@
  * The event recorder: writes events about pods and the node as log lines and, on a node with an API server, as Event
  * objects (`kubectl describe`).
  *
+ * Correlates events before they are written: similar ones are combined, equal ones are counted, and no source floods
+ * the others. Pure; limits as in upstream's correlator.
+ *
  * Decides: which events are combined, counted or dropped (below).
  * Owns: small counters by object, the writers that run.
  * Hears: `event.recorded` of every actor.
@@ -105,11 +108,6 @@ export const eventRecorderMachine = s.createMachine({
     'xstate.error.actor.*': { actions: reap },
   },
 });
-
-/*
- * Correlates events before they are written: similar ones are combined, equal ones are counted, and no source floods
- * the others. Pure; limits as in upstream's correlator.
- */
 
 /** The number of lists: together they hold as many entries as the caches of upstream's event correlator. */
 const LISTS = 128;

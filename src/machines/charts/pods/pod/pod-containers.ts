@@ -1,7 +1,12 @@
 /**
  * The actors of a pod's containers: when they start, what they report, when their containers may be created, and what
- * follows a crash. Part of the chart of `pod.ts`. Also their preparations, and their logs: one actor for each running
- * instance, level-triggered by the state of the runtime, so that the order of events does not matter.
+ * follows a crash. Part of the chart of `pod.ts`.
+ *
+ * Preparations for containers before they are created: variables from files in volumes, devices, sub-paths of volumes.
+ *
+ * Invariants: W1 variables come first, as they may name sub-paths. W2 a container is not created while it lacks a
+ * variable, a sub-path or a prepared device; events have upstream's text, the log has the cause.
+ * Upstream: devicemanager (callPreStartContainerIfNeeded).
  */
 import { childIn, line, now, outputOf, reapChild, to } from '../../../../kernel/xstate.ts';
 import type { KeptLog } from '../../../model/operations/logs.ts';
@@ -239,15 +244,6 @@ export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {
   enqueue.raise({ type: 'inspection.due' });
   reapChild(enqueue, id, { type: 'container.respawn', name }, delay);
 });
-
-/*
- * Preparations for containers before they are created: variables from files in volumes, devices, sub-paths of volumes.
- * Part of the chart of `pod.ts`.
- *
- * Invariants: W1 variables come first, as they may name sub-paths. W2 a container is not created while it lacks a
- * variable, a sub-path or a prepared device; events have upstream's text, the log has the cause.
- * Upstream: devicemanager (callPreStartContainerIfNeeded).
- */
 
 type Failures = Readonly<Record<string, Unprepared>>;
 
