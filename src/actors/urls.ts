@@ -26,13 +26,13 @@ export function environmentProxy(url: string, environment: Environment = process
     .split(',')
     .map((entry) => entry.trim().toLowerCase())
     .filter((entry) => entry !== '');
-  if (exceptions.some((entry) => isMeant(entry, host, port || (DEFAULT_PORTS[protocol] ?? '')))) return undefined;
+  if (exceptions.some((entry) => matchesEntry(entry, host, port || (DEFAULT_PORTS[protocol] ?? '')))) return undefined;
   return /^[a-z0-9]+:\/\//i.test(proxy) ? proxy : `http://${proxy}`;
 }
 
 const isThisMachine = (host: string): boolean => host === 'localhost' || host === '::1' || /^127\.[\d.]+$/.test(host);
 
-function isMeant(entry: string, host: string, port: string): boolean {
+function matchesEntry(entry: string, host: string, port: string): boolean {
   if (entry === '*') return true;
   if (entry.includes('/')) return isInside(entry, host);
   const { name, ofPort } = split(entry);

@@ -109,7 +109,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S146',
     'containerGCPolicy',
-    ['src/machines/charts/pods/container-gc.ts#victimsOf', `${SETTINGS}#collection`],
+    ['src/machines/charts/pods/container-gc.ts#garbageToCollect', `${SETTINGS}#collection`],
     `${subsystems}::containerGC`,
   ),
   built(

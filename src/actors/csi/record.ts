@@ -74,12 +74,12 @@ export async function removeRecord(root: string, directory: string, target: stri
       retriable: true,
     });
   }
-  await inParent(root, path, (name) => rmdir(name).catch(orRegularFile(name)));
+  await inParent(root, path, (name) => rmdir(name).catch(removeIfRegularFile(name)));
   await inParent(root, `${directory}/${RECORD}`, (name) => rm(name, { force: true }));
   await inParent(root, directory, (name) => rmdir(name).catch(ignoring('ENOENT')));
 }
 
-const orRegularFile = (name: string) => async (error: unknown) => {
+const removeIfRegularFile = (name: string) => async (error: unknown) => {
   if (codeOf(error) === 'ENOTDIR') await unlink(name);
   else if (codeOf(error) !== 'ENOENT') throw error;
 };

@@ -12,7 +12,7 @@ import { allocatableCpus } from '../../machines/model/allocation/cpu-manager.ts'
 import type { Pod } from '../../machines/model/api/pod.ts';
 import { statsPlace } from '../../machines/model/cgroups/node-groups.ts';
 import type { KubeletConfiguration } from '../../machines/model/configuration/fields.ts';
-import { mountPlace } from '../../machines/model/csi/places.ts';
+import { mountPlace } from '../../machines/model/csi/paths.ts';
 import type { EvictionContext } from '../../machines/model/eviction/policy.ts';
 import type { MachineInfo } from '../../machines/model/operations/host.ts';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';

@@ -195,7 +195,7 @@ const podUse = (pod: PodStats): PodUse => ({
 });
 
 /** The thresholds that are met, and the thresholds whose minimum is not reclaimed yet, as text to compare. */
-const standing = (thresholds: readonly EvictionThreshold[], observations: Observations): string =>
+const thresholdsMet = (thresholds: readonly EvictionThreshold[], observations: Observations): string =>
   JSON.stringify([metThresholds(thresholds, observations, false), metThresholds(thresholds, observations, true)]);
 
 const NO_THRESHOLD_MET = JSON.stringify([[], []]);
@@ -209,7 +209,7 @@ const watchSignals =
     while (!signal.aborted) {
       try {
         const observations = await observe(reader, place, folders);
-        const now = standing(thresholds, observations);
+        const now = thresholdsMet(thresholds, observations);
         if (now !== last || failing) call.emit({ type: 'signals.changed', observations });
         last = now;
         failing = false;

@@ -151,7 +151,7 @@ async function shareOnce({ root, podDirectory }: Place, volume: Folder, tools: S
     if (volume.isCounted && (await isEmpty(folder))) tools.projects.give(folder.fd, await realPath(root, path));
     return groupId === null ? null : await shareTree(folder, { groupId, readOnly: false, always: true }, path);
   });
-  leaveMark(root, mark);
+  writeMark(root, mark);
   return unshared === null ? {} : { unshared };
 }
 
@@ -321,7 +321,7 @@ function foundAt(root: string, path: string): Stats | null {
   }
 }
 
-function leaveMark(root: string, mark: string): void {
+function writeMark(root: string, mark: string): void {
   const place = openParent(root, mark, PARENT_MODE);
   if (!place) return;
   try {

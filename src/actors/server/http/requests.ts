@@ -20,20 +20,20 @@ import type { Duplex } from 'node:stream';
 import { trimRight } from '../../../machines/model/values/go-text.ts';
 
 /** The limit of pipelined requests in the queue, each of which uses memory. No usual client of a node pipelines. */
-const AHEAD_MAX = 100;
+const REQUESTS_AHEAD_MAX = 100;
 
-const latest = new WeakMap<Duplex, ServerResponse>();
-const ahead = new WeakMap<Duplex, number>();
+const latestResponse = new WeakMap<Duplex, ServerResponse>();
+const requestsAhead = new WeakMap<Duplex, number>();
 
 /** Records the response to the latest request of a connection. */
 export function noteAnswering(socket: Duplex, response: ServerResponse): void {
-  latest.set(socket, response);
+  latestResponse.set(socket, response);
 }
 
 /**
  * Whether a response is in progress. Only its event `close` comes after the server has detached it from the connection.
  */
-export const isAnswering = (socket: Duplex): boolean => latest.get(socket)?.closed === false;
+export const isAnswering = (socket: Duplex): boolean => latestResponse.get(socket)?.closed === false;
 
 /**
  * Calls `then` when the responses to all recorded requests have been sent; at once if there are none. Never calls it if
@@ -41,7 +41,7 @@ export const isAnswering = (socket: Duplex): boolean => latest.get(socket)?.clos
  */
 export function whenAnswered(socket: Duplex, then: () => void): void {
   if (!isAnswering(socket)) return then();
-  latest.get(socket)?.once('close', () => {
+  latestResponse.get(socket)?.once('close', () => {
     if (!socket.destroyed && socket.writable) then();
   });
 }
@@ -52,11 +52,11 @@ export function whenAnswered(socket: Duplex, then: () => void): void {
  */
 export function inTurn(socket: Duplex, response: ServerResponse, then: () => void): void {
   const isLater = isAnswering(socket);
-  const waiting = (ahead.get(socket) ?? 0) + Number(isLater);
-  if (waiting > AHEAD_MAX) return void socket.destroy();
-  ahead.set(socket, waiting);
+  const waiting = (requestsAhead.get(socket) ?? 0) + Number(isLater);
+  if (waiting > REQUESTS_AHEAD_MAX) return void socket.destroy();
+  requestsAhead.set(socket, waiting);
   whenAnswered(socket, () => {
-    if (isLater) ahead.set(socket, (ahead.get(socket) ?? 1) - 1);
+    if (isLater) requestsAhead.set(socket, (requestsAhead.get(socket) ?? 1) - 1);
     then();
   });
   noteAnswering(socket, response);
@@ -247,7 +247,7 @@ export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()):
   const cleaned = clean(escaped);
   const canonical = slashed.has(cleaned) ? `${cleaned}/` : cleaned;
   if (canonical !== escaped) {
-    const location = escapedOnceMore(canonical);
+    const location = escapedAgain(canonical);
     return { kind: 'redirect', location: query === '' ? location : `${location}?${query}`, path };
   }
   return { kind: 'resource', path, route: routeOf(escaped, path), query };
@@ -284,8 +284,8 @@ function clean(path: string): string {
   return path.endsWith('/') && joined !== '/' ? `${joined}/` : joined;
 }
 
-/** As upstream's redirects: what was escaped already is taken for a path, and escaped again. */
-const escapedOnceMore = (path: string): string =>
+/** As upstream's redirects: escape sequences in the path are escaped again. */
+const escapedAgain = (path: string): string =>
   Buffer.from(path.toWellFormed(), 'utf8')
     .toString('latin1')
     .replace(/[^\w\-.~$&+,/:;=@]/g, (byte) => `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);

@@ -137,7 +137,7 @@ function goTime(text: string): string {
 }
 
 /** Converts `(?i)` and named groups to JavaScript's syntax. */
-const asWrittenHere = (pattern: string): string =>
+const inJavaScriptSyntax = (pattern: string): string =>
   pattern
     .replaceAll(/\(\?[imsU]+(?:-[imsU]+)?\)/g, '')
     .replaceAll('(?P<', '(?<')
@@ -161,7 +161,7 @@ const PATTERN_MAX_CHARS = 4_096;
 export function patternProblem(pattern: string): string | null {
   if (pattern.length > PATTERN_MAX_CHARS) return 'expression too large';
   try {
-    RegExp(asWrittenHere(pattern));
+    RegExp(inJavaScriptSyntax(pattern));
     return null;
   } catch (error) {
     const message = messageOf(error);

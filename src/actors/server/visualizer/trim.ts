@@ -78,7 +78,7 @@ export function trimmed(value: unknown): unknown {
 
 function trim(value: unknown, depth: number, budget: Budget): unknown {
   budget.left -= VALUE_COST_CHARS;
-  if (typeof value === 'string') return paid(value, budget);
+  if (typeof value === 'string') return takeText(value, budget);
   if (typeof value !== 'object' || value === null) return value;
   if (depth >= DEPTH_MAX) return '…';
   return Array.isArray(value) ? trimItems(value, depth, budget) : trimMembers(value, depth, budget);
@@ -101,12 +101,12 @@ function trimMembers(value: object, depth: number, budget: Budget): object {
       kept.push(['…', `${members.length - kept.length} more`]);
       break;
     }
-    kept.push([paid(name, budget), trim(member, depth + 1, budget)]);
+    kept.push([takeText(name, budget), trim(member, depth + 1, budget)]);
   }
   return Object.fromEntries(kept);
 }
 
-function paid(text: string, budget: Budget): string {
+function takeText(text: string, budget: Budget): string {
   const short = shortText(text, TEXT_MAX_CHARS);
   budget.left -= short.length;
   return short;

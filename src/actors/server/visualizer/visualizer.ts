@@ -4,7 +4,7 @@
  * Owns: the HTTP routes. They only read the {@link Feed} of a running node and the files of a journal: no route changes
  * anything.
  * Invariants: it listens on loopback only; only a client that uses the server's own name and shows the token sees
- * anything ({@link Door}); pages may only run scripts served here; a client that reads nothing holds neither memory nor
+ * anything ({@link PageAccess}); pages may only run scripts served here; a client that reads nothing holds neither memory nor
  * a place for long.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
@@ -22,7 +22,7 @@ const LOOPBACK = '127.0.0.1';
 const COOKIES_MAX = 64;
 const PATH_DIGITS = 32;
 
-class Door {
+class PageAccess {
   /** The folder of the page and of all that it loads, for browsers; other clients need none. */
   readonly folder: string;
   readonly #token: string;
@@ -37,7 +37,7 @@ class Door {
     return path.startsWith(`${this.folder}/`) ? path.slice(this.folder.length) : path;
   }
 
-  /** Answers a request that may not be answered otherwise. */
+  /** Rejects a request without the token or from another origin; `undefined` if it is allowed. */
   refuse({ socket, headers, query }: FastifyRequest, reply: FastifyReply): FastifyReply | undefined {
     const { localPort } = socket;
     const { host = '', origin = `http://${host}` } = headers;
@@ -144,13 +144,13 @@ export interface VisualizerOptions {
 
 export class Visualizer {
   private readonly options: VisualizerOptions;
-  private readonly door: Door;
+  private readonly door: PageAccess;
   private app: FastifyInstance | undefined;
   private pages = 0;
 
   constructor(options: VisualizerOptions) {
     this.options = options;
-    this.door = new Door(options.token);
+    this.door = new PageAccess(options.token);
   }
 
   /** Starts to serve; resolves with the address of the page, token included. */

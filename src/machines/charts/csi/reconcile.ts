@@ -6,7 +6,7 @@
  */
 import { type AnyActorRef, to } from '../../../kernel/xstate.ts';
 import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrder } from '../../model/csi/messages.ts';
-import { type DeviceId, deviceIdOf, mountPlace } from '../../model/csi/places.ts';
+import { type DeviceId, deviceIdOf, mountPlace } from '../../model/csi/paths.ts';
 import { deviceKey, limitsPeriodMs } from '../../model/csi/policy.ts';
 import type { FoundVolume } from '../../model/operations/csi.ts';
 import type { Context, Device, Enqueue, Listed, Mount } from './csi-volumes-setup.ts';

@@ -18,7 +18,7 @@ export function bytesToFree(capacityBytes: number, availableBytes: number, polic
   return Math.floor((capacityBytes * (100 - policy.lowThresholdPercent)) / 100) - availableBytes;
 }
 
-/** The facts for choosing images. */
+/** The facts by which images are chosen for removal. */
 export interface ImageGcKnowledge {
   readonly policy: Policy;
   readonly startedAtMs: number;

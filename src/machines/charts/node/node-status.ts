@@ -27,7 +27,14 @@ import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { nodeRef } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { Context, Enqueue } from './node-status-setup.ts';
-import { isAsKubelet, isSaidOnce, labelsOf, projected, nodeStatusSetup as s, statusOf } from './node-status-setup.ts';
+import {
+  isAsKubelet,
+  labelsOf,
+  projected,
+  recordsConditionsOnce,
+  nodeStatusSetup as s,
+  statusOf,
+} from './node-status-setup.ts';
 import { transitionEvents } from './object/conditions.ts';
 import { NOTHING_REPORTED, nodeImages, PRESSURE_MS, pressures, pressuresIn, withReports } from './object/facts.ts';
 import { hasChange, labelsIn, newNode, statusPatch, volumesIn } from './object/node.ts';
@@ -141,7 +148,7 @@ const compose = s.enqueueActions((args) => {
   const isSilent = context.tries > 0 || context.node === null;
   const reasons = asKubelet && isSilent ? [] : transitionEvents(before, conditions);
   for (const reason of reasons) emit(enqueue, context, 'Normal', reason);
-  const recorded = asKubelet && !isSaidOnce(context) ? null : conditions;
+  const recorded = asKubelet && !recordsConditionsOnce(context) ? null : conditions;
   enqueue.assign({ next, recorded, reportedAtMs: nowMs, tries: context.tries + 1 });
 });
 
@@ -150,7 +157,7 @@ const compose = s.enqueueActions((args) => {
  * conditions of a new Node are all recorded with its first report.
  */
 const forgetRecorded = s.assign(({ context }) =>
-  isSaidOnce(context) && context.recorded?.length !== 0 ? { recorded: null } : {},
+  recordsConditionsOnce(context) && context.recorded?.length !== 0 ? { recorded: null } : {},
 );
 
 /** Spreads the reports of nodes that changed together: half to one and a half of the period, as upstream. */

@@ -61,7 +61,7 @@ interface Context {
   /** The error of the registration; empty if it succeeded. */
   readonly error: string;
   readonly retryMs: number;
-  /** Between two requests for the attach limit; 0: the driver is not asked. */
+  /** The interval between two requests for the attach limit; 0: the driver is not asked. */
   readonly periodMs: number;
 }
 

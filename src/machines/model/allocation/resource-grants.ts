@@ -135,7 +135,7 @@ export function pinnedResize(
   { request, allocation: wanted }: { readonly request: AdmissionRequest; readonly allocation: Allocation },
   given: Allocation,
 ): ResizeRefusal | null {
-  if (request.demand.qos === 'Burstable' && swapsOtherwise(request, given, wanted)) {
+  if (request.demand.qos === 'Burstable' && changesSwapLimit(request, given, wanted)) {
     return infeasible('In-place resize of containers with swap is not supported.');
   }
   if (request.demand.qos !== 'Guaranteed') return null;
@@ -152,7 +152,7 @@ const requestOf = (allocation: Allocation, name: string, resource: string): stri
   allocation[name]?.requests?.[resource] ?? '';
 
 /** True if the resize changes the swap limit of some container. */
-function swapsOtherwise({ swapping = [] }: AdmissionRequest, given: Allocation, wanted: Allocation): boolean {
+function changesSwapLimit({ swapping = [] }: AdmissionRequest, given: Allocation, wanted: Allocation): boolean {
   return swapping.some((name) => {
     const [before, after] = [given[name], wanted[name]].map((each) => nanoOf(each?.requests?.['memory'] ?? '0'));
     return before !== after && (maySwap(given[name]) || maySwap(wanted[name]));

@@ -96,7 +96,7 @@ export function observed(
 }
 
 /** Re-evaluates the last observation at a later time: a condition may have ended, a grace period may be over. */
-export const reobserved = (context: EvictionContext, nowMs: number) => observed(context, context.observations, nowMs);
+export const reevaluated = (context: EvictionContext, nowMs: number) => observed(context, context.observations, nowMs);
 
 export const located = ({ settings }: EvictionContext, layout: DiskLayout) => ({
   layout,
@@ -125,7 +125,7 @@ export function reliefAtMs({ conditions, observedAt, settings, thresholds, short
 const LAYOUT: DiskLayout = { dedicatedImageFs: false, splitContainerFs: false };
 const layoutOf = ({ layout }: EvictionContext): DiskLayout => layout ?? LAYOUT;
 
-export function clears(context: EvictionContext): { readonly containers: boolean; readonly images: boolean } {
+export function reclaims(context: EvictionContext): { readonly containers: boolean; readonly images: boolean } {
   const threshold = target(context);
   return threshold === null ? { containers: false, images: false } : reclaimable(threshold.signal, layoutOf(context));
 }

@@ -330,7 +330,7 @@ export function publishedStatus(
   couldHaveRunningContainers: boolean,
 ): PodStatus {
   const isEnding = isTerminalPhase(status.phase) && !isTerminalPhase(published?.phase);
-  if (!isEnding || !couldHaveRunningContainers) return isTerminalPhase(status.phase) ? unready(status) : status;
+  if (!isEnding || !couldHaveRunningContainers) return isTerminalPhase(status.phase) ? asNotReady(status) : status;
   const { reason: _reason, message: _message, ...rest } = status;
   return {
     ...rest,
@@ -341,7 +341,7 @@ export function publishedStatus(
 }
 
 /** A pod that has ended is not ready, even if its containers were when its end was ordered. */
-function unready(status: PodStatus): PodStatus {
+function asNotReady(status: PodStatus): PodStatus {
   const reason = status.phase === 'Failed' ? conditionReasons.podFailed : conditionReasons.podCompleted;
   const conditions = status.conditions?.map((condition) => {
     const isReadiness = condition.type === 'Ready' || condition.type === 'ContainersReady';

@@ -8,7 +8,7 @@ import { messageOf } from '../../../kernel/xstate.ts';
 import type { Pod, Volume } from '../api/pod.ts';
 import { memoryBound } from '../cgroups/pod-cgroup.ts';
 import type { CSIVolume } from '../csi/messages.ts';
-import { mountPlace } from '../csi/places.ts';
+import { mountPlace } from '../csi/paths.ts';
 import { csiVolumeOf } from '../csi/policy.ts';
 import { objectKey } from '../objects/config-objects.ts';
 import { claimNameOf } from '../objects/keys.ts';

@@ -34,7 +34,7 @@ export interface CertificateManagerInput {
 /** How long a signature may take, because it may need manual approval. Upstream's limit. */
 export const SIGNED_TIMEOUT_MS = 900_000;
 const RETRY: BackOff = { baseMs: 2_000, maxMs: 32_000, jitter: 0.1 };
-/** Between the end of one watch of the request and the next read of it. */
+/** The pause between the end of one watch of the request and the next read of it. */
 export const READ_AGAIN_MS = 1_000;
 /** A node without a valid client certificate for this long ends, so that its supervisor restarts it. */
 const LOST_MS = 300_000;
@@ -124,7 +124,7 @@ export const logLine = (text: string, fields: (context: Context) => Record<strin
 
 export const readClock = managerSetup.assign({ nowMs: (args) => now({ system: args.self.system }) });
 
-export const inForce = managerSetup.assign((args) => {
+export const noteCertificateInUse = managerSetup.assign((args) => {
   const certificate = outputOf<CertificateFacts>(args.event);
   return { certificate, attempts: 0, key: null, validUntilMs: certificate.notAfterMs, isServerHealthy: true };
 });

@@ -54,7 +54,7 @@ type Event =
   | ItemOf<(typeof operations)['host.watchConfiguration']>
   | { readonly type: 'xstate.done.actor.watch' };
 
-/** From a change of a file to reading all: editors and scripts often write more than once. */
+/** The delay between a change of a file and reading all of them: editors and scripts often write more than once. */
 const SETTLE_MS = 200;
 /** The period of reading the files without a hint. */
 const CHECK_PERIOD_MS = 10_000;

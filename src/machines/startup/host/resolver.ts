@@ -40,7 +40,7 @@ const CHECK_PERIOD_MS = 30_000;
 const RESOLV_CONF_MAX_BYTES = 10 * 1024 * 1024;
 /** The pause before a broken watch is reopened. */
 const REOPEN_MS = 10_000;
-/** Between a change of the file and reading it: writers often write more than once. */
+/** The delay between a change of the file and reading it: writers often write more than once. */
 const SETTLE_MS = 100;
 
 /** Upstream's text for the limit that the search line exceeds; empty for none. */

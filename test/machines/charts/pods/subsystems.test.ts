@@ -1,7 +1,7 @@
 /** The subsystems around the pods: configuration, events, soft state, collectors; and changes of a running pod. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { bytesToFree, imagesToRemove } from '../../../../src/machines/charts/images/image-choice.ts';
-import { victimsOf } from '../../../../src/machines/charts/pods/container-gc.ts';
+import { garbageToCollect } from '../../../../src/machines/charts/pods/container-gc.ts';
 import type { Image } from '../../../../src/machines/model/api/cri.ts';
 import { image, manifest, nodeWith, type PodOptions, PodsNode } from '../../../support/pods-node.ts';
 
@@ -169,7 +169,7 @@ describe('containerGC', () => {
     [{ ...policy, maxPerPodContainer: -1, maxContainers: 1 }, ['a-1', 'a-2', 'a-3']],
   ])('by %o removes %o', (given, expected) => {
     prepare().boot();
-    expect(ids(victimsOf({ ...dead('a', 'x', 1, 3, 2), ...dead('b', 'y', 9) }, given))).toEqual(expected);
+    expect(ids(garbageToCollect({ ...dead('a', 'x', 1, 3, 2), ...dead('b', 'y', 9) }, given))).toEqual(expected);
   });
 });
 

@@ -177,7 +177,12 @@ const isUsable = ({ drivers }: DraManagerContext, driver: string): boolean =>
   registrationsOf(drivers, driver).some(({ isConnected }) => isConnected);
 
 /** Deletes the slices of a driver that stays absent; they stay if it returns in time. */
-function followUse({ enqueue }: DraArgs, before: DraManagerContext, after: DraManagerContext, driver: string): void {
+function updateSliceRemoval(
+  { enqueue }: DraArgs,
+  before: DraManagerContext,
+  after: DraManagerContext,
+  driver: string,
+): void {
   if (!after.inCluster) return;
   const id = `slices-${driver}`;
   const isNew = registrationsOf(before.drivers, driver).length === 0;
@@ -219,7 +224,7 @@ export const connect = s.enqueueActions((args) => {
     followed: { ...context.followed, [id]: { driver, endpoint } },
     spawned: context.spawned + 1,
   };
-  followUse(args, context, next, driver);
+  updateSliceRemoval(args, context, next, driver);
   enqueue.assign(next);
 });
 
@@ -249,7 +254,7 @@ function forgetDriver(args: DraArgs, id: string): void {
   );
   const drivers = remaining.length === 0 ? others : { ...others, [gone.driver]: remaining };
   const next = { ...context, drivers, followed, health };
-  followUse(args, context, next, gone.driver);
+  updateSliceRemoval(args, context, next, gone.driver);
   enqueue.assign({ drivers, followed, health });
   sendHealth(args, next, gone.driver);
 }
@@ -273,7 +278,7 @@ export const handleReport = s.enqueueActions((args) => {
       isAt(each, plugin) ? { ...each, isConnected } : each,
     ),
   };
-  followUse(args, context, { ...context, drivers }, driver);
+  updateSliceRemoval(args, context, { ...context, drivers }, driver);
   enqueue.assign({ drivers });
 });
 

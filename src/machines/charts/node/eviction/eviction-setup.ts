@@ -14,7 +14,6 @@ import {
 import type { ConditionsChanged, EvictionContext } from '../../../model/eviction/policy.ts';
 import {
   candidates,
-  clears,
   counted,
   dueThresholds,
   evictionMessage,
@@ -22,8 +21,9 @@ import {
   isCleared,
   located,
   observed,
+  reclaims,
+  reevaluated,
   reliefAtMs,
-  reobserved,
   storageMessage,
   target,
   thresholdEvent,
@@ -67,8 +67,8 @@ export const evictionSetup = setup({
     isDue: ({ context }) => target(context) !== null,
     hasGrace: ({ context }) => graceAtMs(context) !== null,
     hasRelief: ({ context }) => reliefAtMs(context) !== null,
-    clearsContainers: ({ context }) => clears(context).containers,
-    clearsImages: ({ context }) => clears(context).images,
+    clearsContainers: ({ context }) => reclaims(context).containers,
+    clearsImages: ({ context }) => reclaims(context).images,
     isCleared: ({ context }) => isCleared(context),
     hasVictim: ({ context }) => context.victim !== null,
     isVictimGone: ({ context }) => context.victim === null,
@@ -114,7 +114,7 @@ export const noteObservations = s.enqueueActions((args) => {
 
 export const noteTime = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  applyChange(enqueue, context, reobserved(context, now(args)));
+  applyChange(enqueue, context, reevaluated(context, now(args)));
 });
 
 export const logFailure = s.enqueueActions(({ context, event, enqueue }) => {

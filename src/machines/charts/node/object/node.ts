@@ -192,7 +192,7 @@ export function hasChange(before: NodeStatus, after: NodeStatus): boolean {
 }
 
 /** True if a volume in use must be listed: its pod waits until the API server knows that it must not be detached. */
-export const holdsMore = (
+export const hasMoreVolumesInUse = (
   { volumesInUse: before = [] }: NodeStatus,
   { volumesInUse: after = [] }: NodeStatus,
 ): boolean => after.some((name) => !before.includes(name));

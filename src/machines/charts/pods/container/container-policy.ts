@@ -197,8 +197,8 @@ export const isStillCreated = ({ facts, id, stop }: ContainerContext): boolean =
 /** A later observation no longer shows the instance. */
 export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFacts | null): boolean => seen?.id !== id;
 
-/** The back-off is reset by an instance that ran for this many times the maximum back-off. */
-const GOOD_RUN_BACKOFFS = 2;
+/** An instance that ran for this many times the maximum back-off resets the back-off. */
+const RESET_AFTER_BACKOFFS = 2;
 
 /** Init containers and sidecars start in order. */
 export const runsInOrder = ({ kind }: Pick<ContainerContext, 'kind'>): boolean => kind === 'init' || kind === 'sidecar';
@@ -261,7 +261,7 @@ const nextRestartCount = ({ id, restartCount, facts }: ContainerContext): number
 export function nextInstance(context: ContainerContext, nowMs: number): Partial<ContainerContext> {
   const { stop } = context;
   const quietMs = ranMs(context, nowMs);
-  const isGoodRun = quietMs > GOOD_RUN_BACKOFFS * context.maxBackoffMs;
+  const isGoodRun = quietMs > RESET_AFTER_BACKOFFS * context.maxBackoffMs;
   const counts = stop === null || stop.after === 'exit' || stop.after === 'again';
   const previousMs = counts && !isGoodRun ? context.backoffMs : null;
   const { maxBackoffMs: maxMs, initialBackoffMs: initialMs } = context;

@@ -130,7 +130,7 @@ export const noneRecent: Recent<never> = Array.from({ length: LISTS }, () => '')
 
 const placeOf = (key: string): number => fnv1a32(key) % LISTS;
 
-/** Where the line of a key begins in a list, or -1. Line feeds in texts are escaped. */
+/** The index at which the line of a key begins in a list, or -1. Line feeds in texts are escaped. */
 function startOf(list: List<unknown>, key: string): number {
   const start = `[${JSON.stringify(key)},`;
   if (list.startsWith(start)) return 0;

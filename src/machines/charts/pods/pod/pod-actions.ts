@@ -11,7 +11,7 @@ import type { PodContext } from './pod-context.ts';
 import { membersOf, wantedOf } from './pod-members.ts';
 import { podOrName, refOf } from './pod-policy.ts';
 import { applyChange, podSetup as s, sendToContainer } from './pod-setup.ts';
-import { nextAttempt, runRefusal } from './pod-turns.ts';
+import { nextAttempt, runRefusal } from './pod-start-order.ts';
 
 export const configure = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;

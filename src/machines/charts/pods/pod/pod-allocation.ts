@@ -36,7 +36,7 @@ import type { CpuPin, PodContext } from './pod-context.ts';
 import { noteKill } from './pod-kill.ts';
 import { anyAlive, anyReadySandbox, refOf } from './pod-policy.ts';
 import { applyChange, type Enqueue, publishNow, podSetup as s } from './pod-setup.ts';
-import { hasClaims } from './pod-turns.ts';
+import { hasClaims } from './pod-start-order.ts';
 import { resizeSummary } from './resize-policy.ts';
 
 /** Stores the shared CPUs, of containers without exclusive ones. */

@@ -27,7 +27,7 @@ import { rememberPod } from './pod-node.ts';
 import { applyRuntime, noteCallEnded, runtimeOf } from './pod-observation.ts';
 import { addressesOf, containerInput, podOrName } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
-import { isRegularTurn, sandboxPlan, turnsOf } from './pod-turns.ts';
+import { isRegularTurn, membersToCreate, sandboxPlan } from './pod-start-order.ts';
 import { volumesPlace } from './pod-volumes.ts';
 
 /** The pause before the crashed actor of a log is replaced. */
@@ -173,7 +173,7 @@ export const noteRequest = s.enqueueActions(({ event, context, enqueue }) => {
 
 export const beginWriting = s.assign({
   writing: ({ context }) =>
-    turnsOf(context)
+    membersToCreate(context)
       .slice(0, CONTAINERS_PER_TURN)
       .map(({ container }) => container.name),
 });
@@ -185,7 +185,7 @@ export const noteUsers = s.assign({
 /** The files exist: containers whose turn it is may be created. */
 export const permitContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  const members = turnsOf(context).filter(({ container }) => context.writing.includes(container.name));
+  const members = membersToCreate(context).filter(({ container }) => context.writing.includes(container.name));
   const containers = { ...context.containers };
   const actuated = { ...context.actuated };
   const made: string[] = [];

@@ -27,7 +27,7 @@ import { factsOf } from '../../../model/status/runtime-facts.ts';
 import type { PodContext } from './pod-context.ts';
 import { type Member, membersOf, runtimeHandler, unavailable } from './pod-members.ts';
 import { addressesOf, podOrName } from './pod-policy.ts';
-import { hasClaims } from './pod-turns.ts';
+import { hasClaims } from './pod-start-order.ts';
 
 /** The folders of the pod and of its logs. */
 export function foldersOf(context: PodContext) {

@@ -16,7 +16,7 @@ import { isSame } from '../../../model/values/same.ts';
 import { begunAt, type PodContext } from './pod-context.ts';
 import { changedFacts } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
-import { newestFirst } from './pod-turns.ts';
+import { newestFirst } from './pod-start-order.ts';
 
 type ActionArgs = ActionArgsOf<typeof s>;
 

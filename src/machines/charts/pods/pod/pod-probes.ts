@@ -87,7 +87,8 @@ function afterVerdict(state: ProbedState, { kind, verdict }: ProberReport): Prob
 function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { kind }: ProberReport): void {
   const { name } = container;
   const comes = restartExpected(context, container);
-  const isLast = comes === 'never' && !context.pod?.spec.containers.some((each) => othersContinue(context, each, name));
+  const isLast =
+    comes === 'never' && !context.pod?.spec.containers.some((each) => otherContainersContinue(context, each, name));
   const probe = kind === 'startup' ? 'startup' : 'liveness';
   const probeSeconds = isLast ? undefined : probeOf(container, kind)?.terminationGracePeriodSeconds;
   sendToContainer(enqueue, name, {
@@ -102,7 +103,7 @@ function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { ki
  * True if another container continues beside the one that a probe ends. Otherwise the pod ends, with the grace of the
  * pod.
  */
-const othersContinue = ({ containers, probes }: PodContext, { name }: Container, ending: string): boolean =>
+const otherContainersContinue = ({ containers, probes }: PodContext, { name }: Container, ending: string): boolean =>
   name !== ending && containers[name]?.view.phase !== 'ended' && probes[name]?.failed !== true;
 
 /** Whether another instance follows. The exit code does not matter here; with `Never` only a restart rule allows it. */

@@ -70,7 +70,7 @@ const showResize = s.enqueueActions((args) => {
   const resize = {
     target: required(context.allocation, 'the allocation to resize to'),
     steps: [],
-    anew: alreadyReported(context),
+    anew: stoppedByEarlierAttempt(context),
     error,
   };
   enqueue.sendTo(to('softState'), { type: 'softState.resized', uid: context.uid, actuated: context.actuated });
@@ -84,7 +84,7 @@ const begin = s.enqueueActions((args) => {
   if (pod === null || actuated === null || allocation === null) return;
   const running = changes(context);
   const steps = resizeSteps(pod, actuated, node, running).filter(({ kind }) => kind !== 'group' || hasGroups(context));
-  const reported = alreadyReported(context);
+  const reported = stoppedByEarlierAttempt(context);
   const toStop = running.filter(({ name, restarts }) => restarts && !reported.includes(name)).map(({ name }) => name);
   const anew = [...reported, ...toStop];
   const stopped = toStop.map((name) => factsOf(context.runtime, name)?.id ?? '');
@@ -97,8 +97,8 @@ const begin = s.enqueueActions((args) => {
   }
 });
 
-/** Containers that an earlier attempt of this resize stopped. */
-const alreadyReported = ({ resize, allocation }: PodContext): readonly string[] =>
+/** Containers that an earlier attempt of this resize stopped, with an event for each. */
+const stoppedByEarlierAttempt = ({ resize, allocation }: PodContext): readonly string[] =>
   resize !== null && JSON.stringify(resize.target) === JSON.stringify(allocation) ? resize.anew : [];
 
 function decreases(context: PodContext): MemoryDecreases {
@@ -182,7 +182,7 @@ const noteProblem = (text: (event: unknown, context: PodContext) => string) =>
     applyChange(enqueue, context, { resize: { ...resize, error } }, now(args));
   });
 
-const fromCall = noteProblem((event) => errorOf(event).message);
+const noteFailedCall = noteProblem((event) => errorOf(event).message);
 function problemOf(event: unknown, context: PodContext): string {
   const { bytes, containers } = outputOf<OutputOf<Operations['cgroup.memoryUsage']>>(event);
   const used = Object.entries(containerIds(context)).flatMap(([name, id]) =>
@@ -194,7 +194,7 @@ function problemOf(event: unknown, context: PodContext): string {
 const noteFailure = noteFailureFor(({ node, failures }, chance) =>
   hasBehavior(node, 'retriesAsKubelet') ? Math.round(pauseMs(SYNC_BACK_OFF, 0, chance)) : retryDelay(failures, chance),
 );
-const failed = [noteFailure, fromCall, logFailure('Cannot resize the pod')];
+const failed = [noteFailure, noteFailedCall, logFailure('Cannot resize the pod')];
 const failing = { target: 'failing', actions: failed };
 
 /** A runtime that does not know the request does not refuse the resize. */
@@ -209,7 +209,7 @@ const noteRefusal = noteProblem((event, context) => {
   return `failed to notify runtime for UpdatePodSandboxResources (resource=${resource}); resize rejected: ${call}`;
 });
 
-const hasFormer = ({ context }: { readonly context: PodContext }): boolean =>
+const hasPreviousLimits = ({ context }: { readonly context: PodContext }): boolean =>
   stepOf(context, 'group').before !== undefined;
 
 const sandboxId = ({ runtime }: PodContext): string => sandboxesOf(runtime)[0]?.id ?? '';
@@ -277,7 +277,7 @@ export const resizing = s.createStateConfig({
           resources: stepOf(context, 'group').resources,
         }),
         onDone: { target: 'stepping', actions: noteStep },
-        onError: [{ guard: hasFormer, target: 'revoking', actions: failed }, failing],
+        onError: [{ guard: hasPreviousLimits, target: 'revoking', actions: failed }, failing],
       },
     },
     /** Tells the runtime the resources from before the failed step. */

@@ -13,7 +13,7 @@ import { type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/s
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
 import type { PodContext } from './pod-context.ts';
 import { probeResults, runtimeHandler } from './pod-members.ts';
-import { hasClaims } from './pod-turns.ts';
+import { hasClaims } from './pod-start-order.ts';
 
 /** The health of its containers' devices: of plugins, then of claims. */
 function healthOf(context: PodContext): DeviceHealth {
@@ -78,14 +78,17 @@ function waitedFor({ kill, containers, status }: PodContext): PodStatusFacts['wa
   return Object.fromEntries(
     all.flatMap(({ name, state }) => {
       const { reason = '', message = '' } = state?.waiting ?? {};
-      const isKept = reason !== '' && !BEFORE_ALL.has(reason) && containers[name]?.view.phase === 'ended';
+      const isKept = reason !== '' && !REASONS_BEFORE_FIRST_TRY.has(reason) && containers[name]?.view.phase === 'ended';
       return isKept ? [[name, { reason, message }] as const] : [];
     }),
   );
 }
 
-/** The waiting reasons of a container before its first try. */
-const BEFORE_ALL: ReadonlySet<string> = new Set([waitingReasons.containerCreating, waitingReasons.podInitializing]);
+/** The waiting reasons of a container that has not tried to start. */
+const REASONS_BEFORE_FIRST_TRY: ReadonlySet<string> = new Set([
+  waitingReasons.containerCreating,
+  waitingReasons.podInitializing,
+]);
 
 /** The container is being restarted: it stops, or its next instance is not running yet. */
 function restartExpected(view: ContainerView, seen: ContainerFacts | null): boolean {
