@@ -143,17 +143,20 @@ const NOT_PACKED: ReadonlySet<string> = new Set(['string', 'bytes']);
 /** The field of a map's entry that has its value. */
 const ENTRY_VALUE = 2;
 
-/** A message: how many fields it has when it is decoded, and what those with a length contain, by number. */
+/**
+ * A type of message: the number of its fields once it is decoded, and by number the content of its fields with a
+ * length.
+ */
 interface Shape {
   readonly fieldCount: number;
   readonly contents: readonly (Content | undefined)[];
 }
 
-/** Of text and bytes, and of what the contract lacks, nothing is counted. */
+/** The contents of text, of bytes, and of fields that the contract lacks are not counted. */
 type Content = 'packed' | Shape;
 
 /**
- * In time linear in the bytes.
+ * Counts in time linear in the bytes.
  *
  * @throws OperationError if the message has more than `max` fields, in all its parts and with those that are empty
  * @throws RangeError or Error if the bytes are no message
@@ -193,7 +196,7 @@ function shapeOf(type: protobuf.Type): Shape {
   if (known) return known;
   const contents: (Content | undefined)[] = [];
   const shape = { fieldCount: type.fieldsArray.length, contents };
-  // Noted before its parts are looked at: a type may contain itself.
+  // Recorded before its parts are read: a type may contain itself.
   shapes.set(type, shape);
   for (const field of type.fieldsArray) contents[field.id] = contentOf(field);
   return shape;

@@ -20,7 +20,7 @@ type Create = grpc.ChannelCredentials['_createSecureConnector'];
 /** For what a closed client says last. */
 const LINGER_MS = 1_000;
 
-/** Of which client a connection is that begins: grpc-js passes a connection on when it is established. */
+/** The client that owns a new connection: grpc-js hands out a connection only when it is established. */
 const opener = new AsyncLocalStorage<(socket: Socket) => void>();
 subscribe('net.client.socket', (message) => opener.getStore()?.((message as { readonly socket: Socket }).socket));
 
@@ -29,7 +29,7 @@ export class PlainCredentials extends grpc.ChannelCredentials {
   readonly #sockets = new Set<Socket>();
   #isClosed = false;
 
-  /** Every connection that `use` begins, and what it calls, is the client's: for peers that may never accept it. */
+  /** Runs `use`. The client owns every connection that begins meanwhile, also to a peer that never accepts it. */
   owning<Result>(use: () => Result): Result {
     return opener.run((socket) => this.#own(socket), use);
   }

@@ -1,7 +1,5 @@
 /**
- * The proxy for a URL, and logins in URLs.
- *
- * The proxy for a URL according to the environment, as Go's http.ProxyFromEnvironment.
+ * The proxy for a URL according to the environment, as Go's http.ProxyFromEnvironment, and logins in URLs.
  *
  * `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in lower case. `NO_PROXY` is a list of domains (with their
  * subdomains; with a leading dot or `*.` only the subdomains), addresses and networks, each with or without port; `*`

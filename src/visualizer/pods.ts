@@ -1,6 +1,6 @@
 /**
- * The view of pods: a list of all that the node has had, and the story of the chosen one: an answer in words, lanes
- * over time, the same lanes as text, and its events.
+ * The view of pods: a list of all pods that the node has had, and the story of the chosen one: an answer in words,
+ * lanes over time, the same lanes as text, and its events.
  */
 import type { PodView } from '../actors/server/visualizer/protocol.ts';
 import { arrange, byId, el } from './dom.ts';
@@ -9,7 +9,7 @@ import { type PodEvent, podAnswer } from './pod-answer.ts';
 import type { Store } from './store.ts';
 import { duration, sinceStart } from './words.ts';
 
-/** A pod that restarts for days shows its last steps. */
+/** The number of steps shown: of a pod that restarts for days, the last ones. */
 const STEPS_MAX = 200;
 
 export class PodsPane {
@@ -39,7 +39,7 @@ export class PodsPane {
     return this.store.view === 'pods';
   }
 
-  /** Shows the newest pod where none was chosen, and takes the focus. */
+  /** Shows the newest pod if none was chosen, and takes the focus. */
   open(): void {
     this.store.show('pods');
     if (this.store.pod === undefined) this.store.choosePod(this.shown()[0]?.uid);
@@ -64,7 +64,7 @@ export class PodsPane {
     if (!this.isAsking) void this.askStory();
   }
 
-  /** The newest first: a user who opens the view waits for that one. */
+  /** The pods, newest first: a user who opens the view is interested in the newest. */
   private shown(): readonly PodView[] {
     const wanted = this.filter.value.trim().toLowerCase();
     return this.store.pods.filter((pod) => `${pod.pod} ${wordOf(pod)}`.toLowerCase().includes(wanted)).toReversed();

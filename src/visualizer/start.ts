@@ -31,7 +31,7 @@ export class StartReports {
     for (const body of [this.blame, this.chain]) body.addEventListener('keydown', (event) => walk(body, event));
   }
 
-  /** Asks for the reports again when there is more to report, and starting is not over. */
+  /** Requests the reports again while the start is not over and has new records. */
   update(): void {
     const { facts, view } = this.store;
     if (view !== 'start' || facts.n === -1) return;
@@ -146,7 +146,7 @@ export function walk(body: HTMLElement, event: KeyboardEvent): void {
 const focusedIn = (body: HTMLElement): number =>
   [...body.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
 
-/** A reader who came before the list did is taken to its first line. */
+/** Focuses the first line of the list if the user was waiting for the list. */
 export function refocus(body: HTMLElement, at: number): void {
   const first = document.activeElement === body ? 0 : -1;
   body.querySelectorAll('button')[Math.max(at, first)]?.focus();

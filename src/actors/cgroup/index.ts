@@ -6,7 +6,7 @@
  * requests that create it, cancelled ones included: otherwise a pod that is deleted while it starts would leave its
  * group behind.
  *
- * Processes that the agent moves into cgroups: itself, and those of the system.
+ * The agent also moves processes into cgroups: itself, and those of the system.
  *
  * Invariant: neither kernel threads nor init are ever moved.
  */

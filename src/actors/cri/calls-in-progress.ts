@@ -203,7 +203,7 @@ export function isMet(outcome: Outcome, id: string, status: Statuses): boolean {
 
 const isAlive = (state: string | undefined) => state === 'CONTAINER_RUNNING' || state === 'CONTAINER_CREATED';
 
-/** Of one pod: the most containers that it may have. What happens to more is left to the relist. */
+/** The limit of expectations of one pod, which may have as many containers; further changes are left to the relist. */
 const EXPECTED_MAX = 2_000;
 
 /** A new expectation replaces an older one for the same id. */

@@ -118,7 +118,7 @@ const EVENTS_MAX = 20_000;
 const EVENTS_PER_SECOND = 2_000;
 const TOO_MANY = `more than ${EVENTS_MAX} events at once: the stream is closed, and opened again later`;
 
-/** The streams of a runtime, each ended by an error when it sends more than it may, or what cannot be read. */
+/** Ends a stream of the runtime with an error when it sends too many events, or an unreadable one. */
 const bounded =
   (client: RuntimeClient): RuntimeClient['stream'] =>
   async (name, request, onMessage, signal) => {

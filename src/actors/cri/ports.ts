@@ -325,7 +325,7 @@ async function podStatus(adapter: Adapter, { input: { uid }, signal }: PortCall<
   return status;
 }
 
-/** Of a runtime; each is in the Node object. */
+/** The limit of handlers of a runtime: each is listed in the Node object. */
 const HANDLERS_MAX = 1_000;
 /** A runtime has two that count. */
 const CONDITIONS_MAX = 100;

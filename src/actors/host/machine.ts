@@ -6,7 +6,7 @@
  *
  * `host.addresses` has the addresses of this machine, of a name, and of the interfaces of the default routes.
  *
- * Upstream: k8s.io/apimachinery/pkg/util/net/interface.go. Reads only.
+ * Upstream: k8s.io/apimachinery/pkg/util/net/interface.go.
  */
 import { lookup } from 'node:dns/promises';
 import { access, mkdtemp, readdir, readFile, rmdir } from 'node:fs/promises';

@@ -46,7 +46,7 @@ interface WatchLine {
 
 /**
  * Lines of so many characters are read back to back, which takes a millisecond or two; then everything else has its
- * turn. Not a time: on a busy machine hardly more would be read than is reported meanwhile.
+ * turn. The limit is not a time: a busy machine would hardly read more in it than it reports meanwhile.
  */
 const SLICE_CHARS = 128 * 1_024;
 
@@ -135,9 +135,9 @@ async function* chunks(body: TransportAnswer['body']): AsyncGenerator<Buffer> {
 
 export type Change = 'ADDED' | 'MODIFIED' | 'DELETED';
 
-/** Enough for what arrives during the longest decision. */
+/** The limit of waiting changes: enough for those that arrive during the longest decision. */
 const CHANGES_MAX = 1_000;
-/** As text: in memory an object takes several times as much. */
+/** The limit of their length as text: in memory an object takes several times as much. */
 const WAITING_MAX_BYTES = 4 * 1_048_576;
 
 interface Waiting {
@@ -147,7 +147,7 @@ interface Waiting {
   readonly bytes: number;
 }
 
-/** The object was reported before, and is told now to end. */
+/** The object was reported before, and now has the time of its deletion. */
 const hasTimeOfDeletion = ({ change, object }: Waiting): boolean =>
   change === 'MODIFIED' && object.metadata['deletionTimestamp'] !== undefined;
 

@@ -1,7 +1,5 @@
 /**
- * The ports of the node's server: 10250 and 10255, and the local socket.
- *
- * `server.serve`: the kubelet's port and the read-only one.
+ * `server.serve` and `server.serveLocal`: the kubelet's port (10250), the read-only one (10255), and the local socket.
  *
  * Owns: the listeners while they are wanted. A request never becomes an input of the kernel: it reads the state of the
  * machines (`NodeView`), asks the runtime or the host directly, and is counted.

@@ -1,8 +1,6 @@
 /**
  * Usage of this machine's file systems, and the activity of its disks and network interfaces.
  *
- * File systems and disks:
- *
  * Formats: proc_pid_mountinfo(5), and Documentation/admin-guide/iostats of the kernel. A hanging file system only loses
  * its own numbers.
  */
@@ -80,7 +78,7 @@ export function diskActivity(diskstats: string): ReadonlyMap<string, DiskActivit
 }
 
 /**
- * Network interfaces, from the view of a process:
+ * Bytes and packets by network interface, from the view of a process.
  *
  * Format: proc_pid_net_dev(5). Interfaces whose traffic others count (`lo`, veth ends of containers) are left out, as
  * in cAdvisor.

@@ -206,7 +206,7 @@ export interface ApiRequest {
   /** The raw query including its question mark; empty without a query. */
   readonly search: string;
   readonly raw: IncomingMessage;
-  /** The upgrade that the client requested. An endpoint that takes it returns {@link import('./answer.ts').TAKEN}. */
+  /** The upgrade that the client requested. An endpoint that takes it returns {@link UPGRADED}. */
   readonly upgrade: Upgrade | null;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;

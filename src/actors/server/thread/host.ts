@@ -1,10 +1,10 @@
 /**
  * The server thread, as managed by the main thread.
  *
- * Owns the worker: starts it, checks its health, ends it, and restarts it at its {@link RestartDelay}. Invariants: H1 when it
- * is lost, its open services fail with the code {@link THREAD_LOST}, after its ports are free again; their owners open
- * them again. H2 it is lost when it throws, when its heap is full, and when it does not answer as many checks as
- * {@link SilenceLimit} allows. H3 it never delays a turn.
+ * Owns the worker: starts it,  checks its health, ends it, and restarts it at its {@link RestartDelay}. Invariants: H1
+ * when it is lost, its open services fail with the code {@link THREAD_LOST}, after its ports are free again; their
+ * owners open them again. H2 it is lost when it throws, when its heap is full, and when it does not answer as many
+ * checks as {@link SilenceLimit} allows. H3 it never delays a turn.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
@@ -53,8 +53,8 @@ const CHECK_MS = 1_000;
 /** Unanswered checks after which the thread is ended: on a loaded machine a healthy thread may be late. */
 const CHECKS_MAX = 5;
 /**
- * The same until its first answer, and the limit of what a late thread gets: while it loads its program it has read
- * nothing from outside, and a machine that is too slow for five seconds would never have a server.
+ * The same until the thread's first answer, and the maximum after doublings. While a thread loads its program it has
+ * read nothing from outside, and a machine that needs more than five seconds for it would never have a server.
  */
 const CHECKS_WHILE_LOADING_MAX = 60;
 
@@ -185,7 +185,7 @@ export class ServerThread {
       stuck(`it has not answered for ${seconds} s`);
       void worker.terminate();
     };
-    // At once: the answer says that the program is loaded.
+    // The first check begins at once: its answer shows that the program is loaded.
     check();
     return setInterval(check, CHECK_MS).unref();
   }

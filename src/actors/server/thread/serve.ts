@@ -26,7 +26,10 @@ import { KnownPods } from './known-pods.ts';
 import { type Ask, asks, type ThreadFacts } from './questions.ts';
 
 const WAIT_MS = 200;
-/** Longer than any turn or start takes on a loaded machine; probers have their own timeouts. */
+/**
+ * How long the main thread may be silent: longer than any turn or start takes on a loaded machine; probers have their
+ * own timeouts.
+ */
 const STALLED_MS = 10_000;
 
 type Problems = Readonly<Record<string, string | null>>;

@@ -134,13 +134,13 @@ export interface PodView {
   readonly claims?: ClaimWaitView;
 }
 
-/** What a pod waits for about its ResourceClaims. */
+/** The wait of a pod for its ResourceClaims. */
 export interface ClaimWaitView {
   readonly what: 'prepare' | 'unprepare';
-  /** What is under way: the API server is asked, the checkpoint is written, drivers are asked, the next try is due. */
+  /** The current step: the API server is asked, the checkpoint is written, drivers are asked, the next try is due. */
   readonly step: 'reading' | 'recording' | 'calling' | 'pausing';
   readonly stepSince: number;
-  /** `namespace/name`; none: the pod's claims have no names yet. */
+  /** `namespace/name`; empty: the pod's claims have no names yet. */
   readonly claims: readonly string[];
   /** None before the claims were read. */
   readonly drivers: readonly string[];

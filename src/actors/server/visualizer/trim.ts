@@ -1,5 +1,5 @@
 /**
- * Values as a page may show them: what may be secret is hidden, and what is large is truncated. Pure.
+ * Values as a page may show them: possible secrets are hidden, and large values are truncated. Pure.
  *
  * Hidden are environment variables, headers of probes and hooks, and passwords in addresses; Secrets of the API are
  * handles before. A value without hidden parts is returned unchanged. A truncated value is plain JSON of bounded size

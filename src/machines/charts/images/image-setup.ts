@@ -30,13 +30,7 @@ import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { nextBackoff, RESET_AFTER_MAX_DELAYS } from '../../model/spec/restart.ts';
 import { aggregate } from '../../model/values/go-text.ts';
 import { goDuration } from '../../model/values/time.ts';
-import {
-  type Admission,
-  admission,
-  admittedWithoutCredentials,
-  recordOf,
-  type VerificationSettings,
-} from './verification.ts';
+import { type Admission, admission, admittedByRecord, recordOf, type VerificationSettings } from './verification.ts';
 
 const BACKOFF_MAX_MS = 300_000;
 /** After this time without a pull a back-off is reset. */
@@ -242,7 +236,7 @@ export const answerKnown = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { present, verification, record } = context;
   const isFree = verification === null || record === null;
-  const anyway = present && (isFree ? true : admittedWithoutCredentials(verification, context.place.image, record));
+  const anyway = present && (isFree ? true : admittedByRecord(verification, context.place.image, record));
   const rest = context.waiting.filter((request) => {
     const admitted = mayUsePresentImage(request) ? (anyway ?? null) : false;
     if (present !== null && admitted === true) reportPresent(enqueue, request, present);
@@ -290,7 +284,7 @@ export const decideByCredentials = s.enqueueActions((args) => {
 function verdictOf({ verification, record, repository, place, credentials }: Context): Admission | null {
   const pulled = record?.record?.[repository];
   if (verification === null || record === null || pulled === undefined) return null;
-  return admittedWithoutCredentials(verification, place.image, record) === null ? admission(pulled, credentials) : null;
+  return admittedByRecord(verification, place.image, record) === null ? admission(pulled, credentials) : null;
 }
 
 /** The input that records the learnt credential, or the credential of the pull. */

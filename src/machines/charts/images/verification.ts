@@ -29,11 +29,7 @@ const isListed = (pattern: string, repository: string): boolean =>
   pattern.endsWith('/*') ? repository.startsWith(pattern.slice(0, -1)) : repository === pattern;
 
 /** Whether a pod may use the image, as far as that is known without its credentials; `null`: the credentials decide. */
-export function admittedWithoutCredentials(
-  settings: VerificationSettings,
-  image: string,
-  known: PullRecord,
-): boolean | null {
+export function admittedByRecord(settings: VerificationSettings, image: string, known: PullRecord): boolean | null {
   if (!mustVerify(settings, image, known)) return true;
   const pulled = known.record?.[repositoryOf(image)];
   if (pulled === undefined) return false;
@@ -42,7 +38,7 @@ export function admittedWithoutCredentials(
 }
 
 /**
- * As {@link admittedWithoutCredentials} while the image is pulled: the intent is on disk, so that without a record the
+ * As {@link admittedByRecord} while the image is pulled: the intent is on disk, so that without a record the
  * origin of the image is unknown.
  */
 export const admittedDuringPull = (
@@ -50,8 +46,7 @@ export const admittedDuringPull = (
   image: string,
   known: PullRecord | null,
 ): boolean =>
-  settings === null ||
-  (known !== null && admittedWithoutCredentials(settings, image, { ...known, intended: true }) === true);
+  settings === null || (known !== null && admittedByRecord(settings, image, { ...known, intended: true }) === true);
 
 export interface Admission {
   readonly admitted: boolean;
