@@ -58,7 +58,6 @@ function isInside(network: string, host: string): boolean {
 
 const LOGIN = /^([A-Za-z][A-Za-z0-9+.-]{0,30}:\/\/)([^/?#]{1,4096})@/;
 
-/** The URL with its login replaced. */
 export const withLogin = (url: string, replace: (login: string) => string): string =>
   url.replace(LOGIN, (_, scheme: string, login: string) => `${scheme}${replace(login)}@`);
 

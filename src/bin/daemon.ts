@@ -62,10 +62,8 @@ export interface DaemonOptions {
   /** Arguments of the kubelet, without Statelet's own. Their credentials are hidden before anything is written. */
   readonly argv: readonly string[];
   readonly rootDir: string;
-  /** See `--data-dir`. */
   readonly dataDir: string | null;
   readonly journalDir: string;
-  /** See `--journal-plain`. */
   readonly journalPlain: boolean;
   /** See `--remember-pods`. */
   readonly rememberPods: boolean;

@@ -71,7 +71,6 @@ export class Redactor {
     );
   }
 
-  /** The same record with private texts replaced. */
   redact<R>(record: R): R {
     return mapTexts(record, (text, keys) => (isPrivate(keys) ? this.#privately(text) : this.#publicly(text))) as R;
   }

@@ -24,7 +24,6 @@ interface LoggedLine {
   readonly fields?: Readonly<Record<string, unknown>>;
 }
 
-/** An actor that a turn changed. */
 export interface ChangedActor {
   readonly address: Address;
   readonly before: Digested | undefined;

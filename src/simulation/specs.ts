@@ -109,7 +109,6 @@ export class Chance {
     return this.random.next() < share;
   }
 
-  /** A whole number below this one. */
   below(limit: number): number {
     return Math.floor(this.random.next() * limit);
   }

@@ -15,7 +15,6 @@ export class Details {
   /** The entries of the history by their records, and the actor that they belong to. */
   private readonly entries = new Map<number, HTMLElement>();
   private entriesOf = '';
-  /** Texts that grow with the clock. */
   private clocks: { readonly element: HTMLElement; readonly text: () => string }[] = [];
 
   constructor(store: Store) {

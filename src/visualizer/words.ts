@@ -88,7 +88,6 @@ export function stepRanges(steps: string): string {
   return ranges.map(([first, last]) => (first === last ? name(first) : `${name(first)}–${name(last)}`)).join(', ');
 }
 
-/** The actor that a record is about. */
 export function actorOf(record: KernelRecord): string {
   if (record.k === 'in' || record.k === 'message') return record.to;
   if (record.k === 'effect' || record.k === 'result') return parentOf(record.at);
@@ -196,7 +195,6 @@ export const isUid = (text: string): boolean => `-${text}`.replace(UID, '') === 
 export const namesIn = (text: string, names: ReadonlyMap<string, string>): string =>
   names.size === 0 ? text : text.replaceAll(UID, (uid) => names.get(uid) ?? uid);
 
-/** A step of an address, decoded. */
 export function decoded(step: string): string {
   try {
     return decodeURIComponent(step);

@@ -94,7 +94,6 @@ export class CallsInProgress {
   }
 }
 
-/** Counts the call in the table while it is in progress. */
 async function counted<T>(table: Map<string, number>, uid: string, call: () => Promise<T>): Promise<T> {
   table.set(uid, (table.get(uid) ?? 0) + 1);
   try {

@@ -19,7 +19,6 @@ import { cut } from '../probe/attempt.ts';
 
 const CONTAINER_STATES: ReadonlySet<unknown> = new Set(['CONTAINER_CREATED', 'CONTAINER_RUNNING', 'CONTAINER_EXITED']);
 
-/** The sandboxes and containers of one pod in both lists. */
 export interface ListedPod {
   readonly sandboxIds: readonly string[];
   readonly containerIds: readonly string[];

@@ -117,7 +117,6 @@ async function readable(path: string): Promise<string | null> {
 
 const DEFAULT_REGISTRY = 'index.docker.io';
 
-/** A login and its source. */
 export interface StoredLogin<Source> {
   readonly login: Login;
   readonly source: Source;

@@ -27,7 +27,6 @@ const CHANNEL_OPTIONS: grpc.ChannelOptions = {
   'grpc.use_local_subchannel_pool': 1,
 };
 
-/** A finished call of a plugin. */
 export interface PluginCall {
   /** `/csi.v1.Node/NodePublishVolume` */
   readonly method: string;

@@ -121,7 +121,6 @@ function userOf({ user }: TokenReviewStatus): User {
   return { name: username, groups, ...(uid ? { uid } : {}), ...(extra ? { extra } : {}) };
 }
 
-/** Requests a SubjectAccessReview for this node. */
 export function accessReviewer(create: Create, nodeName: string, ttls: Omit<Ttls, 'tokenMs'>): Authorize {
   const cache = new AnswerCache<boolean>({
     ttlMs: (allowed) => (allowed ? ttls.authorizedMs : ttls.unauthorizedMs),
@@ -253,7 +252,6 @@ type ReviewToken = (token: string) => Promise<User | null>;
 
 export interface AuthenticationOptions {
   readonly anonymous: boolean;
-  /** Certificates of clients are accepted. */
   readonly clientCertificates: boolean;
   /** Whether this certificate is valid now: its authority may have changed since the handshake. */
   readonly isTrusted: (socket: TLSSocket) => boolean;

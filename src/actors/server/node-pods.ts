@@ -77,6 +77,5 @@ export async function podOf(
 /** Whether a lookup returned an error response instead of a pod. */
 export const isAnswer = (value: object): value is Answer => 'status' in value && typeof value.status === 'number';
 
-/** The running instance of a container. */
 export const runningContainer = ({ runtime }: NodePod, name: string): ContainerStatus | undefined =>
   runtime?.containers.find(({ metadata, state }) => metadata?.name === name && state === 'CONTAINER_RUNNING');

@@ -28,7 +28,6 @@ export interface ServerOptions extends ApiDependencies {
   readonly warn: (sentence: string) => void;
 }
 
-/** The arguments of one call of a port. */
 type Call = Pick<PortCall<ServedPort, ServerItem>, 'input' | 'signal' | 'emit'>;
 
 export async function servePort(call: Call, options: ServerOptions): Promise<null> {

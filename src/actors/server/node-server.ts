@@ -46,7 +46,6 @@ import type { Feed, KernelFeed } from './visualizer/feed.ts';
 import { type PageInput, ServedPage } from './visualizer/served-page.ts';
 
 export interface NodeServerOptions {
-  /** Calls the container runtime. */
   readonly call: RuntimeClient['call'];
   /** Requests reviews of credentials and rights from the API server. */
   readonly review: KubeConnection['review'];
@@ -81,7 +80,6 @@ export interface NodeServer {
   readonly onRuntime: OnRuntimeActivity;
   /** Receives each run of a credential plugin. */
   readonly onCredentialPlugin: OnPluginRun;
-  /** Receives each measured volume. */
   readonly onVolume: OnVolume;
   /** Receives each attempt of a probe. */
   readonly onAttempt: OnAttempt;

@@ -20,7 +20,6 @@ const CALLS_MAX = 4;
 /** A volume that containers use. */
 export interface StatsVolume {
   readonly uid: string;
-  /** The name of the volume in the pod. */
   readonly name: string;
   /** The claim of the volume; `null` for a volume that is defined in the pod itself. */
   readonly claim: { readonly namespace: string; readonly name: string } | null;

@@ -21,7 +21,6 @@ export interface DiskActivity {
   readonly writesMerged: bigint;
   readonly sectorsWritten: bigint;
   readonly writeMs: bigint;
-  /** Requests in progress. */
   readonly current: bigint;
   /** The time with at least one request in progress. */
   readonly busyMs: bigint;

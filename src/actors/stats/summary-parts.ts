@@ -144,7 +144,6 @@ export const fileSystemStats = (usage: FileSystemUsage, atMs: number): FsStats =
   inodesUsed: usage.inodes - usage.inodesFree,
 });
 
-/** The statistics of a part of a file system. */
 export const partStats = (on: FileSystemUsage, used: bigint, inodesUsed: bigint, atMs: number): FsStats => ({
   ...room(on, atMs),
   usedBytes: used,

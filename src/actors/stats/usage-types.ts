@@ -94,7 +94,6 @@ export interface InterfaceStats {
   readonly txErrors?: bigint;
 }
 
-/** The default interface and, in `interfaces`, all interfaces. */
 export interface NetworkStats extends InterfaceStats {
   readonly time: string;
   readonly interfaces: readonly InterfaceStats[];

@@ -114,7 +114,6 @@ async function openSource(source: string): Promise<FileHandle | null> {
 /** The volume's source folder is missing or of another type. */
 export class SourceMissing extends OperationError {}
 
-/** Whether any pod has the volume mounted. */
 async function isInUse(root: string, { spec }: Pick<LocalVolume, 'spec'>): Promise<boolean> {
   const mounts = await mountsBelow(`${await realpath(root)}/pods`);
   return mounts.some((point) => point.endsWith(`/${PLUGIN}/${spec}`));
@@ -165,7 +164,6 @@ const FSCK_UNCORRECTED = 4;
 /** A failure before the pod's own folder is reached; upstream has a step of its own for it. */
 export class DeviceFailure extends OperationError {}
 
-/** The folder of the mounted device. */
 async function mountLocalDevice(root: string, volume: LocalVolume, mounter: Mounter): Promise<FileHandle> {
   try {
     return await mounted(root, volume, mounter);

@@ -30,7 +30,6 @@ export interface CriticalChain {
   readonly workingMs: number;
   /** Until timers fired and events came. */
   readonly waitingMs: number;
-  /** From the first cause to the goal. */
   readonly links: readonly Link[];
   /** False if the first causes are missing, because older segments were removed or lie in a gap. */
   readonly whole: boolean;

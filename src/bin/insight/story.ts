@@ -81,7 +81,6 @@ export interface PodStory {
   /** The phase in the last published status. */
   phase: string;
   status: Readonly<Record<string, unknown>>;
-  /** The time at which the pod was first Running, and the record of it. */
   running: { readonly t: number; readonly n: number } | undefined;
   /** The time at which the pod was first Ready. */
   ready: { readonly t: number; readonly n: number } | undefined;

@@ -89,7 +89,6 @@ class Trials {
     return this.failure.isFirst(divergence) ? played.taken : undefined;
   }
 
-  /** The records of a journal of these turns. */
   written(turns: readonly Turn[]): readonly JournalRecord[] {
     const played = this.played(turns);
     return played ? this.recordsOf(played) : [];
@@ -205,7 +204,6 @@ class Player {
     }).boot(t);
   }
 
-  /** The records of the first turn, in which the root starts. */
   get firstTurn(): readonly KernelRecord[] {
     return this.made;
   }

@@ -104,7 +104,6 @@ function compared({ log, incarnation, strict }: Task): Outcome {
 
 const stackOf = (thrown: unknown): string => (thrown instanceof Error && thrown.stack) || String(thrown);
 
-/** The number of logs by verdict. */
 export type Totals = Readonly<Record<Verdict, number>>;
 
 export function totalsOf(outcomes: readonly Outcome[]): Totals {

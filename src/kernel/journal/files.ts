@@ -24,7 +24,6 @@ const CHUNK_BYTES = 1024 * 1024;
  */
 const DECOMPRESSED_MAX_BYTES = 64 * 1024 * 1024;
 
-/** A segment that is open for reading. */
 export interface OpenSegment {
   readonly isCompressed: boolean;
   readonly chunks: Iterable<Buffer>;

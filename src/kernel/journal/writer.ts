@@ -95,7 +95,6 @@ export class Writer implements JournalWriter {
   private working: Promise<void> = Promise.resolve();
   private flushing: NodeJS.Immediate | undefined;
   private retrying: NodeJS.Timeout | undefined;
-  /** Number of the last record that was appended. */
   private last = -1;
   /** The segment that receives new records: the number of its first record, and when it began. */
   private first = 0;

@@ -157,7 +157,6 @@ interface LogEntry {
   readonly klog: string;
 }
 
-/** Groups lines into entries. */
 export function logEntries(lines: readonly string[]): LogEntry[] {
   const entries: string[][] = [];
   for (const line of lines) {

@@ -150,7 +150,6 @@ type Failing = {
   readonly output?: unknown;
 };
 
-/** The error message of the event that reports a failure. */
 export function messageOf(event: Failing): string {
   if (event.error) return errorOf(event).message;
   if (event.message) return event.message;

@@ -168,7 +168,6 @@ const { rawJSON: rawJson, isRawJSON: isRawJson } = JSON as unknown as {
   readonly isRawJSON: (value: unknown) => boolean;
 };
 
-/** The objects of the list in a field; empty if the field has no list. */
 export function fieldsIn(fields: Fields | undefined, name: string): Fields[] {
   const list = fields?.[name];
   return Array.isArray(list) ? list.filter(isFields) : [];
@@ -186,7 +185,6 @@ export const isFields = (value: unknown): value is Fields =>
 
 export const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** The value if it is a text, otherwise an empty text. */
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 
 /** RFC 3339 in seconds, as metav1.Time. */

@@ -132,7 +132,6 @@ function frozenSpec({ spec = {} }: ApiObject): unknown {
 const withoutImages = (list: Value): Value =>
   Array.isArray(list) ? list.filter(isFields).map((container) => ({ ...container, image: '' })) : list;
 
-/** The pod on the node of the binding. */
 export function boundPod(pod: ApiObject, binding: ApiObject, nowMs: number): ApiObject {
   const { name } = pod.metadata;
   const node = textOf(memberOf(binding['target'], 'name'));

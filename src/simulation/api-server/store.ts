@@ -80,7 +80,6 @@ export class Store {
     return this.objects.get(keyOf(kind, namespace, name));
   }
 
-  /** All objects, by namespace and name. */
   list(apiVersion: string, resource: string, namespace?: string): ApiObject[] {
     return this.all(knownKind(apiVersion, resource), namespace);
   }

@@ -51,7 +51,6 @@ export class KubeWorld {
     if (nodeName !== null) this.create({ apiVersion: 'v1', kind: 'Node', metadata: { name: nodeName } });
   }
 
-  /** Creates an object as `kubectl create` does. */
   create(object: Input): ApiObject {
     const kind = kindOf(object);
     const namespace = kind.namespaced ? (object.metadata.namespace ?? 'default') : undefined;

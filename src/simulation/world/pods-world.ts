@@ -99,7 +99,6 @@ export class PodsWorld implements Performer {
   readonly commands = new Map<string, Command>();
   /** By target of a probe (a command, a URL, `host:port`), its result; success by default. */
   readonly answers = new Map<string, Attempt>();
-  /** All attempts of all probes. */
   readonly attempts: { readonly asked: string; readonly atMs: number }[] = [];
   softState: SoftState = { containers: {}, probes: {} };
   /** The API server; `null` for a node without one. */
@@ -331,7 +330,6 @@ export class PodsWorld implements Performer {
     return [...this.keptLogs.values()];
   }
 
-  /** Emits the item on the watch of every log. */
   sendLogEvent(item: JsonEvent): void {
     for (const emit of this.keptLogs.keys()) emit(item);
   }

@@ -148,7 +148,6 @@ export class Model {
     for (const { named } of views) if (named) this.names.set(named.uid, named.name);
   }
 
-  /** The end of the turn that a record is in. */
   endOf(n: number): { readonly n: number; readonly turn: number; readonly t: number } | undefined {
     const { pages } = this;
     const row = pages.row(pages.indexOf(n));

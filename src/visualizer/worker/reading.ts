@@ -111,7 +111,6 @@ class RecordedKernel implements ShownKernel {
     }
   }
 
-  /** Takes the records of one turn. */
   take(records: readonly KernelRecord[]): void {
     for (const address of this.#ended) this.#forget(address);
     this.#ended.clear();

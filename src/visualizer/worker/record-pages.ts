@@ -67,7 +67,6 @@ export interface Dropped {
   readonly count: number;
 }
 
-/** The records of a page by their indexes. */
 interface PageContent {
   /** The first index after it. */
   readonly to: number;
@@ -366,7 +365,6 @@ export class RecordPages {
     return [this.firstWhere((row) => row.turn >= turn), this.firstWhere((row) => row.turn > turn)];
   }
 
-  /** The records of a turn. */
   turn(turn: number): Promise<ShownRecord[]> {
     return this.at(range(...this.boundsOf(turn)));
   }

@@ -51,7 +51,6 @@ const CLOCK_EVERY = 32;
 type PageContent = Awaited<ReturnType<RecordPages['contentAt']>>;
 
 export class Search {
-  /** Indexes of the found records. */
   readonly found: number[] = [];
   /** The first of these records themselves, if the search had to read them. */
   readonly first: ShownRecord[] = [];

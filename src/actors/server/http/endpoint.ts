@@ -198,7 +198,6 @@ export interface Upgrade {
 
 export interface ApiRequest {
   readonly method: string;
-  /** The decoded path. */
   readonly path: string;
   /** Path parameters by name, decoded. */
   readonly parameters: Readonly<Record<string, string>>;

@@ -78,7 +78,6 @@ export function closeSoon(socket: Duplex): void {
 const sent = new WeakMap<IncomingMessage, string>();
 const ROUTED = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
-/** The method as the client sent it. */
 export const sentMethod = (request: IncomingMessage): string => sent.get(request) ?? request.method ?? '';
 
 /** The method by which a request is routed: upstream treats every method that it gives no verb like OPTIONS. */

@@ -45,7 +45,6 @@ const PROBER_ADDRESS =
   /^(?<pod>kubelet\/pods\/pod-[^/]+)\/prober-(?<container>.+)-(?<kind>liveness|readiness|startup)\//;
 
 export interface RecorderOptions {
-  /** Bytes of the journal on disk. */
   readonly journalBytes: () => number;
 }
 

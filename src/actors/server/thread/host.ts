@@ -48,7 +48,6 @@ export class RestartDelay {
   }
 }
 
-/** The period of health checks of the thread. */
 const CHECK_MS = 1_000;
 /** Unanswered checks after which the thread is ended: on a loaded machine a healthy thread may be late. */
 const CHECKS_MAX = 5;

@@ -135,7 +135,6 @@ export class History {
     return this.turns.filter((turn) => turn.n > n);
   }
 
-  /** The first `limit` kept records after `n`. */
   recordsAfter(n: number, limit: number): RecordsView {
     const records: ShownRecord[] = [];
     for (const turn of [...this.start, ...this.turns]) {

@@ -36,7 +36,6 @@ export class JournalFiles {
     ];
   }
 
-  /** The path of a file by its name in the journal; undefined if the journal has no such file. */
   pathOf(name: string): string | undefined {
     // A journal may have thousands of blobs: the request for one must not list them all.
     const isOne = BLOB.test(name) ? this.#isHere(name) : this.names().includes(name);

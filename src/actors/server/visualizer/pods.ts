@@ -79,7 +79,6 @@ type ClaimEvent =
   | { readonly type: 'claims.fetched'; readonly claims: readonly FetchedClaim[] };
 
 export class Claims {
-  /** By uid of a pod. */
   private readonly waits = new Map<string, ClaimWaitView>();
   /** By uid of a pod, the claims that it has asked for. */
   private readonly requested = new Map<string, readonly string[]>();

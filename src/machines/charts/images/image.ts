@@ -128,7 +128,6 @@ const admitting = {
 /** The image was inspected, and a pull begins or runs. */
 const duringPull = { 'image.asked': { actions: addRequestDuringPull } } as const;
 
-/** The pull has ended. */
 const pulled = {
   'image.asked': [{ guard: 'letsPullsEnd', actions: addForNextPull }, { actions: addRequest }],
 } as const;

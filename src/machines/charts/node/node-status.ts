@@ -72,7 +72,6 @@ function reportParts(enqueue: Enqueue, before: Node | null, node: Node): void {
   if (isNew(volumesIn)) enqueue.sendTo(to('csiVolumes'), volumesIn(node));
 }
 
-/** Logs that the Node was deleted. */
 function noteDeleted(enqueue: Enqueue): void {
   enqueue.assign({ node: null });
   enqueue.sendTo(to('lease'), { type: 'node.gone' });

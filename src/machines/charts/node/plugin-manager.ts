@@ -59,7 +59,6 @@ interface Plugin {
   /** The id of the plugin's actor. */
   readonly id: string;
   readonly identity: string;
-  /** The accepted driver; `null` before. */
   readonly driver: AcceptedDriver | null;
   /** The connected device plugin; `null` before. */
   readonly device: DevicePlugin | null;

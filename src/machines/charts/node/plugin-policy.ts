@@ -95,7 +95,6 @@ function validated(
 
 export const endpointOf = ({ endpoint }: PluginInfo, socket: string): string => endpoint || socket;
 
-/** The drivers and plugins that are registered on this node. */
 export interface RegisteredPlugins {
   readonly drivers: DriverVersions;
   /** Sockets of resource drivers, as `driver endpoint`. */

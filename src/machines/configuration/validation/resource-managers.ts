@@ -239,7 +239,6 @@ const goMap = (map: Readonly<Record<string, string>>): string =>
 export const isOptionOn = (options: Readonly<Record<string, string>>, name: string): boolean =>
   TRUE.includes(options[name] ?? 'false');
 
-/** Alpha options that are on. */
 export const alphaCpuOptions = (options: Readonly<Record<string, string>>): readonly string[] =>
   Object.keys(options).filter((name) => isOptionOn(options, name) && ALPHA.includes(name));
 

@@ -25,10 +25,8 @@ export type DeviceStep = DeviceProgress | { readonly rejection: Rejection } | { 
 /** The devices of the node while one pod is evaluated. */
 export interface DeviceInventory {
   readonly devices: Devices;
-  /** Devices that other pods hold. */
   readonly others: readonly DeviceHoldings[];
   readonly answers: DeviceAnswers;
-  /** NUMA nodes of the machine. */
   readonly nodes: NumaSet;
 }
 

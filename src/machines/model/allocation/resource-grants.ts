@@ -100,7 +100,6 @@ export interface PodShares {
 }
 
 export interface ContainerDevices {
-  /** Device ids by resource. */
   readonly ids: Readonly<Record<string, readonly string[]>>;
   readonly setup: DeviceResponse;
 }

@@ -67,7 +67,6 @@ export const CONFIG_HASH_ANNOTATION = 'kubernetes.io/config.hash';
 export const CONFIG_MIRROR_ANNOTATION = 'kubernetes.io/config.mirror';
 export const CONFIG_SEEN_ANNOTATION = 'kubernetes.io/config.seen';
 
-/** The default of `terminationGracePeriodSeconds`. */
 export const DEFAULT_GRACE_SECONDS = 30;
 
 /** `<name>_<namespace>`. It identifies a pod whatever its uid. */

@@ -188,7 +188,6 @@ interface Naming {
 
 export const stepsOf = (path: string): string[] => path.split('/').filter((step) => step !== '');
 
-/** The path of a cgroup in the kernel. */
 function cgroupPath(steps: readonly string[], driver: CgroupDriver): string {
   if (steps.length === 0) return '/';
   if (driver === 'cgroupfs') return `/${steps.join('/')}`;

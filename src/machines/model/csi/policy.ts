@@ -18,7 +18,6 @@ export const PLUGIN = 'kubernetes.io/csi';
 const PERSISTENT = 'Persistent';
 const EPHEMERAL = 'Ephemeral';
 
-/** The key of a volume that pods of the node share. */
 export const deviceKey = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>): string => `${driver}^${handle}`;
 /** The name of the volume in the Node's status. */
 export const uniqueName = (key: string): string => `${PLUGIN}/${key}`;

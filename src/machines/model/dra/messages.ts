@@ -8,7 +8,6 @@ export interface ClaimWanted {
   readonly isOwned: boolean;
 }
 
-/** Devices of one claim, by driver. */
 export type DevicesByDriver = Readonly<Record<string, readonly ClaimDevice[]>>;
 
 /** The prepared devices of a pod, by name of the ResourceClaim. */

@@ -31,7 +31,6 @@ import {
   withContainerFs,
 } from './thresholds.ts';
 
-/** The context of the eviction manager. */
 export interface EvictionContext {
   readonly settings: EvictionSettings;
   readonly place: StatsPlace;

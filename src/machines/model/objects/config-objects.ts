@@ -55,7 +55,6 @@ const inContainer = ({ env = [], envFrom = [] }: Container): Named[] => [
   ]),
 ];
 
-/** The objects with one of the keys. */
 export const withKeys = (objects: ConfigObjects, keys: readonly string[]): ConfigObjects =>
   Object.fromEntries(keys.flatMap((key) => (objects[key] === undefined ? [] : [[key, objects[key]]])));
 

@@ -104,7 +104,6 @@ export interface ObjectsReleased {
   readonly uid: string;
 }
 
-/** The state of an object. */
 export type ObjectState =
   | { readonly state: 'found'; readonly object: ConfigObject }
   | { readonly state: 'missing' }
@@ -140,7 +139,6 @@ export interface ObjectPeriod {
 /** To the actor of a periodically read object: a pod needs a value read from now on. */
 export interface ObjectRefresh {
   readonly type: 'object.refresh';
-  /** The number of the refresh. */
   readonly refresh: number;
 }
 

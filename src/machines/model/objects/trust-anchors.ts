@@ -36,7 +36,6 @@ export function trustBundleOf({ metadata, spec }: KubeObject): TrustBundle {
   };
 }
 
-/** The state of a wanted key. */
 export function trustAnchors(key: string, bundles: readonly TrustBundle[]): ObjectState {
   const query = trustQueryOf(key);
   const operator = 'signerName' in query ? unknownOperator(query.labelSelector) : undefined;

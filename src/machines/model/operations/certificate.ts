@@ -68,10 +68,8 @@ export const certificateOperations = {
   >(),
 };
 
-/** The link to the current pair. */
 export const currentPair = ({ directory, name }: CertificatePlace): string => `${directory}/${name}-current.pem`;
 
-/** The names in the certificate of a node. */
 export interface CertificateNames {
   readonly dnsNames: readonly string[];
   readonly ipAddresses: readonly string[];

@@ -36,7 +36,6 @@ export interface ClaimDevice {
   readonly cdi: readonly string[];
 }
 
-/** The claims in one call to a driver. */
 export interface DraCall extends DraPlugin {
   readonly claims: readonly DraClaim[];
 }

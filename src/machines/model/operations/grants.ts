@@ -19,7 +19,6 @@ export interface MemoryBlock {
   readonly size: string;
 }
 
-/** Memory blocks by container. */
 export type MemoryBlocks = Readonly<Record<string, readonly MemoryBlock[]>>;
 
 /** The devices of one resource that a container holds. */
@@ -45,7 +44,6 @@ export interface Holding {
 /** Amounts by name of the resource. */
 type Amounts = Readonly<Record<string, string>>;
 
-/** A host port of a container. */
 export interface HostPort {
   readonly ip: string;
   readonly protocol: string;

@@ -97,7 +97,6 @@ export interface NodeFolder {
   readonly shared?: true;
 }
 
-/** The topology of a machine. */
 export interface MachineTopology {
   /** Online CPUs. `core` is a number within its `socket`. */
   readonly cpus: readonly {
@@ -125,7 +124,6 @@ export const socketsOf = ({ cpus }: MachineTopology): number => new Set(cpus.map
 export const physicalCoresOf = ({ cpus }: MachineTopology): number =>
   new Set(cpus.map(({ socket, core }) => `${socket}/${core}`)).size;
 
-/** A process killed by the OOM killer. */
 export type OomKill = {
   readonly processName: string;
   readonly pid: number;

@@ -110,6 +110,5 @@ export const kubeOperations = {
     KubeTarget & { readonly gracePeriodSeconds?: number; readonly preconditions?: KubeDeletePreconditions },
     null
   >(),
-  /** Deletes all selected objects. */
   'kube.deleteCollection': idempotent<KubeTarget & KubeSelection, null>(),
 };

@@ -112,7 +112,6 @@ export type ContainerReport =
       readonly ref: ObjectReference;
     };
 
-/** The wanted definition of a container. */
 export interface ContainerWanted {
   readonly image: string;
   readonly imagePolicy: 'Always' | 'IfNotPresent' | 'Never';

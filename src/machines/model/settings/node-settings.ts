@@ -142,7 +142,6 @@ export interface NodeSettings {
   /** Pulls per second; 0 for no limit. */
   readonly registryPullQPS: number;
   readonly registryBurst: number;
-  /** Longest crash-loop back-off. */
   readonly crashLoopBackOffMaxMs: number;
   /** The first back-off of a crash loop; absent: upstream's default. */
   readonly crashLoopBackOffInitialMs?: number;
@@ -204,7 +203,6 @@ export interface NodeSettings {
   readonly eviction?: EvictionSettings;
   /** How pods end when the machine shuts down; absent: at once, with the machine. */
   readonly shutdown?: ShutdownSettings;
-  /** The file of the soft state. */
   readonly softStateFile: string;
   /**
    * The fast period of listing the runtime: the least interval between two lists, used until its events have proved

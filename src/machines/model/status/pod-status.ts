@@ -41,7 +41,6 @@ import { isTerminalPhase, podPhase } from './phase.ts';
 import { podResourceStatus } from './resources.ts';
 import { withinBudget } from './termination-messages.ts';
 
-/** The stages of a pod. */
 export type PodStage =
   /** It runs, or should run. */
   | 'sync'
@@ -62,7 +61,6 @@ export interface PodStatusFacts {
   /** The last result of this function for the same pod (not what was published). */
   readonly previous: PodStatus | null;
   readonly stage?: PodStage;
-  /** The health of its containers' devices. */
   readonly deviceHealth?: DeviceHealth;
   readonly waiting?: Readonly<Record<string, Waiting>>;
   /** Containers that are being restarted, however they end. */

@@ -47,7 +47,6 @@ export interface Context extends CertificateManagerInput {
   readonly certificate: CertificateFacts | null;
   readonly deadlineMs: number;
   readonly attempts: number;
-  /** The template of the newest request. */
   readonly requested: CertificateTemplate | null;
   readonly key: { readonly $secret: string; readonly len: number } | null;
   readonly request: string;

@@ -30,7 +30,6 @@ export interface ContainerManagerContext extends ContainerManagerInput {
   readonly refusal: string;
   readonly steps: readonly SetUpStep[];
   readonly demand: QOSDemand;
-  /** Cgroups of pods that were found. */
   readonly found: readonly PodGroup[];
   /** Cgroups of pods that are gone. */
   readonly orphans: readonly string[];

@@ -88,7 +88,6 @@ export class DeviceWork extends Instruments implements Projection {
   }
 }
 
-/** Counts runs of credential provider plugins in this registry. */
 export function credentialPluginRuns(registry: Registry): OnPluginRun {
   const name = 'kubelet_credential_provider_plugin';
   const duration = '[ALPHA] Duration of execution in seconds for credential provider plugin';
@@ -130,7 +129,6 @@ export class ClaimWork extends Instruments implements Projection {
     'operation_name',
     'is_error',
   ]);
-  /** Uids of pods with claims. */
   readonly #claimed = new Set<string>();
   /** Uids of pods that this node rejected: nothing is prepared or unprepared for them. */
   readonly #refused = new Set<string>();

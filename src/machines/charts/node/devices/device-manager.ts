@@ -169,7 +169,6 @@ const handleListed = s.enqueueActions((args) => {
   storeResources(args, { ...context.resources, [resource]: { ...entry, isListed: true, devices } });
 });
 
-/** Handles the end of a resource's plugin. */
 function endPlugin(args: Args, resource: string, entry: ResourceEntry): void {
   args.enqueue(line('info', ['Endpoint became unhealthy', { resourceName: resource, endpoint: entry.endpoint }]));
   expireLater(args, resource);

@@ -282,7 +282,6 @@ export const handleReport = s.enqueueActions((args) => {
   enqueue.assign({ drivers });
 });
 
-/** Sends the health to the pods with devices of a driver. */
 function sendHealth({ enqueue, context: before }: DraArgs, after: DraManagerContext, driver: string): void {
   const entries = Object.entries(after.cache).filter(([, { drivers }]) => Object.hasOwn(drivers, driver));
   for (const uid of podsIn(Object.fromEntries(entries))) {

@@ -35,7 +35,6 @@ interface Enqueue {
   sendTo(target: ReturnType<typeof to>, message: Message): void;
 }
 
-/** A mirror pod and the static pod that it stands for. */
 interface Mirror extends PodRef {
   readonly staticUid: string;
 }
@@ -43,7 +42,6 @@ interface Mirror extends PodRef {
 /** What the source has published. */
 export interface ApiPublication extends Decider {
   readonly reported: PublishedPods;
-  /** By uid, the mirror pods of this node. */
   readonly mirrors: Readonly<Record<string, Mirror>>;
   /** By uid, when a pod was first seen; kept for a later publication. */
   readonly seen: Readonly<Record<string, string>>;

@@ -172,7 +172,6 @@ const noteRemembered = s.assign({
   remembered: ({ event }) => outputOf<{ pods: readonly RememberedPod[] }>(event).pods,
 });
 
-/** The remembered pods that are bound to this node. */
 function rememberedPodsOfNode({
   remembered,
   nodeName,

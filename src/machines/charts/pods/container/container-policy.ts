@@ -379,6 +379,5 @@ const MIN_STOP_SECONDS = 2;
 export const stopSeconds = ({ stop }: Pick<ContainerContext, 'stop'>): number =>
   Math.max(MIN_STOP_SECONDS, stop?.graceSeconds ?? 0);
 
-/** The grace period that remains after a hook. */
 export const remainingGrace = (graceSeconds: number, hookMs: number): number =>
   Math.max(0, graceSeconds - Math.floor(hookMs / 1_000));

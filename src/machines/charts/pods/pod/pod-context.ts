@@ -92,7 +92,6 @@ export interface PodContext extends PodInput {
   readonly cpus: PodCpus | null;
   /** By container, the NUMA nodes that its memory comes from: `0,1`. */
   readonly memoryNodes: Readonly<Record<string, string>>;
-  /** By container, its devices. */
   readonly devices: Readonly<Record<string, ContainerDevices>>;
   /** By container, the health of its devices. */
   readonly deviceHealth: DeviceHealth;

@@ -29,7 +29,6 @@ import { type Member, membersOf, runtimeHandler, unavailable } from './pod-membe
 import { addressesOf, podOrName } from './pod-policy.ts';
 import { hasClaims } from './pod-start-order.ts';
 
-/** The folders of the pod and of its logs. */
 export function foldersOf(context: PodContext) {
   const { node } = context;
   const pod = podOrName(context);
@@ -185,7 +184,6 @@ const refusal = (message: string): Refusal => ({
   error: { reason: waitingReasons.createContainerConfigError, message },
 });
 
-/** The devices of claims that drivers prepared for a container. */
 const claimedDevices = (context: PodContext, { container }: Member): readonly string[] | { readonly error: string } =>
   hasClaims(context) ? cdiDevicesOf(podOrName(context), container, context.node, context.claims?.prepared ?? {}) : [];
 

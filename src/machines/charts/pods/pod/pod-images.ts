@@ -107,7 +107,6 @@ function wantedImage(context: PodContext, container: string, volume: string): st
   return membersOf(podOrName(context)).find((each) => each.container.name === container)?.container.image ?? '';
 }
 
-/** The images that a container sees as volumes. */
 function imageVolumes(context: PodContext, container: string) {
   const member = membersOf(podOrName(context)).find((each) => each.container.name === container);
   const mounted = new Set((member?.container.volumeMounts ?? []).map(({ name }) => name));

@@ -38,13 +38,11 @@ function subjectOf({ uid, pod, actuated }: PodContext) {
   return { pod, actuated };
 }
 
-/** Changes of all containers, running or not. */
 function allChanges(context: PodContext): readonly ContainerChange[] {
   const { pod, actuated } = subjectOf(context);
   return changesOf(pod, actuated);
 }
 
-/** Changes of the running containers. */
 const changes = (context: PodContext): readonly ContainerChange[] =>
   allChanges(context).filter(({ name }) => isRunning(context, name));
 

@@ -35,7 +35,6 @@ function isPassed(context: PodContext, { container, kind }: Member): boolean {
 
 const hasRequest = ({ request }: PodContext['containers'][string]): boolean => request !== null;
 
-/** The containers that wait to be created and may be created now. */
 export function membersToCreate(context: PodContext): Member[] {
   if (context.pod === null || context.volumes === null || !Object.values(context.containers).some(hasRequest))
     return [];
