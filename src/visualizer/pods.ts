@@ -6,6 +6,7 @@ import type { PodView } from '../actors/server/visualizer/protocol.ts';
 import { arrange, byId, el } from './dom.ts';
 import type { Lane, Segment } from './lanes.ts';
 import { type PodEvent, podAnswer } from './pod-answer.ts';
+import { walk } from './start.ts';
 import type { Store } from './store.ts';
 import { duration, sinceStart } from './words.ts';
 
@@ -98,20 +99,8 @@ export class PodsPane {
   }
 
   private key(event: KeyboardEvent): void {
-    const buttons = [...this.list.querySelectorAll<HTMLElement>('button')];
-    const at = buttons.findIndex((button) => button === document.activeElement);
-    const moves: Readonly<Record<string, number>> = {
-      ArrowDown: at + 1,
-      ArrowUp: at - 1,
-      Home: 0,
-      End: buttons.length - 1,
-    };
-    const to = moves[event.key];
-    const button = to === undefined ? undefined : buttons[Math.max(0, Math.min(to, buttons.length - 1))];
-    if (!button || event.ctrlKey || event.metaKey || event.altKey) return;
-    button.focus();
-    this.store.choosePod(button.dataset['uid']);
-    event.preventDefault();
+    const button = walk(this.list, event);
+    if (button) this.store.choosePod(button.dataset['uid']);
   }
 
   private focusList(event: Event): void {

@@ -127,8 +127,8 @@ export class StartReports {
   }
 }
 
-/** Arrows go from one button of a list to the next. */
-export function walk(body: HTMLElement, event: KeyboardEvent): void {
+/** Arrows go from one button of a list to the next. Returns the focused button, if the key was for the list. */
+export function walk(body: HTMLElement, event: KeyboardEvent): HTMLElement | undefined {
   const buttons = [...body.querySelectorAll<HTMLElement>('button')];
   const at = buttons.findIndex((button) => button === document.activeElement);
   const moves: Readonly<Record<string, number>> = {
@@ -138,9 +138,11 @@ export function walk(body: HTMLElement, event: KeyboardEvent): void {
     End: buttons.length - 1,
   };
   const to = moves[event.key];
-  if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
-  buttons[Math.min(to, buttons.length - 1)]?.focus();
+  const button = to === undefined ? undefined : buttons[Math.min(to, buttons.length - 1)];
+  if (!button || event.ctrlKey || event.metaKey || event.altKey) return undefined;
+  button.focus();
   event.preventDefault();
+  return button;
 }
 
 const focusedIn = (body: HTMLElement): number =>

@@ -22,6 +22,7 @@ import { type ServerWritableStream, status } from '@grpc/grpc-js';
 import { isObject } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { ContainerEventResponse } from '../../machines/model/api/cri.ts';
+import { mapValues } from '../../machines/model/values/tables.ts';
 import { Contract } from '../contract.ts';
 import { CriError } from './errors.ts';
 import type { Methods } from './service.ts';
@@ -52,9 +53,7 @@ export async function serve(options: GrpcServerOptions): Promise<GrpcServer> {
     'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
   });
   const wrap = (methods: Methods) =>
-    Object.fromEntries(
-      Object.entries(methods).map(([name, method]) => [name, unary(name, method, options.faults, closing.signal)]),
-    );
+    mapValues(methods, (method, name) => unary(name, method, options.faults, closing.signal));
   const contract = new Contract(['cri/v1/api.proto'], { bytes: String });
   server.addService(contract.service('runtime.v1.RuntimeService'), {
     ...wrap(options.runtimeMethods),

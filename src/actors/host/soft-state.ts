@@ -22,6 +22,7 @@ import type { Port, Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import { podStatePaths, podStateTexts, withPodStates } from '../../machines/model/allocation/pod-state-files.ts';
 import type { hostOperations, RememberedPod, SoftState } from '../../machines/model/operations/host.ts';
+import { mapValues } from '../../machines/model/values/tables.ts';
 import { valueNames } from '../pod-values.ts';
 import { readTextFile } from './files.ts';
 
@@ -259,7 +260,7 @@ const wrapped = (remembered: RememberedPod, vault: Vault): object => ({
   values: Object.fromEntries(
     valueNames(remembered.pod).map(($secret) => [$secret, vault.wrap({ $secret, len: 0 })] as const),
   ),
-  objects: mapValues(remembered.objects, (value) => (isSecretHandle(value) ? { $wrapped: vault.wrap(value) } : value)),
+  objects: mapDeep(remembered.objects, (value) => (isSecretHandle(value) ? { $wrapped: vault.wrap(value) } : value)),
 });
 
 /**
@@ -278,16 +279,16 @@ function unwrapped(remembered: StoredPod, vault: Vault): readonly RememberedPod[
   };
   const objects = Object.entries(remembered.objects).flatMap(([key, object]) => {
     isWhole = true;
-    const opened = mapValues(object, open) as typeof object;
+    const opened = mapDeep(object, open) as typeof object;
     return isWhole ? [[key, opened] as const] : [];
   });
   return [{ pod: remembered.pod, objects: Object.fromEntries(objects) }];
 }
 
 /** A copy in which `change` was applied to every value, from the outside in. */
-function mapValues(value: unknown, change: (value: unknown) => unknown): unknown {
+function mapDeep(value: unknown, change: (value: unknown) => unknown): unknown {
   const changed = change(value);
   if (changed !== value || typeof value !== 'object' || value === null) return changed;
-  if (Array.isArray(value)) return value.map((part) => mapValues(part, change));
-  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, mapValues(part, change)]));
+  if (Array.isArray(value)) return value.map((part) => mapDeep(part, change));
+  return mapValues({ ...value }, (part) => mapDeep(part, change));
 }

@@ -13,6 +13,7 @@ import { isObject, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { imageOperations, PulledCredentials } from '../../machines/model/operations/image.ts';
 import { rfc3339 } from '../../machines/model/values/time.ts';
+import { serializer } from '../serializer.ts';
 
 type Operations = typeof imageOperations;
 type RecordPorts = Pick<
@@ -26,7 +27,7 @@ type RecordPorts = Pick<
 >;
 
 export function recordPorts(vault: Vault): RecordPorts {
-  const queue = new Queue();
+  const inTurn = serializer();
   return {
     'images.pullRecord': async ({ input: { root, image, imageRef } }) => {
       const [intent, record] = await Promise.all([
@@ -40,7 +41,7 @@ export function recordPorts(vault: Vault): RecordPorts {
       return null;
     },
     'images.recordPulled': ({ input: { root, image, imageRef, repository, credentials } }) =>
-      queue.run(imageRef, async () => {
+      inTurn(imageRef, async () => {
         const path = pulled(root, imageRef);
         const before = await readRecord(path, imageRef).catch(() => null);
         const added = credentials && stored(credentials, vault);
@@ -138,22 +139,6 @@ const sealed = ({ credentialMapping }: StoredRecord, vault: Vault): Record<strin
       return [repository, { nodePodsAccessible, secrets, ...(accounts.length > 0 ? { accounts } : {}) }];
     }),
   );
-
-/** Serializes work on one name. */
-class Queue {
-  readonly #last = new Map<string, Promise<unknown>>();
-
-  async run<T>(name: string, work: () => Promise<T>): Promise<T> {
-    const before = this.#last.get(name) ?? Promise.resolve();
-    const next = before.then(work, work);
-    this.#last.set(name, next);
-    try {
-      return await next;
-    } finally {
-      if (this.#last.get(name) === next) this.#last.delete(name);
-    }
-  }
-}
 
 const GROUP = 'kubelet.config.k8s.io';
 const VERSION = `${GROUP}/v1beta1`;

@@ -9,6 +9,7 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
+import { pickBy } from '../../machines/model/values/tables.ts';
 import { type CgroupSample, cgroupSamples, Rates } from './cgroup-samples.ts';
 import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups, readUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
@@ -344,7 +345,7 @@ export class StatsReader {
 function withoutNulls<Fields extends Readonly<Record<string, unknown>>>(
   fields: Fields,
 ): { [Key in keyof Fields]?: NonNullable<Fields[Key]> } {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null)) as {
+  return pickBy(fields, (value) => value != null) as {
     [Key in keyof Fields]?: NonNullable<Fields[Key]>;
   };
 }

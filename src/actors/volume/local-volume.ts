@@ -20,6 +20,7 @@ import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { KeptGroup, Unshared, VolumeSetUp } from '../../machines/model/operations/volume.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { makeFolder, openParent, type Place } from '../host/root-folder.ts';
+import { serializer } from '../serializer.ts';
 import { pairsOf } from '../stats/kernel-text.ts';
 import { isMounted, type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, shareTree } from './tree.ts';
@@ -32,19 +33,8 @@ const PLUGIN = 'volumes/kubernetes.io~local-volume';
 /** Upstream's prefix of errors before the volume is bound. */
 export const LOCAL_STEP = 'MountVolume.NewMounter initialization';
 
-/** By PersistentVolume, the newest operation. */
-const underWay = new Map<string, Promise<unknown>>();
-
-/** Serializes the operations of one PersistentVolume, so that a disk is not unmounted while another pod binds it. */
-async function inTurn<Answer>(spec: string, work: () => Promise<Answer>): Promise<Answer> {
-  const result = (underWay.get(spec) ?? Promise.resolve()).then(work, work);
-  underWay.set(spec, result);
-  try {
-    return await result;
-  } finally {
-    if (underWay.get(spec) === result) underWay.delete(spec);
-  }
-}
+/** By PersistentVolume, so that a disk is not unmounted while another pod binds it. */
+const inTurn = serializer();
 
 /**
  * The part of a volume whose group was not changed to the pod's: the whole volume, if it keeps another group, or some

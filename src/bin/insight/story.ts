@@ -7,7 +7,14 @@
  * what was so before a gap is forgotten where the journal goes on.
  */
 
-import { actorOf, type CauseSource, History, streamError, streamOf } from '../../actors/server/visualizer/history.ts';
+import {
+  actorOf,
+  type CauseSource,
+  entryArming,
+  History,
+  streamError,
+  streamOf,
+} from '../../actors/server/visualizer/history.ts';
 import { failureIn, type Phase, Phases } from '../../actors/server/visualizer/phases.ts';
 import { Claims } from '../../actors/server/visualizer/pods.ts';
 import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
@@ -270,8 +277,7 @@ export class Story implements CauseSource {
   }
 
   armedBy(address: string, event: string): number | undefined {
-    const states = [...(this.actors.get(address)?.since ?? [])].filter(([path]) => event.endsWith(`.${path}`));
-    return states.sort(([a], [b]) => b.length - a.length)[0]?.[1].n;
+    return entryArming(this.actors.get(address)?.since, event)?.n;
   }
 
   requestedBy(id: number): number | undefined {

@@ -213,14 +213,16 @@ export function junitReport(outcomes: readonly Outcome[]): string {
   const errors = totals.invalid + totals['not-tested'];
   const seconds = outcomes.reduce((sum, { seconds: one = 0 }) => sum + one, 0);
   const counts = `tests="${outcomes.length}" failures="${failures}" errors="${errors}" time="${seconds.toFixed(3)}"`;
-  return [
+  return junitSuite('statelet replay', counts, outcomes.map(testCase));
+}
+
+export const junitSuite = (name: string, counts: string, cases: readonly string[]): string =>
+  [
     '<?xml version="1.0" encoding="UTF-8"?>\n',
-    `<testsuites ${counts}>\n`,
-    `  <testsuite name="statelet replay" skipped="0" ${counts}>\n`,
-    ...outcomes.map(testCase),
+    `<testsuites ${counts}>\n  <testsuite name="${name}" skipped="0" ${counts}>\n`,
+    ...cases,
     '  </testsuite>\n</testsuites>\n',
   ].join('');
-}
 
 function testCase(outcome: Outcome): string {
   const { log, verdict, seconds = 0 } = outcome;

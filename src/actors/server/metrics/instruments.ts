@@ -7,6 +7,7 @@
 import { Counter, Gauge, Histogram, type MetricValue, type Registry } from 'prom-client';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { PodContext } from '../../../machines/charts/pods/pod/pod-context.ts';
+import { mapValues } from '../../../machines/model/values/tables.ts';
 import { contextOf, type NodeEffect, type NodeRecord } from '../../node-records.ts';
 
 type Labels<Label extends string> = readonly Label[];
@@ -62,11 +63,8 @@ export async function familiesOf(registry: Registry): Promise<Family[]> {
     help,
     type: type as unknown as Family['type'],
     samples: values.map(({ labels, value, metricName = name }: MetricValue<string> & { metricName?: string }) => ({
-      labels: Object.fromEntries(
-        Object.entries(labels).map(([label, text]) => [
-          label,
-          label === 'le' || label === 'quantile' ? boundText(text) : String(text),
-        ]),
+      labels: mapValues(labels, (text, label) =>
+        label === 'le' || label === 'quantile' ? boundText(text) : String(text),
       ),
       value,
       ...(metricName === name ? {} : { suffix: metricName.slice(name.length) }),

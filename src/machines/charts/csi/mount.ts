@@ -21,6 +21,7 @@ import type { IssuedToken } from '../../model/operations/csi.ts';
 import type { Unshared } from '../../model/operations/volume.ts';
 import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
+import { mapValues } from '../../model/values/tables.ts';
 import { SLOW_SHARING_MS } from '../volumes/sharing.ts';
 import {
   afterFailure,
@@ -137,7 +138,7 @@ const logStuck = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 const issuedTokens = ({ tokens }: Context): Readonly<Record<string, IssuedToken>> =>
-  Object.fromEntries(Object.entries(tokens).map(([audience, { issued }]) => [audience, issued]));
+  mapValues(tokens, ({ issued }) => issued);
 
 function publishInput({ context }: { context: Context }) {
   const { root, volume, driver, capabilities, nodeName, isPublished } = context;

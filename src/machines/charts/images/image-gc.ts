@@ -23,6 +23,7 @@ import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';
 import { aggregate } from '../../model/values/go-text.ts';
+import { pickKeys } from '../../model/values/tables.ts';
 import type { Candidate, ImageGcKnowledge } from './image-choice.ts';
 import { bytesToFree, imagesToRemove, namesOf, usedPercentOf } from './image-choice.ts';
 
@@ -119,8 +120,7 @@ const choose = s.assign((args) => {
   const { context, event } = args;
   const { images } = outputOf<{ images: readonly Image[] }>(event);
   const present = new Set(images.flatMap(namesOf));
-  const ofPresent = (times: Readonly<Record<string, number>>) =>
-    Object.fromEntries(Object.entries(times).filter(([id]) => present.has(id)));
+  const ofPresent = (times: Readonly<Record<string, number>>) => pickKeys(times, (id) => present.has(id));
   return {
     present: images.map(({ id }) => id),
     usedAtMs: ofPresent(context.usedAtMs),

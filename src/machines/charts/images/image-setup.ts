@@ -29,6 +29,7 @@ import {
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { nextBackoff, RESET_AFTER_MAX_DELAYS } from '../../model/spec/restart.ts';
 import { aggregate } from '../../model/values/go-text.ts';
+import { pickKeys } from '../../model/values/tables.ts';
 import { goDuration } from '../../model/values/time.ts';
 import { type Admission, admission, admittedByRecord, recordOf, type VerificationSettings } from './verification.ts';
 
@@ -324,7 +325,7 @@ export const serveTurn = s.enqueueActions((args) => {
     if (backoffOf(context, request)) remember(enqueue, request, null);
   }
   const served = new Set(turn.map(({ uid }) => uid));
-  const backoff = Object.fromEntries(Object.entries(context.backoff).filter(([uid]) => !served.has(uid)));
+  const backoff = pickKeys(context.backoff, (uid) => !served.has(uid));
   enqueue.assign({ turn: [], backoff });
 });
 

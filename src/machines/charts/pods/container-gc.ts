@@ -18,6 +18,7 @@ import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { type DeadContainer, type GarbageChanged, milliseconds } from '../../model/status/runtime-facts.ts';
+import { mapValues, pickBy } from '../../model/values/tables.ts';
 
 /** As upstream: once a minute. */
 const CONTAINER_GC_MS = 60_000;
@@ -89,15 +90,13 @@ const groupsOf = (pods: Pods): Groups => Object.values(pods).flatMap(({ dead }) 
 function withOldInstances(pods: Pods, { minAgeMs }: Policy, nowMs: number): Pods {
   if (minAgeMs === 0) return pods;
   const isOldEnough = ({ createdAt }: DeadContainer): boolean => milliseconds(createdAt) <= nowMs - minAgeMs;
-  return Object.fromEntries(
-    Object.entries(pods).map(([uid, each]) => [uid, { ...each, dead: each.dead.filter(isOldEnough) }]),
-  );
+  return mapValues(pods, (each) => ({ ...each, dead: each.dead.filter(isOldEnough) }));
 }
 
 /** The garbage of one round: the leftovers of ended pods, and the dead instances beyond the limits of the others. */
 export function garbageToCollect(pods: Pods, policy: Policy): Victim[] {
   const ofEvicted = Object.values(pods).flatMap(({ isEvicted = false, dead }) => (isEvicted ? dead : []));
-  const others = Object.fromEntries(Object.entries(pods).filter(([, { isEvicted = false }]) => !isEvicted));
+  const others = pickBy(pods, ({ isEvicted = false }) => !isEvicted);
   return [
     ...[...ofEvicted, ...beyondLimits(others, policy)].map(({ id }) => ({ kind: 'container' as const, id })),
     ...Object.values(pods).flatMap(({ sandboxes }) => sandboxes.map((id) => ({ kind: 'sandbox' as const, id }))),

@@ -11,6 +11,7 @@ import type { StringMap } from '../../model/configuration/field-types.ts';
 import { asConfiguration, type KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { parseBool, quote } from '../../model/values/go-text.ts';
 import { joinPath } from '../../model/values/paths.ts';
+import { mapValues } from '../../model/values/tables.ts';
 import { type FeatureSettings, mergeFeatureSettings } from '../fields/feature-gates.ts';
 import { FLAGS, hintFor } from './flag-table.ts';
 import { FLAG_READERS, type FlagKind, type FlagSpec } from './flag-values.ts';
@@ -291,7 +292,7 @@ function setAt(target: JsonObject, [key = '', ...rest]: readonly string[], value
 /** The gates that `--feature-gates` sets. */
 export function featureFlags(given: GivenFlags): FeatureSettings {
   const value = given['feature-gates'];
-  return isObject(value) ? Object.fromEntries(Object.entries(value).map(([name, on]) => [name, on === true])) : {};
+  return isObject(value) ? mapValues(value, (on) => on === true) : {};
 }
 
 /** Configures the self-signed certificate, if none is configured and none is requested. */

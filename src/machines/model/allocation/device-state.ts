@@ -9,6 +9,7 @@ import type { Device, DeviceEntry, DeviceResponse } from '../operations/devices.
 import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 import { byBytes, isBase64 } from '../values/go-text.ts';
+import { mapValues } from '../values/tables.ts';
 import { CORRUPTED, decoded, goField, goList, goMap, goStruct, sortedEntries } from './checkpoint.ts';
 
 /** The devices of one resource that a plugin offers. */
@@ -51,8 +52,7 @@ export function deviceAmounts(devices: Devices): {
   readonly capacity: Readonly<Record<string, string>>;
   readonly allocatable: Readonly<Record<string, string>>;
 } {
-  const count = (of: (resource: DeviceResource) => number) =>
-    Object.fromEntries(Object.entries(devices).map(([name, resource]) => [name, String(of(resource))]));
+  const count = (of: (resource: DeviceResource) => number) => mapValues(devices, (resource) => String(of(resource)));
   return { capacity: count((each) => each.devices.length), allocatable: count((each) => healthyIds(each).length) };
 }
 
@@ -114,13 +114,10 @@ export function deviceHealth(holdings: DeviceHoldings, devices: Devices): Device
       return { resourceID: id, health: isHealthy ? 'Healthy' : 'Unhealthy' };
     }),
   });
-  return Object.fromEntries(
-    Object.entries(holdings).map(([container, resources]) => [
-      container,
-      Object.entries(resources)
-        .toSorted(([a], [b]) => (a < b ? -1 : 1))
-        .map(statusOf),
-    ]),
+  return mapValues(holdings, (resources) =>
+    Object.entries(resources)
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .map(statusOf),
   );
 }
 

@@ -5,6 +5,7 @@ import type { DeviceResponse } from '../operations/devices.ts';
 import type { Allocation, ExclusiveCpus, Grant, Holding, MemoryBlock, MemoryBlocks } from '../operations/grants.ts';
 import type { NodeSettings, ResourceManagers } from '../settings/node-settings.ts';
 import { nanoOf } from '../values/quantity.ts';
+import { mapValues } from '../values/tables.ts';
 import { CPU_STATE_FILE, MEMORY_STATE_FILE, notRestored } from './checkpoint.ts';
 import { type PodCpus, sharedCpus } from './cpu-manager.ts';
 import { cpuEntries, cpuStateProblem, cpuStateText } from './cpu-state-file.ts';
@@ -121,9 +122,6 @@ export function podShares(settings: Settings, grants: Holdings, uid: string): Po
         }),
   };
 }
-
-const mapValues = <From, To>(table: Readonly<Record<string, From>>, change: (value: From) => To): Record<string, To> =>
-  Object.fromEntries(Object.entries(table).map(([key, value]) => [key, change(value)]));
 
 const nodesOf = (blocks: readonly MemoryBlock[]): string =>
   [...new Set(blocks.flatMap(({ numaAffinity }) => numaAffinity))].toSorted((a, b) => a - b).join(',');

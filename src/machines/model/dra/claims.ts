@@ -15,6 +15,7 @@ import { isExtendedResource } from '../allocation/request.ts';
 import type { Container, Pod } from '../api/pod.ts';
 import type { ClaimDevice } from '../operations/dra.ts';
 import { nanoOf } from '../values/quantity.ts';
+import { mapValues, pickKeys } from '../values/tables.ts';
 import type { ClaimHealth, ClaimWanted, DevicesByDriver, FetchedClaim, PreparedClaims } from './messages.ts';
 
 /** Extended resources of this kind name a DeviceClass: KEP 5004. */
@@ -160,7 +161,7 @@ export function containerClaims(
   claims: PreparedClaims,
 ): PreparedClaims {
   const names = new Set(requestsOf(pod, container, node).map(([claim]) => claim));
-  return Object.fromEntries(Object.entries(claims).filter(([name]) => names.has(name)));
+  return pickKeys(claims, (name) => names.has(name));
 }
 
 interface ResourceHealth {
@@ -260,7 +261,7 @@ export function claimStateText(claims: readonly ClaimState[]): string {
     ClaimName: name,
     Namespace: namespace,
     PodUIDs: Object.fromEntries(pods.toSorted().map((pod) => [pod, {}])),
-    DriverState: Object.fromEntries(Object.entries(drivers).map(([driver, all]) => [driver, writtenDevices(all)])),
+    DriverState: mapValues(drivers, writtenDevices),
   }));
   const data = JSON.stringify({ ...HEAD, ClaimInfoStateList: list });
   return JSON.stringify({ Data: data, Checksum: crc32(data) });

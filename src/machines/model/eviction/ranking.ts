@@ -20,6 +20,7 @@ import { hasBehavior, NEWEST_BEHAVIOR } from '../settings/behaviors.ts';
 import { hasPodLevelResources, podContainers } from '../spec/qos.ts';
 import { amountsOf, podLimits, podRequests } from '../spec/resources.ts';
 import { formatBinary, formatDecimal, type Nano, wholeUnits } from '../values/quantity.ts';
+import { pickKeys } from '../values/tables.ts';
 import { isHard, resourceOf, type StarvedResource } from './thresholds.ts';
 
 /** A pod that may be evicted, and its usage; `null` when nothing could be measured. */
@@ -195,7 +196,7 @@ export function nodePod(pod: Pod, node: { readonly behavior: number } = { behavi
 const RANKED = ['memory', EPHEMERAL_STORAGE];
 
 const requested = (requests: Readonly<Record<string, string>> = {}): Record<string, string> =>
-  Object.fromEntries(Object.entries(requests).filter(([resource]) => RANKED.includes(resource)));
+  pickKeys(requests, (resource) => RANKED.includes(resource));
 
 type Volume = NonNullable<Pod['spec']['volumes']>[number];
 

@@ -25,6 +25,7 @@ import type {
 import { CRASH_LOOP_BACKOFF_MAX_MS } from '../../model/spec/restart.ts';
 import { isIpAddress } from '../../model/values/ip.ts';
 import { milliUnits, nanoOf, parseQuantity, wholeUnits } from '../../model/values/quantity.ts';
+import { mapValues } from '../../model/values/tables.ts';
 import { millisecondsOf } from '../../model/values/time.ts';
 import { featureAdmission, featureSettings, gatesOf, longestBackoffMs } from './derive-features.ts';
 import type { EstablishedContext, KubeletInput, NodeIdentity } from './types.ts';
@@ -331,5 +332,4 @@ function cpuManager(
   };
 }
 
-const inUnits = (quantities: StringMap): StringMap =>
-  Object.fromEntries(Object.entries(quantities).map(([name, text]) => [name, units(name, nanoOf(text))]));
+const inUnits = (quantities: StringMap): StringMap => mapValues(quantities, (text, name) => units(name, nanoOf(text)));

@@ -12,6 +12,7 @@ import type { Device, DeviceEntry, DevicePluginOptions } from '../../../model/op
 import type { DeviceHolding, DeviceHoldings } from '../../../model/operations/grants.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isQualifiedName } from '../../../model/validation/field.ts';
+import { mapValues } from '../../../model/values/tables.ts';
 
 const VERSION = 'v1beta1';
 
@@ -72,12 +73,11 @@ export function haveChanged(before: Resources, after: Resources): boolean {
 export const NO_OPTIONS: DevicePluginOptions = { preStart: false, prefers: false };
 
 export const devicesOf = (resources: Resources): Devices =>
-  Object.fromEntries(
-    Object.entries(resources).map(([name, { isListed, devices, options }]) => [
-      name,
-      { devices, prefers: options.prefers, ...(isListed ? {} : { isUnlisted: true }) },
-    ]),
-  );
+  mapValues(resources, ({ isListed, devices, options }) => ({
+    devices,
+    prefers: options.prefers,
+    ...(isListed ? {} : { isUnlisted: true }),
+  }));
 
 /**
  * Without its plugin no device can be allocated; the health of devices that containers hold stays as last reported,
@@ -110,7 +110,7 @@ export function devicesHandedOver({ entries }: DeviceState): ResourcesHandedOver
 
 /** Registered devices as the checkpoint lists them: only healthy ones. */
 export const registeredDevices = (resources: Resources): Readonly<Record<string, readonly string[]>> =>
-  Object.fromEntries(Object.entries(devicesOf(resources)).map(([name, resource]) => [name, healthyIds(resource)]));
+  mapValues(devicesOf(resources), healthyIds);
 
 /** Entries of the checkpoint, from the holdings of pods by uid. */
 export const entriesOfAll = (held: Readonly<Record<string, DeviceHoldings>>): readonly DeviceEntry[] =>

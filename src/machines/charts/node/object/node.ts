@@ -17,6 +17,7 @@ import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import type { NodeVolumes } from '../../../model/csi/messages.ts';
 import type { NodeLabels } from '../../../model/objects/keys.ts';
 import { byBytes, quote } from '../../../model/values/go-text.ts';
+import { pickBy, pickKeys } from '../../../model/values/tables.ts';
 import { nodeConditions } from './conditions.ts';
 import type { NodeFacts, NodeReports } from './facts.ts';
 
@@ -72,7 +73,7 @@ function keptLabels(facts: NodeFacts, labels: Readonly<Record<string, string>>):
   const kept = { ...labels, ...Object.fromEntries(nodeLabels.filter(([name]) => PLACE_LABELS.includes(name))) };
   const isEmptied = (name: string, value: string) =>
     value === '' && facts.labels[name] === '' && PLACE_LABELS.includes(name);
-  return Object.fromEntries(Object.entries(kept).filter(([name, value]) => !isEmptied(name, value)));
+  return pickBy(kept, (value, name) => !isEmptied(name, value));
 }
 
 /** Labels that upstream restores with each status; others it restores with each start. */
@@ -140,7 +141,7 @@ const MERGE_KEYS = { 'status.conditions': 'type' };
 
 /** Extended resources that other clients advertise stay as they are. */
 const advertised = ({ capacity = {} }: NodeStatus): Readonly<Record<string, string>> =>
-  Object.fromEntries(Object.entries(capacity).filter(([name]) => name.includes('/')));
+  pickKeys(capacity, (name) => name.includes('/'));
 
 /** @param before the last known status; fields set by other clients stay */
 export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeStatus, nowMs: number): NodeStatus {

@@ -24,6 +24,7 @@ import type {
 } from '../../../model/pods/source-messages.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import { sizeProblem } from '../../../model/validation/pod.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import { type Change, differences, type PublishedPods, type Publishing, publishedOf, refOf } from './pod-source.ts';
 
@@ -84,7 +85,7 @@ function updated<Value>(
   const isSame = ([uid, value]: readonly [string, Value]) => JSON.stringify(table[uid]) === JSON.stringify(value);
   const hasGone = [...gone].some((uid) => Object.hasOwn(table, uid));
   if (!hasGone && Object.entries(values).every(isSame)) return table;
-  const kept = hasGone ? Object.fromEntries(Object.entries(table).filter(([uid]) => !gone.has(uid))) : table;
+  const kept = hasGone ? pickKeys(table, (uid) => !gone.has(uid)) : table;
   return { ...kept, ...values };
 }
 

@@ -27,6 +27,7 @@ import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts'
 import type { IgnoredField, NodeSettings } from '../../../model/settings/node-settings.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 
 /** A published pod, as its source keeps it to find changes. */
 interface PublishedPod extends PodRef {
@@ -126,7 +127,7 @@ export const publishedOf = (pods: readonly Pod[]): PublishedPods =>
 
 /** Forgets the publication of these pods, or of all (`null`), because a receiver lost its state. */
 export const withoutPods = (reported: PublishedPods, uids: readonly string[] | null): PublishedPods =>
-  Object.fromEntries(Object.entries(reported).filter(([uid]) => uids !== null && !uids.includes(uid)));
+  pickKeys(reported, (uid) => uids !== null && !uids.includes(uid));
 
 /**
  * Pods that are published in one turn: each takes a millisecond or two of decisions, and nothing else is decided

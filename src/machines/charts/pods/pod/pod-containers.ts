@@ -16,6 +16,7 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { legacyLogName } from '../../../model/spec/paths.ts';
 import { factsOf, hasBegunInSandbox, instancesOf, withContainer } from '../../../model/status/runtime-facts.ts';
 import { isSame } from '../../../model/values/same.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/time.ts';
 import type { ContainerLogInput } from '../container/container-log.ts';
 import { isCreated, SPAWNED } from '../container/container-policy.ts';
@@ -71,7 +72,7 @@ const superviseLogs = s.enqueueActions(({ context, enqueue }) => {
   const { stale, missing } = logChanges(context);
   if (stale.length > 0) {
     for (const id of stale) enqueue.stopChild(id);
-    enqueue.assign({ logs: Object.fromEntries(Object.entries(context.logs).filter(([id]) => !stale.includes(id))) });
+    enqueue.assign({ logs: pickKeys(context.logs, (id) => !stale.includes(id)) });
     return;
   }
   for (const [id, input] of Object.entries(missing)) enqueue.spawnChild('containerLog', { id, input });

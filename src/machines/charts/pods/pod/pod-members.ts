@@ -13,6 +13,7 @@ import { pullPolicy } from '../../../model/spec/image.ts';
 import { isSidecar } from '../../../model/spec/resources.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
 import { memoize } from '../../../model/values/same.ts';
+import { pickBy } from '../../../model/values/tables.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import type { ProbedState, ProbeKind } from '../prober/prober-policy.ts';
 import { activeKinds, hasProbes, httpRequest, initialState, isStarted } from '../prober/prober-policy.ts';
@@ -91,7 +92,7 @@ const credentialKeys = (pod: Pod, { apiServer }: PodContext['node']): readonly s
 
 /** By key, why an object cannot be read now. */
 export const unavailable = ({ lookups, objects }: PodContext): Readonly<Record<string, string>> =>
-  Object.fromEntries(Object.entries(lookups).filter(([key, why]) => why !== '' && objects[key] === undefined));
+  pickBy(lookups, (why, key) => why !== '' && objects[key] === undefined);
 
 type Facts = Pick<PodContext, 'pod' | 'runtime' | 'probes' | 'probed' | 'containers' | 'kill'>;
 

@@ -10,6 +10,7 @@ import { type Container, DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts
 import type { ProberReport, SoftStateMessage } from '../../../model/pods/pod-messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 import type { ProberInput } from '../prober/prober.ts';
 import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
 import type { PodContext } from './pod-context.ts';
@@ -41,7 +42,7 @@ const superviseProbers = s.enqueueActions((args) => {
   if (stale.length > 0) {
     for (const id of stale) enqueue.stopChild(id);
     enqueue.assign({
-      probers: Object.fromEntries(Object.entries(context.probers).filter(([id]) => !stale.includes(id))),
+      probers: pickKeys(context.probers, (id) => !stale.includes(id)),
     });
     return;
   }

@@ -17,6 +17,7 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { sandboxOverhead } from '../../../model/spec/resources.ts';
 import { factsOf, isAlive, sandboxesOf } from '../../../model/status/runtime-facts.ts';
 import { quote } from '../../../model/values/go-text.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
 import { retryDelay } from '../container/container-policy.ts';
 import { logFailure, noteFailureFor } from './pod-actions.ts';
@@ -149,7 +150,7 @@ const noteActuated = s.enqueueActions((args) => {
   if (resize === null || actuated === null) return;
   const { target, anew } = resize;
   const isKept = (name: string): boolean => anew.includes(name) && !isActuated(context, name);
-  const kept = Object.fromEntries(Object.entries(actuated).filter(([name]) => isKept(name)));
+  const kept = pickKeys(actuated, (name) => isKept(name));
   applyChange(enqueue, context, { actuated: { ...target, ...kept } }, now(args));
 });
 

@@ -11,6 +11,7 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/pod-status.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
+import { mapValues } from '../../../model/values/tables.ts';
 import type { PodContext } from './pod-context.ts';
 import { probeResults, runtimeHandler } from './pod-members.ts';
 import { hasClaims } from './pod-start-order.ts';
@@ -58,9 +59,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     comingAgain: entries.flatMap(([name, { view }]) => (restartExpected(view, factsOf(runtime, name)) ? [name] : [])),
     replacing: entries.flatMap(([name, { view }]) => (isReplaced(view, factsOf(runtime, name)) ? [name] : [])),
     ...probeResults(context),
-    restartCounts: Object.fromEntries(
-      Object.entries(rememberedContainers).map(([name, { restartCount }]) => [name, restartCount]),
-    ),
+    restartCounts: mapValues(rememberedContainers, ({ restartCount }) => restartCount),
     deviceHealth: healthOf(context),
     ...verdictOf(context),
     ...(kill === null ? {} : { wasInitialised: kill.wasInitialised }),
