@@ -1,10 +1,9 @@
 /**
  * gRPC over Unix sockets of this machine: addresses, credentials of clients, and servers.
  *
- * The connections of a client with these credentials (without TLS) end with it:
- *
- * grpc-js leaves a connection open for ever whose server never answers its handshake, also after the client is closed,
- * and one that is not established for two minutes: each probe of a silent server would cost a descriptor.
+ * The connections of a client with these credentials (without TLS) end with the client: grpc-js never closes a
+ * connection whose server does not answer its handshake, even after the client is closed, and closes one that is not
+ * established only after two minutes, so each probe of a silent server would cost a descriptor.
  *
  * Access to a served socket is controlled by the socket's directory, which pods may have mounted. Connections are
  * limited, because each is a descriptor of the agent.

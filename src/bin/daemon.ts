@@ -54,7 +54,7 @@ const SEED_MAX = 2 ** 32 - 1;
 const ROOT_DIRECTORY_MODE = 0o750;
 /** Below the root directory: the key of the handles that stand for secrets in the journal. */
 const SECRETS_KEY = 'pki/journal-secrets.key';
-/** Below the root directory: what a client of the visualizer has to show. */
+/** Below the root directory: the token that clients of the visualizer present. */
 const TOKEN = 'visualizer.token';
 const SERVER_THREAD = `${PACKAGE_DIRECTORY}/src/bin/server-thread.js`;
 

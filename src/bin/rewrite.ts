@@ -1,18 +1,15 @@
 /**
- * Rewrites journals: with new decisions, or with redacted values.
+ * Rewrites journals: with redacted values, or with new decisions.
  *
- * Replaces private texts by meaningless names: `redacted-` and ten digits. The same text has the same name within one
- * journal, and another name in the next, so that a list of likely values does not find them.
+ * Redacted: private texts are replaced by meaningless names, `redacted-` and ten digits. The same text has the same
+ * name within one journal, and another name in the next, so that a list of likely values does not find them. With new
+ * decisions: the machines of this build process the inputs, and their decisions are written by the normal writer, so
+ * that checksums, digests and the chain are correct.
  *
  * Invariants: a private text of at least {@link SEARCHED_MIN} characters is replaced everywhere, also within other
  * texts, unless it also occurs as a public text by itself; a shorter one is replaced only at private places. References
- * to variables (`$(NAME)`) stay, because machines expand them. The cost is linear in the size of the input.
- *
- * Rewrites a journal: the machines of this build process its inputs, and their decisions are written by the normal
- * writer, so that checksums, digests and the chain are correct.
- *
- * Invariant: an input that no actor waits for ends the rewrite, because the answer of the world to another request is
- * unknown.
+ * to variables (`$(NAME)`) stay, because machines expand them. The cost is linear in the size of the input. An input
+ * that no actor waits for ends the rewrite, because the answer of the world to another request is unknown.
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import { LAST_APPLIED } from '../actors/pod-values.ts';

@@ -20,6 +20,14 @@ export function isObject(value: unknown): boolean {
 export const memberOf = (value: unknown, name: string): unknown =>
   typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
 
+declare global {
+  /** ECMAScript 2025, which TypeScript's library does not declare yet. */
+  interface JSON {
+    rawJSON(text: string): object;
+    isRawJSON(value: unknown): boolean;
+  }
+}
+
 /** The JSON text of a value; `undefined` if it has none, which TypeScript's type of `JSON.stringify` omits. */
 export const jsonText: (value: unknown) => string | undefined = JSON.stringify;
 

@@ -2,15 +2,13 @@
  * The agent's own calls that create, start or remove sandboxes and containers, the runtime's events about these calls,
  * and the queue of calls that start a sandbox.
  *
- * An event about such a call adds nothing to its answer, except a status (containerd 2), which saves an inspection.
- * Invariants: an event is kept only while a call waits for it; a call waits for its event at most {@link
- * EVENT_WAIT_MS}, and only if events carry statuses.
+ * An event about such a call is dropped, because the call's answer has the same information; except an event with a
+ * status (containerd 2), which saves an inspection. Invariants: an event is kept only while a call waits for it; a call
+ * waits for its event at most {@link EVENT_WAIT_MS}, and only if events have statuses.
  *
- * An expectation is an outcome that an event announced and that the runtime's statuses do not show yet:
- *
- * containerd publishes an event before its CRI plugin has processed it, so an immediate inspection may show the old
- * state. Each expectation is checked again after growing delays, a limited number of times; after that the relist
- * decides. Pure: the caller owns the clock.
+ * An expectation is an outcome that an event announced and that the runtime's statuses do not show yet: containerd
+ * publishes an event before its CRI plugin has processed it. Each expectation is checked again after growing delays, a
+ * limited number of times; after that the relist decides. Pure: the caller owns the clock.
  */
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import type { Instance } from './relist.ts';

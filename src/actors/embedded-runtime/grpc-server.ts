@@ -1,17 +1,17 @@
 /**
- * The gRPC server of the embedded runtime on its private unix socket, and the place where faults are injected.
+ * The gRPC server of the embedded runtime on its private unix socket, with injected faults for tests.
  *
- * Owns the socket. Invariants: only the folder's owner has access (0700, socket 0600); a socket served by another
+ * Owns: the socket. Invariants: only the folder's owner has access (0700, socket 0600); a socket served by another
  * process is never taken over; an error of one call never ends the process.
  *
- * Injected faults: a file defines which calls are slow, fail, or succeed and then fail (the reply is lost).
+ * A file defines which calls are slow, fail, or succeed and then fail (the reply is lost):
  *
  *     { "<Method>": [{ "delayMs": 100, "error": { "code": "UNAVAILABLE", "message": "…" },
  *                      "times": 2, "afterSuccess": true }] }
  *
- * The first entry that still has `times` left applies (without `times`: always). With `afterSuccess` delay and error
- * come after the work. Invariants: the file is read again when it changed, and counters are reset; an invalid file
- * changes nothing, and is reported.
+ * The first entry with remaining `times` applies (without `times`: always). With `afterSuccess`, delay and error come
+ * after the work. The file is read again when it changes, and counters are reset; an invalid file changes nothing, and
+ * is reported.
  */
 import { chmodSync, lstatSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createConnection } from 'node:net';

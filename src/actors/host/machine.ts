@@ -1,10 +1,9 @@
 /**
- * Facts of this machine: the user of this process, host name, capacity, identities, cgroups, addresses.
+ * Facts of this machine: the user of this process, host name, capacity, identities, cgroups; and `host.addresses`: the
+ * addresses of this machine, of a name, and of the interfaces of the default routes.
  *
- * They are only read, except that a tmpfs is mounted on a machine with swap. A missing identity is empty text, as in
- * the Go kubelet; memory and cgroups are required.
- *
- * `host.addresses` has the addresses of this machine, of a name, and of the interfaces of the default routes.
+ * The facts are only read, except that a tmpfs is mounted on a machine with swap. A missing identity is empty text, as
+ * in the Go kubelet; memory and cgroups are required.
  *
  * Upstream: k8s.io/apimachinery/pkg/util/net/interface.go.
  */

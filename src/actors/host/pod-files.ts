@@ -1,17 +1,15 @@
 /**
- * `host.preparePod` and `host.removePod`: the folders and managed files of pods.
+ * `host.preparePod` and `host.removePod`: the folders and managed files of pods. `host.terminationMessage`: the final
+ * message of a container.
  *
- * Decides: nothing outside the root is touched (see `root-folder.ts`). Files are written in place, because containers
- * have them mounted. A folder with mounts below it is not removed: the mounted data does not belong to the agent.
- *
- * `host.terminationMessage`: the final message of a container.
- *
- * Decides, as the Go kubelet does: the end of the message file, at most `maxBytes`; when that is empty and a log is
- * named, the end of the log, at most 80 lines and 2048 bytes. A missing file counts as empty; for an unreadable one the
- * message says so.
+ * Decides: files outside the root are not touched (see `root-folder.ts`). Files are written in place, because
+ * containers have them mounted. A folder with mounts below it is not removed: the mounted data does not belong to the
+ * agent. As in the Go kubelet, a final message is the end of the message file, at most `maxBytes`; if that is empty and
+ * a log is named, the end of the log, at most 80 lines and 2048 bytes. A missing file counts as empty; for an
+ * unreadable file the message says so.
  *
  * The container wrote both files, so neither is trusted: only regular files are read, never through a link, and never
- * more than a fixed number of bytes however large they are.
+ * more than a fixed number of bytes.
  */
 import {
   closeSync,

@@ -1,18 +1,15 @@
 /**
- * `host.loadSoftState` and `host.saveSoftState`: facts that only the agent knows, kept across its restarts, and what
- * the kubelet's files say of the resources of pods. `host.readCheckpoints` and `host.writeCheckpoint`: the checkpoint
- * files of a kubelet's resource managers below its root directory.
+ * The agent's own files: `host.loadSoftState` and `host.saveSoftState`, facts that only the agent knows and keeps
+ * across restarts, with the resources of pods from the kubelet's files; `host.readCheckpoints` and
+ * `host.writeCheckpoint`, the checkpoint files of a kubelet's resource managers; `host.loadPods` and `host.savePod`,
+ * the pods of the API server that this node may start while the API server is unreachable, one file a pod.
  *
- * Decides: a missing or damaged soft state counts as empty, because a node must start; a damaged one is moved to
- * `<path>.damaged` for inspection. Invariants: a reader finds the old file or the new one, never a part; a write that
- * fails leaves nothing.
+ * Decides: a missing or damaged soft state counts as empty, because a node must start; a damaged file is moved to
+ * `<path>.damaged` for inspection. Other files in the folder of pods are ignored.
  *
- * `host.loadPods` and `host.savePod`: the pods of the API server that this node may start without it, one file a pod.
- *
- * Decides: other files in the folder are ignored. Invariants: a reader finds the old pod or the new one, never a part;
- * a uid never leads out of the folder; only the owner can read the files; tokens and literal values of a pod are
- * encrypted with the node's key (`Vault.wrap`): an unreadable token is left out, and so is a pod with an unreadable
- * value.
+ * Invariants: a reader finds the old file or the new one, never a part; a failed write leaves no file; a uid never
+ * leads out of the folder; only the owner can read the files of pods; tokens and literal values of a pod are encrypted
+ * with the node's key (`Vault.wrap`): an unreadable token is left out, and so is a pod with an unreadable value.
  */
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';

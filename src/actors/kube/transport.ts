@@ -1,16 +1,14 @@
 /**
- * The connections to one API server, shared by all clients of one identity.
+ * The connections to one API server, shared by all clients of one identity; and that identity, which is read again
+ * because certificates and tokens change on disk while the node runs.
  *
  * HTTP/2 if the server supports it: a connection carries a hundred watches. Connections are closed after a rotation of
- * certificates, by `closeConnections`, and when the server is silent ({@link endLostConnections}). Invariant: an
- * unauthorized request is repeated once with freshly read credentials.
+ * certificates, by `closeConnections`, and when the server is silent ({@link endLostConnections}).
  *
- * The identity of this node for the API server is read again: certificates and tokens change on disk while the node
- * runs.
- *
- * Owns: the credentials last read, and the time. Invariant: the result of `current` is at most {@link REREAD_MS} older
- * than the files, and fresh after `expire`; while the files cannot be read, or key and certificate do not match, the
- * last valid credentials are used.
+ * Owns: the connections, and the credentials that were read last. Invariants: an unauthorized request is repeated once
+ * with freshly read credentials; the result of `current` is at most {@link REREAD_MS} older than the files, and fresh
+ * after `expire`; while the files cannot be read, or key and certificate do not match, the last valid credentials are
+ * used.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { subscribe } from 'node:diagnostics_channel';

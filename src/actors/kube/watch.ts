@@ -2,19 +2,20 @@
  * Reads one watch (a line of JSON for each change, with bookmarks in between), and merges changes that wait for the
  * decisions about earlier ones.
  *
- * Decides: when the watch ends. Invariants: an incomplete line is ignored; the returned version is the newest of a
- * complete line, so that nothing is lost between this watch and the next.
+ * Decides: when the watch ends, and which waiting changes become one. A change is reported with the state of its object
+ * at that time, so that objects that change faster than the agent decides, such as pods that are created and deleted a
+ * hundred times a second, do not delay all others.
  *
- * Decides: which waiting changes become one. An object is reported as it is by then, so that objects that change faster
- * than decisions, such as pods that are created and deleted a hundred times a second, do not hold up all others.
  * Invariants:
  *   C1 of one object only the newest state is reported; its deletion is always reported, and nothing is merged into it.
  *      Of an object that was reported before, the state with its time of deletion is reported as well: it has the grace
  *      period, which no deletion has.
- *   C2 one change is reported at a time, and everything else has its turn before the next one.
+ *   C2 one change is reported at a time, and other work of the process has its turn before the next one.
  *   C3 changes are reported in the order of the versions of their objects: a watch that continues after the last
  *      reported one misses none of the others.
  *   C4 at most {@link CHANGES_MAX} changes of {@link WAITING_MAX_BYTES} wait; the others stay in the server.
+ *   C5 an incomplete line is ignored; the returned version is the newest of a complete line, so that no change is lost
+ *      between this watch and the next.
  */
 import { setImmediate } from 'node:timers/promises';
 import { isObject, type Json, memberOf, OperationError } from '../../kernel/json.ts';

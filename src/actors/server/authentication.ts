@@ -1,17 +1,14 @@
 /**
- * Authenticates and authorizes requests: by certificates, and by reviews of the API server, whose answers are kept.
+ * Authenticates clients (by client certificate, by bearer token, or as anonymous) and authorizes users (the verb of a
+ * method, the rights of an endpoint, upstream's text of a denial). Tokens and rights are checked by TokenReviews and
+ * SubjectAccessReviews of the API server, whose answers are cached.
  *
- * Authorizes users: the verb of a method, the rights of an endpoint, upstream's text of a denial; and asks the API
- * server by TokenReviews and SubjectAccessReviews, with caching of their answers.
+ * Order and outcomes are upstream's: a verified certificate takes precedence over any token; a token counts only
+ * without such a certificate; a client with a rejected credential is rejected, and only a client without credentials is
+ * anonymous.
  *
  * Owns: the caches, with upstream's lifetimes and sizes. Invariants: the keys of a cache are hashes, so that no
  * credential stays in memory; a request never waits for an answer longer than {@link REVIEW_TIMEOUT_MS}.
- *
- * Authenticates a client: by client certificate, by bearer token, or as anonymous.
- *
- * Order and outcomes are upstream's: a verified certificate takes precedence over any token; a token counts without
- * such a certificate; a client with a rejected credential is rejected, and only a client without credentials is
- * anonymous.
  */
 import { createHash, createHmac, randomBytes, type X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';

@@ -1,15 +1,12 @@
 /**
- * Reads the usage and the limits of cgroups, in the same form for version 2, which has one folder for all controllers,
- * and version 1, which has one for each.
- *
- * Invariants: no state between reads; a missing controller gives `null`, never zero; numbers include descendants. As in
- * cAdvisor, the working set is the usage without the inactive file cache.
- *
- * Finds cgroups for reading: the folder of a cgroup under each controller, its children, and those of pods and
- * containers.
+ * Finds cgroups, and reads their usage and limits in the same form for version 2, which has one folder for all
+ * controllers, and version 1, which has one for each.
  *
  * A cgroup is named as /proc/<pid>/cgroup names it: `/` for the root, `/kubepods/besteffort/pod…` below. Pods and
  * containers: with cgroupfs `pod<uid>/<container id>`, with systemd `…-pod<uid with _>.slice/<runtime>-<id>.scope`.
+ *
+ * Invariants: no state between reads; a missing controller gives `null`, never zero; numbers include descendants. As in
+ * cAdvisor, the working set is the usage without the inactive file cache.
  */
 import { statSync } from 'node:fs';
 import { readHierarchies } from '../cgroup/hierarchies.ts';

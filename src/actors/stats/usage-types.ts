@@ -122,9 +122,6 @@ export const ofRunningPods = ({ node, pods }: Summary): Summary => ({
   pods: pods.filter(({ containers }) => containers.length > 0),
 });
 
-// `JSON.rawJSON` is ECMAScript 2025; TypeScript's library does not declare it yet.
-const { rawJSON } = JSON as unknown as { rawJSON(this: void, text: string): object };
-
 /**
  * JSON of statistics: every `bigint` is written as a plain number, however large.
  *
@@ -134,7 +131,7 @@ export const statsText = (value: unknown, indent = 0): string => JSON.stringify(
 
 /** A replacer for JSON: writes `bigint` as numbers, and times without fractions, as Kubernetes does. */
 function written(key: string, value: unknown): unknown {
-  if (typeof value === 'bigint') return rawJSON(String(value));
+  if (typeof value === 'bigint') return JSON.rawJSON(String(value));
   const isTime = (key === 'time' || key === 'startTime') && typeof value === 'string';
   return isTime ? value.replace(/\.\d+Z$/, 'Z') : value;
 }

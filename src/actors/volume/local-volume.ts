@@ -1,14 +1,12 @@
 /**
- * Folders and disks of this machine that pods claim (`local` PersistentVolumes): bind-mounted into the pod's folder.
+ * `local` PersistentVolumes: folders of this machine, bind-mounted into the pod's folder; and block devices of this
+ * machine, formatted if blank, mounted once for all their pods, and bind-mounted from there.
  *
- * Decides: the first pod that uses a volume changes the volume's group; later pods do not. Invariants: its content is
- * never removed; a folder is bound only after its group was changed, so a bound folder is finished.
+ * Decides: the first pod that uses a volume changes the volume's group; later pods do not. A disk with any signature is
+ * never formatted.
  *
- * Disks of this machine that pods claim as folders (`local` PersistentVolumes whose path is a block device): formatted
- * if blank, and mounted once for all pods that use them.
- *
- * Decides: a disk with any signature is never formatted. Invariants: existing data stay; the mount is removed with the
- * last pod that uses it; a slow volume delays no other.
+ * Invariants: content is never removed; a folder is bound only after its group was changed, so a bound folder is
+ * finished; the mount of a device is removed with the last pod that uses it; a slow volume delays no other.
  *
  * Upstream: pkg/volume/local/local.go, k8s.io/mount-utils (`FormatAndMount`).
  */

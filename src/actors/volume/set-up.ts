@@ -1,15 +1,11 @@
 /**
- * `volume.setUp`: sets up the volumes of a pod according to its plan.
+ * `volume.setUp`: sets up the volumes of a pod according to its plan: the folder of each volume below the pod's, its
+ * file system, and the mark of a finished volume; and checks the types of `hostPath` volumes, and creates missing ones.
  *
  * Decides: a volume that already has its file system keeps it.
+ *
  * Invariants: a failed volume is reported and delays no other; secrets are opened only here; owner and permissions of a
- * writable volume are set once, then they belong to its containers.
- *
- * The paths of the host that pods mount as `hostPath` volumes: their types are checked, missing ones created.
- *
- * The folder of a volume below its pod, its file system, and the mark of a volume that is set up.
- *
- * Invariant: links below the pod's folder are never followed.
+ * writable volume are set once, then they belong to its containers; links below the pod's folder are never followed.
  */
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';

@@ -1,5 +1,6 @@
 /**
- * Causes that `statelet why` reports: of a failed start, of claims that wait, of the end of the process before. Pure.
+ * Causes that `statelet why` reports: of a failed start, of waiting claims, and of the end of the previous process.
+ * Pure.
  *
  * Unresolved failures are operations of an actor and its descendants, and actors that died.
  *

@@ -6,9 +6,9 @@
  * the world. There is no difference if one journal only ends earlier. Times, numbers and payloads are not compared;
  * `replay` does that for one journal.
  *
- * For why one start took longer, the time until both reached the same goal is divided along the chain of causes of each
- * start: the waits of one actor are summed by actor and operation. If both chains are complete, the differences add up
- * to the total difference.
+ * To explain why one start took longer, the time until both reached the same goal is divided along the chain of causes
+ * of each start: the waits of one actor are summed by actor and operation. If both chains are complete, the differences
+ * add up to the total difference.
  */
 import { duration } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';

@@ -1,10 +1,7 @@
 /**
- * Whether the start in a journal meets the expectations of a file, which is read here as well.
- *
- * Invariant: each expectation has one finding, in the order of the keys of the file.
- *
- * Invariant: a file with an unknown key or value is rejected, so that a typing error never passes as an expectation
- * that holds.
+ * Reads a file of expectations, and decides whether the start in a journal meets them.  Invariants: each expectation
+ * has one finding, in the order of the keys of the file; a file with an unknown key or value is rejected, so that a
+ * typing error never passes as an expectation that holds.
  */
 import type { Json, JsonObject } from '../../kernel/json.ts';
 import { duration } from '../../visualizer/words.ts';

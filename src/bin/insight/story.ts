@@ -4,7 +4,7 @@
  * Owns: the moments with their causes, the operations with their times, the visits of the supervisor's phases, the pods
  * and their status. Hears: the records of one incarnation, in order. Invariants: nothing is run, so that a journal of
  * any build can be read; a state that this build's charts do not have is a phase without explanation, never an error;
- * what was so before a gap is forgotten where the journal goes on.
+ * after a gap in the journal the states from before the gap are forgotten.
  */
 
 import {

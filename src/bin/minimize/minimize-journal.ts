@@ -1,11 +1,11 @@
 /**
  * Finds the smallest journal that fails in the same way as a longer one.
  *
- * Invariants: in front of a difference everything replays the same; for any other failure the machines of this build
- * decide every record of the result.
+ * Invariants: before a difference everything replays the same; for any other failure the machines of this build decide
+ * every record of the result.
  *
- * A failure in a journal as a test that can be applied to a shorter journal: the first difference of a replay, an actor
- * that crashed, or a record with a given text.
+ * A failure is a test that can be applied to a shorter journal: the first difference of a replay, an actor that
+ * crashed, or a record with a given text.
  */
 import { align, contents } from '../../kernel/alignment.ts';
 import type { Divergence } from '../../kernel/divergence.ts';

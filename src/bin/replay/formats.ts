@@ -1,16 +1,9 @@
 /**
- * The forms of a replay's report: text for a terminal, an HTML page, and JUnit XML.
- *
- * The report as an HTML page: totals, a row for each log, and the first difference of each in full. It is one file
- * without scripts and external resources, so a CI can keep it as an artifact.
- *
- * Invariant: contents of a log are text, never markup.
- *
- * JUnit XML: one test suite, a test case for each log. A difference is a failure; a log that could not be compared is
- * an error.
- *
- * Invariant: the text is well-formed XML 1.0, which has no form for most control characters, half a surrogate pair, and
- * U+FFFE and U+FFFF.
+ * The forms of a replay's report: text for a terminal, an HTML page, and JUnit XML. HTML: totals, a row for each log,
+ * and its first difference in full. It is one file without scripts and external resources, so a CI can keep it as an
+ * artifact. JUnit: one test suite, a test case for each log. A difference is a failure; a log that could not be
+ * compared is an error.  Invariants: in HTML, contents of a log are text, never markup; XML is well-formed XML 1.0,
+ * which cannot express most control characters, half a surrogate pair, and U+FFFE and U+FFFF.
  */
 import { shortText } from '../../actors/server/visualizer/trim.ts';
 import type { Difference, Divergence, Mismatch } from '../../kernel/divergence.ts';

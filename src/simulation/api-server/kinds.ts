@@ -159,14 +159,9 @@ export function parseJson(text: string): unknown {
   return JSON.parse(text, (_key, value: unknown, context?: { source?: string }) => {
     const source = context?.source;
     if (typeof value !== 'number' || source === undefined) return value;
-    return Number.isInteger(value) && !Number.isSafeInteger(value) ? rawJson(source) : value;
+    return Number.isInteger(value) && !Number.isSafeInteger(value) ? JSON.rawJSON(source) : value;
   });
 }
-
-const { rawJSON: rawJson, isRawJSON: isRawJson } = JSON as unknown as {
-  readonly rawJSON: (text: string) => unknown;
-  readonly isRawJSON: (value: unknown) => boolean;
-};
 
 export function fieldsIn(fields: Fields | undefined, name: string): Fields[] {
   const list = fields?.[name];
@@ -175,13 +170,13 @@ export function fieldsIn(fields: Fields | undefined, name: string): Fields[] {
 
 /** A deep copy. */
 export function copy<T>(value: T): T {
-  if (typeof value !== 'object' || value === null || isRawJson(value)) return value;
+  if (typeof value !== 'object' || value === null || JSON.isRawJSON(value)) return value;
   if (Array.isArray(value)) return value.map((part: unknown) => copy(part)) as T;
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, copy(part)])) as T;
 }
 
 export const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) && !isRawJson(value);
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !JSON.isRawJSON(value);
 
 export const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 

@@ -1,22 +1,18 @@
 /**
- * The runtime's records on disk, from which its next start finds every container again.
+ * The runtime's records on disk, from which its next start restores every container.
  *
- *     <root>/runtime.json                     who serves this root now
+ *     <root>/runtime.json                     the process that serves this root now
  *     <root>/images.json                      references that were pulled
  *     <root>/sandboxes/<id>.json              SandboxRecord
  *     <root>/containers/<id>/container.json   ContainerRecord   written by the runtime
  *     <root>/containers/<id>/shim.json        ProcessIdentity   claimed by the shim that may start the process
- *     <root>/containers/<id>/process.json     ProcessRecord     written by the shim: it runs
+ *     <root>/containers/<id>/process.json     ProcessRecord     written by the shim: the process runs
  *     <root>/containers/<id>/exit.json        ExitRecord        written by the shim: it ended (or by the runtime: lost)
  *     <root>/containers/<id>/log.json         LogRecord         written by the shim: answers to "reopen the log"
- *     <root>/containers/<id>/attach.sock                        held by the shim: the way to the container's streams
+ *     <root>/containers/<id>/attach.sock                        listened on by the shim: the container's streams
  *
- * Invariant: the state of a container is determined by which of these files exist.
- *
- * The files are JSON, and shared by the runtime and the shims that it started.
- *
- * Invariants: a reader sees a complete file or none; a claim has exactly one winner. Nothing is synced to disk, because
- * no container survives a crash of the machine.
+ * Invariants: these files determine the state of a container; a reader sees a complete file or none; a claim has
+ * exactly one winner. Nothing is synced to disk, because no container survives a crash of the machine.
  */
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -2,15 +2,15 @@
  * The streaming server of the embedded runtime, which serves exec, attach and port forward at the URLs returned by CRI.
  *
  * Owns: a listener on a loopback port, opened with the first requested stream, and its tickets. A client needs an
- *   unused ticket that has not expired. Invariants:
+ * unused ticket that has not expired. Ports of a pod are ports of the host.
+ *
+ * Invariants:
  *   M1 a ticket is a number that cannot be guessed, for one use within {@link TICKET_MS}; there are never more than
  *   {@link TICKETS_MAX}.
  *   M2 a failed stream affects only itself: its client gets the reason if the protocol can carry it.
+ *   M3 a forwarded connection ends with its two streams, and the reverse; a request with only one stream is dropped.
+ *
  * Protocols: `v4.channel.k8s.io` over SPDY and over WebSocket, `portforward.k8s.io` over SPDY.
- *
- * PortForward of the embedded runtime: connections of a client to ports of a pod, which are ports of the host.
- *
- * Invariants: a connection ends with its two streams, and the reverse; a request with only one stream is dropped.
  */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';

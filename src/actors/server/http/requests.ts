@@ -1,18 +1,16 @@
 /**
- * Checks requests before their endpoint: their targets, and what Go's server calls malformed.
+ * Requests before they reach their endpoint: the order of answers, malformed requests, and the parsing of targets, all
+ * as in Go's server.
  *
  * Answers stay in order where Node's HTTP server does not keep it: an upgrade request, or malformed bytes, may arrive
- * while earlier requests are unanswered.
+ * while earlier requests are unanswered. Requests rejected by Node's parser, or by upstream before any routing, get
+ * upstream's response bytes. A method unknown to Node is valid upstream: such a request is rebuilt from its headers and
+ * handled normally.
  *
- * Requests rejected by Node's parser, or by upstream before any routing, with upstream's response bytes.
- *
- * A method unknown to Node is valid upstream: such a request is rebuilt from its headers and handled normally.
- *
- * Parses a request's target, as upstream's two routers do. Pure.
- *
- * The outer router sees the path as sent: it cleans it (`//`, `.` and `..` lead to a redirect) and matches segment by
- * segment, so that an encoded slash never separates. Below some prefixes a second router works on the decoded path,
- * where an encoded slash separates and trailing slashes are ignored.
+ * A target is parsed as by upstream's two routers. The outer router sees the path as sent: it cleans it (`//`, `.` and
+ * `..` lead to a redirect) and matches segment by segment, so that an encoded slash never separates. Below some
+ * prefixes a second router works on the decoded path, where an encoded slash separates and trailing slashes are
+ * ignored.
  */
 import { IncomingMessage, METHODS, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';

@@ -14,7 +14,7 @@ interface Retrying {
 }
 interface Turn {
   readonly context: Retrying;
-  readonly system: unknown;
+  readonly system: object;
 }
 
 export const afterFailure = (args: Turn): Retrying => ({

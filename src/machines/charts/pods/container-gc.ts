@@ -191,7 +191,7 @@ const restIn = (state: 'waiting' | 'settling') =>
 const NO_REST = { in: 'settling', untilMs: 0 } as const;
 const collectSurplus = s.assign({ queue: ({ context }) => surplusAtDeath(context) });
 
-const podsWithOldInstances = (args: { readonly context: Context; readonly system: unknown }): Pods =>
+const podsWithOldInstances = (args: { readonly context: Context; readonly system: object }): Pods =>
   withOldInstances(args.context.pods, args.context.policy, now(args));
 
 const collect = s.assign({

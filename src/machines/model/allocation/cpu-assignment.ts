@@ -4,16 +4,13 @@
  * Packed CPUs are chosen so that a container shares as few parts of the machine as possible: whole NUMA nodes and
  * sockets first, then whole cores, then single threads, each from the part with the fewest free ones. With the option
  * `prefer-align-cpus-by-uncorecache`, shared caches come between nodes and cores; with `distribute-cpus-across-cores`,
- * threads are taken in the order of their numbers, which spreads them over cores.
+ * threads are taken in the order of their numbers, which spreads them over cores. With the option
+ * `distribute-cpus-across-numa`, if one NUMA node is not enough, the same number comes from each node, so that no part
+ * of a program is slower than the rest.
  *
- * Upstream: cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked).
- *
- * With the option `distribute-cpus-across-numa`, if one NUMA node is not enough, the same number comes from each node,
- * so that no part of a program is slower than the rest.
- *
- * Upstream: KEP-2902; cpumanager/cpu_assignment.go (takeByTopologyNUMADistributed). On machines with more than four
- * nodes upstream sometimes takes other nodes than the best that it found, because it overwrites the slice that holds
- * them.
+ * Upstream: KEP-2902; cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked, takeByTopologyNUMADistributed). On
+ * machines with more than four nodes upstream sometimes does not take the best nodes that it found, because it
+ * overwrites the slice that holds them.
  */
 import type { Cpu } from '../settings/node-settings.ts';
 import type { Rejection } from './request.ts';

@@ -1,16 +1,12 @@
 /**
- * Decides whether a pod is admitted (by the node's fields and its free resources), which pods a critical one preempts,
- * and whether a resize is granted. Pure.
+ * Decides whether a pod is admitted (by the node's fields and its free resources), which pods a critical pod preempts
+ * (as few as possible, best-effort ones first, then those closest to the missing amounts), and whether a resize is
+ * granted. The checks are upstream's, in its order, with its reasons and texts. Pure.
  *
- * The checks are upstream's, in its order, with its reasons and texts.
+ * Invariant: an admitted pod is counted with its granted resources, never with those that it requests now.
  *
- * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit).
- *
- * Upstream: pkg/kubelet/allocation. Invariant: an admitted pod is counted with its granted resources, never with those
- * that it requests now.
- *
- * Chooses the pods that a critical pod preempts: as few as possible, best-effort ones first, then those closest to the
- * missing amounts. Upstream: pkg/kubelet/preemption.
+ * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit),
+ * pkg/kubelet/allocation, pkg/kubelet/preemption.
  */
 import type { QOSClass, Toleration } from '../api/pod.ts';
 import type { PodDemand } from '../operations/grants.ts';

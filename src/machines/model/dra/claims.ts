@@ -1,13 +1,12 @@
 /**
- * The ResourceClaims of a pod, and their devices for its containers. Pure.
- *
- * Upstream: staging dynamic-resource-allocation/resourceclaim, pkg/kubelet/cm/dra/manager.go and claiminfo.go. KEP
- * 4381, KEP 5004 (extended resources that a driver backs).
- *
- * The file `dra_manager_state` has the ResourceClaims prepared on this node and their pods, in the kubelet's format.
+ * The ResourceClaims of a pod, and their devices for its containers; and the file `dra_manager_state`: the
+ * ResourceClaims prepared on this node and their pods, in the kubelet's format (JSON in JSON, with the CRC-32 of the
+ * inner text). Pure.
  *
  * Invariant: files of a Go kubelet are readable here, and the reverse.
- * Upstream: pkg/kubelet/cm/dra/state (JSON in JSON, with the CRC-32 of the inner text).
+ *
+ * Upstream: staging dynamic-resource-allocation/resourceclaim, pkg/kubelet/cm/dra/manager.go, claiminfo.go and state.
+ * KEP 4381, KEP 5004 (extended resources that a driver backs).
  */
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
 import { CORRUPTED, decoded } from '../allocation/checkpoint.ts';

@@ -4,11 +4,9 @@
  * its probes.
  *
  * Invariants: one pass from left to right, results are not expanded again; `$$` is a literal dollar; an unknown name
- * stays as written. The length of a result is checked before it is built, because variables that refer to each other
- * twice double with each line of a manifest.
- *
- * Invariant: the ports replace every such text by a handle, so a handle's name in the definition is this container's
- *   own.
+ * stays as written; the length of a result is checked before it is built, because variables that refer to each other
+ * twice double with each line of a manifest; the ports replace every such text by a handle, so a handle's name in the
+ * definition is this container's own.
  */
 import type { SecretHandle } from '../../../kernel/xstate.ts';
 import type { Container } from '../api/pod.ts';

@@ -1,14 +1,11 @@
 /**
- * Validates the metadata of a pod.
+ * Validates the metadata of a pod. Only the API server reads owners, finalizers and managed fields, and limits sizes.
  *
  * The annotations with a meaning are tolerations, seccomp and AppArmor profiles, and the deletion cost; a profile in an
  * annotation must equal the one in the field that replaced it.
  *
- * A node of 0.2.0 did not validate them; a replay of its journal does not apply these rules.
- *
- * Only the API server reads owners, finalizers and managed fields, and limits sizes.
- *
- * A node of 0.2.0 dropped these fields; a replay of its journal does not apply these rules.
+ * A node of 0.2.0 did not validate these annotations, and dropped these fields; a replay of its journal does not apply
+ * these rules.
  */
 import { isObject } from '../../../kernel/xstate.ts';
 import type { Container, Pod, PodMeta, PodSpec, SeccompProfile, Toleration } from '../api/pod.ts';

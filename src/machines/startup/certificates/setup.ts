@@ -112,7 +112,7 @@ function clientOf({ purpose, once, certificate }: Context, nowMs: number): KubeT
   return once || certificate === null || certificate.notAfterMs <= nowMs ? 'bootstrap' : 'kube';
 }
 
-export const csrOf = (args: { context: Context; self: { system: unknown } }, name?: string) =>
+export const csrOf = (args: { context: Context; self: { system: object } }, name?: string) =>
   csrTarget(clientOf(args.context, now({ system: args.self.system })), name);
 
 export const logLine = (text: string, fields: (context: Context) => Record<string, string> = () => ({})) =>

@@ -1,15 +1,11 @@
 /**
- * The Node object as this agent registers it, the corrections of a Node that exists already, and its status. Derived
- * from the facts about the machine, the reports of its subsystems, and its CSI drivers.
+ * The Node object as this agent registers it, the corrections of an existing Node, and its status. Derived from the
+ * facts about the machine, the reports of its subsystems, and its CSI drivers: an annotation with the node ID of each
+ * driver, and topology labels, by which the scheduler places volumes and pods.
  *
- * Upstream: pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer). Seeds: S146, S216.
- *
- * Upstream: pkg/kubelet/nodestatus/setters.go. Checked against the recording `node-register`.
- *
- * From the CSI drivers come an annotation with the node ID of each, and topology labels, by which the scheduler places
- * volumes and pods.
- *
- * Upstream: pkg/volume/csi/nodeinfomanager (updateNodeIDInNode, updateTopologyLabels, removeNodeIDFromNode).
+ * Upstream: pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer),
+ * pkg/kubelet/nodestatus/setters.go, pkg/volume/csi/nodeinfomanager (updateNodeIDInNode, updateTopologyLabels,
+ * removeNodeIDFromNode). Checked against the recording `node-register`. Seeds: S146, S216.
  */
 import { isObject, type JsonObject } from '../../../../kernel/xstate.ts';
 import type { Node, NodeStatus, Taint } from '../../../model/api/pod.ts';

@@ -1,15 +1,13 @@
 /**
  * Shared by all sources of pods: a source publishes the differences to its last publication, a few pods in a turn,
- * without the fields that belong to disabled feature gates.
+ * without the fields that belong to disabled feature gates. A source of static pods publishes to `pods`, with an API
+ * server to `mirrorPods` as well, and then reports to `syncLoop` that it is ready; before that, the uids of each
+ * portion.
  *
  * Invariants: within one publication removals come first, so that a rewritten pod is removed before it is added; a pod
  * that did not change is not published; a pod's deletion is published once; pods are published in the order of their
- * list, and between two portions of them other messages have their turn.
- *
- * How a source of static pods publishes: to `pods`, with an API server to `mirrorPods` as well, and then to `syncLoop`
- * that it is ready; before that, the uids of each portion.
- *
- * Invariant: `config.sourceReady` follows all differences of its list, so that no pod counts as removed before.
+ * list, and other messages are handled between two portions; `config.sourceReady` follows all differences of its list,
+ * so that no pod counts as removed too early.
  */
 import { to } from '../../../../kernel/xstate.ts';
 import type { Container, Pod, PodRef } from '../../../model/api/pod.ts';

@@ -2,18 +2,15 @@
  * A pod's share of the node: its admission, its granted resources, its cgroup, and the CPUs of its containers. Part of
  * the chart of `pod.ts`.
  *
- * Invariants: G1 nothing is created for a pod that the node has not admitted. G2 `pod` has the granted resources,
- * `asked` the requested ones.
+ * Invariants:
+ *   G1 nothing is created for a pod that the node has not admitted.
+ *   G2 `pod` has the granted resources, `asked` the requested ones.
+ *   G3 the cgroup is created before the sandbox and removed after it.
+ *   C1 on a node with exclusive CPUs an instance is created with its CPUs, and updated when they change; shared CPUs
+ *      are also sent once after its creation.
+ *   C2 a failed update of CPUs is retried, and stops no instance.
  *
- * On a node with exclusive CPUs:
- *
- * Invariants: C1 an instance is created with its CPUs, and updated when they change; shared CPUs are also sent once
- * after its creation. C2 a failed update of CPUs is retried, and stops no instance. Upstream: cpumanager
- * (reconcileState).
- *
- * Of the cgroup of the pod:
- *
- * Invariant: G3 the cgroup is created before the sandbox and removed after it.
+ * Upstream: cpumanager (reconcileState).
  */
 import { errorOf, line, now, required, to } from '../../../../kernel/xstate.ts';
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
