@@ -121,7 +121,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S148',
     'imageGCPolicy',
-    ['src/machines/charts/images/image-choice.ts#bytesToFree', `${SETTINGS}#images`],
+    ['src/machines/model/images/image-choice.ts#bytesToFree', `${SETTINGS}#images`],
     `${subsystems}::imageGC`,
   ),
   built(

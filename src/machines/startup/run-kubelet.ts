@@ -5,11 +5,11 @@
  * without references.
  */
 import { assign, enqueueActions, errorOf, line, raise, to } from '../../kernel/xstate.ts';
+import { gatesOf } from '../configuration/fields/feature-gates.ts';
 import type { MachineAddresses } from '../model/operations/host.ts';
 import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../model/reasons/reasons.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
 import { logLines } from '../model/values/go-text.ts';
-import { gatesOf } from './context/derive-features.ts';
 import { deriveSettings, invalidClusterDNS } from './context/derive-settings.ts';
 import type { EstablishedContext, Failure, NodeIdentity } from './context/types.ts';
 import { chooseNodeIPs, nameToLookUp, resolveNodeIPs } from './host/node-ip.ts';

@@ -8,10 +8,10 @@
  * Steps: S209 to S244, S110 to S114, S131.
  */
 import { assign, enqueueActions, errorOf, line, raise, sendTo, to } from '../../kernel/xstate.ts';
+import { gatesOf } from '../configuration/fields/feature-gates.ts';
 import type { NodeFolder } from '../model/operations/host.ts';
 import { nodeRef, setupFailed } from '../model/reasons/reasons.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
-import { gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext, Failure } from './context/types.ts';
 import { failing, kubeletSetup, messageOf, warning } from './setup.ts';
 

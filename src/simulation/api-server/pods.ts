@@ -1,8 +1,8 @@
 /** The API server's treatment of pods: defaults, admission of service accounts, binding, graceful deletion. */
 
 import { memberOf } from '../../kernel/json.ts';
-import { withDefaults } from '../../machines/charts/pods/config/defaults.ts';
 import type { Pod, PodSpec } from '../../machines/model/api/pod.ts';
+import { withDefaults } from '../../machines/model/pods/defaults.ts';
 import { podQOS } from '../../machines/model/spec/qos.ts';
 import { conflict, forbidden, invalid } from './errors.ts';
 import type { ApiObject, Fields, Value } from './kinds.ts';

@@ -16,6 +16,8 @@
 import type { Ended, PlainError } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
+import type { Candidate, ImageGcKnowledge } from '../../model/images/image-choice.ts';
+import { bytesToFree, imagesToRemove, namesOf, usedPercentOf } from '../../model/images/image-choice.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { GarbagePurge, ImageUsed } from '../../model/pods/image-messages.ts';
 import { eventRecorded } from '../../model/pods/pod-messages.ts';
@@ -24,8 +26,6 @@ import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';
 import { aggregate } from '../../model/values/go-text.ts';
 import { pickKeys } from '../../model/values/tables.ts';
-import type { Candidate, ImageGcKnowledge } from './image-choice.ts';
-import { bytesToFree, imagesToRemove, namesOf, usedPercentOf } from './image-choice.ts';
 
 /** As upstream: every five minutes. */
 const IMAGE_GC_MS = 300_000;

@@ -14,6 +14,8 @@ import {
   typed,
 } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
+import type { Admission, VerificationSettings } from '../../model/images/verification.ts';
+import { admission, admittedByRecord, recordOf } from '../../model/images/verification.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
 import { operations } from '../../model/operations/index.ts';
 import { type ImageFacts, type ImageReport, type ImageWanted, imageFacts } from '../../model/pods/image-messages.ts';
@@ -31,7 +33,6 @@ import { nextBackoff, RESET_AFTER_MAX_DELAYS } from '../../model/spec/restart.ts
 import { aggregate } from '../../model/values/go-text.ts';
 import { pickKeys } from '../../model/values/tables.ts';
 import { goDuration } from '../../model/values/time.ts';
-import { type Admission, admission, admittedByRecord, recordOf, type VerificationSettings } from './verification.ts';
 
 const BACKOFF_MAX_MS = 300_000;
 /** After this time without a pull a back-off is reset. */

@@ -20,6 +20,7 @@
  */
 
 import { sendParent } from '../../../kernel/xstate.ts';
+import { admittedDuringPull } from '../../model/images/verification.ts';
 import { containerEvents } from '../../model/reasons/reasons.ts';
 import {
   addForNextPull,
@@ -51,7 +52,6 @@ import {
   throttlePull,
   warn,
 } from './image-setup.ts';
-import { admittedDuringPull } from './verification.ts';
 
 /** During a pull, a pod that needs none is answered at once; one that joins it is told that the image is pulled. */
 const addRequestDuringPull = s.enqueueActions((args) => {

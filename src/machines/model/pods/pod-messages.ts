@@ -17,6 +17,9 @@ import type { EventText } from '../reasons/reasons.ts';
 import type { PodStage } from '../status/pod-status.ts';
 import type { StatusListed, StatusObserved } from './source-messages.ts';
 
+/** The id of the root machine, with which every address begins. */
+export const ROOT = 'kubelet';
+
 /** `systemId` of the actor of a pod: answers to the pod are sent there directly. */
 export const podActor = (uid: string): string => `pod-${uid}`;
 

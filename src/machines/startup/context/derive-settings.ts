@@ -5,6 +5,7 @@
 import { defaultLabels } from '../../charts/node/object/node.ts';
 import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
 import { RELIST_PERIOD_MS } from '../../charts/pods/pleg.ts';
+import { gatesOf } from '../../configuration/fields/feature-gates.ts';
 import type { KubeletFlags } from '../../configuration/flags/flags.ts';
 import { isOptionOn } from '../../configuration/validation/resource-managers.ts';
 import { reservedCpus } from '../../model/allocation/cpu-manager.ts';
@@ -27,7 +28,7 @@ import { isIpAddress } from '../../model/values/ip.ts';
 import { milliUnits, nanoOf, parseQuantity, wholeUnits } from '../../model/values/quantity.ts';
 import { mapValues } from '../../model/values/tables.ts';
 import { millisecondsOf } from '../../model/values/time.ts';
-import { featureAdmission, featureSettings, gatesOf, longestBackoffMs } from './derive-features.ts';
+import { featureAdmission, featureSettings, longestBackoffMs } from './derive-features.ts';
 import type { EstablishedContext, KubeletInput, NodeIdentity } from './types.ts';
 
 /** The last of several `search` lines counts; `options` are merged, the later of two with one name counts. */

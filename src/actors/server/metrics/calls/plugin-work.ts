@@ -4,8 +4,8 @@
  */
 import type { Registry } from 'prom-client';
 import type { DraManagerContext } from '../../../../machines/charts/node/dra/dra-setup.ts';
-import { endpointOf } from '../../../../machines/charts/node/plugin-policy.ts';
 import type { PluginInfo } from '../../../../machines/model/operations/plugins.ts';
+import { endpointOf } from '../../../../machines/model/operations/plugins.ts';
 import type { OnPluginRun } from '../../../image/plugin.ts';
 import type { NodeRecord } from '../../../node-records.ts';
 import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';

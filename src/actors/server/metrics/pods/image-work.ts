@@ -1,9 +1,9 @@
 /** Outcomes of image requests: present, pulled, verified credentials, and garbage collection. */
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
-import { type ImageGcKnowledge, isTooOld } from '../../../../machines/charts/images/image-choice.ts';
-import type { VerificationSettings } from '../../../../machines/charts/images/verification.ts';
-import { admission, admittedByRecord, mustVerify } from '../../../../machines/charts/images/verification.ts';
+import { type ImageGcKnowledge, isTooOld } from '../../../../machines/model/images/image-choice.ts';
+import type { VerificationSettings } from '../../../../machines/model/images/verification.ts';
+import { admission, admittedByRecord, mustVerify } from '../../../../machines/model/images/verification.ts';
 import type { PullRecord } from '../../../../machines/model/operations/image.ts';
 import type { ImageWanted } from '../../../../machines/model/pods/image-messages.ts';
 import { repositoryOf } from '../../../../machines/model/spec/image.ts';

@@ -33,6 +33,7 @@ import { hostOperations, type ManifestError } from '../../../model/operations/ho
 import type { ConfigObject } from '../../../model/operations/volume.ts';
 import type { ConfigWanted, ObjectsReported, Receiver, SourceReady } from '../../../model/pods/source-messages.ts';
 import { receiverOf } from '../../../model/pods/source-messages.ts';
+import { mergeManifests } from '../../../model/pods/static-pod.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { mapValues } from '../../../model/values/tables.ts';
 import type { NextPortion, StaticPublication } from './pod-source.ts';
@@ -44,7 +45,6 @@ import {
   withoutPods,
   withSource,
 } from './pod-source.ts';
-import { mergeManifests } from './static-pod.ts';
 
 /** The pause before the watch of the manifests is opened again after it broke. */
 const REOPEN_MS = 1_000;

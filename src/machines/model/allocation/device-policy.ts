@@ -4,15 +4,15 @@
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go and handler.go.
  */
 
-import type { DeviceState, Devices } from '../../../model/allocation/device-state.ts';
-import { decodedResponse, entriesOf, healthyIds } from '../../../model/allocation/device-state.ts';
-import type { ResourcesHandedOver } from '../../../model/allocation/messages.ts';
-import { isExtendedResource } from '../../../model/allocation/request.ts';
-import type { Device, DeviceEntry, DevicePluginOptions } from '../../../model/operations/devices.ts';
-import type { DeviceHolding, DeviceHoldings } from '../../../model/operations/grants.ts';
-import { hasBehavior } from '../../../model/settings/behaviors.ts';
-import { isQualifiedName } from '../../../model/validation/field.ts';
-import { mapValues } from '../../../model/values/tables.ts';
+import type { Device, DeviceEntry, DevicePluginOptions } from '../operations/devices.ts';
+import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';
+import { hasBehavior } from '../settings/behaviors.ts';
+import { isQualifiedName } from '../validation/field.ts';
+import { mapValues } from '../values/tables.ts';
+import type { DeviceState, Devices } from './device-state.ts';
+import { decodedResponse, entriesOf, healthyIds } from './device-state.ts';
+import type { ResourcesHandedOver } from './messages.ts';
+import { isExtendedResource } from './request.ts';
 
 const VERSION = 'v1beta1';
 

@@ -1,6 +1,6 @@
 /** Which images are removed, by the room that is needed and by their age. Pure. Part of the chart of `image-gc.ts`. */
-import type { Image } from '../../model/api/cri.ts';
-import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import type { Image } from '../api/cri.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
 
 type Policy = NodeSettings['imageGc'];
 

@@ -5,9 +5,9 @@
  * image; every pod may use an image that was pulled with the node's own credentials.
  */
 
-import type { PullCredential, PulledCredentials, PullRecord, SourceCoordinates } from '../../model/operations/image.ts';
-import type { NodeSettings } from '../../model/settings/node-settings.ts';
-import { repositoryOf } from '../../model/spec/image.ts';
+import type { PullCredential, PulledCredentials, PullRecord, SourceCoordinates } from '../operations/image.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { repositoryOf } from '../spec/image.ts';
 
 export type VerificationSettings = NonNullable<NodeSettings['imagePullVerification']>;
 
