@@ -59,7 +59,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   ),
   built('S132', 'Started kubelet', 'kubelet: alive.startup.startKubelet.serving.started', boot),
   instead('S133', 'Builder', 'actors are provided to the machine instead'),
-  built('S134', 'birth cry', [`${CREATE}.birthCry`, 'src/machines/model/reasons/reasons.ts#starting'], boot),
+  built('S134', 'birth cry', [`${CREATE}.birthCry`, 'src/machines/model/reasons/reasons.ts#nodeEvents'], boot),
   built('S135', 'garbage collection starts', `${CREATE}.garbageCollection`, [boot, subsystems]),
   built(
     'S136',

@@ -118,7 +118,7 @@ export async function called<Request, Reply>(
   }
 }
 
-/** A plugin's own error can be longer, and repeat what is searched for. */
+/** A plugin's own error can be longer, and repeat the searched text. */
 const DIAL_ERROR_MAX_CHARS = 1_024;
 const NOT_CONNECTED = /No connection established\. Last error: .*\b(E[A-Z]+)\b/;
 

@@ -29,7 +29,7 @@ export function certainWords(word: string): readonly string[] {
   if (pattern === undefined) return [word];
   if (UNREAD_ESCAPES.test(pattern)) return [];
   const parts = [...pattern.matchAll(PARTS)];
-  // Groups in groups, flags, and what is no expression.
+  // Nested groups, flags, and invalid expressions are not read.
   if (parts.map(([text]) => text).join('') !== pattern || pattern.includes('(?') !== pattern.includes('(?:')) return [];
   const runs: (readonly string[])[] = [];
   let run: readonly string[] = [''];

@@ -20,7 +20,8 @@ import type { Candidate, ImageGcKnowledge } from '../../model/images/image-choic
 import { bytesToFree, imagesToRemove, namesOf, usedPercentOf } from '../../model/images/image-choice.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { GarbagePurge, ImageUsed } from '../../model/pods/image-messages.ts';
-import { eventRecorded } from '../../model/pods/pod-messages.ts';
+import { nodeEvent } from '../../model/pods/pod-messages.ts';
+import { type EventText, nodeEvents } from '../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';
@@ -160,14 +161,12 @@ const FAILED_AGAIN_MESSAGE = 'Image garbage collection failed multiple times in 
 /**
  * A failure becomes an event only if the previous round failed too: at first the disk may not have been measured yet.
  */
-const fail = (messageOf: (context: Context, error: PlainError) => string, reason?: string) =>
+const fail = (messageOf: (context: Context, error: PlainError) => string, eventOf?: (message: string) => EventText) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const message = messageOf(context, errorOf(event));
     enqueue(line('error', [context.failedBefore ? FAILED_AGAIN_MESSAGE : FAILED_ONCE_MESSAGE, { err: message }]));
-    const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
-    const reasons = [reason, context.failedBefore ? 'ImageGCFailed' : undefined].filter((each) => each !== undefined);
-    for (const each of reasons) {
-      enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, { type: 'Warning', reason: each, message }));
+    for (const text of [eventOf, context.failedBefore ? nodeEvents.imageGCFailed : undefined]) {
+      if (text) enqueue.sendTo(to('eventRecorder'), nodeEvent(context.nodeName, text(message)));
     }
     enqueue.assign({ failedBefore: true });
   });
@@ -175,7 +174,7 @@ const fail = (messageOf: (context: Context, error: PlainError) => string, reason
 const failed = { target: 'waiting', actions: fail((_, { message }) => message) } as const;
 const succeed = s.assign({ failedBefore: false });
 
-const noCapacity = fail(() => 'invalid capacity 0 on image filesystem', 'InvalidDiskCapacity');
+const noCapacity = fail(() => 'invalid capacity 0 on image filesystem', nodeEvents.imageDiskInvalid);
 
 const notRemoved = fail(
   ({ toFreeBytes, freedBytes, errors }) =>
@@ -188,7 +187,7 @@ const notEnough = fail(
     `Insufficient free disk space on the node's image filesystem (${usedPercent}% of ${sizeText(capacityBytes)} ` +
     `used). Failed to free sufficient space by deleting unused images (freed ${freedBytes} bytes). Investigate ` +
     'disk usage, as it could be used by active images, logs, volumes, or other data.',
-  'FreeDiskSpaceFailed',
+  nodeEvents.imageDiskFull,
 );
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];

@@ -23,8 +23,7 @@ import { assign, errorOf, line, now, outputOf, random, sendTo, to } from '../../
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node } from '../../model/api/pod.ts';
 import { namesOf } from '../../model/operations/certificate.ts';
-import { eventRecorded } from '../../model/pods/pod-messages.ts';
-import { nodeRef } from '../../model/reasons/reasons.ts';
+import { nodeEvent } from '../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { Context, Enqueue } from './node-status-setup.ts';
 import {
@@ -58,10 +57,7 @@ const noteReport = s.assign({
 
 function emit(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warning', reason: string, message?: string) {
   const text = message ?? `Node ${facts.nodeName} status is now: ${reason}`;
-  enqueue.sendTo(
-    to('eventRecorder'),
-    eventRecorded(nodeRef(facts.nodeName), { type: eventType, reason, message: text }),
-  );
+  enqueue.sendTo(to('eventRecorder'), nodeEvent(facts.nodeName, { type: eventType, reason, message: text }));
 }
 
 /** Sends parts of the Node to the actors that need them, when they changed. */

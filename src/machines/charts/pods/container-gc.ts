@@ -14,7 +14,8 @@
 import { type Ended, errorOf, line, now, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { GarbagePurge } from '../../model/pods/image-messages.ts';
-import { eventRecorded } from '../../model/pods/pod-messages.ts';
+import { nodeEvent } from '../../model/pods/pod-messages.ts';
+import { nodeEvents } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { type DeadContainer, type GarbageChanged, milliseconds } from '../../model/status/runtime-facts.ts';
@@ -214,9 +215,7 @@ const logFailure = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = errorOf(event);
   enqueue(line('error', ['Container garbage collection failed', { id: context.queue[0]?.id, error: message }]));
   if (!context.recordsFailures) return;
-  const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
-  const text = { type: 'Warning' as const, reason: 'ContainerGCFailed', message };
-  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
+  enqueue.sendTo(to('eventRecorder'), nodeEvent(context.nodeName, nodeEvents.containerGCFailed(message)));
 });
 
 const removingSurplus = { guard: 'hasSurplus', target: 'next', actions: collectSurplus } as const;
@@ -315,7 +314,7 @@ export const containerGcMachine = s.createMachine({
         onError: failed,
       },
     },
-    /** Waits for the pods to report what was removed. */
+    /** Waits until the pods have reported the removed containers. */
     settling: { entry: restIn('settling'), always: removingSurplus, after: { rest: 'idle' } },
   },
 });

@@ -20,7 +20,7 @@ type Allocations = Readonly<Record<string, Allocation>>;
 const ALLOCATED_FILE = 'allocated_pods_state';
 const ACTUATED_FILE = 'actuated_pods_state';
 
-/** The files below the root directory of the kubelet: what was granted, and what the running instances have. */
+/** The files below the root directory of the kubelet: the granted resources, and those of the running instances. */
 export const podStatePaths = (rootDir: string): readonly [allocated: string, actuated: string] => [
   `${rootDir}/${ALLOCATED_FILE}`,
   `${rootDir}/${ACTUATED_FILE}`,

@@ -1,5 +1,5 @@
 /**
- * The capacity of this node, its reservations, and what is allocatable to pods.
+ * The capacity of this node, its reservations, and the part allocatable to pods.
  *
  * Amounts are exact (1e-9 units as bigint inside, quantity texts outside). Pure. Upstream:
  * pkg/kubelet/cm/node_container_manager_linux.go.

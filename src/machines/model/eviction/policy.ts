@@ -161,12 +161,6 @@ export interface EvictionMessage {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
-export const thresholdEvent = (resource: StarvedResource) => ({
-  type: 'Warning' as const,
-  reason: 'EvictionThresholdMet',
-  message: `Attempting to reclaim ${resource}`,
-});
-
 interface Why {
   readonly resource: StarvedResource;
   readonly due: readonly EvictionThreshold[];

@@ -13,7 +13,7 @@ import type { InstanceChanged, PodRuntimeStatus } from '../operations/cri.ts';
 import type { Grant } from '../operations/grants.ts';
 import type { RememberedPod, SoftState } from '../operations/host.ts';
 import type { Header } from '../operations/probe.ts';
-import type { EventText } from '../reasons/reasons.ts';
+import { type EventText, nodeRef } from '../reasons/reasons.ts';
 import type { PodStage } from '../status/pod-status.ts';
 import type { StatusListed, StatusObserved } from './source-messages.ts';
 
@@ -253,3 +253,5 @@ export const eventRecorded = (
   message: text.message,
   ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
 });
+
+export const nodeEvent = (nodeName: string, text: EventText): EventRecorded => eventRecorded(nodeRef(nodeName), text);

@@ -88,7 +88,7 @@ export function containerManagerInput(context: EstablishedContext): ContainerMan
   };
 }
 
-/** Names of cgroups, and what is enforced in them. */
+/** Names of cgroups, and the limits enforced in them. */
 function cgroupSettings({ config, flags, runtime }: EstablishedContext) {
   const isOn = gatesOf(config);
   const parsed = parseQosReserved(config.qosReserved);

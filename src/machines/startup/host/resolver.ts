@@ -13,7 +13,8 @@
  */
 import { assign, errorOf, line, pick, required, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
-import { nodeRef } from '../../model/reasons/reasons.ts';
+import { nodeEvent } from '../../model/pods/pod-messages.ts';
+import { nodeEvents } from '../../model/reasons/reasons.ts';
 import { parseResolvConf } from '../context/derive-settings.ts';
 
 export interface ResolverInput {
@@ -76,13 +77,7 @@ const s = setup({
   delays: { settle: SETTLE_MS, reopen: REOPEN_MS },
 });
 
-const limitEvent = ({ nodeName }: Context, message: string) => ({
-  type: 'event.recorded',
-  ref: nodeRef(nodeName),
-  eventType: 'Warning',
-  reason: 'CheckLimitsForResolvConf',
-  message,
-});
+const limitEvent = ({ nodeName }: Context, message: string) => nodeEvent(nodeName, nodeEvents.resolverLimits(message));
 
 const checkLimits = s.enqueueActions(({ context, enqueue }) => {
   const exceeded = limitExceeded(context);

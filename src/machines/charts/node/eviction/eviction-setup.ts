@@ -26,15 +26,14 @@ import {
   reliefAtMs,
   storageMessage,
   target,
-  thresholdEvent,
 } from '../../../model/eviction/policy.ts';
 import type { Candidate, NodePodChanged } from '../../../model/eviction/ranking.ts';
 import { evictionGrace, IMMEDIATE_GRACE_SECONDS } from '../../../model/eviction/ranking.ts';
 import { resourceOf } from '../../../model/eviction/thresholds.ts';
 import { type DiskLayout, type Observations, type PodUse, statsOperations } from '../../../model/operations/stats.ts';
 import type { GarbagePurged } from '../../../model/pods/image-messages.ts';
-import { eventRecorded, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
-import { nodeRef, podReasons } from '../../../model/reasons/reasons.ts';
+import { eventRecorded, nodeEvent, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
+import { nodeEvents, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { MONITORING_MS, type StorageReport, storageWatchMachine } from './storage-watch.ts';
 
@@ -220,5 +219,5 @@ export const logThreshold = s.enqueueActions(({ context, enqueue }) => {
   if (threshold === null) return;
   const resource = resourceOf(threshold.signal);
   enqueue(line('warn', ['Eviction manager: attempting to reclaim', { resourceName: resource }]));
-  enqueue.sendTo(to('eventRecorder'), eventRecorded(nodeRef(context.nodeName), thresholdEvent(resource)));
+  enqueue.sendTo(to('eventRecorder'), nodeEvent(context.nodeName, nodeEvents.thresholdMet(resource)));
 });

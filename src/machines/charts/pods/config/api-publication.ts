@@ -1,6 +1,6 @@
 /**
- * What the API server as a source publishes: pods and their changes to `pods`, what is seen of them in the API server
- * to `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`. Pure.
+ * What the API server as a source publishes: pods and their changes to `pods`, their state in the API server to
+ * `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`. Pure.
  *
  * Its pod objects are validated here.
  *
