@@ -75,7 +75,6 @@ export function enforceTime(delayMs: number, what: string): void {
   throw new RangeError(`${what}: a delay of ${delayMs} milliseconds is no time; it is computed from a wrong number`);
 }
 
-/** The timers of one kernel. */
 export class Timers {
   nextId = 1;
   now = 0;

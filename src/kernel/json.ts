@@ -101,7 +101,6 @@ export function isSameJson(logged: unknown, made: unknown): boolean {
 }
 
 type Container = Readonly<Record<string, unknown>>;
-/** Whether the value is an object or a list. */
 export const isContainer = (value: unknown): value is Container => typeof value === 'object' && value !== null;
 
 function haveSameMembers(logged: Container, made: Container): boolean {

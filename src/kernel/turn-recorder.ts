@@ -78,7 +78,6 @@ export class TurnRecorder {
     this.delivering = undefined;
   }
 
-  /** Closes the turn and returns its records. */
   endTurn(turn: number, armed: EndRecord['armed']): readonly KernelRecord[] {
     const digest = this.recordStates();
     this.record({ k: 'end', turn, digest, ...(armed ? { armed } : {}) });

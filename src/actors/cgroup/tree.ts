@@ -258,7 +258,6 @@ async function removeEmptyFolder(folder: string): Promise<boolean> {
   }
 }
 
-/** Removes the group in every hierarchy. */
 export async function remove(hierarchies: Hierarchies, path: string): Promise<void> {
   const below = checkedPath(path);
   await Promise.all(foldersOf(hierarchies, below).map(removeFolder));

@@ -30,7 +30,6 @@ export class CallsInProgress {
   /** Whether events carry statuses. */
   carriesStatuses = false;
 
-  /** Runs a call that starts this container. */
   async starting<T>(id: string, call: () => Promise<T>): Promise<T> {
     this.#starting.add(id);
     try {

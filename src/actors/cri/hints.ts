@@ -57,7 +57,6 @@ const OUTCOME_OF_EVENT: Readonly<Record<ContainerEventType, Outcome>> = {
 };
 const FILTERS = Object.keys(OUTCOME_OF_TOPIC).map((topic) => `namespace=="${CRI_NAMESPACE}",topic=="${topic}"`);
 
-/** The hint in an event of CRI. */
 export function hintOfContainerEvent(event: ContainerEventResponse): Hint {
   const uid = event.pod_sandbox_status?.labels[POD_UID_LABEL];
   const outcome = OUTCOME_OF_EVENT[event.container_event_type] ?? 'changed';
@@ -79,7 +78,6 @@ function instanceIn(event: ContainerEventResponse, outcome: Outcome): Instance |
   return instance && instance.uid !== '' && showsOutcome(outcome, instance) ? instance : undefined;
 }
 
-/** Whether the status of the instance shows the expected outcome. */
 export function showsOutcome(outcome: Outcome, instance: Instance): boolean {
   const { kind, status } = instance;
   if (kind === 'sandbox' && outcome === 'running') return status.state === 'SANDBOX_READY';

@@ -93,7 +93,6 @@ export class PodWatcher {
     this.#timer = new RelistTimer(options);
   }
 
-  /** Runs until the signal ends it. */
   async run(): Promise<void> {
     const { client, signal, warn, onSeen } = this.#options;
     const listener = {

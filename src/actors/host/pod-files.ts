@@ -35,7 +35,6 @@ import { makeFolder, openParent, RootFolder } from './root-folder.ts';
 
 type Operations = typeof hostOperations;
 
-/** Mode of created parent folders. */
 const PARENT_MODE = 0o750;
 const WRITE_FLAGS = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const READ_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK;

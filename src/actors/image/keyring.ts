@@ -248,7 +248,6 @@ function globMatches(pattern: string, label: string): boolean {
 }
 
 const STAR = Symbol('*');
-/** A predicate of one character. */
 type CharacterTest = (character: string) => boolean;
 
 /** `null` for an invalid pattern. */

@@ -178,7 +178,6 @@ const fileName = (name: string): string => `${PREFIX}${createHash('sha256').upda
 const pulling = (root: string, image: string): string => join(root, PULLING, fileName(image));
 const pulled = (root: string, imageRef: string): string => join(root, PULLED, fileName(imageRef));
 
-/** The number of records of each kind below the root directory. */
 export async function recordCounts(root: string): Promise<{ readonly pulling: number; readonly pulled: number }> {
   const [begun, done] = await Promise.all([recordFiles(join(root, PULLING)), recordFiles(join(root, PULLED))]);
   return { pulling: begun.length, pulled: done.length };

@@ -232,7 +232,6 @@ async function descend(folder: string, depth: number, found: Scan): Promise<void
   }
 }
 
-/** The entries of a folder, sorted by name. */
 async function entriesOf(folder: string, { errors }: Scan): Promise<readonly Dirent[]> {
   const entries: Dirent[] = [];
   let entryCount = 0;

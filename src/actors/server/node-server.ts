@@ -81,7 +81,6 @@ export interface NodeServer {
   /** Receives each run of a credential plugin. */
   readonly onCredentialPlugin: OnPluginRun;
   readonly onVolume: OnVolume;
-  /** Receives each attempt of a probe. */
   readonly onAttempt: OnAttempt;
   /** Receives each exchange with the API server. */
   readonly onRequest: OnRequest;
@@ -132,7 +131,6 @@ interface Known {
   readonly measurements: Measurements;
 }
 
-/** The answers to requests of the server thread. */
 function answersOf(
   { call, review, setVerbosity, warn, feed, journalDir }: NodeServerOptions,
   { view, metrics, measurements }: Known,

@@ -51,7 +51,6 @@ interface Known {
 
 export class DriverStats {
   readonly #options: Required<DriverStatsOptions>;
-  /** The last answer for each volume, by the volume's path. */
   readonly #answers = new Map<string, Known>();
   /** A limit of calls for each driver, by endpoint: a hanging driver delays only its own volumes. */
   readonly #calls = new Map<string, LimitFunction>();

@@ -36,7 +36,6 @@ import type { FsStats, PodStats } from './usage-types.ts';
 
 export { StatsReader } from './reader.ts';
 
-/** The operations `stats.*` on this reader. */
 export const statsPorts = (reader: StatsReader): Ports<typeof statsOperations> => ({
   ...signalPorts(reader),
   'stats.watchStorage': watchStorage(reader),

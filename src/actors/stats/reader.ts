@@ -46,7 +46,6 @@ export interface StatsOptions {
 
 export interface SummaryOptions {
   readonly onlyCpuAndMemory?: boolean;
-  /** By pod uid. */
   readonly claims?: Readonly<Record<string, ClaimPlaces>>;
   /** By pod uid, the statistics that drivers report of its volumes. */
   readonly ofDrivers?: Readonly<Record<string, readonly VolumeStats[]>>;
@@ -341,7 +340,6 @@ export class StatsReader {
   }
 }
 
-/** The fields whose value is not `null`. */
 function withoutNulls<Fields extends Readonly<Record<string, unknown>>>(
   fields: Fields,
 ): { [Key in keyof Fields]?: NonNullable<Fields[Key]> } {

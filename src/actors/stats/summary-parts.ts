@@ -137,7 +137,6 @@ export function sumOf(parts: readonly Usage[], atMs: number): Usage {
   };
 }
 
-/** The statistics of a whole file system. */
 export const fileSystemStats = (usage: FileSystemUsage, atMs: number): FsStats => ({
   ...room(usage, atMs),
   usedBytes: usage.used,

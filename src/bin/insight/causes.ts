@@ -28,7 +28,6 @@ export interface Failed {
   /** The endpoint, URL, image or path of the operation. */
   readonly target?: string;
   readonly error: string;
-  /** The number of failures in a row. */
   readonly times: number;
   /** The time of the last failure. */
   readonly atMs: number;

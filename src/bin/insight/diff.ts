@@ -29,7 +29,6 @@ interface DifferingDecision {
   /** The state that the region entered. */
   readonly a: string;
   readonly b: string;
-  /** Numbers of the records. */
   readonly an: number;
   readonly bn: number;
   readonly aAtMs: number;

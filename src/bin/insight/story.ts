@@ -85,11 +85,9 @@ export interface PodStory {
   readonly uid: string;
   readonly name: string;
   readonly namespace: string;
-  /** The phase in the last published status. */
   phase: string;
   status: Readonly<Record<string, unknown>>;
   running: { readonly t: number; readonly n: number } | undefined;
-  /** The time at which the pod was first Ready. */
   ready: { readonly t: number; readonly n: number } | undefined;
   readonly firstSeen: number;
 }

@@ -134,7 +134,6 @@ function turnsUpTo(records: readonly JournalRecord[], n: number): Turn[] {
   return turns;
 }
 
-/** The records of a turn in the log, with the numbers of the replay. */
 function asLogged(logged: Turn, made: Turn): JournalRecord[] {
   const numbers = new Map<number, number>();
   const requests = new Map<number, number>();
@@ -316,7 +315,6 @@ function crashIn(records: Iterable<JournalRecord>): Failure | undefined {
   return undefined;
 }
 
-/** The first derived record whose JSON has this text. */
 function textIn(records: Iterable<JournalRecord>, text: string): Failure | undefined {
   const matches = (record: JournalRecord): boolean => !isBeginning(record) && JSON.stringify(record).includes(text);
   for (const record of records)

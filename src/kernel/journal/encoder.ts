@@ -127,7 +127,6 @@ export class Encoder {
     this.#shapeCount = 0;
   }
 
-  /** The JSON of a record. */
   encode(record: JournalRecord): string {
     if (this.#expanded > EXPANSION_MAX * this.#written + EXPANSION_FREE_CHARS) this.forget();
     this.#n = record.n;

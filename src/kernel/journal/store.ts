@@ -40,7 +40,6 @@ interface Open {
   readonly file: Segment;
   readonly encoder: Encoder;
   readonly blobs: Map<string, string>;
-  /** Bytes of the blobs that are on disk. */
   blobBytes: number;
 }
 

@@ -24,7 +24,6 @@ const BATCH_MAX_RECORDS = 256;
 /** More records than this in memory (a minute of a busy node) mean that the disk hangs. */
 const BACKLOG_MAX_RECORDS = 65_536;
 
-/** Facts about the previous incarnation. */
 export interface PreviousIncarnation {
   readonly incarnation: string;
   /** Bytes at its end that belong to no complete turn; 0 after a clean end. They stay in the file. */
@@ -68,7 +67,6 @@ class Batch {
     return this.records.at(-1)!.n;
   }
 
-  /** Appends the turns of the next batch. */
   add(next: Batch): void {
     this.records.push(...next.records);
     this.waiting.push(...next.waiting);
@@ -99,7 +97,6 @@ export class Writer implements JournalWriter {
   /** The segment that receives new records: the number of its first record, and when it began. */
   private first = 0;
   private since = performance.now();
-  /** Whether the start of a segment is in progress. */
   private isBeginning = false;
   /** Size of the segment when starting the next one failed. */
   private stayedAt = 0;

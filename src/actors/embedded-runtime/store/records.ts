@@ -75,7 +75,6 @@ export interface ProcessSpec {
   readonly gid?: number;
 }
 
-/** The terminal of a container. */
 export interface TerminalSpec {
   readonly stdin: boolean;
   /** Input ends with the first client's. */

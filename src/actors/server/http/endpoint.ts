@@ -183,7 +183,6 @@ export type Subresource =
   | 'statusz'
   | 'proxy';
 
-/** The authenticated user. */
 export interface User {
   readonly name: string;
   readonly uid?: string;

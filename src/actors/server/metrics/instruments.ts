@@ -161,7 +161,6 @@ function numberText(value: number): string {
 
 export const MS_PER_SECOND = 1_000;
 export const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
-/** Upstream's buckets of pod start durations. */
 export const POD_START_BUCKETS = [
   0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 ];
@@ -198,7 +197,6 @@ export function podUidAt(address: string): string {
   return address.slice(POD.length, end === -1 ? undefined : end);
 }
 
-/** Whether this is the address of a pod's actor itself. */
 export const isPodActor = (address: string): boolean => address.startsWith(POD) && !address.includes('/', POD.length);
 
 export const podContext = (address: string, kernel: Kernel): PodContext | undefined =>

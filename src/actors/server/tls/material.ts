@@ -35,7 +35,6 @@ export interface Material {
   readonly ca: Buffer | null;
 }
 
-/** The public facts about a certificate. */
 export interface CertificateFacts {
   readonly subject: string;
   readonly fingerprint: string;

@@ -123,7 +123,6 @@ export interface PodView {
   readonly phase: string;
   readonly ready: boolean;
   readonly restarts: number;
-  /** The record of that line. */
   readonly n: number;
   /** Time of the first such line. */
   readonly seen: number;
@@ -134,7 +133,6 @@ export interface PodView {
   readonly claims?: ClaimWaitView;
 }
 
-/** The wait of a pod for its ResourceClaims. */
 export interface ClaimWaitView {
   readonly what: 'prepare' | 'unprepare';
   /** The current step: the API server is asked, the checkpoint is written, drivers are asked, the next try is due. */

@@ -112,7 +112,6 @@ function takeText(text: string, budget: Budget): string {
   return short;
 }
 
-/** A text with its true length if it was truncated. */
 export function shortText(text: string, maxChars: number): string {
   return text.length > maxChars ? `${text.slice(0, maxChars)}… (${text.length} characters)` : text;
 }

@@ -165,7 +165,6 @@ const mountsByDevice = memoize((mounts: readonly Mount[]) =>
   ),
 );
 
-/** Mounts of one device, the oldest first. */
 export const usersOf = ({ mounts }: Pick<Context, 'mounts'>, key: string): readonly Mount[] =>
   mountsByDevice(mounts).get(key) ?? NO_MOUNTS;
 

@@ -69,7 +69,6 @@ interface Context extends ImageInput {
   /** The record of earlier pulls; `null` if it does not matter. */
   readonly record: PullRecord | null;
   readonly credentials: readonly PullCredential[];
-  /** Index of the credential being tried. */
   readonly attempt: number;
   /** Why the registry rejected the credentials tried before. */
   readonly errors: readonly string[];

@@ -65,7 +65,6 @@ interface Plugin {
   readonly id: string;
   readonly identity: string;
   readonly driver: AcceptedDriver | null;
-  /** The connected device plugin; `null` before. */
   readonly device: DevicePlugin | null;
   /** The accepted resource driver; `null` before. */
   readonly dra: DraPlugin | null;

@@ -63,7 +63,6 @@ const SHARED: Readonly<Record<string, 'services' | 'trustBundles'>> = {
 
 interface Context extends Decider {
   readonly strategy: NonNullable<NodeSettings['apiServer']>['changeDetection'];
-  /** By uid of a pod, the keys that it wants. */
   readonly wants: Readonly<Record<string, readonly string[]>>;
   /** By key, the state of the object; absent: not read yet. */
   readonly known: Readonly<Record<string, ObjectState>>;

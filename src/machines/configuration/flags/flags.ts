@@ -45,7 +45,6 @@ export type KubeletFlags = {
   readonly globalHousekeepingInterval: string;
 };
 
-/** Values of the given flags, by name. */
 export type GivenFlags = Readonly<Record<string, Json>>;
 
 export type CommandLine =
@@ -289,7 +288,6 @@ function setAt(target: JsonObject, [key = '', ...rest]: readonly string[], value
   return { ...target, [key]: setAt(isObject(inner) ? inner : {}, rest, value) };
 }
 
-/** The gates that `--feature-gates` sets. */
 export function featureFlags(given: GivenFlags): FeatureSettings {
   const value = given['feature-gates'];
   return isObject(value) ? mapValues(value, (on) => on === true) : {};

@@ -76,7 +76,6 @@ function nodesInOrder(cpus: readonly Cpu[], available: readonly number[]): reado
 }
 
 interface Work {
-  /** All CPUs of the machine. */
   readonly cpus: readonly Cpu[];
   readonly taken: Set<number>;
   readonly wanted: number;

@@ -200,7 +200,6 @@ export const callsWithoutAnswer = (holdings: DeviceHoldings) =>
     ),
   );
 
-/** The holding with the responses of the plugins. */
 export function withResponses<Held extends { readonly devices?: DeviceHoldings }>(
   holding: Held,
   answers: readonly { readonly container: string; readonly resource: string; readonly response: DeviceResponse }[],

@@ -48,7 +48,6 @@ const isResource = (name: string): boolean =>
 
 const invalidName = (name: string): string => `the ResourceName ${JSON.stringify(name)} is invalid`;
 
-/** A resource of this node. */
 export interface ResourceEntry {
   /** The id of the connection to its plugin; empty without one. */
   readonly id: string;

@@ -12,7 +12,6 @@ import { byBytes, isBase64 } from '../values/go-text.ts';
 import { mapValues } from '../values/tables.ts';
 import { CORRUPTED, decoded, goField, goList, goMap, goStruct, sortedEntries } from './checkpoint.ts';
 
-/** The devices of one resource that a plugin offers. */
 export interface DeviceResource {
   readonly devices: readonly Device[];
   /** No plugin lists these devices now: they cannot be allocated, and keep the health that was last reported. */
@@ -29,7 +28,6 @@ const NO_NODE = '-1';
 export const idsOf = ({ nodes }: DeviceHolding): readonly string[] =>
   [...new Set(Object.values(nodes).flat())].toSorted();
 
-/** The ids of a resource that containers hold. */
 export const heldIds = (holdings: readonly DeviceHoldings[], resource: string): readonly string[] =>
   holdings.flatMap((each) =>
     Object.values(each).flatMap((resources) => (resources[resource] ? idsOf(resources[resource]) : [])),

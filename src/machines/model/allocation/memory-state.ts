@@ -80,7 +80,6 @@ export function isFree(machine: MachineMemory, nodes: NumaSet): boolean {
   });
 }
 
-/** The allocatable memory of each node. */
 export const allocatableMemory = (settings: MemoryManagerSettings): readonly MemoryBlock[] =>
   [...machineMemory(settings, [])].flatMap(([id, { tables }]) =>
     [...tables].flatMap(([type, { allocatable }]) =>

@@ -209,7 +209,6 @@ export const podPath = ({ cgroupRoot, cgroupDriver }: Naming, level: QOSLevel | 
     cgroupDriver,
   );
 
-/** The possible parents of the cgroups of pods. */
 export const podParents = (naming: Naming): readonly string[] => [
   nodeAllocatablePath(naming),
   qosPath(naming, 'burstable'),

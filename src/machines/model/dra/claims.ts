@@ -25,7 +25,6 @@ const CUT = '...';
 
 type PodClaim = NonNullable<Pod['spec']['resourceClaims']>[number];
 
-/** The settings of the node that affect claims. */
 export interface ClaimSettings {
   /** The gate `DRAExtendedResource` is off. */
   readonly ignoresExtendedClaims?: boolean;

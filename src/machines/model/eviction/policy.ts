@@ -44,7 +44,6 @@ export interface EvictionContext {
   readonly observations: Observations;
   readonly uses: readonly PodUse[];
   readonly pods: Readonly<Record<string, NodePod>>;
-  /** Pods that were ordered to end and still exist. */
   readonly ordered: readonly string[];
   /** The pod whose end the next turn awaits. */
   readonly victim: string | null;
@@ -80,7 +79,6 @@ export const initialEviction = (settings: EvictionSettings, place: StatsPlace, d
   failing: false,
 });
 
-/** The context after an observation of the machine. */
 export function observed(
   context: EvictionContext,
   observations: Observations,
@@ -157,7 +155,6 @@ export interface ConditionsChanged {
 /** The messages of evictions. Texts are upstream's, byte for byte. Upstream: pkg/kubelet/eviction/helpers.go. */
 export interface EvictionMessage {
   readonly message: string;
-  /** Annotations of the event. */
   readonly annotations: Readonly<Record<string, string>>;
 }
 

@@ -24,7 +24,6 @@ export interface DraClaim {
   readonly name: string;
 }
 
-/** A device that a driver prepared for a claim. */
 export interface ClaimDevice {
   readonly pool: string;
   readonly device: string;

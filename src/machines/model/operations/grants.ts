@@ -21,7 +21,6 @@ export interface MemoryBlock {
 
 export type MemoryBlocks = Readonly<Record<string, readonly MemoryBlock[]>>;
 
-/** The devices of one resource that a container holds. */
 export interface DeviceHolding {
   /** Ids by NUMA node, `-1` for no node, as upstream stores them. */
   readonly nodes: Readonly<Record<string, readonly string[]>>;

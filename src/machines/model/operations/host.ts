@@ -127,7 +127,6 @@ export const physicalCoresOf = ({ cpus }: MachineTopology): number =>
 export type OomKill = {
   readonly processName: string;
   readonly pid: number;
-  /** The cgroup of the victim. */
   readonly container: string;
   /** The cgroup that ran out of memory; `/` for the whole machine. */
   readonly victimContainer: string;
@@ -195,7 +194,6 @@ export interface MachineAddresses {
     readonly address: string;
     readonly family: 'IPv4' | 'IPv6';
   }[];
-  /** All addresses of the machine. */
   readonly local?: readonly string[];
   /** The addresses of the looked-up name. */
   readonly found?: readonly string[];

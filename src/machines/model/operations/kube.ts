@@ -72,7 +72,6 @@ export interface KubeDeletePreconditions {
   readonly resourceVersion?: string;
 }
 
-/** An item of the stream `kube.watch`. */
 export type WatchItem = {
   readonly type: 'watch.changed';
   readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';

@@ -195,7 +195,6 @@ export type RuntimeHealth =
   | { readonly type: 'runtime.up' }
   | { readonly type: 'runtime.down'; readonly errors: readonly string[] };
 
-/** Statuses of pods that are sent to `status`. */
 export type StatusMessage =
   | { readonly type: 'status.changed'; readonly pod: PodRef; readonly status: PodStatus; readonly stage: PodStage }
   /** The resources of the pod are free again. */

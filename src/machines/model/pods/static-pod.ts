@@ -34,7 +34,6 @@ import { withDefaults } from './defaults.ts';
 
 export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
 
-/** The part of the node that reads manifests. */
 export interface ManifestReader extends Decider {
   /** Where the manifests are from; absent: files. */
   readonly source?: 'file' | 'http';
@@ -91,7 +90,6 @@ function withinLimit(errors: readonly string[]): readonly string[] {
   return others === 0 ? shown : [...shown, `and ${others} more errors`];
 }
 
-/** A decoded pod and its errors, or why it could not be decoded. */
 interface DecodedPod {
   readonly pod: Pod | null;
   readonly errors: readonly string[];

@@ -240,7 +240,6 @@ const NO_CLUSTER_DNS =
 /** Recorded on the node for each pod whose requested DNS policy is not available. */
 export const nodeWithoutClusterDNS: EventText = warning('MissingClusterDNS', NO_CLUSTER_DNS);
 
-/** Events about a whole pod. */
 export const podEvents = {
   preempting: (): EventText => warning(podReasons.preempting, podMessages.preempted),
   sandboxChanged: (): EventText => normal('SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.'),

@@ -28,7 +28,6 @@ export interface EvictionSettings {
   readonly transitionMs: number;
   /** The maximum grace period for evictions by soft thresholds. */
   readonly maxPodGraceSeconds: number;
-  /** Limits of local storage are enforced. */
   readonly localStorage: boolean;
 }
 

@@ -86,7 +86,6 @@ function taints({ taints: configured, externalCloud }: NodeFacts): readonly Tain
   return externalCloud ? [...configured, UNINITIALIZED] : configured;
 }
 
-/** The Node to create. */
 export function newNode(facts: NodeFacts, status: NodeStatus): Node {
   const notes = annotations(facts);
   const unscheduled = taints(facts);

@@ -85,7 +85,6 @@ interface Publication {
   readonly gone: readonly PodRef[];
 }
 
-/** The messages that publish these differences. */
 export function differences(source: Source, pods: readonly Pod[], reported: Publication): readonly ConfigMessage[] {
   const { gone } = reported;
   const known = pods.flatMap((pod) => {
@@ -114,7 +113,6 @@ export function differences(source: Source, pods: readonly Pod[], reported: Publ
   return messages.filter((message) => message.pods.length > 0);
 }
 
-/** Published pods that the source no longer has. */
 export function removedPods(reported: PublishedPods, pods: readonly Pod[]): readonly PublishedPod[] {
   const there = new Set(pods.map((pod) => pod.metadata.uid));
   return Object.values(reported).filter(({ uid }) => !there.has(uid));
@@ -133,7 +131,6 @@ export const withoutPods = (reported: PublishedPods, uids: readonly string[] | n
  */
 const PORTION_PODS = 10;
 
-/** A pod that has to be published. */
 export interface Change {
   readonly ref: PodRef;
   /** `null`: the source no longer has it. */
@@ -146,7 +143,6 @@ export interface Publishing {
   readonly next: number;
 }
 
-/** The message that publishes the next portion. */
 export interface NextPortion {
   readonly type: 'source.next';
 }
@@ -242,7 +238,6 @@ interface Publisher {
   readonly node: Pick<NodeSettings, 'behavior'>;
 }
 
-/** The publisher of a source with these settings. */
 export const publisherOf = (
   source: Publisher['source'],
   settings: Receiver & Pick<NodeSettings, 'behavior' | 'apiServer'>,
@@ -253,7 +248,6 @@ export const publisherOf = (
   node: settings,
 });
 
-/** What a source of static pods has published. */
 export interface StaticPublication {
   readonly reported: PublishedPods;
   /** By uid, when a pod was first seen; kept when it has to be published again. */

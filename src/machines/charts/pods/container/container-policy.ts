@@ -52,7 +52,6 @@ export const SPAWNED: ContainerView = { phase: 'waiting', reason: '', message: '
 
 export const requestOf = ({ restartCount, image }: ContainerContext): ContainerRequest => ({ restartCount, image });
 
-/** The facts that a container reports to its pod besides its view. */
 export interface Report {
   readonly phase: ContainerView['phase'];
   readonly inspect?: boolean;

@@ -204,7 +204,6 @@ export interface Correlated {
   readonly firstMs: number;
   readonly serial: number;
   readonly correlation: Correlation;
-  /** Key of the series. */
   readonly key: string;
   readonly message: string;
   /** The event stands for several different events. */

@@ -116,7 +116,6 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
   };
 }
 
-/** The container with the images of its volumes as the runtime names them. */
 function withImages({ volumes, images }: PodContext, container: string): MountedVolumes {
   const known = images[container];
   if (volumes === null || known === undefined) return volumes ?? {};

@@ -119,7 +119,6 @@ const instancesOf = (facts: Facts): Probed[] =>
   facts.pod === null ? [] : probedContainers(facts.pod).flatMap((each) => probedInstance(facts, each) ?? []);
 
 export interface ProberPlan extends Probed {
-  /** The id of its actor. */
   readonly id: string;
   readonly kind: ProbeKind;
 }

@@ -38,7 +38,6 @@ export function applyRuntime(
   }
 }
 
-/** Stores an inspection of the whole pod. */
 function applyInspection(args: ActionArgs, seen: PodRuntimeStatus, own = false): void {
   const { context, enqueue } = args;
   const runtime = mergedStatus(context.runtime, newestFirst(seen));

@@ -113,7 +113,6 @@ function restartExpected({ pod }: PodContext, container: Container): 'again' | '
   return (container.restartPolicy ?? pod?.spec.restartPolicy) === 'Never' ? 'never' : 'again';
 }
 
-/** Records in the soft state that this instance was ready. */
 function remember(enqueue: Enqueue, uid: string, container: string, { id, started, ready }: ProbedState): void {
   const message: SoftStateMessage = {
     type: 'softState.probed',

@@ -62,7 +62,6 @@ function isStarting({ runtime, containers }: PodContext, name: string): boolean 
 const noneStarts = ({ context }: { readonly context: PodContext }): boolean =>
   !allChanges(context).some(({ name }) => isStarting(context, name));
 
-/** Shows the resize in progress in the status. */
 const showResize = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { error } = context.resize ?? { error: '' };

@@ -16,7 +16,6 @@ import type { PodContext } from './pod-context.ts';
 import { probeResults, runtimeHandler } from './pod-members.ts';
 import { hasClaims } from './pod-start-order.ts';
 
-/** The health of its containers' devices: of plugins, then of claims. */
 function healthOf(context: PodContext): DeviceHealth {
   const { pod, claims, node, deviceHealth } = context;
   if (pod === null || claims === null || node.reportsDeviceHealth !== true || !hasClaims(context)) return deviceHealth;
