@@ -7,6 +7,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { machinesOf } from '../src/kernel/steps.ts';
+import { ROOT } from '../src/machines/model/pods/pod-messages.ts';
 import { kubeletMachine } from '../src/machines/startup/kubelet.ts';
 import { duplicates } from './support/duplicates.ts';
 
@@ -104,6 +105,18 @@ describe('import layers', () => {
     expect(families.filter((family) => !inRoom(`src/actors/${family}`).length)).toEqual([]);
   });
 
+  it('actors import values of machines only from the model and the configuration, so no chart', () => {
+    const shared = ['src/machines/model/', 'src/machines/configuration/'];
+    const wrong = inRoom('src/actors').flatMap((path) =>
+      imports(path)
+        .filter(({ target, typeOnly }) => target.startsWith('src/machines/') && !typeOnly)
+        .filter(({ target }) => !shared.some((folder) => target.startsWith(folder)))
+        .map(({ target }) => `${path} imports ${target}`),
+    );
+    expect(wrong).toEqual([]);
+    expect(kubeletMachine.id).toBe(ROOT);
+  });
+
   it('the kernel imports neither machines nor actors', () => {
     const wrong = inRoom('src/kernel').flatMap((path) =>
       imports(path)
@@ -182,10 +195,10 @@ describe('CONTRIBUTING answers where to change what', () => {
     'charts/pods/pleg.ts': 'RELIST_PERIOD_MS',
     'charts/node/object/conditions.ts': 'nodeConditions',
     'configuration/fields/feature-gate-table.ts': 'FEATURE_GATES',
-    'charts/pods/config/defaults.ts': 'withDefaults',
+    'model/pods/defaults.ts': 'withDefaults',
     'model/spec/hostname.ts': 'hostsFile',
     'model/spec/dns.ts': 'podDns',
-    'charts/images/image-choice.ts': 'imagesToRemove',
+    'model/images/image-choice.ts': 'imagesToRemove',
     'charts/node/shutdown/policy.ts': 'podsOfGroup',
     'charts/csi/mount.ts': 'csiMountMachine',
   };
@@ -343,6 +356,13 @@ describe('headers and leftovers', () => {
     expect(inRoom('src').filter((path) => ruler.test(source(path)))).toEqual([]);
   });
 
+  it('every block comment of src is the header of its file or documents a symbol', () => {
+    const alone = /^\/\*(?!\*)|\*\/\s*\n\s*\/\*/m;
+    const afterHeader = (text: string) => text.slice(text.indexOf('*/') + 2);
+    const found = inRoom('src').filter((path) => !isGenerated(path) && alone.test(afterHeader(source(path))));
+    expect(found).toEqual([]);
+  });
+
   it('nothing is left to do in the code', () => {
     const marker = new RegExp(['TO', 'DO|FIX', 'ME|XX', 'X'].join(''));
     expect(checked.filter((path) => marker.test(source(path)))).toEqual([]);
@@ -363,7 +383,6 @@ describe('mirrors', () => {
     'machines/configuration/fields':
       'a table of fields: test/machines/configuration has the corpus that all go through',
     'machines/model/operations': 'signatures of operations: the tests of the ports that implement them',
-    'machines/model/pods': 'messages, which the tests of their senders and receivers compare',
     'machines/model/settings': 'types of settings, which test/machines/startup/context derives',
   };
   const foldersOf = (room: string, end: string) =>

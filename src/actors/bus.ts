@@ -28,7 +28,6 @@ export interface BusConnection {
   readonly broken: Promise<never>;
 }
 
-/** The peer's name of an error. */
 export function busErrorName(error: DBusError): string {
   const name = memberOf(error, 'dbusName');
   return typeof name === 'string' ? name : error.name;

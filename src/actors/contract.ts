@@ -1,11 +1,13 @@
 /**
- * A gRPC contract, read from the files of `proto/`: the calls of its services, for `@grpc/grpc-js`. Also the limit of
- * fields of a message, counted before it is decoded.
+ * A gRPC contract, read from the files of `proto/`: the calls of its services, for `@grpc/grpc-js`.
  *
  * Messages are plain objects with the field names of the files: 64-bit integers as text, enums by name, all fields
  * present.
  * Invariant: the codec of a type is generated on first use. protobufjs would generate all codecs at once, and
  * `@grpc/proto-loader` also descriptors, which takes about 50 ms of each start.
+ *
+ * The fields of an encoded message are counted before it is decoded: a part of two bytes becomes an object with all its
+ * fields, so that a message of one megabyte could take seconds, and one of sixteen all memory.
  */
 import type * as grpc from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
@@ -135,28 +137,26 @@ function generateOnFirstUse(type: protobuf.Type): void {
   }
 }
 
-/*
- * Counts the fields of an encoded message before it is decoded. A part of two bytes becomes an object with all its
- * fields: a message of one megabyte could take seconds, and one of sixteen all memory.
- */
-
 /** A field with a length before its content: text, bytes, a message, or packed numbers. */
 const DELIMITED = 2;
 const NOT_PACKED: ReadonlySet<string> = new Set(['string', 'bytes']);
 /** The field of a map's entry that has its value. */
 const ENTRY_VALUE = 2;
 
-/** A message: how many fields it has when it is decoded, and what those with a length contain, by number. */
+/**
+ * A type of message: the number of its fields once it is decoded, and by number the content of its fields with a
+ * length.
+ */
 interface Shape {
   readonly fieldCount: number;
   readonly contents: readonly (Content | undefined)[];
 }
 
-/** Of text and bytes, and of what the contract lacks, nothing is counted. */
+/** The contents of text, of bytes, and of fields that the contract lacks are not counted. */
 type Content = 'packed' | Shape;
 
 /**
- * In time linear in the bytes.
+ * Counts in time linear in the bytes.
  *
  * @throws OperationError if the message has more than `max` fields, in all its parts and with those that are empty
  * @throws RangeError or Error if the bytes are no message
@@ -196,7 +196,7 @@ function shapeOf(type: protobuf.Type): Shape {
   if (known) return known;
   const contents: (Content | undefined)[] = [];
   const shape = { fieldCount: type.fieldsArray.length, contents };
-  // Noted before its parts are looked at: a type may contain itself.
+  // Recorded before its parts are read: a type may contain itself.
   shapes.set(type, shape);
   for (const field of type.fieldsArray) contents[field.id] = contentOf(field);
   return shape;

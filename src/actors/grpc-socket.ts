@@ -1,23 +1,25 @@
-/** Channels over sockets of this machine: their addresses and credentials. */
+/**
+ * gRPC over Unix sockets of this machine: addresses, credentials of clients, and servers.
+ *
+ * The connections of a client with these credentials (without TLS) end with the client: grpc-js never closes a
+ * connection whose server does not answer its handshake, even after the client is closed, and closes one that is not
+ * established only after two minutes, so each probe of a silent server would cost a descriptor.
+ *
+ * Access to a served socket is controlled by the socket's directory, which pods may have mounted. Connections are
+ * limited, because each is a descriptor of the agent.
+ */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe } from 'node:diagnostics_channel';
 import { createServer, type Socket } from 'node:net';
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../kernel/json.ts';
 
-/*
- * Credentials of a gRPC client without TLS whose connections end with it.
- *
- * grpc-js leaves a connection open for ever whose server never answers its handshake, also after the client is closed,
- * and one that is not established for two minutes: each probe of a silent server would cost a descriptor.
- */
-
 type Create = grpc.ChannelCredentials['_createSecureConnector'];
 
 /** For what a closed client says last. */
 const LINGER_MS = 1_000;
 
-/** Of which client a connection is that begins: grpc-js passes a connection on when it is established. */
+/** The client that owns a new connection: grpc-js hands out a connection only when it is established. */
 const opener = new AsyncLocalStorage<(socket: Socket) => void>();
 subscribe('net.client.socket', (message) => opener.getStore()?.((message as { readonly socket: Socket }).socket));
 
@@ -26,7 +28,7 @@ export class PlainCredentials extends grpc.ChannelCredentials {
   readonly #sockets = new Set<Socket>();
   #isClosed = false;
 
-  /** Every connection that `use` begins, and what it calls, is the client's: for peers that may never accept it. */
+  /** Runs `use`. The client owns every connection that begins meanwhile, also to a peer that never accepts it. */
   owning<Result>(use: () => Result): Result {
     return opener.run((socket) => this.#own(socket), use);
   }
@@ -66,11 +68,6 @@ export class PlainCredentials extends grpc.ChannelCredentials {
     return { ...connector, connect };
   }
 }
-
-/*
- * Serves gRPC on a Unix socket. Access is controlled by the socket's directory, which pods may have mounted.
- * Connections are limited, because each is a descriptor of the agent.
- */
 
 /** The limit of connections: several times the plugins and monitoring agents of a node. */
 const CONNECTIONS_MAX = 128;

@@ -1,16 +1,16 @@
-/** Waits: of a length that pods, plugins or configurations give, for an abort, and between two questions. */
+/** Waits of any length, waits for an abort, and periodic requests whose answer is emitted when it changed. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** The longest time of a timer of Node (24.8 days), of which a longer one ends at once. */
+/** The longest timer of Node (24.8 days): a longer one would end at once. */
 export const TIMER_MAX_MS = 2_147_483_647;
 
-/** For a timer that limits something: a longer one is as good as none. */
+/** The time limit for a timer: a limit beyond the longest timer is as good as none. */
 export const limitMs = (ms: number): number => Math.min(ms, TIMER_MAX_MS);
 
 /**
  * Waits, however long it is, or until the abort.
  *
- * @throws RangeError for a time that is no number: a loop that waits so would never rest
+ * @throws RangeError for a time that is no number: a loop with such waits would never rest
  */
 export async function pause(ms: number, signal: AbortSignal, options: { readonly ref?: boolean } = {}): Promise<void> {
   if (Number.isNaN(ms)) throw new RangeError(`a wait of ${ms} milliseconds`);
@@ -34,8 +34,6 @@ export function aborted(signal: AbortSignal, withinMs?: number): Promise<void> {
     else signal.addEventListener('abort', done, { once: true });
   });
 }
-
-/* Asks each period, and emits the answer if it changed. */
 
 export interface Watch<Item> {
   /** `null`: no answer this time; the last one remains valid. */

@@ -1,13 +1,14 @@
-/** Proxies of the environment, and logins in URLs. */
-import { BlockList, isIP } from 'node:net';
-
-/*
- * The proxy for a URL according to the environment, as Go's http.ProxyFromEnvironment.
+/**
+ * The proxy for a URL according to the environment, as Go's http.ProxyFromEnvironment, and logins in URLs.
  *
  * `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same in lower case. `NO_PROXY` is a list of domains (with their
  * subdomains; with a leading dot or `*.` only the subdomains), addresses and networks, each with or without port; `*`
  * matches all. No proxy is used for this machine itself.
+ *
+ * The user and password of a URL are a credential: they are masked before the URL is written anywhere, and sent in a
+ * header, as by Go's client.
  */
+import { BlockList, isIP } from 'node:net';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -23,13 +24,13 @@ export function environmentProxy(url: string, environment: Environment = process
     .split(',')
     .map((entry) => entry.trim().toLowerCase())
     .filter((entry) => entry !== '');
-  if (exceptions.some((entry) => isMeant(entry, host, port || (DEFAULT_PORTS[protocol] ?? '')))) return undefined;
+  if (exceptions.some((entry) => matchesEntry(entry, host, port || (DEFAULT_PORTS[protocol] ?? '')))) return undefined;
   return /^[a-z0-9]+:\/\//i.test(proxy) ? proxy : `http://${proxy}`;
 }
 
 const isThisMachine = (host: string): boolean => host === 'localhost' || host === '::1' || /^127\.[\d.]+$/.test(host);
 
-function isMeant(entry: string, host: string, port: string): boolean {
+function matchesEntry(entry: string, host: string, port: string): boolean {
   if (entry === '*') return true;
   if (entry.includes('/')) return isInside(entry, host);
   const { name, ofPort } = split(entry);
@@ -55,14 +56,8 @@ function isInside(network: string, host: string): boolean {
   return list.check(host, family);
 }
 
-/*
- * The user and password of a URL are a credential: they are masked before the URL is written anywhere, and sent in a
- * header, as by Go's client.
- */
-
 const LOGIN = /^([A-Za-z][A-Za-z0-9+.-]{0,30}:\/\/)([^/?#]{1,4096})@/;
 
-/** The URL with its login replaced. */
 export const withLogin = (url: string, replace: (login: string) => string): string =>
   url.replace(LOGIN, (_, scheme: string, login: string) => `${scheme}${replace(login)}@`);
 

@@ -54,7 +54,7 @@ const SEED_MAX = 2 ** 32 - 1;
 const ROOT_DIRECTORY_MODE = 0o750;
 /** Below the root directory: the key of the handles that stand for secrets in the journal. */
 const SECRETS_KEY = 'pki/journal-secrets.key';
-/** Below the root directory: what a client of the visualizer has to show. */
+/** Below the root directory: the token that clients of the visualizer present. */
 const TOKEN = 'visualizer.token';
 const SERVER_THREAD = `${PACKAGE_DIRECTORY}/src/bin/server-thread.js`;
 
@@ -62,10 +62,8 @@ export interface DaemonOptions {
   /** Arguments of the kubelet, without Statelet's own. Their credentials are hidden before anything is written. */
   readonly argv: readonly string[];
   readonly rootDir: string;
-  /** See `--data-dir`. */
   readonly dataDir: string | null;
   readonly journalDir: string;
-  /** See `--journal-plain`. */
   readonly journalPlain: boolean;
   /** See `--remember-pods`. */
   readonly rememberPods: boolean;
@@ -271,8 +269,6 @@ function exitCode(end: End): number {
   }
   return (end.output as { exitCode: number }).exitCode;
 }
-
-/* What `statelet run` prints for a user at a terminal: where the node keeps and serves its data. */
 
 /**
  * The address of the page, as it is printed. Its token opens every record of the node: it is for the user at a

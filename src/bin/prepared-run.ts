@@ -2,8 +2,8 @@
  * Prepares a daemon from the arguments of `run` and `run-once`, or ends the process before there is one. Also the flags
  * of Statelet itself.
  *
- * What cannot be read as a command line ends here, before there is a journal, with the kubelet's own words; everything
- * later ends in the machines.
+ * An invalid command line ends the process here, before there is a journal, with the kubelet's error text. Later errors
+ * are handled by the machines.
  */
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';

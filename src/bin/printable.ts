@@ -2,8 +2,8 @@
  * Text for a terminal or a CI log that quotes foreign text: names and messages of pods, errors of registries, records
  * of a journal from anywhere.
  *
- * Invariants: no character that moves the cursor, colours, or turns the direction of reading gets through; no line is
- * an order to a CI (`::error …`, `##[…]`). Layout (line feeds and tabs) stays.
+ * Invariants: characters that move the cursor, change colours or reverse the direction of text are quoted; no line is a
+ * command to a CI (`::error …`, `##[…]`). Layout (line feeds and tabs) stays.
  */
 
 /** Controls, marks of format and direction, separators of lines and paragraphs; not the layout. */
@@ -30,7 +30,6 @@ export interface Column {
   readonly align?: 'left' | 'right';
 }
 
-/** Columns as wide as their widest cell, numbers to the right, no space at the end of a line. */
 /** Rows in columns as wide as their widest cell, without a space at the end of a line. */
 export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string {
   const titles = columns.map(({ title }) => title);

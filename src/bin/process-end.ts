@@ -1,9 +1,9 @@
 /**
  * The end of the process: when its work is done, together with the npm that started it, and after an uncaught error.
  *
- * A call into a name server or a file system that does not answer holds its thread, and a process that exits waits for
- * its threads. The user who stops a node does not wait for them: after a moment the process is replaced by one that
- * ends at once.
+ * A call to a name server or a file system that does not answer blocks its thread, and a process that exits waits for
+ * its threads. So that a user who stops a node does not wait, the process is replaced after a moment by one that ends
+ * at once.
  */
 import { flushCompileCache } from 'node:module';
 import { toPlainError } from '../kernel/json.ts';

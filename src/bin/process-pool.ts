@@ -1,9 +1,8 @@
 /**
- * Many tasks in several processes at a time.
- *
- * Owns: the child processes. Invariants: answers come in the order of the tasks, each as soon as those before it are
- * there; a process that ends without an answer costs the task that it had, which is `lost`, and nothing else.
- * A process, not a thread: one that runs out of memory or is killed takes no other with it.
+ * Distributes tasks over several child processes.  Owns: the child processes. Invariants: answers arrive in the order
+ * of the tasks, each as soon as the earlier answers have arrived; if a process ends without an answer, only its current
+ * task is `lost`. Processes instead of threads: a process that runs out of memory or is killed does not affect the
+ * others.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';

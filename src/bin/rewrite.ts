@@ -1,4 +1,16 @@
-/** Rewrites journals: with new decisions, or with redacted values. */
+/**
+ * Rewrites journals: with redacted values, or with new decisions.
+ *
+ * Redacted: private texts are replaced by meaningless names, `redacted-` and ten digits. The same text has the same
+ * name within one journal, and another name in the next, so that a list of likely values does not find them. With new
+ * decisions: the machines of this build process the inputs, and their decisions are written by the normal writer, so
+ * that checksums, digests and the chain are correct.
+ *
+ * Invariants: a private text of at least {@link SEARCHED_MIN} characters is replaced everywhere, also within other
+ * texts, unless it also occurs as a public text by itself; a shorter one is replaced only at private places. References
+ * to variables (`$(NAME)`) stay, because machines expand them. The cost is linear in the size of the input. An input
+ * that no actor waits for ends the rewrite, because the answer of the world to another request is unknown.
+ */
 import { createHmac, randomBytes } from 'node:crypto';
 import { LAST_APPLIED } from '../actors/pod-values.ts';
 import { JournalError } from '../kernel/journal/errors.ts';
@@ -11,15 +23,6 @@ import type { HeaderRecord, InputRecord, JournalRecord, KernelRecord } from '../
 import { isInput } from '../kernel/records.ts';
 import type { Unnumbered } from '../kernel/turn-recorder.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
-
-/*
- * Replaces private texts by meaningless names: `redacted-` and ten digits. The same text has the same name within one
- * journal, and another name in the next, so that a list of likely values does not find them.
- *
- * Invariants: a private text of at least {@link SEARCHED_MIN} characters is replaced everywhere, also within other
- * texts, unless it also occurs as a public text by itself; a shorter one is replaced only at private places. References
- * to variables (`$(NAME)`) stay, because machines expand them. The cost is linear in the size of the input.
- */
 
 /** A shorter text occurs in other texts by chance. */
 const SEARCHED_MIN = 8;
@@ -65,7 +68,6 @@ export class Redactor {
     );
   }
 
-  /** The same record with private texts replaced. */
   redact<R>(record: R): R {
     return mapTexts(record, (text, keys) => (isPrivate(keys) ? this.#privately(text) : this.#publicly(text))) as R;
   }
@@ -187,14 +189,6 @@ export function mapTexts(
     Object.entries(value).map(([key, below]) => [key, mapTexts(below, change, [...keys, key])]),
   );
 }
-
-/*
- * Rewrites a journal: the machines of this build process its inputs, and their decisions are written by the normal
- * writer, so that checksums, digests and the chain are correct.
- *
- * Invariant: an input that no actor waits for ends the rewrite, because the answer of the world to another request is
- * unknown.
- */
 
 /** After this many turns the writer gets time to write. */
 const TURNS_AT_ONCE = 64;

@@ -75,7 +75,6 @@ export function enforceTime(delayMs: number, what: string): void {
   throw new RangeError(`${what}: a delay of ${delayMs} milliseconds is no time; it is computed from a wrong number`);
 }
 
-/** The timers of one kernel. */
 export class Timers {
   nextId = 1;
   now = 0;
@@ -84,7 +83,6 @@ export class Timers {
   /** Set while a checkpoint is restored: the timer's previous number and deadline. */
   restoring: { id: number; due: number } | undefined;
   private readonly pending = new Map<number, Timer>();
-  /** Timers by the address of the actor that set them. */
   private readonly bySource = new Map<Address, Set<Timer>>();
   /** Timers set since {@link takeArmed} was last called. */
   private armed: number[] = [];
@@ -97,7 +95,6 @@ export class Timers {
     this.due = due;
   }
 
-  /** The `Clock` given to XState. */
   readonly xstateClock = {
     setTimeout: (run: () => void, delayMs: number): number => this.schedule(run, delayMs),
     clearTimeout: (id: number): void => this.clear(id),

@@ -220,7 +220,6 @@ function stopperOf(address: Address, side: readonly JournalRecord[]): Address {
   return isStopped ? stopperOf(parentOf(address), side) : address;
 }
 
-/** The actor that receives a record, if any does. */
 function receiverOf(record: JournalRecord): Address | undefined {
   if (record.k === 'in' || record.k === 'message') return record.to;
   if (record.k === 'timer') return record.at;

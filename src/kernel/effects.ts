@@ -88,7 +88,6 @@ export class Outbox {
     return id;
   }
 
-  /** Aborts the requests that this turn cancelled. */
   abort(): void {
     const cancels = this.aborting;
     this.aborting = [];

@@ -20,6 +20,14 @@ export function isObject(value: unknown): boolean {
 export const memberOf = (value: unknown, name: string): unknown =>
   typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
 
+declare global {
+  /** ECMAScript 2025, which TypeScript's library does not declare yet. */
+  interface JSON {
+    rawJSON(text: string): object;
+    isRawJSON(value: unknown): boolean;
+  }
+}
+
 /** The JSON text of a value; `undefined` if it has none, which TypeScript's type of `JSON.stringify` omits. */
 export const jsonText: (value: unknown) => string | undefined = JSON.stringify;
 
@@ -93,7 +101,6 @@ export function isSameJson(logged: unknown, made: unknown): boolean {
 }
 
 type Container = Readonly<Record<string, unknown>>;
-/** Whether the value is an object or a list. */
 export const isContainer = (value: unknown): value is Container => typeof value === 'object' && value !== null;
 
 function haveSameMembers(logged: Container, made: Container): boolean {

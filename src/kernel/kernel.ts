@@ -85,7 +85,6 @@ export class Kernel implements ActorHost {
     this.timers = new Timers(options.time, (id) => this.enqueue(() => this.timerDue(id)));
   }
 
-  /** Number of the next record. */
   get n(): number {
     return this.recorder.n;
   }

@@ -71,7 +71,7 @@ export interface ActorHost {
 
 export type AnyActorSystem = ActorSystem<ActorSystemInfo>;
 
-const hosts = new WeakMap<AnyActorSystem, ActorHost>();
+const hosts = new WeakMap<object, ActorHost>();
 /** The kernel whose root is being created: actors take their first step before their system is registered. */
 let creating: ActorHost | undefined;
 
@@ -87,7 +87,7 @@ export function createHosted<Root extends { system: AnyActorSystem }>(host: Acto
   }
 }
 
-export function hostOf(system: AnyActorSystem): ActorHost {
+export function hostOf(system: object): ActorHost {
   const host = hosts.get(system) ?? creating;
   if (!host) throw new Error('this actor runs outside a kernel: boot its machine with Kernel.boot()');
   return host;

@@ -21,7 +21,6 @@ export type { AnyStateMachine, AnyStateNode, AnyTransitionDefinition } from 'xst
 export const stateNodesOf = (snapshot: unknown): readonly AnyStateNode[] | undefined =>
   (snapshot as { readonly _nodes?: readonly AnyStateNode[] } | undefined)?._nodes;
 
-/** The state and all its descendants. */
 export const statesBelow = (node: AnyStateNode): AnyStateNode[] => [
   node,
   ...Object.values(node.states).flatMap(statesBelow),

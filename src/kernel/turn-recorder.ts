@@ -24,7 +24,6 @@ interface LoggedLine {
   readonly fields?: Readonly<Record<string, unknown>>;
 }
 
-/** An actor that a turn changed. */
 export interface ChangedActor {
   readonly address: Address;
   readonly before: Digested | undefined;
@@ -79,7 +78,6 @@ export class TurnRecorder {
     this.delivering = undefined;
   }
 
-  /** Closes the turn and returns its records. */
   endTurn(turn: number, armed: EndRecord['armed']): readonly KernelRecord[] {
     const digest = this.recordStates();
     this.record({ k: 'end', turn, digest, ...(armed ? { armed } : {}) });

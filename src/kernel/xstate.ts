@@ -93,10 +93,10 @@ function rootOf(actor: AnyActorRef): AnyActorRef {
 }
 
 /** The time of this turn, in milliseconds since the epoch. Every actor of a turn sees the same value. */
-export const now = (args: { system: unknown }): number => hostOf(args.system as never).now;
+export const now = (args: { system: object }): number => hostOf(args.system).now;
 
 /** The next number of the kernel's seeded generator, in [0, 1). */
-export const random = (args: { system: unknown }): number => hostOf(args.system as never).random();
+export const random = (args: { system: object }): number => hostOf(args.system).random();
 
 /** SHA-256 of a text, in hexadecimal: a pure function of Node's that machines may call. */
 export const sha256 = (text: string): string => hash('sha256', text, 'hex');

@@ -1,11 +1,15 @@
-/** The rules that a run must satisfy: safety at every moment, and convergence at the end. */
+/**
+ * The rules that a run must satisfy: safety at every moment, and convergence at the end.
+ *
+ * The conditions that hold when nothing failed for a while: the node has its wanted state, and no leftovers.
+ *
+ * The invariants of a simulation, checked at each start of a container and each write to the API server.
+ */
 import type { Manifest } from '../machines/model/operations/host.ts';
 import { isTerminalPhase } from '../machines/model/status/phase.ts';
 import type { StoreEvent } from './api-server/store.ts';
 import { NODE_NAME, type SimulatedNode } from './simulated-node.ts';
 import type { Container } from './world/runtime-model.ts';
-
-/* The conditions that hold when nothing failed for a while: the node has its wanted state, and no leftovers. */
 
 // oxlint-disable-next-line typescript/no-explicit-any -- pods as the API server has them
 type Any = any;
@@ -179,8 +183,6 @@ export function activity(node: SimulatedNode): string[] {
     ...(turns > QUIET_TURNS_MAX ? [`${turns} turns in quiet`] : []),
   ];
 }
-
-/* The invariants of a simulation, checked at each start of a container and each write to the API server. */
 
 // oxlint-disable-next-line typescript/no-explicit-any -- pods as the API server has them
 

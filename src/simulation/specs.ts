@@ -94,11 +94,10 @@ export function program(chance: Chance, name: string, isDisturbed: boolean, isFo
   return { stopsMs, stopExitCode };
 }
 
-/*
+/**
  * The random choices of a simulation: the same seed and the same key give the same choices, independent of other
  * choices.
  */
-
 export class Chance {
   private readonly random: SeededRandom;
 
@@ -110,7 +109,6 @@ export class Chance {
     return this.random.next() < share;
   }
 
-  /** A whole number below this one. */
   below(limit: number): number {
     return Math.floor(this.random.next() * limit);
   }

@@ -1,8 +1,9 @@
 /**
- * What the first line of the page says of a start, in words: ready, on its way, waiting for what, or failed why. Pure.
+ * The first line of the page about a start, in words: ready, in progress, the reason of a wait, or the reason of a
+ * failure. Pure.
  *
- * Durations are those of the journal's clock. A node is ready when both ends of starting are reached, the loop that
- * synchronizes pods and the server, and its Ready condition would be true.
+ * Durations are those of the journal's clock. A node is ready when the start has reached both of its ends (the loop
+ * that synchronizes pods, and the server) and its Ready condition would be true.
  */
 import type {
   CallView,
@@ -31,7 +32,7 @@ export const isGoal = ({ name }: PhaseView): boolean => GOALS.some((goal) => nam
 export const phaseLabel = ({ name }: Pick<PhaseView, 'name'>): string =>
   name.startsWith(STARTUP) ? name.slice(STARTUP.length) : name;
 
-/** The phases of starting; of a machine that names none so, all. */
+/** The phases of the start; all phases of a machine without such names. */
 export function startPhases(phases: readonly PhaseView[]): readonly PhaseView[] {
   const own = phases.filter(({ name }) => name.startsWith(STARTUP));
   return own.length > 0 ? own : phases;
@@ -52,7 +53,10 @@ export function answerOf(view: PhasesView, now: number): Answer {
   return { kind: 'starting', text, n: last.enteredBy };
 }
 
-/** The answer, unless nothing is open, or the agent that gave it is not there any more: then it may be an old one. */
+/**
+ * The answer for the present connection. Without an open journal or a running agent it says so, because the answer may
+ * be old.
+ */
 export function connectedAnswer({ connection, note }: Pick<Facts, 'connection' | 'note'>, answer: Answer): Answer {
   if (connection === 'failed') return { kind: 'failed', text: `Nothing is open: ${note}` };
   if (connection !== 'lost') return answer;
@@ -60,7 +64,7 @@ export function connectedAnswer({ connection, note }: Pick<Facts, 'connection' |
   return { ...answer, kind: 'waiting', text: `The agent does not answer${was}` };
 }
 
-/** An error may be long: what went wrong is at its end, and all of it is shown. */
+/** An error may be long, and its cause is at its end: all of it is shown. */
 function failed({ message, phase, n }: FailureView, phases: readonly PhaseView[], started: number): Answer {
   const at = Math.max(started, ...phases.map(({ entered, left }) => left ?? entered));
   const text = `Failed after ${duration(at - started)}${phase === undefined ? '' : ` in ${phase}`}: ${message}`;
@@ -94,7 +98,7 @@ function ready(view: PhasesView, phases: readonly PhaseView[]): Answer {
   return { kind: 'ready', text, n: trouble?.n ?? goals.at(-1)?.enteredBy ?? 0 };
 }
 
-/** Starting is over, but the API server, or the network of pods, is not there. */
+/** The start is over, but the API server or the network of pods is missing. */
 function notReady(view: PhasesView, phases: readonly PhaseView[], now: number): Answer {
   const goals = phases.filter(isGoal);
   const took = Math.max(...goals.map(({ entered }) => entered)) - view.started;

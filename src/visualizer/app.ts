@@ -1,6 +1,6 @@
 /**
- * The visualizer's page: composes the views, routes what changed to them, and keeps the choice in the address, so that
- * a link shows the same view, actor, record and search.
+ * The visualizer's page: composes the views, passes changes to them, and keeps the choice in the address, so that a
+ * link shows the same view, actor, record and search.
  */
 import { ChartView } from './chart.ts';
 import { ComparePane } from './compare.ts';
@@ -114,7 +114,7 @@ function update(parts: ReadonlySet<Part>): void {
   if (any('choice')) showView();
   if (any('facts', 'actors', 'moment')) updateBar();
   if (any('facts', 'moment', 'choice', 'record')) travel.update();
-  // The records first: they scroll, which is cheap only before other parts have changed.
+  // The records are updated first: scrolling them is cheap only before other parts have changed.
   if (store.view === 'actors' || store.view === 'records') updateRecords(any);
   if (store.view === 'actors') updateActors(any);
   updateStart(any);
@@ -128,11 +128,11 @@ function update(parts: ReadonlySet<Part>): void {
 
 /** The address that this page has written, or taken its choice from. */
 let kept = location.hash;
-/** Not with each step: a browser loads the icon again with each new address. */
+/** The address does not change with each step, because a browser loads the icon again with each new address. */
 const keepSoon = paced(keepChoice, ADDRESS_MS);
 
 function keepChoice(): void {
-  // Another address was chosen, and is yet to be read.
+  // The user chose another address, which has not been read yet.
   if (location.hash !== kept) return;
   const choice = new URLSearchParams();
   if (store.view !== 'start') choice.set('view', store.view);

@@ -1,8 +1,8 @@
 /**
  * The chart of the chosen actor's machine with its active states highlighted.
  *
- * The chart is a drawing made when the project was built; here it is only coloured, by the page's own style. A large
- * chart has several sheets: a card of one leads to the next, the first title of that one back.
+ * The chart was drawn when the project was built; the page only colours it, by its own style. A large chart has several
+ * sheets: a card of one sheet links to the next sheet, whose first title links back.
  */
 import type { ActiveState, ActorView } from '../actors/server/visualizer/protocol.ts';
 import { byId, closest, el, setText } from './dom.ts';
@@ -15,7 +15,7 @@ const CARD_TEXT_MAX_CHARS = 10;
 const ZOOM_STEP = 1.25;
 const ZOOM_MIN = 0.2;
 const ZOOM_MAX = 3;
-/** A chart that would be smaller than this to fit is shown in part: its words must be readable. */
+/** The smallest scale at which a chart is fitted: its words must be readable. A larger chart is shown in part. */
 const FIT_MIN = 0.8;
 
 export class ChartView {
@@ -27,7 +27,7 @@ export class ChartView {
   private readonly charts = new Map<string, Promise<SVGSVGElement | undefined>>();
   private svg: SVGSVGElement | undefined;
   private machine = '';
-  /** The sheet that is shown: the machine's first one, or one of its states'. */
+  /** The sheet that is shown: the first sheet of the machine, or the sheet of one of its states. */
   private name = '';
   private activeIds: ReadonlySet<string> = new Set();
   private shownActor = '';
@@ -59,7 +59,7 @@ export class ChartView {
     else this.showActive(actor);
   }
 
-  /** Opens the sheet of the link that was clicked or chosen with Enter, and puts the focus on the link back. */
+  /** Opens the sheet of the link that was clicked or chosen with Enter, and focuses the link that leads back. */
   private follow(event: Event): void {
     const link = closest<SVGAElement>(event, 'a');
     if (!link) return;
@@ -95,7 +95,8 @@ export class ChartView {
     const another = actor.address !== this.shownActor;
     const before = another ? active : this.activeIds;
     const drawn = new Set<string>();
-    // What is entered now moves; in the past it would move at each step, and be drawn anew for a second.
+    // A state that is entered now is animated; in the past, the animation would run at each step and redraw for
+    // a second.
     const isPresent = this.store.moment === undefined;
     for (const state of this.svg?.querySelectorAll<SVGGElement>('.state') ?? []) {
       const ids = idsOf(state);
@@ -148,7 +149,7 @@ export class ChartView {
     const ids = new Set(states.map((state) => state.id));
     const drawn = [...(this.svg?.querySelectorAll<SVGGElement>('.state.active') ?? [])];
     const title = drawn.find((state) => idsOf(state).some((id) => ids.has(id)))?.querySelector('.title');
-    // When the page has been laid out: to ask before it would have it laid out twice.
+    // Scrolls when the page has been laid out: earlier, the query would cause a second layout.
     if (title) requestAnimationFrame(() => this.centre(title));
   }
 

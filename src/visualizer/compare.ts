@@ -1,6 +1,6 @@
 /**
- * Two starts side by side: the phases of both on one scale, aligned by state, where the difference in time came from,
- * and the first decision that differs.
+ * Two starts side by side: the phases of both on one scale, aligned by state, the causes of the difference in time, and
+ * the first decision that differs.
  */
 
 import { messageOf } from '../kernel/thrown.ts';
@@ -109,7 +109,7 @@ export class ComparePane {
     return button;
   }
 
-  /** Where the difference until the same goal came from, the greatest part first. */
+  /** The causes of the difference until the same goal, the greatest part first. */
   private attributed({ time, a, b }: Comparison): Node[] {
     if (!time) return [el('p', { class: 'dim' }, 'There is no goal that both came to.')];
     const whole = time.bMs - time.aMs;

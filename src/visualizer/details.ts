@@ -12,10 +12,9 @@ export class Details {
   private readonly context = el('pre', { class: 'json' });
   private readonly list = el('ol', { class: 'history' });
   private readonly foot = el('div', { hidden: true }, el('h3', {}, 'Has been in'), this.list);
-  /** The entries of the history, by their records, and what they are of. */
+  /** The entries of the history by their records, and the actor that they belong to. */
   private readonly entries = new Map<number, HTMLElement>();
   private entriesOf = '';
-  /** Texts that grow with the clock. */
   private clocks: { readonly element: HTMLElement; readonly text: () => string }[] = [];
 
   constructor(store: Store) {
@@ -63,7 +62,7 @@ export class Details {
     return 'Not kept: of so long a journal the page has no contexts of the middle.';
   }
 
-  /** The states that it has been in, the newest first. Entries that were there stay: most of them do. */
+  /** The states that the actor has been in, the newest first. Most entries exist already and stay. */
   private updateHistory(actor: string, entries: readonly HistoryEntry[]): void {
     const naming = `${actor} ${this.store.started}`;
     if (naming !== this.entriesOf) this.entries.clear();
@@ -140,10 +139,10 @@ export class Details {
 const breakable = (path: string): (Node | string)[] =>
   path.split('.').flatMap((step, at) => (at === 0 ? [step] : ['.', el('wbr', {}), step]));
 
-/** Lines of a context that are laid out together, when they are in sight. */
+/** The number of lines of a context that are laid out together when they become visible. */
 const BLOCK_LINES = 40;
 
-/** Writes a long text in blocks; those that stay the same are not touched. */
+/** Writes a long text in blocks; unchanged blocks are not touched. */
 function setBlocks(element: HTMLElement, text: string): void {
   const lines = text.split('\n');
   const blocks: string[] = [];

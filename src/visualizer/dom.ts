@@ -1,6 +1,6 @@
 /**
- * How the page makes elements. Text becomes text: there is no way from here to markup, so what a log says can never
- * become part of the page.
+ * Creates the elements of the page. Text stays text, never markup, so the content of a log cannot become part of the
+ * page.
  */
 
 type Attributes = Readonly<Record<string, string | number | boolean | undefined>>;
@@ -26,17 +26,17 @@ export function setAttributes(element: Element, attributes: Attributes): void {
   for (const [name, value] of Object.entries(attributes)) {
     const text = value === true ? '' : String(value);
     if (value === undefined || value === false) element.removeAttribute(name);
-    // To set what is there already would have the style of the element computed again.
+    // An attribute that has the value already is not set: the browser would compute the style again.
     else if (element.getAttribute(name) !== text) element.setAttribute(name, text);
   }
 }
 
-/** Replaces the text of an element, if it is another one. */
+/** Replaces the text of an element if it differs. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Makes these the children of an element, in their order; those that are in place stay untouched. */
+/** Sets the children of an element, in order; children that are in place already are not touched. */
 export function arrange(parent: Element, children: readonly Element[]): void {
   const wanted = new Set(children);
   const others = Array.from(parent.children).filter((child) => !wanted.has(child));
@@ -55,7 +55,7 @@ export function byId<Kind extends HTMLElement>(id: string, kind: new () => Kind)
   return found;
 }
 
-/** Acts at the first call, and then once after each pause in which there were more. */
+/** Acts at the first call, and then once after each pause with further calls. */
 export function paced(act: () => void, pauseMs: number): () => void {
   let isPausing = false;
   let isDue = false;

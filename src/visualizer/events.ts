@@ -1,9 +1,9 @@
 /**
- * The records as a table, the newest at the bottom: all, or those that a search finds.
+ * The records as a table, the newest at the bottom: all records, or the results of a search.
  *
- * Only the rows in sight are elements, and only the records in sight are asked of the worker, so a million records cost
- * as much as 40. The grid has the focus; the chosen row is named by `aria-activedescendant`. The causes of the chosen
- * record are highlighted, and what followed from it.
+ * Only visible rows are elements, and only visible records are requested from the worker, so a million records cost as
+ * much as 40. The grid has the focus; the chosen row is named by `aria-activedescendant`. The causes and the
+ * consequences of the chosen record are highlighted.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { arrange, byId, closest, el, paced, setAttributes, setText } from './dom.ts';
@@ -14,13 +14,13 @@ import { whoOf } from './words.ts';
 import type { Group, GroupBy } from './worker/requests.ts';
 
 const ROW_PX = 22;
-/** Rows kept beyond the visible ones, so that scrolling shows no gap; rows asked for beyond these, for next steps. */
+/** Rows drawn beyond the visible ones, so that scrolling shows no gap, and rows requested ahead of scrolling. */
 const [SPARE_ROWS, AHEAD_ROWS] = [8, 60];
-/** Height of all rows: browsers do not lay out elements of many millions of pixels. Past it, scrolling is scaled. */
+/** The maximum height that browsers lay out. With more rows, scrolling is scaled. */
 const HEIGHT_MAX_PX = 8_000_000;
-/** Records that are kept here; others are asked for again. */
+/** The number of records that are kept here; others are requested again. */
 const LOADED_MAX = 2_000;
-/** Milliseconds from a search to the next one while keys come. */
+/** Milliseconds between two searches while the user types. */
 const TYPING_MS = 40;
 
 export class Events {
@@ -40,19 +40,19 @@ export class Events {
   private readonly drawn: RecordRows;
   private asked = '';
   private chosenAt = -1;
-  /** The question for the place of the chosen record, and what it is about. */
+  /** The request for the position of the chosen record, and its key. */
   private located: Promise<void> = Promise.resolve();
   private locatedFor = '';
   private isLocated = false;
-  /** The search that the field asks for: until its first rows are drawn, the grid is busy. */
+  /** The search in the field: until its first rows are drawn, the grid is busy. */
   private wanted = -1;
   private grouped = '';
   private isDrawing = false;
-  /** Height and place of what is in sight; to ask the grid for them would have the page laid out. */
+  /** Height and position of the visible part, stored because a query of the grid would cause a layout. */
   private roomPx = 0;
   private topPx = 0;
   private heightPx = -1;
-  /** The chosen record is kept in sight: the reader has not scrolled since. */
+  /** The chosen record is kept visible: the user has not scrolled since. */
   private isKept = false;
 
   constructor(store: Store) {
@@ -114,7 +114,7 @@ export class Events {
     this.draw();
   }
 
-  /** `reveals`: the chosen record is to come into sight. */
+  /** `reveals`: scrolls to the chosen record. */
   update(reveals = false): void {
     this.ask();
     const { found, facts } = this.store;
@@ -160,7 +160,7 @@ export class Events {
   /** Finds the position of the chosen record among the matches. */
   locate(): Promise<void> {
     const { record, found, facts } = this.store;
-    // While a journal is read, its records are found as they come.
+    // While a journal is being read, further records are found.
     const key = `${record} ${found.search} ${found.isDone} ${facts.n >= (record ?? -1)}`;
     if (key === this.locatedFor) return this.located;
     this.locatedFor = key;
@@ -180,8 +180,8 @@ export class Events {
   }
 
   /**
-   * Brings the chosen record into sight, at once where its place is known: to scroll after other parts of the page have
-   * changed would have the page laid out twice.
+   * Scrolls to the chosen record, at once if its position is known: scrolling after other parts of the page have
+   * changed would cause a second layout.
    */
   private reveal(): void {
     this.isKept = this.store.record !== undefined;
@@ -225,7 +225,7 @@ export class Events {
     const first = Math.max(0, this.firstInSight - SPARE_ROWS);
     const last = Math.min(this.count, first + Math.ceil(this.roomPx / ROW_PX) + 2 * SPARE_ROWS);
     const visible = Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
-    // Where scrolling is scaled, visible rows are placed where the reader is, not by their numbers.
+    // If scrolling is scaled, visible rows are placed at the scroll position, not by their numbers.
     const shift = this.scale === 1 ? 0 : this.topPx - this.firstInSight * ROW_PX;
     const followed = new Set(this.store.inspection?.followed);
     const chain = new Set(this.store.inspection?.chain.map(({ n }) => n));

@@ -1,4 +1,4 @@
-/** Whether the kernel and its journal are well: the queue, the time of turns, memory, and who is busy. */
+/** The health of the kernel and its journal: the queue, the durations of turns, memory, and the busiest actors. */
 import { byId, el, paced } from './dom.ts';
 import type { Store } from './store.ts';
 import { decoded } from './words.ts';
@@ -11,7 +11,9 @@ export class HealthPane {
   private readonly body = byId('health-body', HTMLElement);
   private readonly store: Store;
   private isAsking = false;
-  /** The answer counts all records: while a journal is run again, there is news many times a second. */
+  /**
+   * The request counts all records, so it is limited: while a journal is replayed, changes come many times a second.
+   */
   readonly update = paced(() => this.ask(), ASK_MS);
 
   constructor(store: Store) {

@@ -1,6 +1,6 @@
 /**
- * The story of one pod as lanes over time: what the pod and each actor below it (containers, their logs, probes,
- * volumes) was in, from the records that are kept. Pure.
+ * The story of one pod as lanes over time: the states of the pod and of each actor below it (containers, their logs,
+ * probes, volumes), from the records that are kept. Pure.
  */
 import type { ActiveState, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { type Activity, innermostPaths, lastOf } from './words.ts';
@@ -10,7 +10,7 @@ export interface Segment {
   readonly text: string;
   readonly activity: Activity;
   readonly waitsFor?: string;
-  /** Milliseconds since the epoch; `to` is the chosen moment where it lasts. */
+  /** Milliseconds since the epoch; `to` is the chosen moment if the state lasts. */
   readonly from: number;
   readonly to: number;
   readonly lasts: boolean;
@@ -23,12 +23,15 @@ export interface Lane {
   readonly segments: readonly Segment[];
 }
 
-/** Among a pod's parallel states, the region that tells how far the pod is. */
+/** The region of a pod's chart that shows its progress. */
 const LIFE = 'alive.life.';
 
 type State = Pick<Segment, 'text' | 'activity' | 'waitsFor'>;
 
-/** The pod's own lane first, then those below it as they began. `records` rise by number. */
+/**
+ * The pod's own lane first, then the lanes below it in the order of their start. `records` are in the order of their
+ * numbers.
+ */
 export function podLanes(address: string, records: readonly ShownRecord[], until: number): readonly Lane[] {
   const lanes = new Map<string, Segment[]>();
   const begin = records[0]?.t ?? until;
@@ -79,7 +82,10 @@ function stateOf(address: string, value: unknown, active: readonly ActiveState[]
   };
 }
 
-/** A pod and a container are settled in one state each; other actors are, unless they are waiting. */
+/**
+ * Whether the actor is settled: a pod and a container have one such state each; any other actor is settled unless it
+ * waits.
+ */
 function isThere(address: string, text: string): boolean {
   const step = lastOf(address);
   if (step.startsWith('pod-')) return text === 'sync.active';

@@ -1,6 +1,6 @@
 /**
- * The page's worker, and where its node comes from: the server of the page, or a report, which has worker, journal and
- * charts in itself and needs no network.
+ * The page's worker, and the source of its data: the server of the page, or a report, which contains worker, journal
+ * and charts and needs no network.
  */
 import type { FromWorker, Notice, Opening, RequestName, Requests } from './worker/requests.ts';
 
@@ -71,7 +71,7 @@ async function served(): Promise<Place> {
   return { worker, opening: { from: use }, chart: servedChart };
 }
 
-/** The policy lets pages make workers of their own program alone. */
+/** The policy allows a page only workers of its own program. */
 function newWorker(url: string, type: WorkerType): Worker {
   const { trustedTypes } = globalThis as { readonly trustedTypes?: TrustedTypes };
   const policy = trustedTypes?.createPolicy('statelet', { createScriptURL: (own) => own });
@@ -85,14 +85,14 @@ interface TrustedTypes {
   ): { createScriptURL(url: string): unknown };
 }
 
-/** Compressed by gzip, as base64: text that no parser of HTML can take for anything else. */
+/** Data compressed by gzip, as base64: text that no HTML parser can misread. */
 async function unpacked(data: string): Promise<Uint8Array<ArrayBuffer>> {
   const bytes = Uint8Array.from(atob(data.trim()), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** A line of JSON that has each file's name and length, and their bytes behind it. */
+/** The files in the data: a line of JSON with each file's name and length, followed by their bytes. */
 function filesIn(bytes: Uint8Array<ArrayBuffer>): ReadonlyMap<string, Uint8Array> {
   const end = bytes.indexOf(0x0a);
   const names: readonly (readonly [string, number])[] = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end)));

@@ -1,4 +1,4 @@
-/** Opening a journal: files, a folder, or what is dropped on the page. What is opened stays in the browser. */
+/** Opens a journal from files, from a folder, or from files dropped on the page. The files stay in the browser. */
 
 import { messageOf } from '../kernel/thrown.ts';
 import { byId, setText } from './dom.ts';
@@ -76,7 +76,7 @@ export class OpeningDialog {
   }
 }
 
-/** A browser keeps the files of a dropped folder from a page of the disk. */
+/** Explains an unreadable file: a page loaded from disk may not read the files of a dropped folder. */
 function unread({ message }: Error): never {
   throw new Error(
     `the folder that was dropped cannot be read (${message}): choose it by the button, or drop its files`,

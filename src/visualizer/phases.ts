@@ -1,9 +1,9 @@
 /**
- * The start as bars over time: each visit of each phase of the root, when it began, how long it took, what it waited
- * for. The critical chain is a row of its own above them, and a line through the phases that it went through.
+ * The start as bars over time: each visit of each phase of the root, with its beginning, its duration and the reason of
+ * its wait. The critical chain is a row of its own above the bars, and a line through the phases that it passed.
  *
- * Bars never show a time that the daemon did not measure: an open phase ends at the daemon's clock. One that has been
- * open for long would make all others a line: its bar is cut and fades, and its number says how long it is.
+ * Bars never show a time that the daemon did not measure: an open phase ends at the daemon's clock. A phase that has
+ * been open for long would reduce all others to a line: its bar is cut and fades, and a number gives its duration.
  */
 import type { FailureView, PhaseView } from '../actors/server/visualizer/protocol.ts';
 import { answerOf, connectedAnswer, isGoal, phaseLabel } from './answer.ts';
@@ -14,7 +14,7 @@ import { walk } from './start.ts';
 import type { Store } from './store.ts';
 import { duration, stepRanges } from './words.ts';
 
-/** How much longer than all that is over an open phase may make the picture. */
+/** The share by which an open phase may extend the picture beyond the phases that are over. */
 const OPEN_SHARE = 0.3;
 
 const isFailed = ({ name }: PhaseView, { phase }: FailureView): boolean =>
@@ -47,14 +47,14 @@ export class PhaseBars {
     );
   }
 
-  /** Goes to the record of the first line, and puts the focus on why it happened. */
+  /** Goes to the record of the first line, and focuses its causes. */
   showRecord(): void {
     if (this.shownRecord === undefined) return;
     this.store.chooseRecord(this.shownRecord);
     this.store.show('records');
   }
 
-  /** Draws all anew when something else is to be seen than at the last time. */
+  /** Redraws everything if something changed since the last time. */
   update(): void {
     this.summarize();
     if (this.store.view !== 'start') return;
@@ -73,7 +73,7 @@ export class PhaseBars {
     this.markMoment();
   }
 
-  /** A phase that failed in the turn in which it began was never seen as a state: only the failure shows it. */
+  /** The phases and the failed one: a phase that failed in the turn in which it began was never a recorded state. */
   private withFailed(): readonly PhaseView[] {
     const { phases, failure } = this.store.phases;
     if (failure?.phase === undefined || phases.some((phase) => isFailed(phase, failure))) return phases;
@@ -106,8 +106,8 @@ export class PhaseBars {
   }
 
   /**
-   * Milliseconds from left to right: until starting was over, failed, or is now. What a node does after that, until it
-   * ends, is not part of its start: its bars are cut.
+   * Milliseconds from left to right: until the start was over or failed, or until now. The later life of the node is
+   * not part of its start, so its bars are cut.
    */
   private span(phases: readonly PhaseView[]): number {
     const { latest: now, started } = this.store;
@@ -120,7 +120,7 @@ export class PhaseBars {
     return isOver ? past : Math.max(past, Math.min(now - started, past * (1 + OPEN_SHARE)));
   }
 
-  /** The chain to the goal as one row: what it waited for, an answer or else a timer or an event. */
+  /** The chain to the goal as one row of waits: for an answer, a timer, or an event. */
   private chainRow(): HTMLElement[] {
     const { links } = this.reports;
     if (links.length === 0) return [];
@@ -163,7 +163,7 @@ export class PhaseBars {
     const verb = phase.left === undefined ? 'waits' : 'waited';
     const waited = phase.waitsFor === undefined ? '' : `${verb} for ${phase.waitsFor}`;
     const waits = failed ? `failed: ${failure.message}` : waited;
-    // The head of the column says that it was waited for.
+    // The head of the column already says that this is a wait.
     const waitText = waits === waited && phase.left !== undefined ? (phase.waitsFor ?? '') : waits;
     const isGoalReached = isReached && isGoal(phase) && !failed;
     const text = isGoalReached ? `reached after ${duration(from)}` : waitText;
@@ -201,7 +201,7 @@ function styleOf({ left, waitsFor }: PhaseView): 'open' | 'waiting' | 'working' 
   return waitsFor === undefined ? 'working' : 'waiting';
 }
 
-/** Where there is little room, the last step of the name says enough. */
+/** In a narrow place the last step of the name is sufficient. */
 function nameElement(phase: PhaseView): HTMLElement {
   const label = phaseLabel(phase);
   const last = label.lastIndexOf('.') + 1;

@@ -1,4 +1,7 @@
-/** The first line of a pod's story: whether it runs, since when, or what it waits for and what went wrong. Pure. */
+/**
+ * The first line of a pod's story: whether it runs and since when, or the reason of its wait and its last failure.
+ * Pure.
+ */
 import type { ClaimWaitView, PodView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import type { Lane } from './lanes.ts';
 import { duration, lastOf } from './words.ts';
@@ -86,10 +89,10 @@ function waits(lanes: readonly Lane[]): string {
   return `: ${lastOf(last.address)} ${waitsFor === undefined ? `is in ${text}` : `waits for ${waitsFor}`}`;
 }
 
-/** A node without a cluster's DNS warns of it for each pod; that stops none. */
+/** A node without a cluster DNS records this event for each pod; it stops no pod. */
 const HARMLESS = 'MissingClusterDNS';
 
-/** Events which tell that something failed, but not what: an earlier event does. */
+/** Events that report a failure without its cause, which an earlier event has. */
 const CONSEQUENCE = /^(?:Error: |Back-off )/;
 
 function warning(events: readonly PodEvent[], isWanted: boolean): string {

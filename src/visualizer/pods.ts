@@ -1,15 +1,16 @@
 /**
- * The view of pods: a list of all that the node has had, and the story of the chosen one: an answer in words, lanes
- * over time, the same lanes as text, and its events.
+ * The view of pods: a list of all pods that the node has had, and the story of the chosen one: an answer in words,
+ * lanes over time, the same lanes as text, and its events.
  */
 import type { PodView } from '../actors/server/visualizer/protocol.ts';
 import { arrange, byId, el } from './dom.ts';
 import type { Lane, Segment } from './lanes.ts';
 import { type PodEvent, podAnswer } from './pod-answer.ts';
+import { walk } from './start.ts';
 import type { Store } from './store.ts';
 import { duration, sinceStart } from './words.ts';
 
-/** A pod that restarts for days shows its last steps. */
+/** The number of steps shown: of a pod that restarts for days, the last ones. */
 const STEPS_MAX = 200;
 
 export class PodsPane {
@@ -39,7 +40,7 @@ export class PodsPane {
     return this.store.view === 'pods';
   }
 
-  /** Shows the newest pod where none was chosen, and takes the focus. */
+  /** Shows the newest pod if none was chosen, and takes the focus. */
   open(): void {
     this.store.show('pods');
     if (this.store.pod === undefined) this.store.choosePod(this.shown()[0]?.uid);
@@ -64,7 +65,7 @@ export class PodsPane {
     if (!this.isAsking) void this.askStory();
   }
 
-  /** The newest first: a user who opens the view waits for that one. */
+  /** The pods, newest first: a user who opens the view is interested in the newest. */
   private shown(): readonly PodView[] {
     const wanted = this.filter.value.trim().toLowerCase();
     return this.store.pods.filter((pod) => `${pod.pod} ${wordOf(pod)}`.toLowerCase().includes(wanted)).toReversed();
@@ -98,20 +99,8 @@ export class PodsPane {
   }
 
   private key(event: KeyboardEvent): void {
-    const buttons = [...this.list.querySelectorAll<HTMLElement>('button')];
-    const at = buttons.findIndex((button) => button === document.activeElement);
-    const moves: Readonly<Record<string, number>> = {
-      ArrowDown: at + 1,
-      ArrowUp: at - 1,
-      Home: 0,
-      End: buttons.length - 1,
-    };
-    const to = moves[event.key];
-    const button = to === undefined ? undefined : buttons[Math.max(0, Math.min(to, buttons.length - 1))];
-    if (!button || event.ctrlKey || event.metaKey || event.altKey) return;
-    button.focus();
-    this.store.choosePod(button.dataset['uid']);
-    event.preventDefault();
+    const button = walk(this.list, event);
+    if (button) this.store.choosePod(button.dataset['uid']);
   }
 
   private focusList(event: Event): void {

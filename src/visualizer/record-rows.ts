@@ -1,6 +1,6 @@
 /**
- * The rows of the table of records that are elements. A row whose record is out of sight serves another record: to make
- * rows takes longer than to write them.
+ * The rows of the table of records that are elements. A row whose record is not visible any more is reused for another
+ * record: creating rows takes longer than rewriting them.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { el, setAttributes, setText } from './dom.ts';
@@ -12,7 +12,7 @@ const COLUMNS = ['number', 'time', 'kind', 'who', 'what', 'cause'] as const;
 export class RecordRows {
   private readonly store: Store;
   private readonly rows = new Map<ShownRecord, HTMLElement>();
-  /** Rows that the next records take, the first one at the end. */
+  /** Rows for the next records, the first one at the end. */
   private spares: HTMLElement[] = [];
   private naming = '';
 
@@ -20,7 +20,7 @@ export class RecordRows {
     this.store = store;
   }
 
-  /** `naming`: what the texts of rows have in them beside their records. */
+  /** `naming`: identifies the names that the texts of rows contain besides their records. */
   begin(naming: string): void {
     if (naming !== this.naming) this.rows.clear();
     this.naming = naming;

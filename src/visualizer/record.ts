@@ -1,6 +1,6 @@
 /**
- * The inspector: the chosen record, why it happened, step by step back to its first cause, what followed from it, what
- * its turn changed in the context of its actor, and all that it says.
+ * The inspector: the chosen record with its causes back to the first one, its consequences, the changes of its turn to
+ * the context of its actor, and its full content.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';

@@ -1,6 +1,6 @@
 /**
- * The scale over the phases: which stretch of the start is shown. Dragging over it measures a stretch and shows it
- * larger; keys and buttons do the same.
+ * The time scale above the phases, which selects the part of the start that is shown. Dragging measures a part and
+ * enlarges it, as do keys and buttons.
  */
 import { el } from './dom.ts';
 import { duration } from './words.ts';
@@ -27,7 +27,7 @@ export class Ruler {
   private from = 0;
   private to: number | undefined;
   private readonly onChange: () => void;
-  /** Of the lane that was drawn last; to ask it for its width would have the page laid out. */
+  /** The width of the lane that was drawn last, stored because a query of the lane would cause a layout. */
   private widthPx = LANE_PX;
   private readonly sizes = new ResizeObserver(([lane]) => {
     const { width = 0 } = lane?.contentRect ?? {};
@@ -56,7 +56,7 @@ export class Ruler {
   /** The position of a time: 0 at the left, 1 at the right. */
   shareOf = (ms: number): number => (ms - this.from) / this.length;
 
-  /** A bar of this stretch of time; undefined: it is not visible. A bar that goes on beyond the picture is cut. */
+  /** A bar for this period; undefined if it is not visible. A bar that continues beyond the picture is cut. */
   bar(from: number, took: number, style: string): HTMLElement | undefined {
     const [left, right] = [this.shareOf(from), this.shareOf(from + took)];
     if (right < 0 || left > 1) return undefined;
@@ -97,7 +97,7 @@ export class Ruler {
     return button;
   }
 
-  /** Left and right move along the time where it is enlarged; `z` and `Z` show less and more of it. */
+  /** Left and right move along the enlarged time; `z` and `Z` zoom in and out. */
   key({ key, ctrlKey, metaKey, altKey }: KeyboardEvent): boolean {
     if (ctrlKey || metaKey || altKey) return false;
     const moves: Readonly<Record<string, () => void>> = {

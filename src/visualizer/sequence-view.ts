@@ -1,4 +1,4 @@
-/** Messages as arrows between columns, one an actor; the table of records says the same in words. */
+/** Messages as arrows between columns, one column for each actor; the table of records has the same in words. */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { el } from './dom.ts';
 import { type Arrow, sequenceOf } from './sequence.ts';

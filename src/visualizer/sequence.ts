@@ -1,6 +1,6 @@
 /**
- * The messages of one turn, in their order: a column an actor, an arrow a message. What is outside of the actors is one
- * column, the world: inputs, timers and answers come from there, requests go there. Pure.
+ * The messages of one turn in order: a column for each actor, an arrow for each message. Everything outside of the
+ * actors is one column, the world: the source of inputs, timers and answers, and the target of requests. Pure.
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { eventText, whoOf } from './words.ts';

@@ -31,7 +31,7 @@ export class StartReports {
     for (const body of [this.blame, this.chain]) body.addEventListener('keydown', (event) => walk(body, event));
   }
 
-  /** Asks for the reports again when there is more to report, and starting is not over. */
+  /** Requests the reports again while the start is not over and has new records. */
   update(): void {
     const { facts, view } = this.store;
     if (view !== 'start' || facts.n === -1) return;
@@ -127,8 +127,8 @@ export class StartReports {
   }
 }
 
-/** Arrows go from one button of a list to the next. */
-export function walk(body: HTMLElement, event: KeyboardEvent): void {
+/** Arrows go from one button of a list to the next. Returns the focused button, if the key was for the list. */
+export function walk(body: HTMLElement, event: KeyboardEvent): HTMLElement | undefined {
   const buttons = [...body.querySelectorAll<HTMLElement>('button')];
   const at = buttons.findIndex((button) => button === document.activeElement);
   const moves: Readonly<Record<string, number>> = {
@@ -138,15 +138,17 @@ export function walk(body: HTMLElement, event: KeyboardEvent): void {
     End: buttons.length - 1,
   };
   const to = moves[event.key];
-  if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
-  buttons[Math.min(to, buttons.length - 1)]?.focus();
+  const button = to === undefined ? undefined : buttons[Math.min(to, buttons.length - 1)];
+  if (!button || event.ctrlKey || event.metaKey || event.altKey) return undefined;
+  button.focus();
   event.preventDefault();
+  return button;
 }
 
 const focusedIn = (body: HTMLElement): number =>
   [...body.querySelectorAll('button')].findIndex((button) => button === document.activeElement);
 
-/** A reader who came before the list did is taken to its first line. */
+/** Focuses the first line of the list if the user was waiting for the list. */
 export function refocus(body: HTMLElement, at: number): void {
   const first = document.activeElement === body ? 0 : -1;
   body.querySelectorAll('button')[Math.max(at, first)]?.focus();

@@ -1,8 +1,8 @@
 /**
- * What the page knows and what the person has chosen.
+ * The state of the page: the data from the worker, and the choices of the user.
  *
- * Hears: the notices of the worker, which has the records. Owns: the present actors, the chosen moment, and
- * what was asked about the choice. Views read it and are notified once a frame which parts changed.
+ * Hears: the notices of the worker, which has the records. Owns: the present actors, the chosen moment, and the answers
+ * about the choice. Views read it; once a frame they are notified which parts changed.
  */
 import type { ActorDetail, ActorView, PhasesView, PodView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { keepNewest } from '../kernel/keep-newest.ts';
@@ -10,11 +10,11 @@ import type { Link } from './link.ts';
 import { decoded, lastOf, namesIn, recordText } from './words.ts';
 import type { Facts, Found, HistoryEntry, Inspection, Moment, Notice, Opening, StepView } from './worker/requests.ts';
 
-/** Names of pods; those of pods that are long gone are dropped. */
+/** The limit of names of pods; names of pods that are long gone are dropped. */
 const NAMES_MAX = 20_000;
 /** Milliseconds between two requests for the chosen actor while it is busy. */
 const DETAIL_PAUSE_MS = 250;
-/** Milliseconds for which what is shown of a record is waited for, so that a step is drawn once: two frames. */
+/** Milliseconds to wait for the data about a chosen record, so that a step is drawn only once: two frames. */
 const ANSWER_MS = 32;
 
 export type Part =
@@ -26,7 +26,7 @@ export type Part =
   | 'detail'
   | 'inspection'
   | 'choice'
-  /** Another record is chosen; what is to be shown of it is not known yet. */
+  /** Another record is chosen; the data about it are not known yet. */
   | 'record'
   | 'moment'
   | 'clock';
@@ -63,18 +63,18 @@ export class Store {
   /** The pods as they are now, in the order in which they were seen. */
   pods: readonly PodView[] = [];
   found: Found = { search: 0, found: 0, scanned: 0, isDone: true };
-  /** The end of the turn of the chosen record: all that is shown is as it was then. */
+  /** The end of the turn of the chosen record: everything is shown as it was then. */
   moment: Moment | undefined;
   view: View = 'start';
   actor: string | undefined;
   record: number | undefined;
-  /** Actors whose messages are shown as a sequence; none: those of the chosen one. */
+  /** Actors whose messages are shown as a sequence; if empty, those of the chosen actor. */
   readonly sequenced = new Set<string>();
   /** Uid of the pod whose story is shown. */
   pod: string | undefined;
   chosen: Chosen | undefined;
   inspection: Inspection | undefined;
-  /** The place of a record among those that a search has found. */
+  /** The position of a record among the results of a search. */
   row: { readonly search: number; readonly n: number; readonly at: number } | undefined;
   private link!: Link;
   private readonly present = new Map<string, ActorView>();
@@ -98,12 +98,12 @@ export class Store {
     return this.link.ask.bind(this.link);
   }
 
-  /** Opens something else; rejects with why it cannot be opened. */
+  /** Opens another journal; rejects with the reason if it cannot be opened. */
   async open(opening: Opening): Promise<void> {
     await this.ask('open', opening);
   }
 
-  /** What the page was to begin with cannot be opened. */
+  /** Reports that the first view of the page cannot be opened. */
   fail(why: string): void {
     this.facts = { ...NOTHING, connection: 'failed', note: why };
     this.mark('facts', 'phases');
@@ -147,7 +147,7 @@ export class Store {
     return this.isLive ? this.facts.now + performance.now() - this.receivedAt : this.facts.t;
   }
 
-  /** The actors now, or as they were at the chosen moment. */
+  /** The actors now, or at the chosen moment. */
   get actors(): ReadonlyMap<string, ActorView> {
     return this.past ?? this.present;
   }
@@ -158,18 +158,18 @@ export class Store {
     return `${this.nameOf(this.actor)} is not there at this moment.`;
   }
 
-  /** The machines have come to the moment that is shown, or will not. */
+  /** The replay has reached the shown moment, or will not reach it. */
   get isRun(): boolean {
     const { ranTo } = this.facts;
     return ranTo === undefined || ranTo >= (this.moment?.n ?? this.facts.n);
   }
 
-  /** The last step of an address, with a name in place of a uid. */
+  /** The last step of an address, with a name instead of a uid. */
   nameOf(address: string): string {
     return this.named(decoded(lastOf(address)));
   }
 
-  /** An address without the root, in which all actors are. */
+  /** An address without the root, which all addresses have in common. */
   within(address: string): string {
     return address.startsWith(`${this.root}/`) ? address.slice(this.root.length + 1) : address;
   }
@@ -179,7 +179,7 @@ export class Store {
     return this.names.size;
   }
 
-  /** A text with names of actors, in which every uid that has a name is that name. */
+  /** A text with every uid of an actor replaced by its name, if that is known. */
   named(text: string): string {
     return namesIn(text, this.names);
   }
@@ -196,7 +196,7 @@ export class Store {
     this.askDetail();
   }
 
-  /** An actor that is not there cannot be chosen; before the tree is loaded it may be one. */
+  /** Only an existing actor can be chosen; before the tree is loaded every address may be one. */
   chooseActor(address: string | undefined): void {
     const isKnown = this.present.has(address ?? '') || this.actors.has(address ?? '');
     if (address === this.actor || (this.present.size > 0 && !isKnown)) return;
@@ -206,7 +206,7 @@ export class Store {
     this.askDetail();
   }
 
-  /** Adds the chosen actor to those of the sequence, or takes it out. */
+  /** Adds the chosen actor to the sequence, or removes it. */
   toggleSequenced(): void {
     const { actor } = this;
     if (actor === undefined) return;
@@ -277,7 +277,7 @@ export class Store {
     this.mark('detail');
   }
 
-  /** Goes so many records or turns away from the chosen record, after the steps before it. */
+  /** Moves by a number of records or turns from the chosen record, after the earlier steps. */
   step(by: 'record' | 'turn', steps: number): Promise<void> {
     return this.travel(() => {
       const from = this.record ?? this.facts.n + (by === 'record' ? 1 : 0);
@@ -312,7 +312,7 @@ export class Store {
     if (pods) this.pods = pods;
     const { search, first } = this.found;
     if (found?.search !== search || found.found !== this.found.found) this.row = undefined;
-    // The first rows come once; a notice may follow before they are drawn.
+    // The first rows are sent once; another notice may follow before they are drawn.
     if (found) this.found = first && search === found.search ? { first, ...found } : found;
     this.mark('facts', 'records');
     if (actors || gone || isNew) this.mark('actors');
@@ -382,7 +382,7 @@ export class Store {
   }
 }
 
-/** The actors at a moment that tells what is different from another one. */
+/** The actors at a moment that is described by its differences to another moment. */
 function actorsOf({ isWhole, actors, gone }: Moment, before: ReadonlyMap<string, ActorView> = new Map()) {
   const all = new Map(isWhole ? [] : before);
   for (const address of gone) all.delete(address);

@@ -3,7 +3,7 @@ import { byId, setAttributes, setText } from './dom.ts';
 import type { Store } from './store.ts';
 import { sinceStart } from './words.ts';
 
-/** Columns of the picture of the pauses between records. */
+/** The number of columns in the picture of pauses between records. */
 const BINS = 240;
 
 export class Travel {
@@ -29,7 +29,7 @@ export class Travel {
     new ResizeObserver(() => this.paint()).observe(this.picture);
   }
 
-  /** One question at a time: a slider moves faster than anything answers. */
+  /** One request at a time: a slider moves faster than requests are answered. */
   private scrub(): void {
     const isAsking = this.wanted !== undefined;
     this.wanted = Number(this.slider.value);
@@ -61,7 +61,7 @@ export class Travel {
     this.draw();
   }
 
-  /** For the eye: how much time went by between records, so that waits are seen on a slider of records. */
+  /** Draws the time between records, so that waits are visible on a slider of records. */
   private draw(): void {
     const { facts } = this.store;
     const state = `${facts.incarnation} ${Math.floor(facts.records / 500)} ${facts.isReading}`;
@@ -86,7 +86,7 @@ export class Travel {
     const longest = Math.max(1, ...pauses);
     const width = picture.width / pauses.length;
     pauses.forEach((ms, at) => {
-      // Logarithmic, so that a wait of a start is visible beside an idle hour.
+      // The scale is logarithmic, so that a wait of a start is visible beside an idle hour.
       const height = (Math.log1p(ms) / Math.log1p(longest)) * picture.height;
       context.fillRect(at * width, picture.height - height, Math.max(1, width - ratio), height);
     });

@@ -1,8 +1,8 @@
 /**
- * The actors as a tree: what each is doing, at a glance.
+ * The actors as a tree, with the state of each.
  *
- * One row an actor, kept between updates; of a large tree only the rows in sight are elements. The tree has the focus
- * and names the chosen row (`aria-activedescendant`).
+ * Each actor has a row, which is kept between updates; of a large tree only visible rows are elements. The tree has the
+ * focus and names the chosen row (`aria-activedescendant`).
  */
 import type { ActorView } from '../actors/server/visualizer/protocol.ts';
 import { arrange, byId, closest, el, setAttributes, setText } from './dom.ts';
@@ -10,7 +10,7 @@ import type { Store } from './store.ts';
 import { activityOf, innermostText, parentOf, stateText } from './words.ts';
 
 const ROW_PX = 24;
-/** Trees of at most so many rows have all of them as elements. */
+/** A tree with at most this many rows has all of them as elements. */
 const SMALL_ROWS = 60;
 /** Rows kept beyond the visible ones, so that scrolling shows no gap. */
 const SPARE_ROWS = 8;
@@ -39,10 +39,10 @@ export class Tree {
   private sortedBy = '';
   private nextId = 0;
   private selected: HTMLElement | undefined;
-  /** The actor that was brought into sight last; the reader may have scrolled it away since. */
+  /** The actor that was scrolled to last; the user may have scrolled since. */
   private revealed = '';
   private isFiltering = false;
-  /** Height and place of what is in sight; to ask the element for them would have the page laid out. */
+  /** Height and position of the visible part, stored because a query of the element would cause a layout. */
   private roomPx = 0;
   private topPx = 0;
 
@@ -74,7 +74,7 @@ export class Tree {
     this.drawRows();
   }
 
-  /** Brings the actor that was chosen since into sight. */
+  /** Scrolls to the actor if it was chosen since. */
   private reveal(): void {
     const { actor = '' } = this.store;
     const at = this.shown.indexOf(actor);
@@ -83,7 +83,7 @@ export class Tree {
     const [least, most] = [(at + 1) * ROW_PX - this.roomPx, at * ROW_PX];
     const wanted = Math.max(0, Math.min(most, Math.max(least, this.topPx)));
     if (wanted === this.topPx) return;
-    // Until the rows are there, the element may not be high enough.
+    // Before the rows exist, the element may be too low to scroll.
     this.element.style.paddingBottom = `${this.shown.length * ROW_PX}px`;
     this.element.scrollTop = wanted;
     this.topPx = wanted;
@@ -110,7 +110,7 @@ export class Tree {
     this.markChosen();
   }
 
-  /** By the names that users see, children behind their parents. */
+  /** The actors by their visible names, children after their parents. */
   private sorted(): readonly string[] {
     const keys = [...this.store.actors.keys()].map((address) => [this.store.named(address), address] as const);
     const key = keys.flat().join('\n');
@@ -160,7 +160,7 @@ export class Tree {
     return row.element;
   }
 
-  /** The row of an actor that is gone serves the next one: to make rows takes longer than to write them. */
+  /** Reuses the row of an actor that is gone: creating rows takes longer than rewriting them. */
   private newRow(address: string): Row {
     const depth = address.split('/').length;
     const row = this.spare.pop() ?? this.made();
@@ -178,7 +178,7 @@ export class Tree {
     const state = el('span', { class: 'state' });
     const name = el('span', { class: 'name' });
     const attributes = { id: `actor-${this.nextId++}`, role: 'treeitem' };
-    // The space keeps name and state apart for readers of screens, which read what is shown as one text.
+    // The space separates name and state for screen readers, which read the row as one text.
     const element = el('div', attributes, expander, dot, name, ' ', state);
     return { element, expander, dot, name, state, written: [] };
   }

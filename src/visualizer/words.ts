@@ -1,4 +1,4 @@
-/** How the page says things: durations, states, records. Pure. */
+/** The page's texts for durations, states and records. Pure. */
 
 import type { ActiveState, ActorView, RequestView, ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import type { KernelRecord } from '../kernel/records.ts';
@@ -17,7 +17,7 @@ export function duration(ms: number): string {
 export const sizeText = (bytes: number): string =>
   bytes < 1_048_576 ? `${Math.ceil(bytes / 1_024)} KB` : `${(bytes / 1_048_576).toFixed(1)} MB`;
 
-/** What the node waited for until a link of a critical chain, by the kind of the link; the first link has no wait. */
+/** The wait before a link of a critical chain in words, by the kind of the link; the first link has no wait. */
 export const WAITED_FOR = {
   start: 'start',
   operation: 'answer',
@@ -34,7 +34,7 @@ export const sinceStart = (t: number, started: number): string => `+${((t - star
 /** A state value as a path, regions beside each other: `running.probes.idle | running.volumes.mounted`. */
 export const stateText = (value: unknown): string => innermostPaths(value).join(' | ');
 
-/** The innermost active states by their paths, one a region. */
+/** The innermost active states by their paths, one for each region. */
 export function innermostPaths(value: unknown): string[] {
   const paths = leaves(value, '');
   return paths.length > 0 ? paths : ['(no states)'];
@@ -43,14 +43,14 @@ export function innermostPaths(value: unknown): string[] {
 /** Regions that a line has room for. */
 const REGIONS_MAX = 5;
 
-/** The innermost states only, for where there is little room: `idle | mounted`; of many regions the first. */
+/** The innermost states only, for narrow places: `idle | mounted`; of many regions the first ones. */
 export function innermostText(value: unknown): string {
   const states = leaves(value, '').map((path) => path.slice(path.lastIndexOf('.') + 1));
   if (states.length <= REGIONS_MAX) return states.join(' | ');
   return `${states.slice(0, 2).join(' | ')} and ${states.length - 2} more`;
 }
 
-/** The regions that are in another state than before; all of them when that is not known. */
+/** The regions whose state changed; all regions if the earlier state is unknown. */
 export function changeText(value: unknown, before: unknown): string {
   const former = new Set(leaves(before, ''));
   const changed = leaves(value, '').filter((path) => !former.has(path));
@@ -66,7 +66,7 @@ function leaves(value: unknown, path: string): string[] {
   });
 }
 
-/** The active states that have no other one in them. */
+/** The active states that contain no other active state. */
 export const innermost = (states: readonly ActiveState[]): ActiveState[] =>
   states.filter(
     ({ path }) => !states.some((other) => other.path !== path && other.path.startsWith(path && `${path}.`)),
@@ -88,7 +88,6 @@ export function stepRanges(steps: string): string {
   return ranges.map(([first, last]) => (first === last ? name(first) : `${name(first)}–${name(last)}`)).join(', ');
 }
 
-/** The actor that a record is about. */
 export function actorOf(record: KernelRecord): string {
   if (record.k === 'in' || record.k === 'message') return record.to;
   if (record.k === 'effect' || record.k === 'result') return parentOf(record.at);
@@ -128,7 +127,7 @@ function delayText(delay: string): string {
 
 /**
  * One line for the table. `before` is the value of the actor's state before a `state` record, `operation` the name of
- * the request that a `cancel` record takes back or that an input is news of.
+ * the request that a `cancel` record cancels or that an input belongs to.
  */
 export function recordText(record: KernelRecord, { before, operation }: Around = {}): string {
   switch (record.k) {
@@ -192,11 +191,10 @@ const UID = /(?<=-)(?:[\da-f]{32}|[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\
 
 export const isUid = (text: string): boolean => `-${text}`.replace(UID, '') === '-';
 
-/** A text with names of actors, in which every uid that has a name is that name. */
+/** A text with every uid of an actor replaced by its name, if that is known. */
 export const namesIn = (text: string, names: ReadonlyMap<string, string>): string =>
   names.size === 0 ? text : text.replaceAll(UID, (uid) => names.get(uid) ?? uid);
 
-/** A step of an address, decoded. */
 export function decoded(step: string): string {
   try {
     return decodeURIComponent(step);

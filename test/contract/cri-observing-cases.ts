@@ -2,7 +2,7 @@
 import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { WatchPodsItem } from '../../src/machines/model/operations/cri.ts';
 import { type Bench, containerIn, eventually, PATIENT } from './cri-bench.ts';
 
@@ -10,7 +10,7 @@ import { type Bench, containerIn, eventually, PATIENT } from './cri-bench.ts';
 const NEVER_MS = 600_000;
 
 export function logCases(bench: Bench): void {
-  test('each line has a time, a stream and a tag; an unfinished one is partial', async () => {
+  it('each line has a time, a stream and a tag; an unfinished one is partial', async () => {
     const started = await bench.started('echo out; echo err >&2; printf unfinished');
     await bench.exit(started.containerId);
     const lines = await eventually(async () => {
@@ -27,7 +27,7 @@ export function logCases(bench: Bench): void {
     );
   });
 
-  test('a log that was moved away is opened anew on request', async () => {
+  it('a log that was moved away is opened anew on request', async () => {
     const started = await bench.started('while :; do echo tick; sleep 0.05; done');
     const path = join(started.config.log_directory ?? '', 'app.log');
     await eventually(async () => ((await bench.log(started)).length > 0 ? true : undefined));
@@ -40,7 +40,7 @@ export function logCases(bench: Bench): void {
     expect(lines[0]).toMatch(/ stdout F tick$/);
   });
 
-  test('exec gives both outputs and the exit code', async () => {
+  it('exec gives both outputs and the exit code', async () => {
     const { containerId } = await bench.started('sleep 600');
     const command = ['sh', '-c', 'echo "to $GREETING"; echo oops >&2; exit 4'];
     expect(await bench.ask('cri.execSync', { containerId, command, timeoutSeconds: 60 })).toEqual({
@@ -50,13 +50,13 @@ export function logCases(bench: Bench): void {
     });
   });
 
-  test('exec ends with its time limit', async () => {
+  it('exec ends with its time limit', async () => {
     const { containerId } = await bench.started('sleep 600');
     const exec = bench.ask('cri.execSync', { containerId, command: ['sleep', '60'], timeoutSeconds: 1 });
     await expect(exec).rejects.toMatchObject({ code: 'DEADLINE_EXCEEDED', retriable: true });
   });
 
-  test('exec in a container that ended is an error', async () => {
+  it('exec in a container that ended is an error', async () => {
     const { containerId } = await bench.started('exit 0');
     await bench.exit(containerId);
     const exec = bench.ask('cri.execSync', { containerId, command: ['true'], timeoutSeconds: 1 });
@@ -75,7 +75,7 @@ export function listCases(bench: Bench): void {
     await bench.ask('cri.stopPodSandbox', { podSandboxId: ended.podSandboxId });
   });
 
-  test('sandboxes by id, by state and by label', async () => {
+  it('sandboxes by id, by state and by label', async () => {
     const ids = async (filter: object) => {
       const { items } = await bench.client.call('ListPodSandbox', { filter }, PATIENT);
       return items.map(({ id }) => id).sort();
@@ -88,7 +88,7 @@ export function listCases(bench: Bench): void {
     expect(await ids({ label_selector: { 'io.kubernetes.pod.uid': 'nobody' } })).toEqual([]);
   });
 
-  test('containers by id, by state, by sandbox and by label, and by all of them at once', async () => {
+  it('containers by id, by state, by sandbox and by label, and by all of them at once', async () => {
     const ids = async (filter: object) => {
       const { containers } = await bench.client.call('ListContainers', { filter }, PATIENT);
       return containers.map(({ id }) => id).sort();
@@ -124,11 +124,11 @@ export function watchCases(bench: Bench): void {
   const seen = (uid: string, state: string) =>
     eventually(() => items.map((item) => containerIn(item, uid, state)).find((container) => container !== undefined));
 
-  test('an empty runtime is said to be empty', () => {
+  it('an empty runtime is said to be empty', () => {
     expect(items).toEqual([{ type: 'runtime.relisted', uids: [] }]);
   });
 
-  test('what the container did on its own and what was removed is told, what we did is not', async () => {
+  it('what the container did on its own and what was removed is told, what we did is not', async () => {
     const { uid, podSandboxId, shown, release } = await bench.held('exit 9');
     expect(shown).toMatchObject({ state: 'CONTAINER_RUNNING' });
     await release();
@@ -138,7 +138,7 @@ export function watchCases(bench: Bench): void {
     await eventually(() => items.find((item) => item.type === 'runtime.podRemoved' && item.uid === uid));
   });
 
-  test('an observation is never told twice', async () => {
+  it('an observation is never told twice', async () => {
     const { uid, release } = await bench.held('exit 0');
     await release();
     await seen(uid, 'CONTAINER_EXITED');
@@ -149,7 +149,7 @@ export function watchCases(bench: Bench): void {
     expect(new Set(bodies).size).toBe(bodies.length);
   });
 
-  test('an inspection right after the start of a sandbox says what a later one says', async () => {
+  it('an inspection right after the start of a sandbox says what a later one says', async () => {
     const { config } = await bench.sandbox();
     const input = { uid: config.metadata?.uid ?? '' };
     const [first, later] = [await bench.ask('cri.podStatus', input), await bench.ask('cri.podStatus', input)];
@@ -157,7 +157,7 @@ export function watchCases(bench: Bench): void {
     expect({ ...first, observedAtMs: 0 }).toEqual({ ...later, observedAtMs: 0 });
   });
 
-  test('a sandbox without the labels of a pod is nobody of ours', async () => {
+  it('a sandbox without the labels of a pod is nobody of ours', async () => {
     const { labels: _labels, ...foreign } = bench.pod();
     const { uid, release } = await bench.held('exit 0');
     const { pod_sandbox_id: id } = await bench.client.call('RunPodSandbox', { config: foreign }, PATIENT);
@@ -169,7 +169,7 @@ export function watchCases(bench: Bench): void {
 }
 
 export function resumeCases(bench: Bench): void {
-  test('a sandbox and a container that were made are found, not made again', async () => {
+  it('a sandbox and a container that were made are found, not made again', async () => {
     const sandbox = await bench.sandbox();
     const run = { config: sandbox.config, runtimeHandler: '' };
     const found = await bench.ask('cri.runPodSandbox', run, { resume: true });
@@ -185,13 +185,13 @@ export function resumeCases(bench: Bench): void {
     expect(await bench.status(containerId)).toMatchObject({ state: 'CONTAINER_RUNNING' });
   });
 
-  test('what was never made is made', async () => {
+  it('what was never made is made', async () => {
     const config = bench.pod();
     const { podSandboxId } = await bench.ask('cri.runPodSandbox', { config, runtimeHandler: '' }, { resume: true });
     expect(podSandboxId).not.toBe('');
   });
 
-  test('an exec is not run a second time', async () => {
+  it('an exec is not run a second time', async () => {
     const { containerId } = await bench.started('sleep 600');
     const input = { containerId, command: ['true'], timeoutSeconds: 1 };
     await expect(bench.ask('cri.execSync', input, { resume: true })).rejects.toMatchObject({ code: 'ABORTED' });
@@ -201,7 +201,7 @@ export function resumeCases(bench: Bench): void {
 export function unknownCases(bench: Bench): void {
   const NOT_FOUND = { code: 'NOT_FOUND', retriable: false };
 
-  test('inspecting them, creating in them, starting and running in them: not found', async () => {
+  it('inspecting them, creating in them, starting and running in them: not found', async () => {
     const { client } = bench;
     const config = bench.pod();
     await expect(client.call('PodSandboxStatus', { pod_sandbox_id: 'nobody' }, PATIENT)).rejects.toMatchObject(
@@ -214,7 +214,7 @@ export function unknownCases(bench: Bench): void {
     await expect(bench.ask('cri.execSync', exec)).rejects.toMatchObject(NOT_FOUND);
   });
 
-  test('removing them is done already', async () => {
+  it('removing them is done already', async () => {
     await bench.ask('cri.removeContainer', { containerId: 'nobody' });
     await bench.ask('cri.stopPodSandbox', { podSandboxId: 'nobody' });
     await bench.ask('cri.removePodSandbox', { podSandboxId: 'nobody' });

@@ -3,7 +3,7 @@ import { type Row, row } from './row.ts';
 
 const manifests = 'test/actors/host/manifests/manifests.test.ts';
 const folder = 'test/actors/host/manifests/bad-manifests.test.ts';
-const pod = 'test/machines/charts/pods/config/static-pod.test.ts';
+const pod = 'test/machines/model/pods/static-pod.test.ts';
 const live = 'test/node/bad-pods.test.ts';
 const http = 'test/actors/probe/http.test.ts';
 const logs = 'test/actors/server/container-logs.test.ts';

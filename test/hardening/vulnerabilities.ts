@@ -3,7 +3,7 @@ import { notHere, type Row, row } from './row.ts';
 
 const setUp = 'test/actors/volume/set-up.test.ts';
 const subPath = 'test/actors/volume/sub-path.test.ts';
-const pod = 'test/machines/charts/pods/config/static-pod.test.ts';
+const pod = 'test/machines/model/pods/static-pod.test.ts';
 const live = 'test/node/bad-pods.test.ts';
 const spec = 'test/machines/model/spec/spec.test.ts';
 const server = 'test/actors/server/bad-inputs.test.ts';

@@ -75,7 +75,7 @@ export const TESTS = {
   observation: 'test/machines/charts/pods/observation.test.ts',
   pod: 'test/machines/charts/pods/pod/pod.test.ts',
   faults: 'test/machines/charts/pods/faults.test.ts',
-  staticPod: 'test/machines/charts/pods/config/static-pod.test.ts',
+  staticPod: 'test/machines/model/pods/static-pod.test.ts',
   spec: 'test/machines/model/spec/spec.test.ts',
   requests: 'test/machines/model/spec/requests.golden.test.ts',
   resources: 'test/machines/model/spec/resources.test.ts',

@@ -59,7 +59,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   ),
   built('S132', 'Started kubelet', 'kubelet: alive.startup.startKubelet.serving.started', boot),
   instead('S133', 'Builder', 'actors are provided to the machine instead'),
-  built('S134', 'birth cry', [`${CREATE}.birthCry`, 'src/machines/model/reasons/reasons.ts#starting'], boot),
+  built('S134', 'birth cry', [`${CREATE}.birthCry`, 'src/machines/model/reasons/reasons.ts#nodeEvents'], boot),
   built('S135', 'garbage collection starts', `${CREATE}.garbageCollection`, [boot, subsystems]),
   built(
     'S136',
@@ -109,7 +109,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S146',
     'containerGCPolicy',
-    ['src/machines/charts/pods/container-gc.ts#victimsOf', `${SETTINGS}#collection`],
+    ['src/machines/charts/pods/container-gc.ts#garbageToCollect', `${SETTINGS}#collection`],
     `${subsystems}::containerGC`,
   ),
   built(
@@ -121,7 +121,7 @@ export const KUBELET_ROWS: readonly Row[] = [
   built(
     'S148',
     'imageGCPolicy',
-    ['src/machines/charts/images/image-choice.ts#bytesToFree', `${SETTINGS}#images`],
+    ['src/machines/model/images/image-choice.ts#bytesToFree', `${SETTINGS}#images`],
     `${subsystems}::imageGC`,
   ),
   built(

@@ -1,7 +1,7 @@
 /** A node that counts what its pods ask for, and the pods that an API server gives to it. */
 
-import { withDefaults } from '../../src/machines/charts/pods/config/defaults.ts';
 import type { Container, Pod, PodSpec } from '../../src/machines/model/api/pod.ts';
+import { withDefaults } from '../../src/machines/model/pods/defaults.ts';
 import type { NodeSettings } from '../../src/machines/model/settings/node-settings.ts';
 import { image, PodsNode } from './pods-node.ts';
 

@@ -172,7 +172,6 @@ function factsOf(path: string, certificate: string, key: string): CertificateFac
   };
 }
 
-/** Every certificate of a PEM text. */
 const certificatesOf = (text: string): X509Certificate[] =>
   (text.match(CERTIFICATE) ?? []).map((block) => new X509Certificate(block));
 

@@ -117,7 +117,6 @@ export const requiredFolders = ({ version, mounts }: Hierarchies, path: string):
         (mount) => `${mount}${path}`,
       );
 
-/** All folders of a cgroup. */
 export const foldersOf = ({ mounts }: Hierarchies, path: string): readonly string[] =>
   unique([...mounts.values()]).map((mount) => `${mount}${path}`);
 

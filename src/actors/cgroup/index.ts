@@ -1,11 +1,13 @@
 /**
- * `cgroup.*`: the cgroups of this machine, through the kernel's files, or with the help of systemd. Also moves
- * processes into them.
+ * `cgroup.*`: creates, updates and removes the cgroups of this machine, through the kernel's files or with systemd; and
+ * moves the agent's process and the system's processes into cgroups.
  *
  * With the driver `systemd` the unit is created first, then the same files get the same values: systemd owns the
- * groups, but lacks some controllers. A stream emits only when its outcome changes. A group is removed after the
- * requests that create it, cancelled ones included: otherwise a pod that is deleted while it starts would leave its
- * group behind.
+ * groups, but lacks some controllers.
+ *
+ * Invariants: a stream emits only when its outcome changes; a group is removed after the requests that create it, also
+ * cancelled ones, because otherwise the group of a pod that is deleted during its start would remain; kernel threads
+ * and init are never moved.
  */
 import { readFile, readlink, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -210,12 +212,6 @@ async function repeat<Input extends { readonly periodMs: number }>(
     signal.throwIfAborted();
   }
 }
-
-/*
- * Processes that the agent moves into cgroups: itself, and those of the system.
- *
- * Invariant: neither kernel threads nor init are ever moved.
- */
 
 const FIRST_PROCESS = 1;
 /** Upstream's number of rounds: processes start while others are moved. */

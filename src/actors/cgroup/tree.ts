@@ -245,7 +245,7 @@ export async function removeEmpty(hierarchies: Hierarchies, path: string): Promi
 }
 
 async function removeEmptyFolder(folder: string): Promise<boolean> {
-  // Many groups of pods that were deleted at once were never made. As in `read`, a look takes no thread.
+  // Of pods that were deleted at once, many groups were never made. As in `read`, this check takes no thread.
   if (!existsSync(folder)) return true;
   try {
     await removeFolderItself(folder);
@@ -258,7 +258,6 @@ async function removeEmptyFolder(folder: string): Promise<boolean> {
   }
 }
 
-/** Removes the group in every hierarchy. */
 export async function remove(hierarchies: Hierarchies, path: string): Promise<void> {
   const below = checkedPath(path);
   await Promise.all(foldersOf(hierarchies, below).map(removeFolder));

@@ -66,7 +66,6 @@ export class SandboxImage {
     this.#client = client;
   }
 
-  /** The same images, with the sandbox image pinned. */
   async pinnedIn(images: readonly Image[], options: CallOptions): Promise<readonly Image[]> {
     this.#name ??= this.#client.call('Status', { verbose: true }, options).then(({ info }) => sandboxImageIn(info));
     const name = await this.#name.catch(() => {

@@ -1,10 +1,14 @@
 /**
  * The agent's own calls that create, start or remove sandboxes and containers, the runtime's events about these calls,
- * and the queue of calls that start a sandbox. Also the outcomes that events announced.
+ * and the queue of calls that start a sandbox.
  *
- * An event about such a call adds nothing to its answer, except a status (containerd 2), which saves an inspection.
- * Invariants: an event is kept only while a call waits for it; a call waits for its event at most {@link
- * EVENT_WAIT_MS}, and only if events carry statuses.
+ * An event about such a call is dropped, because the call's answer has the same information; except an event with a
+ * status (containerd 2), which saves an inspection. Invariants: an event is kept only while a call waits for it; a call
+ * waits for its event at most {@link EVENT_WAIT_MS}, and only if events have statuses.
+ *
+ * An expectation is an outcome that an event announced and that the runtime's statuses do not show yet: containerd
+ * publishes an event before its CRI plugin has processed it. Each expectation is checked again after growing delays, a
+ * limited number of times; after that the relist decides. Pure: the caller owns the clock.
  */
 import type { PodRuntimeStatus } from '../../machines/model/operations/cri.ts';
 import type { Instance } from './relist.ts';
@@ -26,7 +30,6 @@ export class CallsInProgress {
   /** Whether events carry statuses. */
   carriesStatuses = false;
 
-  /** Runs a call that starts this container. */
   async starting<T>(id: string, call: () => Promise<T>): Promise<T> {
     this.#starting.add(id);
     try {
@@ -88,7 +91,6 @@ export class CallsInProgress {
   }
 }
 
-/** Counts the call in the table while it is in progress. */
 async function counted<T>(table: Map<string, number>, uid: string, call: () => Promise<T>): Promise<T> {
   table.set(uid, (table.get(uid) ?? 0) + 1);
   try {
@@ -158,14 +160,6 @@ export class StartingCalls {
   }
 }
 
-/*
- * Outcomes that events announced and that the runtime's statuses do not show yet.
- *
- * containerd publishes an event before its CRI plugin has processed it, so an immediate inspection may show the old
- * state. Each expectation is checked again after growing delays, a limited number of times; after that the relist
- * decides. Pure: the caller owns the clock.
- */
-
 /** The state that a sandbox or container should have reached; `changed` announces nothing that can be checked. */
 export type Outcome = 'running' | 'exited' | 'gone' | 'changed';
 
@@ -205,7 +199,7 @@ export function isMet(outcome: Outcome, id: string, status: Statuses): boolean {
 
 const isAlive = (state: string | undefined) => state === 'CONTAINER_RUNNING' || state === 'CONTAINER_CREATED';
 
-/** Of one pod: the most containers that it may have. What happens to more is left to the relist. */
+/** The limit of expectations of one pod, which may have as many containers; further changes are left to the relist. */
 const EXPECTED_MAX = 2_000;
 
 /** A new expectation replaces an older one for the same id. */

@@ -57,7 +57,6 @@ const OUTCOME_OF_EVENT: Readonly<Record<ContainerEventType, Outcome>> = {
 };
 const FILTERS = Object.keys(OUTCOME_OF_TOPIC).map((topic) => `namespace=="${CRI_NAMESPACE}",topic=="${topic}"`);
 
-/** The hint in an event of CRI. */
 export function hintOfContainerEvent(event: ContainerEventResponse): Hint {
   const uid = event.pod_sandbox_status?.labels[POD_UID_LABEL];
   const outcome = OUTCOME_OF_EVENT[event.container_event_type] ?? 'changed';
@@ -79,7 +78,6 @@ function instanceIn(event: ContainerEventResponse, outcome: Outcome): Instance |
   return instance && instance.uid !== '' && showsOutcome(outcome, instance) ? instance : undefined;
 }
 
-/** Whether the status of the instance shows the expected outcome. */
 export function showsOutcome(outcome: Outcome, instance: Instance): boolean {
   const { kind, status } = instance;
   if (kind === 'sandbox' && outcome === 'running') return status.state === 'SANDBOX_READY';
@@ -118,7 +116,7 @@ const EVENTS_MAX = 20_000;
 const EVENTS_PER_SECOND = 2_000;
 const TOO_MANY = `more than ${EVENTS_MAX} events at once: the stream is closed, and opened again later`;
 
-/** The streams of a runtime, each ended by an error when it sends more than it may, or what cannot be read. */
+/** Ends a stream of the runtime with an error when it sends too many events, or an unreadable one. */
 const bounded =
   (client: RuntimeClient): RuntimeClient['stream'] =>
   async (name, request, onMessage, signal) => {

@@ -59,8 +59,8 @@ export async function inspectPod(
 }
 
 /**
- * For one pod; most pods have a handful of containers. Each call listens to the signal of the inspection, which takes
- * the longer, the more do.
+ * The limit of parallel calls for one pod; most pods have a handful of containers. Each call listens to the signal of
+ * the inspection, and a further listener takes the longer, the more there are.
  */
 const CALLS_AT_ONCE = 100;
 /** A pod has at most 2,000 containers, of each of which a few dead instances are kept. */

@@ -29,7 +29,6 @@ function* fieldsOf(bytes: Uint8Array): Generator<Field> {
   }
 }
 
-/** The content of a field of bytes or text. */
 const contentOf = (bytes: Uint8Array, field: Field): Uint8Array => behindTag(bytes, field).bytes();
 
 function behindTag(bytes: Uint8Array, { start }: Field): protobuf.Reader {

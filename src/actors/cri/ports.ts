@@ -303,7 +303,7 @@ async function execSync(adapter: Adapter, call: PortCall<ExecInput>) {
 }
 
 /** How long a replaced inspection may go on before it is cancelled. */
-const LEFT_ALONE_MS = 1_000;
+const CANCEL_DELAY_MS = 1_000;
 
 /**
  * Delays an abort. An inspection makes a dozen calls, and is often repeated before all are answered. Cancelling the
@@ -312,7 +312,7 @@ const LEFT_ALONE_MS = 1_000;
  */
 function abortedLater(signal: AbortSignal): AbortSignal {
   const later = new AbortController();
-  signal.addEventListener('abort', () => void setTimeout(() => later.abort(), LEFT_ALONE_MS).unref(), { once: true });
+  signal.addEventListener('abort', () => void setTimeout(() => later.abort(), CANCEL_DELAY_MS).unref(), { once: true });
   return later.signal;
 }
 
@@ -325,7 +325,7 @@ async function podStatus(adapter: Adapter, { input: { uid }, signal }: PortCall<
   return status;
 }
 
-/** Of a runtime; each is in the Node object. */
+/** The limit of handlers of a runtime: each is listed in the Node object. */
 const HANDLERS_MAX = 1_000;
 /** A runtime has two that count. */
 const CONDITIONS_MAX = 100;

@@ -14,7 +14,6 @@ const QUIET_AFTER = 6;
 
 export interface Cadence {
   readonly phase: 'fast' | 'settled' | 'quiet';
-  /** Clean relists in a row in this phase. */
   readonly clean: number;
   /** Clean relists that end the fast phase. */
   readonly proof: number;

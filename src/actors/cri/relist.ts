@@ -19,7 +19,6 @@ import { cut } from '../probe/attempt.ts';
 
 const CONTAINER_STATES: ReadonlySet<unknown> = new Set(['CONTAINER_CREATED', 'CONTAINER_RUNNING', 'CONTAINER_EXITED']);
 
-/** The sandboxes and containers of one pod in both lists. */
 export interface ListedPod {
   readonly sandboxIds: readonly string[];
   readonly containerIds: readonly string[];
@@ -45,20 +44,23 @@ function digestOf(sandboxes: readonly InstanceState[], containers: readonly Inst
   return parts.sort().join('\n');
 }
 
-/** Without entries that have no id, or that of another, because of which their pod would be inspected for ever. */
+/** Drops entries without an id, or with the id of another entry: their pod would be inspected for ever. */
 function eachOnce<Entry extends { readonly id: string }>(entries: readonly Entry[]): readonly Entry[] {
   const byId = new Map(entries.map((entry) => [entry.id, entry]));
   byId.delete('');
   return byId.size === entries.length ? entries : [...byId.values()];
 }
 
-/** Far more than a node has, dead ones included. Each that no source wants is an actor that ends it. */
+/**
+ * The limit of pods, far above those of a node with dead ones included: each pod that no source wants gets an actor
+ * that ends it.
+ */
 const PODS_MAX = 10_000;
 
 /**
  * The pods behind the two lists, by uid.
  *
- * @throws OperationError if there are more than any node has: what such a runtime says cannot be decided by
+ * @throws OperationError if there are more than any node has: no decision can be based on such a runtime
  */
 export function groupByPod(
   sandboxes: readonly PodSandbox[],
@@ -132,9 +134,9 @@ const canonicalContainer = (status: ContainerStatus): ContainerStatus =>
     }),
   );
 
-/** Each is in the status of the pod, and of the container's environment. */
+/** The limit of addresses of a pod: each is in its status, and in the environment of its containers. */
 const ADDRESSES_MAX = 16;
-/** An IPv6 address has 45, and may name a zone. */
+/** The limit of an address: one of IPv6 has 45 characters, and may name a zone. */
 const ADDRESS_MAX_CHARS = 64;
 
 function addresses({ network }: PodSandboxStatus): Pick<PodSandboxStatus, 'network'> {
@@ -149,7 +151,7 @@ const REASON_MAX_CHARS = 1_024;
 /** Restarts are 32-bit integers in the API, and the next one has to be one, too. */
 const RESTARTS_MAX = 2 ** 31 - 2;
 
-/** An attempt that counts on: the next sandbox or container has a larger one. */
+/** Whether the number of an attempt can still increase: the next sandbox or container has a larger one. */
 const countable = ({ metadata }: Pick<ContainerStatus, 'metadata'> | PodSandboxStatus) =>
   metadata == null ? {} : { metadata: { ...metadata, attempt: Math.min(metadata.attempt ?? 0, RESTARTS_MAX) } };
 
@@ -342,7 +344,7 @@ export class PodCache {
     return [{ type: 'runtime.podStale', uid, message }];
   }
 
-  /** Ids of which nothing was published go with the next list. */
+  /** Ids of which nothing was published are forgotten with the next list. */
   #forget(uid: string): readonly WatchPodsItem[] {
     for (const id of this.#pods.get(uid)?.instances.keys() ?? []) {
       if (this.podOf(id) === uid) this.#podOf.delete(id);

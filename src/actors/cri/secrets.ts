@@ -117,11 +117,9 @@ const WRITTEN_MIN_LENGTH = 8;
 export const searchableSecrets = (written: readonly SecretHandle[], vault: Vault): readonly SecretHandle[] =>
   written.filter((handle) => vault.open(handle).length >= WRITTEN_MIN_LENGTH);
 
-/** The same error without the values. */
 export const withoutSecrets = (error: unknown, handles: readonly SecretHandle[], vault: Vault): unknown =>
   handles.length === 0 ? error : withMessage(error, (message) => redacted(message, handles, vault));
 
-/** The same error without the texts. */
 export const withoutTexts = (error: unknown, texts: readonly string[]): unknown =>
   withMessage(error, (message) => texts.reduce((rest, text) => withoutText(rest, text, WITHHELD), message));
 

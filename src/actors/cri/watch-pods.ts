@@ -29,9 +29,9 @@ const GATHER_MS = 10;
 const GATHER_OWN_MS = 50;
 /** How long an unknown id may belong to a sandbox whose create call has not returned: most return within this time. */
 const UNKNOWN_ID_MS = 500;
-/** Between two relists. The relist that these cause shows others, too. */
+/** The limit of unknown ids between two relists. The relist that they cause shows further ones, too. */
 const UNKNOWN_IDS_MAX = 1_000;
-/** Pods, several times those of a node. More are left to the relist. */
+/** The limit of pods inspected because of hints, several times those of a node. Others are left to the relist. */
 const INSPECTIONS_MAX = 2_000;
 
 export interface WatchOptions {
@@ -93,7 +93,6 @@ export class PodWatcher {
     this.#timer = new RelistTimer(options);
   }
 
-  /** Runs until the signal ends it. */
   async run(): Promise<void> {
     const { client, signal, warn, onSeen } = this.#options;
     const listener = {

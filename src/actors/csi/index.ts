@@ -26,7 +26,7 @@ import {
   expand,
   publish,
   stage,
-  unlessDone,
+  undoOnFailure,
   unpublish,
   unstage,
 } from './volumes.ts';
@@ -93,7 +93,7 @@ async function stageBlock(
   await writeRecord(root, directory, data);
   if (request === null) return null;
   await makeTarget(root, block.staging);
-  await unlessDone(
+  await undoOnFailure(
     () => callNodeStage(endpoint, request, vault, signal),
     () => removeDevice(root, block),
   );
@@ -132,7 +132,7 @@ async function publishBlock(
   const { root, block } = input;
   await linkDevice(root, block.link, block.target);
   await makeTarget(root, dirname(block.target));
-  await unlessDone(
+  await undoOnFailure(
     () => callNodePublish(input, vault, signal),
     () => unlinkDevice(root, block.link),
   );

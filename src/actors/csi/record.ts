@@ -21,7 +21,6 @@ const FILE_MODE = 0o644;
 const RECORD_MAX_BYTES = 64 * 1024;
 const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
-/** Creates the folder of a record, and the record. */
 export async function writeRecord(root: string, directory: string, data: VolumeData): Promise<void> {
   const write = async (path: string) => {
     await rm(`${path}.tmp`, { force: true });
@@ -74,19 +73,18 @@ export async function removeRecord(root: string, directory: string, target: stri
       retriable: true,
     });
   }
-  await inParent(root, path, (name) => rmdir(name).catch(orRegularFile(name)));
+  await inParent(root, path, (name) => rmdir(name).catch(removeIfRegularFile(name)));
   await inParent(root, `${directory}/${RECORD}`, (name) => rm(name, { force: true }));
   await inParent(root, directory, (name) => rmdir(name).catch(ignoring('ENOENT')));
 }
 
-const orRegularFile = (name: string) => async (error: unknown) => {
+const removeIfRegularFile = (name: string) => async (error: unknown) => {
   if (codeOf(error) === 'ENOTDIR') await unlink(name);
   else if (codeOf(error) !== 'ENOENT') throw error;
 };
 
 const VOLUMES = 'volumes/kubernetes.io~csi';
 const DEVICES = 'plugins/kubernetes.io/csi';
-/** Folder of the block devices of all drivers. */
 const BLOCK = 'volumeDevices';
 const BLOCK_VOLUMES = 'volumeDevices/kubernetes.io~csi';
 

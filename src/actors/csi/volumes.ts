@@ -164,11 +164,11 @@ export async function unpublish(
  */
 async function cleaningUp(root: string, directory: string, target: string, work: () => Promise<void>): Promise<void> {
   const wasMounted = await isMounted(root, `${directory}/${target}`);
-  await (wasMounted ? work() : unlessDone(work, () => removeRecord(root, directory, target)));
+  await (wasMounted ? work() : undoOnFailure(work, () => removeRecord(root, directory, target)));
 }
 
 /** Undoes a step that definitely failed. */
-export async function unlessDone(work: () => Promise<void>, undo: () => Promise<void>): Promise<void> {
+export async function undoOnFailure(work: () => Promise<void>, undo: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (error) {

@@ -12,7 +12,7 @@ import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port, PortCall } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
-import { registrationProblem } from '../../machines/charts/node/devices/device-policy.ts';
+import { registrationProblem } from '../../machines/model/allocation/device-policy.ts';
 import type {
   DevicePluginOptions,
   deviceOperations,

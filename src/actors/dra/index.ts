@@ -1,8 +1,13 @@
 /**
- * Ports for `dra.*`: the calls to resource drivers. Also follows the health of their devices.
+ * Ports for `dra.*`: calls to resource drivers; and `dra.follow`, the connection to a driver with the health of its
+ * devices.
  *
- * Invariant: an answer counts only for requested claims, and each of these needs one.
- * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin.go, pkg/kubelet/cm/dra/manager.go.
+ * Invariants: an answer counts only for requested claims, and each of these needs one; the health of a device that was
+ * not reported again in time is unknown; only changes are emitted; a driver that reports endlessly slows down only its
+ * own stream.
+ *
+ * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin.go, dra_plugin_manager.go, pkg/kubelet/cm/dra/manager.go,
+ * healthinfo.go. KEP 4680.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
@@ -97,14 +102,6 @@ async function callForClaims(
   if (skipped !== 0) throw new OperationError(`${name} skipped ${skipped} ResourceClaims`);
   return answers;
 }
-
-/*
- * `dra.follow`: the connection to a resource driver, and the health of its devices.
- *
- * Invariants: the health of a device that was not reported again in time is unknown; only changes are emitted; a driver
- * that reports endlessly is slowed down by its own stream.
- * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, pkg/kubelet/cm/dra/healthinfo.go. KEP 4680.
- */
 
 /** Upstream's pause before a stream of reports is reopened. */
 const REOPEN_MS = 5_000;

@@ -1,8 +1,10 @@
 /**
- * The life of a container: created, running, exited, removed. Also the life of a sandbox.
+ * The lifecycles of containers (created, running, exited, removed) and of sandboxes (ready, not ready, removed): each
+ * RPC in each state, with containerd's error texts. A sandbox has no process; its containers only refer to it.
  *
- * Implements each RPC in each state, with containerd's error texts. Invariants: a container starts at most once; it is
- * removed only when none of its processes runs; a stop signal is sent once, however often the caller asks.
+ * Invariants: a container starts at most once; it is removed only when none of its processes runs; a stop signal is
+ * sent once, however often the caller requests it; there is one sandbox per name, uid, namespace and attempt; a sandbox
+ * that is not ready has no running container; removing a sandbox removes its containers.
  */
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
@@ -182,13 +184,6 @@ function cannotStart(id: string, why: string): CriError {
 function cannotRemove(id: string, why: string): CriError {
   return wrongState(`failed to set removing state for container "${id}": ${why}`);
 }
-
-/*
- * The life of a sandbox: ready, not ready, removed. It has no process: containers only share its name.
- *
- * Invariants: one existing sandbox per name, uid, namespace and attempt; a sandbox that is not ready has no running
- * container; removing it removes its containers.
- */
 
 /** Sandboxes on one node, including stopped ones: far above what a node agent keeps. */
 const MAX_SANDBOXES = 2_000;

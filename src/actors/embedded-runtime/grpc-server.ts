@@ -1,9 +1,17 @@
 /**
- * The gRPC server of the embedded runtime on its private unix socket, and the place where faults are injected. Also the
- * file of these faults.
+ * The gRPC server of the embedded runtime on its private unix socket, with injected faults for tests.
  *
- * Owns the socket. Invariants: only the folder's owner has access (0700, socket 0600); a socket served by another
+ * Owns: the socket. Invariants: only the folder's owner has access (0700, socket 0600); a socket served by another
  * process is never taken over; an error of one call never ends the process.
+ *
+ * A file defines which calls are slow, fail, or succeed and then fail (the reply is lost):
+ *
+ *     { "<Method>": [{ "delayMs": 100, "error": { "code": "UNAVAILABLE", "message": "…" },
+ *                      "times": 2, "afterSuccess": true }] }
+ *
+ * The first entry with remaining `times` applies (without `times`: always). With `afterSuccess`, delay and error come
+ * after the work. The file is read again when it changes, and counters are reset; an invalid file changes nothing, and
+ * is reported.
  */
 import { chmodSync, lstatSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createConnection } from 'node:net';
@@ -14,6 +22,7 @@ import { type ServerWritableStream, status } from '@grpc/grpc-js';
 import { isObject } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { ContainerEventResponse } from '../../machines/model/api/cri.ts';
+import { mapValues } from '../../machines/model/values/tables.ts';
 import { Contract } from '../contract.ts';
 import { CriError } from './errors.ts';
 import type { Methods } from './service.ts';
@@ -44,9 +53,7 @@ export async function serve(options: GrpcServerOptions): Promise<GrpcServer> {
     'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
   });
   const wrap = (methods: Methods) =>
-    Object.fromEntries(
-      Object.entries(methods).map(([name, method]) => [name, unary(name, method, options.faults, closing.signal)]),
-    );
+    mapValues(methods, (method, name) => unary(name, method, options.faults, closing.signal));
   const contract = new Contract(['cri/v1/api.proto'], { bytes: String });
   server.addService(contract.service('runtime.v1.RuntimeService'), {
     ...wrap(options.runtimeMethods),
@@ -203,17 +210,6 @@ export class Events {
 function fail(stream: EventStream, details: string): void {
   stream.emit('error', { code: status.RESOURCE_EXHAUSTED, details });
 }
-
-/*
- * Injected faults: a file defines which calls are slow, fail, or succeed and then fail (the reply is lost).
- *
- *     { "<Method>": [{ "delayMs": 100, "error": { "code": "UNAVAILABLE", "message": "…" },
- *                      "times": 2, "afterSuccess": true }] }
- *
- * The first entry that still has `times` left applies (without `times`: always). With `afterSuccess` delay and error
- * come after the work. Invariants: the file is read again when it changed, and counters are reset; an invalid file
- * changes nothing, and is reported.
- */
 
 /** Milliseconds: longer than any deadline that a node agent sets. */
 const MAX_DELAY_MS = 3_600_000;

@@ -1,4 +1,9 @@
-/** The status and the stats of sandboxes and containers, as CRI reports them. */
+/**
+ * The statuses and the stats of sandboxes and containers as CRI reports them, derived from the records.
+ *
+ * Invariant: the CPU counter of a container never decreases while it runs, even if one of its processes ended without
+ * being reaped.
+ */
 import { statfs } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import type {
@@ -18,13 +23,6 @@ import { nowNanos } from './clock.ts';
 import { isAlive, membersOf, readMemory } from './process/proc.ts';
 import type { SandboxRecord } from './store/records.ts';
 import type { Container } from './store/store.ts';
-
-/*
- * Resource usage of containers, summed over their processes in /proc.
- *
- * Invariant: the CPU counter of a container never decreases while it runs, even if one of its processes ended without
- * being reaped.
- */
 
 /** Linux counts process time in hundredths of a second on every architecture (USER_HZ). */
 const NANOS_PER_TICK = 10_000_000n;
@@ -176,8 +174,6 @@ function memoryOf({ at, resident, anonymous, minorFaults, majorFaults }: Usage):
     major_page_faults: { value: String(majorFaults) },
   };
 }
-
-/* CRI statuses of sandboxes, containers and the runtime, derived from the records. Pure. */
 
 export const NO_ISOLATION = 'containers run as plain host processes: no isolation, no limits, no mounts, host network';
 

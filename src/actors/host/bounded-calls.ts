@@ -24,7 +24,6 @@ function threads(): number {
  */
 export const shareOfThreads = (share: number): number => Math.max(1, Math.floor(threads() * share));
 
-/** Bounded calls in progress at once. */
 export const BOUNDED_CALLS_MAX = shareOfThreads(1 / 2);
 /** The timeout of a call; a slow disk that does not hang answers earlier. */
 const BOUNDED_CALL_TIMEOUT_MS = 5_000;

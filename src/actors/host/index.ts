@@ -66,8 +66,7 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
   };
 }
 
-/* Ports: the OOM score and the limit of open files of this process, and the kernel settings below /proc/sys. */
-
+/** Ports: the OOM score and the limit of open files of this process, and the kernel settings below /proc/sys. */
 function limitPorts(root: string, system: SystemCalls | null) {
   const setOomScoreAdj: Port<(typeof hostOperations)['host.setOomScoreAdj']> = async ({ input }) => {
     const path = `${root}/proc/self/oom_score_adj`;

@@ -1,4 +1,12 @@
-/** Facts of this machine, and its addresses. */
+/**
+ * Facts of this machine: the user of this process, host name, capacity, identities, cgroups; and `host.addresses`: the
+ * addresses of this machine, of a name, and of the interfaces of the default routes.
+ *
+ * The facts are only read, except that a tmpfs is mounted on a machine with swap. A missing identity is empty text, as
+ * in the Go kubelet; memory and cgroups are required.
+ *
+ * Upstream: k8s.io/apimachinery/pkg/util/net/interface.go.
+ */
 import { lookup } from 'node:dns/promises';
 import { access, mkdtemp, readdir, readFile, rmdir } from 'node:fs/promises';
 import { hostname, networkInterfaces, tmpdir } from 'node:os';
@@ -17,13 +25,6 @@ import type {
 import { readTopology } from '../stats/topology.ts';
 import type { Mounter } from '../volume/mounter.ts';
 import { parseMounts } from './kernel/mounts.ts';
-
-/*
- * Properties of this machine: the user of this process, host name, capacity, identities, cgroups.
- *
- * They are only read, except that a tmpfs is mounted on a machine with swap. A missing identity is empty text, as in
- * the Go kubelet; memory and cgroups are required.
- */
 
 type Operations = typeof hostOperations;
 const BYTES_PER_KIB = 1_024n;
@@ -191,12 +192,6 @@ function enabledControllers(cgroups: string): readonly string[] {
     return enabled === '1' ? [name] : [];
   });
 }
-
-/*
- * `host.addresses`: the addresses of this machine, those of a name, and those of the interfaces of the default routes.
- *
- * Upstream: k8s.io/apimachinery/pkg/util/net/interface.go. Reads only.
- */
 
 type HostAddress = MachineAddresses['addresses'][number];
 interface OwnAddress extends HostAddress {

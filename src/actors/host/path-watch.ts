@@ -69,7 +69,6 @@ export class PathWatch {
   }
 }
 
-/** The inode of the folder at a path, or `null` if there is none. */
 async function folderInodeOf(path: string): Promise<string | null> {
   try {
     const found = await stat(path);

@@ -1,9 +1,15 @@
 /**
- * `host.preparePod` and `host.removePod`: the folders and managed files of pods. Also `host.terminationMessage`: the
- * final message of a container.
+ * `host.preparePod` and `host.removePod`: the folders and managed files of pods. `host.terminationMessage`: the final
+ * message of a container.
  *
- * Decides: nothing outside the root is touched (see `root-folder.ts`). Files are written in place, because containers
- * have them mounted. A folder with mounts below it is not removed: the mounted data does not belong to the agent.
+ * Decides: files outside the root are not touched (see `root-folder.ts`). Files are written in place, because
+ * containers have them mounted. A folder with mounts below it is not removed: the mounted data does not belong to the
+ * agent. As in the Go kubelet, a final message is the end of the message file, at most `maxBytes`; if that is empty and
+ * a log is named, the end of the log, at most 80 lines and 2048 bytes. A missing file counts as empty; for an
+ * unreadable file the message says so.
+ *
+ * The container wrote both files, so neither is trusted: only regular files are read, never through a link, and never
+ * more than a fixed number of bytes.
  */
 import {
   closeSync,
@@ -30,7 +36,6 @@ import { makeFolder, openParent, RootFolder } from './root-folder.ts';
 
 type Operations = typeof hostOperations;
 
-/** Mode of created parent folders. */
 const PARENT_MODE = 0o750;
 const WRITE_FLAGS = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const READ_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK;
@@ -152,17 +157,6 @@ async function refuseMounts(path: string): Promise<void> {
   const message = `not removing ${path}: ${mounted.point} is still mounted, and what is there is not ours to delete`;
   throw new OperationError(message, { code: 'EBUSY', retriable: true });
 }
-
-/*
- * `host.terminationMessage`: the final message of a container.
- *
- * Decides, as the Go kubelet does: the end of the message file, at most `maxBytes`; when that is empty and a log is
- * named, the end of the log, at most 80 lines and 2048 bytes. A missing file counts as empty; for an unreadable one the
- * message says so.
- *
- * The container wrote both files, so neither is trusted: only regular files are read, never through a link, and never
- * more than a fixed number of bytes however large they are.
- */
 
 const LOG_LINES = 80;
 const LOG_BYTES = 2_048;

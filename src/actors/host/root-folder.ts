@@ -29,7 +29,6 @@ class Folder {
 }
 
 export interface Place {
-  /** The folder that holds the name. */
   readonly folder: Folder;
   /** The path for system calls: it stays valid whatever happens to the names above. */
   readonly path: string;

@@ -1,12 +1,15 @@
 /**
- * `host.loadSoftState` and `host.saveSoftState`: facts that only the agent knows, kept across its restarts, and what
- * the kubelet's files say of the resources of pods.
- * `host.readCheckpoints` and `host.writeCheckpoint`: the checkpoint files of a kubelet's resource managers below its
- * root directory.
+ * The agent's own files: `host.loadSoftState` and `host.saveSoftState`, facts that only the agent knows and keeps
+ * across restarts, with the resources of pods from the kubelet's files; `host.readCheckpoints` and
+ * `host.writeCheckpoint`, the checkpoint files of a kubelet's resource managers; `host.loadPods` and `host.savePod`,
+ * the pods of the API server that this node may start while the API server is unreachable, one file a pod.
  *
- * Decides: a missing or damaged soft state counts as empty, because a node must start; a damaged one is moved to
- * `<path>.damaged` for inspection. Invariants: a reader finds the old file or the new one, never a part; a write that
- * fails leaves nothing.
+ * Decides: a missing or damaged soft state counts as empty, because a node must start; a damaged file is moved to
+ * `<path>.damaged` for inspection. Other files in the folder of pods are ignored.
+ *
+ * Invariants: a reader finds the old file or the new one, never a part; a failed write leaves no file; a uid never
+ * leads out of the folder; only the owner can read the files of pods; tokens and literal values of a pod are encrypted
+ * with the node's key (`Vault.wrap`): an unreadable token is left out, and so is a pod with an unreadable value.
  */
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -16,6 +19,7 @@ import type { Port, Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import { podStatePaths, podStateTexts, withPodStates } from '../../machines/model/allocation/pod-state-files.ts';
 import type { hostOperations, RememberedPod, SoftState } from '../../machines/model/operations/host.ts';
+import { mapValues } from '../../machines/model/values/tables.ts';
 import { valueNames } from '../pod-values.ts';
 import { readTextFile } from './files.ts';
 
@@ -178,15 +182,6 @@ async function writeSynced(path: string, content: string): Promise<void> {
   }
 }
 
-/*
- * `host.loadPods` and `host.savePod`: the pods of the API server that this node may start without it, one file a pod.
- *
- * Decides: other files in the folder are ignored. Invariants: a reader finds the old pod or the new one, never a part;
- * a uid never leads out of the folder; only the owner can read the files; tokens and literal values of a pod are
- * encrypted with the node's key (`Vault.wrap`): an unreadable token is left out, and so is a pod with an unreadable
- * value.
- */
-
 const PODS_FOLDER_MODE = 0o700;
 /** The limit of pods: far more than a node runs. */
 const PODS_MAX = 2_000;
@@ -262,7 +257,7 @@ const wrapped = (remembered: RememberedPod, vault: Vault): object => ({
   values: Object.fromEntries(
     valueNames(remembered.pod).map(($secret) => [$secret, vault.wrap({ $secret, len: 0 })] as const),
   ),
-  objects: mapValues(remembered.objects, (value) => (isSecretHandle(value) ? { $wrapped: vault.wrap(value) } : value)),
+  objects: mapDeep(remembered.objects, (value) => (isSecretHandle(value) ? { $wrapped: vault.wrap(value) } : value)),
 });
 
 /**
@@ -281,16 +276,16 @@ function unwrapped(remembered: StoredPod, vault: Vault): readonly RememberedPod[
   };
   const objects = Object.entries(remembered.objects).flatMap(([key, object]) => {
     isWhole = true;
-    const opened = mapValues(object, open) as typeof object;
+    const opened = mapDeep(object, open) as typeof object;
     return isWhole ? [[key, opened] as const] : [];
   });
   return [{ pod: remembered.pod, objects: Object.fromEntries(objects) }];
 }
 
 /** A copy in which `change` was applied to every value, from the outside in. */
-function mapValues(value: unknown, change: (value: unknown) => unknown): unknown {
+function mapDeep(value: unknown, change: (value: unknown) => unknown): unknown {
   const changed = change(value);
   if (changed !== value || typeof value !== 'object' || value === null) return changed;
-  if (Array.isArray(value)) return value.map((part) => mapValues(part, change));
-  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, mapValues(part, change)]));
+  if (Array.isArray(value)) return value.map((part) => mapDeep(part, change));
+  return mapValues({ ...value }, (part) => mapDeep(part, change));
 }

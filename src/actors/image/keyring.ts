@@ -117,7 +117,6 @@ async function readable(path: string): Promise<string | null> {
 
 const DEFAULT_REGISTRY = 'index.docker.io';
 
-/** A login and its source. */
 export interface StoredLogin<Source> {
   readonly login: Login;
   readonly source: Source;
@@ -169,13 +168,12 @@ function isDefaultRegistry(repository: string): boolean {
   return rest.length === 0 || first === 'docker.io' || first === DEFAULT_REGISTRY || !/[.:]/.test(first);
 }
 
-/*
+/**
  * Registries as named by credentials: a host, optionally with port and path prefix, without a scheme.
  *
  * Matching: the same number of host labels, each by a glob (`*.example.com`); the same port; the path is a prefix.
  * Pure; errors are Go's.
  */
-
 export interface RegistryUrl {
   /** The host with its port. */
   readonly host: string;
@@ -250,7 +248,6 @@ function globMatches(pattern: string, label: string): boolean {
 }
 
 const STAR = Symbol('*');
-/** A predicate of one character. */
 type CharacterTest = (character: string) => boolean;
 
 /** `null` for an invalid pattern. */

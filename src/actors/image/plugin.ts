@@ -84,7 +84,6 @@ interface PluginOptions {
   readonly onRun?: OnPluginRun;
 }
 
-/** Receives each run of a plugin at its end. */
 export type OnPluginRun = (run: {
   readonly plugin: string;
   readonly durationMs: number;

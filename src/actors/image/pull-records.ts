@@ -1,9 +1,9 @@
 /**
  * Records of the credentials accepted for images: files below `image_manager` of the root directory, in upstream's
- * format, so that either agent can continue the other's records. Also the format of these files.
+ * format, so that either agent can continue the other's records.
  *
- * Invariants: files are replaced atomically; changes of one record are serialized; a credential's hash on disk is
- * readable by the owner only, and leaves this module as a handle.
+ * Invariants: files are replaced atomically, and only their owner can read them; changes of one record are serialized;
+ * a credential's hash on disk is readable by the owner only, and leaves this module as a handle.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
@@ -13,6 +13,7 @@ import { isObject, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { imageOperations, PulledCredentials } from '../../machines/model/operations/image.ts';
 import { rfc3339 } from '../../machines/model/values/time.ts';
+import { serializer } from '../serializer.ts';
 
 type Operations = typeof imageOperations;
 type RecordPorts = Pick<
@@ -26,7 +27,7 @@ type RecordPorts = Pick<
 >;
 
 export function recordPorts(vault: Vault): RecordPorts {
-  const queue = new Queue();
+  const inTurn = serializer();
   return {
     'images.pullRecord': async ({ input: { root, image, imageRef } }) => {
       const [intent, record] = await Promise.all([
@@ -40,7 +41,7 @@ export function recordPorts(vault: Vault): RecordPorts {
       return null;
     },
     'images.recordPulled': ({ input: { root, image, imageRef, repository, credentials } }) =>
-      queue.run(imageRef, async () => {
+      inTurn(imageRef, async () => {
         const path = pulled(root, imageRef);
         const before = await readRecord(path, imageRef).catch(() => null);
         const added = credentials && stored(credentials, vault);
@@ -139,28 +140,6 @@ const sealed = ({ credentialMapping }: StoredRecord, vault: Vault): Record<strin
     }),
   );
 
-/** Serializes work on one name. */
-class Queue {
-  readonly #last = new Map<string, Promise<unknown>>();
-
-  async run<T>(name: string, work: () => Promise<T>): Promise<T> {
-    const before = this.#last.get(name) ?? Promise.resolve();
-    const next = before.then(work, work);
-    this.#last.set(name, next);
-    try {
-      return await next;
-    } finally {
-      if (this.#last.get(name) === next) this.#last.delete(name);
-    }
-  }
-}
-
-/*
- * The files of pull records: their names, format and limits.
- *
- * Invariants: a file is replaced atomically; only its owner can read it.
- */
-
 const GROUP = 'kubelet.config.k8s.io';
 const VERSION = `${GROUP}/v1beta1`;
 const READABLE = [VERSION, `${GROUP}/v1alpha1`];
@@ -199,7 +178,6 @@ const fileName = (name: string): string => `${PREFIX}${createHash('sha256').upda
 const pulling = (root: string, image: string): string => join(root, PULLING, fileName(image));
 const pulled = (root: string, imageRef: string): string => join(root, PULLED, fileName(imageRef));
 
-/** The number of records of each kind below the root directory. */
 export async function recordCounts(root: string): Promise<{ readonly pulling: number; readonly pulled: number }> {
   const [begun, done] = await Promise.all([recordFiles(join(root, PULLING)), recordFiles(join(root, PULLED))]);
   return { pulling: begun.length, pulled: done.length };

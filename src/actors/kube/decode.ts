@@ -111,7 +111,7 @@ const mapOf =
     map(value, at);
     checkFields(value, checks, at);
   };
-/** As {@link mapOf}, of fields that machines read as they are: Go's servers leave out what is empty. */
+/** As {@link mapOf}, of fields that machines read as they are: Go's servers omit empty fields. */
 const mapWithoutNull =
   (checks: Readonly<Record<string, Check>>): Check =>
   (value, at) => {

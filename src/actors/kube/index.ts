@@ -198,7 +198,7 @@ class Connection {
       const request = { method: 'GET', path: pathFor(input, 'LIST'), query, signal: bounded } as const;
       const answer = await this.client(input.client).open(request);
       const end = await readWatch(answer, resourceVersion, (change, object) => {
-        // What was read before the watch was cancelled is of the past for the next one.
+        // A cancelled watch reports nothing more: the next watch reads these changes again.
         if (!signal.aborted) call.emit({ type: 'watch.changed', change, object: sealed(input, object, this.vault) });
       });
       return end.reason === 'expired' ? await expired(resourceVersion, beganMs, signal) : end;

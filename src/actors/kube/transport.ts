@@ -1,10 +1,14 @@
 /**
- * The connections to one API server, shared by all clients of one identity. Also the identity itself, which is read
- * again while the node runs.
+ * The connections to one API server, shared by all clients of one identity; and that identity, which is read again
+ * because certificates and tokens change on disk while the node runs.
  *
  * HTTP/2 if the server supports it: a connection carries a hundred watches. Connections are closed after a rotation of
- * certificates, by `closeConnections`, and when the server is silent ({@link endLostConnections}). Invariant: an
- * unauthorized request is repeated once with freshly read credentials.
+ * certificates, by `closeConnections`, and when the server is silent ({@link endLostConnections}).
+ *
+ * Owns: the connections, and the credentials that were read last. Invariants: an unauthorized request is repeated once
+ * with freshly read credentials; the result of `current` is at most {@link REREAD_MS} older than the files, and fresh
+ * after `expire`; while the files cannot be read, or key and certificate do not match, the last valid credentials are
+ * used.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { subscribe } from 'node:diagnostics_channel';
@@ -180,14 +184,6 @@ function cancelStreamsGivenUp(): void {
     stream.close = (code = constants.NGHTTP2_CANCEL, callback) => close(code, callback);
   });
 }
-
-/*
- * The current identity of this node for the API server: certificates and tokens change on disk while the node runs.
- *
- * Owns: the credentials last read, and the time. Invariant: the result of `current` is at most {@link REREAD_MS} older
- * than the files, and fresh after `expire`; while the files cannot be read, or key and certificate do not match, the
- * last valid credentials are used.
- */
 
 /** The period of rereading files, short enough for a rotated token. client-go rereads tokens after 50 s. */
 const REREAD_MS = 10_000;

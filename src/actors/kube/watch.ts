@@ -1,9 +1,21 @@
 /**
- * Reads one watch: a line of JSON for each change, with bookmarks in between. Also merges changes that wait for the
+ * Reads one watch (a line of JSON for each change, with bookmarks in between), and merges changes that wait for the
  * decisions about earlier ones.
  *
- * Decides: when the watch ends. Invariants: an incomplete line is ignored; the returned version is the newest of a
- * complete line, so that nothing is lost between this watch and the next.
+ * Decides: when the watch ends, and which waiting changes become one. A change is reported with the state of its object
+ * at that time, so that objects that change faster than the agent decides, such as pods that are created and deleted a
+ * hundred times a second, do not delay all others.
+ *
+ * Invariants:
+ *   C1 of one object only the newest state is reported; its deletion is always reported, and nothing is merged into it.
+ *      Of an object that was reported before, the state with its time of deletion is reported as well: it has the grace
+ *      period, which no deletion has.
+ *   C2 one change is reported at a time, and other work of the process has its turn before the next one.
+ *   C3 changes are reported in the order of the versions of their objects: a watch that continues after the last
+ *      reported one misses none of the others.
+ *   C4 at most {@link CHANGES_MAX} changes of {@link WAITING_MAX_BYTES} wait; the others stay in the server.
+ *   C5 an incomplete line is ignored; the returned version is the newest of a complete line, so that no change is lost
+ *      between this watch and the next.
  */
 import { setImmediate } from 'node:timers/promises';
 import { isObject, type Json, memberOf, OperationError } from '../../kernel/json.ts';
@@ -35,7 +47,7 @@ interface WatchLine {
 
 /**
  * Lines of so many characters are read back to back, which takes a millisecond or two; then everything else has its
- * turn. Not a time: on a busy machine hardly more would be read than is reported meanwhile.
+ * turn. The limit is not a time: a busy machine would hardly read more in it than it reports meanwhile.
  */
 const SLICE_CHARS = 128 * 1_024;
 
@@ -122,26 +134,11 @@ async function* chunks(body: TransportAnswer['body']): AsyncGenerator<Buffer> {
   }
 }
 
-/*
- * Changes of a watch that were read and are not reported yet, because the decisions about earlier ones take their time.
- *
- * Decides: which changes become one. An object is reported as it is by then, so that objects that change faster than
- * decisions, such as pods that are created and deleted a hundred times a second, do not hold up all others.
- * Invariants:
- *   C1 of one object only the newest state is reported; its deletion is always reported, and nothing is merged into it.
- *      Of an object that was reported before, the state with its time of deletion is reported as well: it has the grace
- *      period, which no deletion has.
- *   C2 one change is reported at a time, and everything else has its turn before the next one.
- *   C3 changes are reported in the order of the versions of their objects: a watch that continues after the last
- *      reported one misses none of the others.
- *   C4 at most {@link CHANGES_MAX} changes of {@link WAITING_MAX_BYTES} wait; the others stay in the server.
- */
-
 export type Change = 'ADDED' | 'MODIFIED' | 'DELETED';
 
-/** Enough for what arrives during the longest decision. */
+/** The limit of waiting changes: enough for those that arrive during the longest decision. */
 const CHANGES_MAX = 1_000;
-/** As text: in memory an object takes several times as much. */
+/** The limit of their length as text: in memory an object takes several times as much. */
 const WAITING_MAX_BYTES = 4 * 1_048_576;
 
 interface Waiting {
@@ -151,7 +148,7 @@ interface Waiting {
   readonly bytes: number;
 }
 
-/** The object was reported before, and is told now to end. */
+/** The object was reported before, and now has the time of its deletion. */
 const hasTimeOfDeletion = ({ change, object }: Waiting): boolean =>
   change === 'MODIFIED' && object.metadata['deletionTimestamp'] !== undefined;
 

@@ -93,7 +93,6 @@ export interface RecordPrinter {
   (records: readonly KernelRecord[]): void;
   /** Changes the format of lines. */
   set(form: LogForm): void;
-  /** Changes the verbosity. */
   setVerbosity(verbosity: number): void;
 }
 

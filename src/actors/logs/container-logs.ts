@@ -1,5 +1,5 @@
 /**
- * `logs.*`: the logs of containers on disk. Also the links to them for log collectors.
+ * `logs.*`: the logs of containers on disk, and the links to them in the folder that log collectors read.
  *
  * Decides: when a log is linked, rotated, or reported as missing; what remains is removed with its container.
  */
@@ -98,8 +98,6 @@ async function podFolders(root: string): Promise<PodLogs[]> {
     return isOne ? [{ uid, namespace, name }] : [];
   });
 }
-
-/* Links to container logs, one for each container, in the folder that log collectors read. */
 
 /** The prefix of a link's name is truncated here. */
 const LINK_PREFIX_MAX = 240;

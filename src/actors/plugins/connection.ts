@@ -27,7 +27,6 @@ const CHANNEL_OPTIONS: grpc.ChannelOptions = {
   'grpc.use_local_subchannel_pool': 1,
 };
 
-/** A finished call of a plugin. */
 export interface PluginCall {
   /** `/csi.v1.Node/NodePublishVolume` */
   readonly method: string;
@@ -119,7 +118,7 @@ export async function called<Request, Reply>(
   }
 }
 
-/** A plugin's own error can be longer, and repeat what is searched for. */
+/** A plugin's own error can be longer, and repeat the searched text. */
 const DIAL_ERROR_MAX_CHARS = 1_024;
 const NOT_CONNECTED = /No connection established\. Last error: .*\b(E[A-Z]+)\b/;
 

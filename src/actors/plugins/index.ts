@@ -1,6 +1,14 @@
 /**
- * Ports for `plugins.*`, `devices.*` and `dra.*`: the plugin registration folder, and the calls to plugins. Also
- * watches their sockets.
+ * Ports for `plugins.*`, `devices.*` and `dra.*`: the plugin registration folder, and the calls to plugins.
+ *
+ * `plugins.watch`: follows the sockets below `plugins_registry` and emits their set when it changed.
+ *
+ * inotify is only a hint, folder by folder; the tree is scanned after each hint, once more after a quiet second, and at
+ * least every {@link PERIOD_MS}. Names that begin with a dot are ignored, and no symbolic link is followed out of the
+ * folder.
+ *
+ * Invariants: one scan at a time; each emitted set is complete and differs from the previous one; nothing is emitted
+ * after the abort. Upstream: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go.
  */
 
 import type { Dirent } from 'node:fs';
@@ -118,17 +126,6 @@ const followNodeInfo: Port<(typeof pluginOperations)['plugins.followNodeInfo']> 
   });
 };
 
-/*
- * `plugins.watch`: follows the sockets below `plugins_registry` and emits their set when it changed.
- *
- * inotify is only a hint, folder by folder; the tree is scanned after each hint, once more after a quiet second, and at
- * least every {@link PERIOD_MS}. Names that begin with a dot are ignored, and no symbolic link is followed out of the
- * folder.
- *
- * Invariants: one scan at a time; each emitted set is complete and differs from the previous one; nothing is emitted
- * after the abort. Upstream: pkg/kubelet/pluginmanager/pluginwatcher/plugin_watcher.go.
- */
-
 /** The longest time between two scans, in case a hint was dropped. */
 const PERIOD_MS = 30_000;
 /** The delay from a hint to the scan: the other events of a plugin's start arrive in the meantime. */
@@ -235,7 +232,6 @@ async function descend(folder: string, depth: number, found: Scan): Promise<void
   }
 }
 
-/** The entries of a folder, sorted by name. */
 async function entriesOf(folder: string, { errors }: Scan): Promise<readonly Dirent[]> {
   const entries: Dirent[] = [];
   let entryCount = 0;

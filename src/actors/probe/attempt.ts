@@ -28,7 +28,6 @@ export function cut(text: string): string {
 export const textWithin = (bytes: Uint8Array, limit: number): string =>
   new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes.subarray(0, limit), { stream: bytes.length > limit });
 
-/** The options of one attempt. An attempt rejects only for faults of this program. */
 export interface AttemptOptions {
   readonly timeoutSeconds: number;
   readonly signal: AbortSignal;

@@ -1,5 +1,14 @@
 /**
- * Authenticates and authorizes requests: by certificates, and by reviews of the API server, whose answers are kept.
+ * Authenticates clients (by client certificate, by bearer token, or as anonymous) and authorizes users (the verb of a
+ * method, the rights of an endpoint, upstream's text of a denial). Tokens and rights are checked by TokenReviews and
+ * SubjectAccessReviews of the API server, whose answers are cached.
+ *
+ * Order and outcomes are upstream's: a verified certificate takes precedence over any token; a token counts only
+ * without such a certificate; a client with a rejected credential is rejected, and only a client without credentials is
+ * anonymous.
+ *
+ * Owns: the caches, with upstream's lifetimes and sizes. Invariants: the keys of a cache are hashes, so that no
+ * credential stays in memory; a request never waits for an answer longer than {@link REVIEW_TIMEOUT_MS}.
  */
 import { createHash, createHmac, randomBytes, type X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
@@ -10,14 +19,6 @@ import { keepNewest } from '../../kernel/keep-newest.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
 import { type Answer, type Subresource, text, type User } from './http/endpoint.ts';
-
-/*
- * Authorizes users: the verb of a method, the rights of an endpoint, upstream's text of a denial; and asks the API
- * server by TokenReviews and SubjectAccessReviews, with caching of their answers.
- *
- * Owns: the caches, with upstream's lifetimes and sizes. Invariants: the keys of a cache are hashes, so that no
- * credential stays in memory; a request never waits for an answer longer than {@link REVIEW_TIMEOUT_MS}.
- */
 
 /** The attributes of a SubjectAccessReview. */
 interface Attributes {
@@ -117,7 +118,6 @@ function userOf({ user }: TokenReviewStatus): User {
   return { name: username, groups, ...(uid ? { uid } : {}), ...(extra ? { extra } : {}) };
 }
 
-/** Requests a SubjectAccessReview for this node. */
 export function accessReviewer(create: Create, nodeName: string, ttls: Omit<Ttls, 'tokenMs'>): Authorize {
   const cache = new AnswerCache<boolean>({
     ttlMs: (allowed) => (allowed ? ttls.authorizedMs : ttls.unauthorizedMs),
@@ -156,12 +156,11 @@ async function asked(create: Create, request: Parameters<Create>[0]): Promise<Ku
   }
 }
 
-/*
+/**
  * A bounded cache of answers that expire, for the reviews of tokens and rights.
  *
  * Invariants: an expired answer is never returned; failures are not cached.
  */
-
 interface CacheOptions<Value> {
   readonly ttlMs: (value: Value) => number;
   readonly maxEntries: number;
@@ -243,14 +242,6 @@ export class AnswerCache<Value> {
   }
 }
 
-/*
- * Authenticates a client: by client certificate, by bearer token, or as anonymous.
- *
- * Order and outcomes are upstream's: a verified certificate takes precedence over any token; a token counts without
- * such a certificate; a client with a rejected credential is rejected, and only a client without credentials is
- * anonymous.
- */
-
 /**
  * The user of a token by TokenReview; `null` if the token belongs to no user. A rejection means that the review failed.
  */
@@ -258,7 +249,6 @@ type ReviewToken = (token: string) => Promise<User | null>;
 
 export interface AuthenticationOptions {
   readonly anonymous: boolean;
-  /** Certificates of clients are accepted. */
   readonly clientCertificates: boolean;
   /** Whether this certificate is valid now: its authority may have changed since the handshake. */
   readonly isTrusted: (socket: TLSSocket) => boolean;

@@ -54,7 +54,6 @@ const DEBUG_PREFIXES = [
   '/debug/pprof',
 ];
 
-/** All endpoints of the kubelet's port. */
 export function kubeletApi(settings: ApiSettings, dependencies: ApiDependencies): Api {
   const shared = sharedEndpoints(dependencies);
   if (!settings.debuggingHandlers) return withoutDebugging(shared);
@@ -63,7 +62,6 @@ export function kubeletApi(settings: ApiSettings, dependencies: ApiDependencies)
   return { endpoints: [...shared, ...debuggingEndpoints(settings, dependencies)], slashed: new Set(slashed) };
 }
 
-/** The endpoints of the port without authentication. */
 export const readOnlyApi = (dependencies: ApiDependencies): Api => withoutDebugging(sharedEndpoints(dependencies));
 
 function sharedEndpoints({ view, metrics, stats }: ApiDependencies): Endpoint[] {

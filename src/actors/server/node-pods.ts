@@ -45,7 +45,6 @@ export const isWanted = (known: NodePod): known is WantedPod => known.pod !== nu
 export const podNamed = (pods: readonly NodePod[], namespace: string, name: string): WantedPod | undefined =>
   pods.filter(isWanted).findLast((known) => known.name === name && known.namespace === namespace);
 
-/** A container of any kind, by its name. */
 export const containerSpec = ({ spec }: Pod, name: string): Container | EphemeralContainer | undefined =>
   [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])].find(
     (container) => container.name === name,
@@ -57,7 +56,6 @@ export type Awaitable<Value> = Value | Promise<Value>;
 /** By name of a check, why it fails, or `null`. */
 export type Checks = Readonly<Record<string, () => Awaitable<string | null>>>;
 
-/** The view of the node's pods that endpoints read. */
 export interface ApiView {
   pods(): Awaitable<readonly NodePod[]>;
   /** The current configuration. Only after the start has read it. */
@@ -77,6 +75,5 @@ export async function podOf(
 /** Whether a lookup returned an error response instead of a pod. */
 export const isAnswer = (value: object): value is Answer => 'status' in value && typeof value.status === 'number';
 
-/** The running instance of a container. */
 export const runningContainer = ({ runtime }: NodePod, name: string): ContainerStatus | undefined =>
   runtime?.containers.find(({ metadata, state }) => metadata?.name === name && state === 'CONTAINER_RUNNING');

@@ -1,4 +1,9 @@
-/** The ports of the node's server: 10250 and 10255, and the local socket. */
+/**
+ * `server.serve` and `server.serveLocal`: the kubelet's port (10250), the read-only one (10255), and the local socket.
+ *
+ * Owns: the listeners while they are wanted. A request never becomes an input of the kernel: it reads the state of the
+ * machines (`NodeView`), asks the runtime or the host directly, and is counted.
+ */
 
 import { chmod, mkdir, unlink } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
@@ -16,13 +21,6 @@ import { type ApiDependencies, kubeletApi, readOnlyApi } from './kubelet-api.ts'
 import { Listener } from './tls/listener.ts';
 import { factsOf, loadMaterial, type Material, type MaterialFiles, watchMaterial } from './tls/material.ts';
 
-/*
- * `server.serve`: the kubelet's port and the read-only one.
- *
- * Owns: the listeners while they are wanted. A request never becomes an input of the kernel: it reads the state of the
- * machines (`NodeView`), asks the runtime or the host directly, and is counted.
- */
-
 export interface ServerOptions extends ApiDependencies {
   /** Creates reviews in the API server. */
   readonly create: Create;
@@ -30,7 +28,6 @@ export interface ServerOptions extends ApiDependencies {
   readonly warn: (sentence: string) => void;
 }
 
-/** The arguments of one call of a port. */
 type Call = Pick<PortCall<ServedPort, ServerItem>, 'input' | 'signal' | 'emit'>;
 
 export async function servePort(call: Call, options: ServerOptions): Promise<null> {
@@ -149,8 +146,6 @@ async function followMaterial(
     },
   );
 }
-
-/* `server.serveLocal`: the whole API of the node on a unix socket that only its owner may open. */
 
 /** The kernel's limit on the path of a socket. */
 const PATH_MAX_BYTES = 107;

@@ -8,6 +8,7 @@ import type { Kernel } from '../../kernel/kernel.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import { flagDefaults } from '../../machines/configuration/fields/defaults.ts';
+import { gatesOf } from '../../machines/configuration/fields/feature-gates.ts';
 import { FLAGS } from '../../machines/configuration/flags/flag-table.ts';
 import { parseCommandLine } from '../../machines/configuration/flags/flags.ts';
 import type { Pod } from '../../machines/model/api/pod.ts';
@@ -15,7 +16,6 @@ import type { hostOperations } from '../../machines/model/operations/host.ts';
 import type { KubeObject } from '../../machines/model/operations/kube.ts';
 import type { serverOperations } from '../../machines/model/operations/server.ts';
 import { millisecondsOf } from '../../machines/model/values/time.ts';
-import { gatesOf } from '../../machines/startup/context/derive-features.ts';
 import type { OnRuntimeActivity } from '../cri/activity.ts';
 import type { RuntimeClient } from '../cri/client.ts';
 import type { OnPluginRun } from '../image/plugin.ts';
@@ -46,7 +46,6 @@ import type { Feed, KernelFeed } from './visualizer/feed.ts';
 import { type PageInput, ServedPage } from './visualizer/served-page.ts';
 
 export interface NodeServerOptions {
-  /** Calls the container runtime. */
   readonly call: RuntimeClient['call'];
   /** Requests reviews of credentials and rights from the API server. */
   readonly review: KubeConnection['review'];
@@ -81,9 +80,7 @@ export interface NodeServer {
   readonly onRuntime: OnRuntimeActivity;
   /** Receives each run of a credential plugin. */
   readonly onCredentialPlugin: OnPluginRun;
-  /** Receives each measured volume. */
   readonly onVolume: OnVolume;
-  /** Receives each attempt of a probe. */
   readonly onAttempt: OnAttempt;
   /** Receives each exchange with the API server. */
   readonly onRequest: OnRequest;
@@ -134,7 +131,6 @@ interface Known {
   readonly measurements: Measurements;
 }
 
-/** The answers to requests of the server thread. */
 function answersOf(
   { call, review, setVerbosity, warn, feed, journalDir }: NodeServerOptions,
   { view, metrics, measurements }: Known,

@@ -12,12 +12,12 @@ import { allocatableCpus } from '../../machines/model/allocation/cpu-manager.ts'
 import type { Pod } from '../../machines/model/api/pod.ts';
 import { statsPlace } from '../../machines/model/cgroups/node-groups.ts';
 import type { KubeletConfiguration } from '../../machines/model/configuration/fields.ts';
-import { mountPlace } from '../../machines/model/csi/places.ts';
+import { mountPlace } from '../../machines/model/csi/paths.ts';
 import type { EvictionContext } from '../../machines/model/eviction/policy.ts';
 import type { MachineInfo } from '../../machines/model/operations/host.ts';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
+import { ROOT } from '../../machines/model/pods/pod-messages.ts';
 import type { KubeletContext, RuntimeFacts } from '../../machines/startup/context/types.ts';
-import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { contextOf } from '../node-records.ts';
 import type { StatsVolume } from '../stats/driver-stats.ts';
 import type { ClaimPlaces } from '../stats/summary-parts.ts';
@@ -49,11 +49,11 @@ export interface NodeView {
 
 type OpenPod = (pod: Pod) => Pod;
 
-const DRIVER_MOUNTS = `${kubeletMachine.id}/csiVolumes/mount-`;
-const PODS = `${kubeletMachine.id}/pods/pod-`;
-const SYNC_LOOP = `${kubeletMachine.id}/syncLoop`;
-const EVICTION = `${kubeletMachine.id}/eviction`;
-const CONTAINER_MANAGER = `${kubeletMachine.id}/containerManager`;
+const DRIVER_MOUNTS = `${ROOT}/csiVolumes/mount-`;
+const PODS = `${ROOT}/pods/pod-`;
+const SYNC_LOOP = `${ROOT}/syncLoop`;
+const EVICTION = `${ROOT}/eviction`;
+const CONTAINER_MANAGER = `${ROOT}/containerManager`;
 
 /** The cgroups in the context of the container manager. */
 interface SystemGroups {
@@ -95,7 +95,7 @@ export class KernelView implements NodeView {
   };
 
   private get root(): KubeletContext {
-    const context = this.contextOf<KubeletContext>(kubeletMachine.id);
+    const context = this.contextOf<KubeletContext>(ROOT);
     if (!context) throw new Error('the node has not started yet: ask again in a moment');
     return context;
   }

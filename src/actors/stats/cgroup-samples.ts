@@ -217,8 +217,6 @@ function openLimit(path: string): number | null {
   return soft === 'unlimited' ? -1 : Number(soft);
 }
 
-/* Rates of CPU use from its counters. */
-
 /** The shortest window that gives a rate. */
 const MIN_WINDOW_MS = 1_000;
 /** The longest window that gives a rate: `usageNanoCores` is no average over a longer time. */

@@ -1,4 +1,13 @@
-/** Reads the usage of cgroups of both versions. */
+/**
+ * Finds cgroups, and reads their usage and limits in the same form for version 2, which has one folder for all
+ * controllers, and version 1, which has one for each.
+ *
+ * A cgroup is named as /proc/<pid>/cgroup names it: `/` for the root, `/kubepods/besteffort/pod…` below. Pods and
+ * containers: with cgroupfs `pod<uid>/<container id>`, with systemd `…-pod<uid with _>.slice/<runtime>-<id>.scope`.
+ *
+ * Invariants: no state between reads; a missing controller gives `null`, never zero; numbers include descendants. As in
+ * cAdvisor, the working set is the usage without the inactive file cache.
+ */
 import { statSync } from 'node:fs';
 import { readHierarchies } from '../cgroup/hierarchies.ts';
 import {
@@ -13,8 +22,6 @@ import {
   readText,
 } from './kernel-text.ts';
 import type { CgroupUsage, CpuUsage, DeviceIo, MemoryUsage } from './usage-types.ts';
-
-/* Usage of a cgroup of version 2, which has one folder for all controllers. */
 
 const NANOS_PER_MICRO = 1_000n;
 
@@ -128,8 +135,6 @@ function unifiedIo(folder: string): DeviceIo[] {
   });
 }
 
-/* Usage of a cgroup of version 1, which has one folder for each controller. */
-
 /** A larger value of cgroup v1 means no limit: the kernel then reports the largest page-aligned number. */
 const UNLIMITED = 1n << 62n;
 
@@ -229,13 +234,6 @@ function legacyIoTable(path: string): Map<string, Map<string, bigint>> {
   return devices;
 }
 
-/*
- * Usage and limits of one cgroup, the same for cgroup v1 and v2.
- *
- * Invariants: no state between reads; a missing controller gives `null`, never zero; numbers include descendants. As in
- * cAdvisor, the working set is the usage without the inactive file cache.
- */
-
 /** `root` is the prefix of /proc. */
 export function readUsage(hierarchy: Hierarchy, cgroup: string, root: string): CgroupUsage {
   return hierarchy.version === 2 ? readUnified(hierarchy, cgroup, root) : readLegacy(hierarchy, cgroup, root);
@@ -251,14 +249,6 @@ export function createdAtMs(hierarchy: Hierarchy, cgroup: string): number | null
     return null;
   }
 }
-
-/*
- * Finds cgroups for reading: the folder of a cgroup under each controller, its children, and those of pods and
- * containers.
- *
- * A cgroup is named as /proc/<pid>/cgroup names it: `/` for the root, `/kubepods/besteffort/pod…` below. Pods and
- * containers: with cgroupfs `pod<uid>/<container id>`, with systemd `…-pod<uid with _>.slice/<runtime>-<id>.scope`.
- */
 
 export type Controller = 'cpu' | 'cpuacct' | 'memory' | 'pids' | 'blkio';
 

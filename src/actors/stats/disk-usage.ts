@@ -33,7 +33,6 @@ const TOGETHER = 8;
 /** The unit of `st_blocks`, whatever the block size of the file system. */
 const BLOCK_BYTES = 512n;
 
-/** The usage of the file system at a path; `null` if the path is removed. */
 export async function fileSystemUsage(path: string): Promise<FileSystemUsage | null> {
   try {
     const { blocks, bfree, bavail, bsize, files, ffree } = await statfs(path, { bigint: true });

@@ -20,7 +20,6 @@ const CALLS_MAX = 4;
 /** A volume that containers use. */
 export interface StatsVolume {
   readonly uid: string;
-  /** The name of the volume in the pod. */
   readonly name: string;
   /** The claim of the volume; `null` for a volume that is defined in the pod itself. */
   readonly claim: { readonly namespace: string; readonly name: string } | null;
@@ -52,7 +51,6 @@ interface Known {
 
 export class DriverStats {
   readonly #options: Required<DriverStatsOptions>;
-  /** The last answer for each volume, by the volume's path. */
   readonly #answers = new Map<string, Known>();
   /** A limit of calls for each driver, by endpoint: a hanging driver delays only its own volumes. */
   readonly #calls = new Map<string, LimitFunction>();

@@ -1,4 +1,12 @@
-/** The operations `stats.*`: usage of the node, and the signals of eviction. */
+/**
+ * Ports for `stats.*`: the usage of this machine for machines that decide by it, and the signals of eviction.
+ *
+ * The eviction signals: available memory, disk and process ids.
+ *
+ * Decides: when to report. Owns, per watch, the thresholds met last.
+ * Invariants: an observation is reported only if a threshold was crossed or its minimum reclaimed; an unreadable signal
+ * is absent; a failure is reported once.
+ */
 
 import { stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
@@ -26,11 +34,8 @@ import type { PodStorage } from './pod-folders.ts';
 import type { StatsReader } from './reader.ts';
 import type { FsStats, PodStats } from './usage-types.ts';
 
-/* Ports for `stats.*`: usage of this machine, for machines that use it for decisions. */
-
 export { StatsReader } from './reader.ts';
 
-/** The operations `stats.*` on this reader. */
 export const statsPorts = (reader: StatsReader): Ports<typeof statsOperations> => ({
   ...signalPorts(reader),
   'stats.watchStorage': watchStorage(reader),
@@ -89,14 +94,6 @@ const watchStorage =
     }
     return null;
   };
-
-/*
- * The eviction signals: available memory, disk and process ids.
- *
- * Decides: when to report. Owns, per watch, the thresholds met last.
- * Invariants: an observation is reported only if a threshold was crossed or its minimum reclaimed; an unreadable signal
- * is absent; a failure is reported once.
- */
 
 type Operations = typeof statsOperations;
 
@@ -197,7 +194,7 @@ const podUse = (pod: PodStats): PodUse => ({
 });
 
 /** The thresholds that are met, and the thresholds whose minimum is not reclaimed yet, as text to compare. */
-const standing = (thresholds: readonly EvictionThreshold[], observations: Observations): string =>
+const thresholdsMet = (thresholds: readonly EvictionThreshold[], observations: Observations): string =>
   JSON.stringify([metThresholds(thresholds, observations, false), metThresholds(thresholds, observations, true)]);
 
 const NO_THRESHOLD_MET = JSON.stringify([[], []]);
@@ -211,7 +208,7 @@ const watchSignals =
     while (!signal.aborted) {
       try {
         const observations = await observe(reader, place, folders);
-        const now = standing(thresholds, observations);
+        const now = thresholdsMet(thresholds, observations);
         if (now !== last || failing) call.emit({ type: 'signals.changed', observations });
         last = now;
         failing = false;

@@ -1,17 +1,15 @@
-/** Activity of this machine's disks and network interfaces. */
+/**
+ * Usage of this machine's file systems, and the activity of its disks and network interfaces.
+ *
+ * Formats: proc_pid_mountinfo(5), and Documentation/admin-guide/iostats of the kernel. A hanging file system only loses
+ * its own numbers.
+ */
 import { readlinkSync, realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import { readText } from './kernel-text.ts';
 import { mountedDisks } from './topology.ts';
-
-/*
- * Usage of the machine's file systems, and the activity of their disks.
- *
- * Formats: proc_pid_mountinfo(5), and Documentation/admin-guide/iostats of the kernel. A hanging file system only loses
- * its own numbers.
- */
 
 /** The activity of a disk since the machine started. */
 export interface DiskActivity {
@@ -23,7 +21,6 @@ export interface DiskActivity {
   readonly writesMerged: bigint;
   readonly sectorsWritten: bigint;
   readonly writeMs: bigint;
-  /** Requests in progress. */
   readonly current: bigint;
   /** The time with at least one request in progress. */
   readonly busyMs: bigint;
@@ -79,13 +76,12 @@ export function diskActivity(diskstats: string): ReadonlyMap<string, DiskActivit
   return new Map(lines);
 }
 
-/*
+/**
  * Bytes and packets by network interface, from the view of a process.
  *
  * Format: proc_pid_net_dev(5). Interfaces whose traffic others count (`lo`, veth ends of containers) are left out, as
  * in cAdvisor.
  */
-
 export interface InterfaceUsage {
   readonly name: string;
   readonly rxBytes: bigint;

@@ -126,7 +126,6 @@ export async function podLogs(place: PodPlace): Promise<ReadonlyMap<string, Fold
   return new Map(await Promise.all(containers.map(usageOf)));
 }
 
-/** The pod's hosts file. */
 export const etcHosts = ({ rootDir, uid }: PodPlace): Promise<FolderUsage> =>
   folderUsage(`${rootDir}/pods/${uid}/etc-hosts`);
 

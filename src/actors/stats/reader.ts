@@ -9,6 +9,7 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
+import { pickBy } from '../../machines/model/values/tables.ts';
 import { type CgroupSample, cgroupSamples, Rates } from './cgroup-samples.ts';
 import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups, readUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
@@ -45,7 +46,6 @@ export interface StatsOptions {
 
 export interface SummaryOptions {
   readonly onlyCpuAndMemory?: boolean;
-  /** By pod uid. */
   readonly claims?: Readonly<Record<string, ClaimPlaces>>;
   /** By pod uid, the statistics that drivers report of its volumes. */
   readonly ofDrivers?: Readonly<Record<string, readonly VolumeStats[]>>;
@@ -340,11 +340,10 @@ export class StatsReader {
   }
 }
 
-/** The fields whose value is not `null`. */
 function withoutNulls<Fields extends Readonly<Record<string, unknown>>>(
   fields: Fields,
 ): { [Key in keyof Fields]?: NonNullable<Fields[Key]> } {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null)) as {
+  return pickBy(fields, (value) => value != null) as {
     [Key in keyof Fields]?: NonNullable<Fields[Key]>;
   };
 }

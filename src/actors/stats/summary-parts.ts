@@ -137,14 +137,12 @@ export function sumOf(parts: readonly Usage[], atMs: number): Usage {
   };
 }
 
-/** The statistics of a whole file system. */
 export const fileSystemStats = (usage: FileSystemUsage, atMs: number): FsStats => ({
   ...room(usage, atMs),
   usedBytes: usage.used,
   inodesUsed: usage.inodes - usage.inodesFree,
 });
 
-/** The statistics of a part of a file system. */
 export const partStats = (on: FileSystemUsage, used: bigint, inodesUsed: bigint, atMs: number): FsStats => ({
   ...room(on, atMs),
   usedBytes: used,

@@ -1,13 +1,12 @@
 /** Types of usage: of cgroups, and of the stats summary. */
 import type { PressureStall } from './kernel-text.ts';
 
-/*
+/**
  * The types of /stats/summary: the JSON of k8s.io/kubelet stats/v1alpha1, field by field.
  *
  * Counters are `bigint`, because nanoseconds of CPU time leave the safe range of a number after a few weeks on a large
  * machine; `statsText` writes them as plain JSON numbers. Times are RFC 3339. A field that is not known is left out.
  */
-
 export interface Summary {
   readonly node: NodeStats;
   readonly pods: readonly PodStats[];
@@ -95,7 +94,6 @@ export interface InterfaceStats {
   readonly txErrors?: bigint;
 }
 
-/** The default interface and, in `interfaces`, all interfaces. */
 export interface NetworkStats extends InterfaceStats {
   readonly time: string;
   readonly interfaces: readonly InterfaceStats[];
@@ -124,9 +122,6 @@ export const ofRunningPods = ({ node, pods }: Summary): Summary => ({
   pods: pods.filter(({ containers }) => containers.length > 0),
 });
 
-// `JSON.rawJSON` is ECMAScript 2025; TypeScript's library does not declare it yet.
-const { rawJSON } = JSON as unknown as { rawJSON(this: void, text: string): object };
-
 /**
  * JSON of statistics: every `bigint` is written as a plain number, however large.
  *
@@ -136,13 +131,12 @@ export const statsText = (value: unknown, indent = 0): string => JSON.stringify(
 
 /** A replacer for JSON: writes `bigint` as numbers, and times without fractions, as Kubernetes does. */
 function written(key: string, value: unknown): unknown {
-  if (typeof value === 'bigint') return rawJSON(String(value));
+  if (typeof value === 'bigint') return JSON.rawJSON(String(value));
   const isTime = (key === 'time' || key === 'startTime') && typeof value === 'string';
   return isTime ? value.replace(/\.\d+Z$/, 'Z') : value;
 }
 
-/* Usage and limits of one cgroup; a missing controller gives `null`, and numbers include descendants. */
-
+/** Usage and limits of one cgroup; a missing controller gives `null`, and numbers include descendants. */
 export interface CpuUsage {
   /** Time on all cores, in nanoseconds. */
   readonly usage: bigint;

@@ -6,8 +6,8 @@
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import type { PodContext } from '../../machines/charts/pods/pod/pod-context.ts';
+import { ROOT } from '../../machines/model/pods/pod-messages.ts';
 import type { KubeletContext } from '../../machines/startup/context/types.ts';
-import { kubeletMachine } from '../../machines/startup/kubelet.ts';
 import { contextOf } from '../node-records.ts';
 import type { Spans, TracedPod } from './spans.ts';
 
@@ -32,7 +32,7 @@ export function nodeTracer(version: string): Tracer {
   let waiting: KernelRecord[] = [];
   let exported: { readonly spans: Spans; readonly close: () => Promise<void> } | undefined;
   const decide = (running: Kernel): void => {
-    const { config, node } = contextOf<KubeletContext>(running, kubeletMachine.id) ?? {};
+    const { config, node } = contextOf<KubeletContext>(running, ROOT) ?? {};
     if (!config || !node) return;
     state = config.tracing === undefined ? 'off' : 'loading';
     if (config.tracing === undefined) return void (waiting = []);

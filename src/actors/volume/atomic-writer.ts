@@ -26,7 +26,6 @@ import { codeOf } from '../../kernel/thrown.ts';
 import { FOLDER } from '../host/root-folder.ts';
 import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 
-/** A file with its plain content. */
 export interface PlainFile {
   readonly path: string;
   readonly mode: number;

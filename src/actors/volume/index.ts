@@ -8,6 +8,7 @@ import { randomBytes } from 'node:crypto';
 import { Vault } from '../../kernel/journal/secrets.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import type { volumeOperations } from '../../machines/model/operations/volume.ts';
+import { serializer } from '../serializer.ts';
 import { type Mounter, mounter } from './mounter.ts';
 import { Projects } from './projects.ts';
 import { setUpVolumes } from './set-up.ts';
@@ -29,7 +30,7 @@ export function volumePorts(options: VolumeOptions = {}): Ports<typeof volumeOpe
   const vault = options.vault ?? new Vault(randomBytes(KEY_BYTES));
   const { mounter: mounts = mounter(), projects = new Projects() } = options;
   const tools = { mounter: mounts, projects, vault, given: new Map<string, Set<string>>() };
-  const inTurn = turns();
+  const inTurn = serializer();
   return {
     'volume.setUp': ({ input, signal }) => inTurn(input.podDirectory, () => setUpVolumes(input, tools, signal)),
     'volume.bindSubPaths': ({ input, signal }) =>
@@ -42,20 +43,5 @@ export function volumePorts(options: VolumeOptions = {}): Ports<typeof volumeOpe
         tools.given.delete(input.podDirectory);
         return tearDownVolumes(input, tools);
       }),
-  };
-}
-
-/** Serializes work by key; a failure ends only itself. */
-function turns() {
-  const last = new Map<string, Promise<unknown>>();
-  return async <T>(key: string, work: () => Promise<T>): Promise<T> => {
-    const before = last.get(key) ?? Promise.resolve();
-    const result = before.then(work, work);
-    last.set(key, result);
-    try {
-      return await result;
-    } finally {
-      if (last.get(key) === result) last.delete(key);
-    }
   };
 }

@@ -1,9 +1,14 @@
 /**
- * Folders and disks of this machine that pods claim (`local` PersistentVolumes): bind-mounted into the pod's folder.
- * Also formats and mounts blank disks.
+ * `local` PersistentVolumes: folders of this machine, bind-mounted into the pod's folder; and block devices of this
+ * machine, formatted if blank, mounted once for all their pods, and bind-mounted from there.
  *
- * Decides: the first pod that uses a volume changes the volume's group; later pods do not. Invariants: its content is
- * never removed; a folder is bound only after its group was changed, so a bound folder is finished.
+ * Decides: the first pod that uses a volume changes the volume's group; later pods do not. A disk with any signature is
+ * never formatted.
+ *
+ * Invariants: content is never removed; a folder is bound only after its group was changed, so a bound folder is
+ * finished; the mount of a device is removed with the last pod that uses it; a slow volume delays no other.
+ *
+ * Upstream: pkg/volume/local/local.go, k8s.io/mount-utils (`FormatAndMount`).
  */
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
@@ -13,6 +18,7 @@ import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { KeptGroup, Unshared, VolumeSetUp } from '../../machines/model/operations/volume.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { makeFolder, openParent, type Place } from '../host/root-folder.ts';
+import { serializer } from '../serializer.ts';
 import { pairsOf } from '../stats/kernel-text.ts';
 import { isMounted, type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, shareTree } from './tree.ts';
@@ -25,19 +31,8 @@ const PLUGIN = 'volumes/kubernetes.io~local-volume';
 /** Upstream's prefix of errors before the volume is bound. */
 export const LOCAL_STEP = 'MountVolume.NewMounter initialization';
 
-/** By PersistentVolume, the newest operation. */
-const underWay = new Map<string, Promise<unknown>>();
-
-/** Serializes the operations of one PersistentVolume, so that a disk is not unmounted while another pod binds it. */
-async function inTurn<Answer>(spec: string, work: () => Promise<Answer>): Promise<Answer> {
-  const result = (underWay.get(spec) ?? Promise.resolve()).then(work, work);
-  underWay.set(spec, result);
-  try {
-    return await result;
-  } finally {
-    if (underWay.get(spec) === result) underWay.delete(spec);
-  }
-}
+/** By PersistentVolume, so that a disk is not unmounted while another pod binds it. */
+const inTurn = serializer();
 
 /**
  * The part of a volume whose group was not changed to the pod's: the whole volume, if it keeps another group, or some
@@ -107,7 +102,6 @@ async function openSource(source: string): Promise<FileHandle | null> {
 /** The volume's source folder is missing or of another type. */
 export class SourceMissing extends OperationError {}
 
-/** Whether any pod has the volume mounted. */
 async function isInUse(root: string, { spec }: Pick<LocalVolume, 'spec'>): Promise<boolean> {
   const mounts = await mountsBelow(`${await realpath(root)}/pods`);
   return mounts.some((point) => point.endsWith(`/${PLUGIN}/${spec}`));
@@ -146,16 +140,6 @@ async function remount(place: Place, source: FileHandle, options: readonly strin
   }
 }
 
-/*
- * Disks of this machine that pods claim as folders (`local` PersistentVolumes whose path is a block device): formatted
- * if blank, and mounted once for all pods that use them.
- *
- * Decides: a disk with any signature is never formatted. Invariants: existing data stay; the mount is removed with the
- * last pod that uses it; a slow volume delays no other.
- *
- * Upstream: pkg/volume/local/local.go, k8s.io/mount-utils (`FormatAndMount`).
- */
-
 export type LocalVolume = Extract<VolumeSetUp, { kind: 'local' }>;
 
 const MOUNTS = 'plugins/kubernetes.io/local-volume/mounts';
@@ -168,7 +152,6 @@ const FSCK_UNCORRECTED = 4;
 /** A failure before the pod's own folder is reached; upstream has a step of its own for it. */
 export class DeviceFailure extends OperationError {}
 
-/** The folder of the mounted device. */
 async function mountLocalDevice(root: string, volume: LocalVolume, mounter: Mounter): Promise<FileHandle> {
   try {
     return await mounted(root, volume, mounter);

@@ -50,7 +50,7 @@ export class Projects {
     if (system === null || system.projectUsage(fd, 0) === null) return;
     const [projects, names] = [linesOf(this.files.projects), linesOf(this.files.names)];
     const taken = new Set([...projects.map(numberOf), ...names.map(namedNumberOf)]);
-    const project = unused(taken, (each) => holdsNothing(system, fd, each));
+    const project = unused(taken, (each) => hasNoUsage(system, fd, each));
     const others = projects.filter((line) => pathOf(line) !== path);
     // The number is recorded before it is used: a number in no file would be used for a second volume.
     replace(this.files.names, [...names, `volume${project}:${project}`]);
@@ -92,7 +92,7 @@ function unused(taken: ReadonlySet<number>, isFree: (project: number) => boolean
   throw new OperationError('cannot find available quota ID');
 }
 
-function holdsNothing(system: SystemCalls, fd: number, project: number): boolean {
+function hasNoUsage(system: SystemCalls, fd: number, project: number): boolean {
   const usage = system.projectUsage(fd, project);
   return usage === null || (usage.bytes === 0n && usage.inodes === 0n);
 }

@@ -1,10 +1,11 @@
 /**
- * `volume.setUp`: sets up the volumes of a pod according to its plan. Also the folders of volumes, and the paths of
- * `hostPath` volumes.
+ * `volume.setUp`: sets up the volumes of a pod according to its plan: the folder of each volume below the pod's, its
+ * file system, and the mark of a finished volume; and checks the types of `hostPath` volumes, and creates missing ones.
  *
  * Decides: a volume that already has its file system keeps it.
+ *
  * Invariants: a failed volume is reported and delays no other; secrets are opened only here; owner and permissions of a
- * writable volume are set once, then they belong to its containers.
+ * writable volume are set once, then they belong to its containers; links below the pod's folder are never followed.
  */
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
@@ -146,7 +147,7 @@ async function shareOnce({ root, podDirectory }: Place, volume: Folder, tools: S
     if (volume.isCounted && (await isEmpty(folder))) tools.projects.give(folder.fd, await realPath(root, path));
     return groupId === null ? null : await shareTree(folder, { groupId, readOnly: false, always: true }, path);
   });
-  leaveMark(root, mark);
+  writeMark(root, mark);
   return unshared === null ? {} : { unshared };
 }
 
@@ -177,8 +178,6 @@ function bytesOf(content: VolumeFile['content'], vault: Vault): Buffer {
   if ('joined' in content) return Buffer.from(content.joined.map(opened).join(''));
   return 'text' in content ? Buffer.from(opened(content.text)) : Buffer.from(opened(content.base64), 'base64');
 }
-
-/* The paths of the host that pods mount as `hostPath` volumes: their types are checked, missing ones created. */
 
 const FOLDER_MODE = 0o755;
 const FILE_MODE = 0o644;
@@ -227,12 +226,6 @@ async function createFile(path: string): Promise<void> {
   const handle = await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_NONBLOCK, FILE_MODE);
   await handle.close();
 }
-
-/*
- * The folder of a volume below its pod, its file system, and the mark of a volume that is set up.
- *
- * Invariant: links below the pod's folder are never followed.
- */
 
 /** The mode of folders above a volume; the volume itself is open to any user of a container. */
 const PARENT_MODE = 0o750;
@@ -324,7 +317,7 @@ function foundAt(root: string, path: string): Stats | null {
   }
 }
 
-function leaveMark(root: string, mark: string): void {
+function writeMark(root: string, mark: string): void {
   const place = openParent(root, mark, PARENT_MODE);
   if (!place) return;
   try {

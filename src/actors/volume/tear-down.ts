@@ -39,7 +39,7 @@ export async function tearDownVolumes({ root, podDirectory }: Input, tools: Tear
   if (!(await exists(root, podDirectory))) return null;
   const volumes = await realPath(root, `${podDirectory}/volumes`);
   await unmountAll(root, podDirectory, mounter);
-  await unmountUnused(root, await readdir(`${podDirectory}/${LOCAL_FOLDERS}`).catch(noneThere), mounter);
+  await unmountUnused(root, await readdir(`${podDirectory}/${LOCAL_FOLDERS}`).catch(emptyIfMissing), mounter);
   await unbindDevices(root, podDirectory, mounter);
   for (const name of FOLDERS) {
     const place = openParent(root, `${podDirectory}/${name}`);
@@ -57,12 +57,12 @@ export async function tearDownVolumes({ root, podDirectory }: Input, tools: Tear
 /** The links of the pod show which devices of the machine are bound for it. */
 async function unbindDevices(root: string, podDirectory: string, mounter: Mounter): Promise<void> {
   const uid = podDirectory.slice(podDirectory.lastIndexOf('/') + 1);
-  for (const name of await readdir(`${podDirectory}/${LOCAL_DEVICES}`).catch(noneThere)) {
+  for (const name of await readdir(`${podDirectory}/${LOCAL_DEVICES}`).catch(emptyIfMissing)) {
     await unbindDevice(root, `${root}/${LOCAL_MAPS}/${name}/${uid}`, mounter);
   }
 }
 
-function noneThere(error: unknown): readonly string[] {
+function emptyIfMissing(error: unknown): readonly string[] {
   if (codeOf(error) !== 'ENOENT') throw error;
   return [];
 }

@@ -1,4 +1,4 @@
-/** `statelet expect FILE LOG…`: whether each start is what the file says. */
+/** `statelet expect FILE LOG…`: checks whether each start meets the expectations in the file. */
 import { readFileSync } from 'node:fs';
 import { DocumentError, decodeDocument } from '../../actors/host/manifests/document.ts';
 import { JournalError } from '../../kernel/journal/errors.ts';

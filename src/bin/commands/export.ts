@@ -202,8 +202,7 @@ export function plotOf(story: Story): string {
 const outcomeOf = ({ complete, failure, totalMs }: StartupTime): string =>
   `${complete ? 'finished' : failure === undefined ? 'goes on' : 'failed'} after ${duration(totalMs)}`;
 
-/* `statelet export JOURNAL --to FORM` and `statelet plot JOURNAL`: a start for other tools. */
-
+/** `statelet export JOURNAL --to FORM` and `statelet plot JOURNAL`: a start for other tools. */
 interface Chosen {
   readonly incarnation?: string;
 }

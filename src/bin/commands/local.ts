@@ -103,7 +103,6 @@ function eventsOf(journal: string, object: string): PodEvent[] {
 
 type Timed = { readonly record: JournalRecord; readonly atMs: number };
 
-/** Each record with the time of its turn. */
 function recordsOf(journal: string): Timed[] {
   try {
     let atMs = 0;

@@ -1,4 +1,7 @@
-/** `statelet log JOURNAL`: the records, filtered. JSON is one object a line. `--follow` goes on as the daemon does. */
+/**
+ * `statelet log JOURNAL`: the records, filtered. JSON is one object a line. `--follow` prints new records while the
+ * daemon writes them.
+ */
 
 import { statSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';

@@ -1,6 +1,8 @@
 /**
- * The forms in which `statelet replay` reports: `--output`. Each writes after an outcome, at the end, or both. Also the
- * command `statelet replay`.
+ * `statelet replay LOG…`: feeds the inputs of each log to the machines of this build and reports the first difference
+ * of each log. An output format (`--output`) writes after each outcome, at the end, or both. Invariants: the worst
+ * outcome decides the exit code; outcomes are printed in the order of the sorted list, whatever the number of
+ * processes.
  */
 import { appendFileSync } from 'node:fs';
 import { shortText } from '../../actors/server/visualizer/trim.ts';
@@ -140,13 +142,6 @@ const cell = (text: string): string =>
   printable(shortText(text, CELL_MAX_CHARS))
     .replace(/[\\`*_[\]<>|~&@#$]|(?<=:)\//g, (character) => `&#${character.charCodeAt(0)};`)
     .replaceAll('\n', ' ');
-
-/*
- * `statelet replay LOG…`: feeds the inputs of each log to today's machines and reports the first difference of each.
- *
- * Invariants: the worst outcome decides the exit code; outcomes are printed in the order of the sorted list, whatever
- * the number of processes.
- */
 
 export interface ReplayCommandOptions {
   readonly incarnation?: string;

@@ -9,7 +9,7 @@ import { exitCodes } from '../exit-codes.ts';
 import { refuse } from '../insight/command.ts';
 import { printable, printableJson } from '../printable.ts';
 import { answersTo, JOBS_WANTED, jobsOf } from '../process-pool.ts';
-import { failedCase, passedCase } from '../replay/formats.ts';
+import { failedCase, junitSuite, passedCase } from '../replay/formats.ts';
 import { worstOf } from '../replay/outcome.ts';
 import { runSeed, type SeedOutcome, type SeedTask, seedNotTested } from '../run-seed.ts';
 import { WORKER_VERBS } from './worker.ts';
@@ -121,12 +121,7 @@ const totalsOf = (outcomes: readonly SeedOutcome[]): Readonly<Record<string, num
 function seedsJunit(outcomes: readonly SeedOutcome[]): string {
   const count = (...wanted: readonly string[]) => outcomes.filter(({ verdict }) => wanted.includes(verdict)).length;
   const counts = `tests="${outcomes.length}" failures="${count('safety', 'liveness')}" errors="${count('not-tested')}"`;
-  return [
-    '<?xml version="1.0" encoding="UTF-8"?>\n',
-    `<testsuites ${counts}>\n  <testsuite name="statelet simulate" skipped="0" ${counts}>\n`,
-    ...outcomes.map(testCase),
-    '  </testsuite>\n</testsuites>\n',
-  ].join('');
+  return junitSuite('statelet simulate', counts, outcomes.map(testCase));
 }
 
 function testCase(outcome: SeedOutcome): string {

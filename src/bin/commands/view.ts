@@ -2,8 +2,8 @@
  * `statelet view [JOURNAL]`: the visualizer over a journal, on a loopback port, until Ctrl-C; with `--output` as one
  * file, and without a journal a page that opens one.
  *
- * The page reads the journal itself and runs it again, so that it can be shown as it was after any record: a start that
- * failed is over when one looks.
+ * The page reads the journal itself and replays it, so it can show the node as it was after any record, also after a
+ * failed start.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';

@@ -1,6 +1,6 @@
 /**
- * `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]|image/REFERENCE|actor/NAME]`: its state, what it waits for, and
- * the causes.
+ * `statelet why JOURNAL [startup|pod/NAME[/CONTAINER]|image/REFERENCE|actor/NAME]`: the state of the subject, what it
+ * waits for, and the causes.
  */
 import { wasAbandoned } from '../../kernel/journal/owner.ts';
 import type { JournalRecord } from '../../kernel/records.ts';

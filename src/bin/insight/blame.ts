@@ -1,5 +1,5 @@
 /**
- * The time of operations: by name, their number and durations, and the slowest single requests. Streams are left out,
+ * The durations of operations: number and durations by name, and the slowest single requests. Streams are left out,
  * because actors do not wait for their end. Pure.
  */
 import { duration } from '../../visualizer/words.ts';

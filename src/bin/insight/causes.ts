@@ -1,4 +1,12 @@
-/** Causes that `statelet why` reports: of a failed start, of claims that wait, of the end of the process before. */
+/**
+ * Causes that `statelet why` reports: of a failed start, of waiting claims, and of the end of the previous process.
+ * Pure.
+ *
+ * Unresolved failures are operations of an actor and its descendants, and actors that died.
+ *
+ * An operation is identified by its address: a later answer, or a report of a stream that is not a failure, resolves
+ * its earlier failure.
+ */
 import { nextTryOf } from '../../actors/server/visualizer/pods.ts';
 import type { ClaimWaitView } from '../../actors/server/visualizer/protocol.ts';
 import { JournalError } from '../../kernel/journal/errors.ts';
@@ -10,13 +18,6 @@ import { table } from '../printable.ts';
 import { actorName, type Operation, ROOT, Story } from './story.ts';
 import type { KnownTimers } from './why.ts';
 
-/*
- * Unresolved failures: operations of an actor and its descendants, and actors that died. Pure.
- *
- * An operation is identified by its address: a later answer, or a report of a stream that is not a failure, resolves
- * its earlier failure.
- */
-
 /** The report shows this many failures; the JSON has all. */
 const FAILED_SHOWN = 8;
 
@@ -27,7 +28,6 @@ export interface Failed {
   /** The endpoint, URL, image or path of the operation. */
   readonly target?: string;
   readonly error: string;
-  /** The number of failures in a row. */
   readonly times: number;
   /** The time of the last failure. */
   readonly atMs: number;
@@ -85,8 +85,6 @@ export function describeFailed(failed: readonly Failed[], title = 'Failed, and n
   return `\n${title}\n${table(columns, rows)}${more}`;
 }
 
-/* What a pod waits for about its ResourceClaims, for `why`. Pure. */
-
 /** Times are milliseconds after the start of the agent. */
 export interface ClaimWait extends Pick<ClaimWaitView, 'what' | 'step' | 'claims' | 'drivers' | 'failures' | 'n'> {
   readonly sinceMs: number;
@@ -125,11 +123,10 @@ export function claimWait(
   return { claims: report, text: `; it ${claimWaitText(wait, story.ended)}` };
 }
 
-/*
+/**
  * How the previous start ended, read from its own journal: in order, by a failure, by a fault, or without a final
  * record.
  */
-
 export interface PreviousEnd {
   readonly incarnation: string;
   /** `silent`: the process was killed, ran out of memory, or its machine lost power. */

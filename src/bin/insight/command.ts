@@ -1,6 +1,6 @@
 /**
- * What all verbs that read a journal have in common: the formats, reading, and one exit code for each reason why a
- * journal cannot be read.
+ * Shared code of the verbs that read a journal: output formats, reading, and an exit code for each reason why a journal
+ * cannot be read.
  */
 import { JournalError } from '../../kernel/journal/errors.ts';
 import { incarnationId } from '../../kernel/journal/layout.ts';

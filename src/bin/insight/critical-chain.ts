@@ -2,9 +2,9 @@
  * The critical chain of a start, until healthz answered, or until a pod was Running. Pure.
  *
  * A link is an input of the node: the answer of an operation, a fired timer, an item of a stream. Its duration is the
- * time since its cause: what passed until the operation answered, the timer fired or the item came. A report of the
- * runtime's stream about a pod counts as the answer to the pod's last call, which may come later. Handling an input is
- * one turn and takes no time of the kernel's clock.
+ * time from its cause until the operation answered, the timer fired or the item arrived. A report of the runtime's
+ * stream about a pod counts as the answer to the pod's last call, which may come later. Handling an input is one turn
+ * and takes no time of the kernel's clock.
  */
 import { duration, lastOf, WAITED_FOR } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
@@ -30,7 +30,6 @@ export interface CriticalChain {
   readonly workingMs: number;
   /** Until timers fired and events came. */
   readonly waitingMs: number;
-  /** From the first cause to the goal. */
   readonly links: readonly Link[];
   /** False if the first causes are missing, because older segments were removed or lie in a gap. */
   readonly whole: boolean;

@@ -5,6 +5,10 @@
  * Decisions are compared separately for each region of each actor's chart, because the order between regions depends on
  * the world. There is no difference if one journal only ends earlier. Times, numbers and payloads are not compared;
  * `replay` does that for one journal.
+ *
+ * To explain why one start took longer, the time until both reached the same goal is divided along the chain of causes
+ * of each start: the waits of one actor are summed by actor and operation. If both chains are complete, the differences
+ * add up to the total difference.
  */
 import { duration } from '../../visualizer/words.ts';
 import { table } from '../printable.ts';
@@ -25,7 +29,6 @@ interface DifferingDecision {
   /** The state that the region entered. */
   readonly a: string;
   readonly b: string;
-  /** Numbers of the records. */
   readonly an: number;
   readonly bn: number;
   readonly aAtMs: number;
@@ -186,13 +189,6 @@ function describeDifference({ firstDifference, same, endsBefore }: Comparison): 
     `  b  goes to ${b} (record ${bn}, +${duration(bAtMs)})\n`,
   ].join('');
 }
-
-/*
- * Why one start took longer than another, or failed while the other did not. Pure.
- *
- * The time until both reached the same goal is divided along the chain of causes of each start: the waits of one actor
- * are summed by actor and operation. If both chains are complete, the differences add up to the total difference.
- */
 
 /** The report shows this many parts; the JSON has all. */
 const PARTS_SHOWN = 8;

@@ -1,7 +1,7 @@
 /**
- * Whether the start in a journal meets the expectations of a file. Also reads this file.
- *
- * Invariant: each expectation has one finding, in the order of the keys of the file.
+ * Reads a file of expectations, and decides whether the start in a journal meets them.  Invariants: each expectation
+ * has one finding, in the order of the keys of the file; a file with an unknown key or value is rejected, so that a
+ * typing error never passes as an expectation that holds.
  */
 import type { Json, JsonObject } from '../../kernel/json.ts';
 import { duration } from '../../visualizer/words.ts';
@@ -145,13 +145,6 @@ function whetherNeverFailed(operation: string, story: Story): Finding {
   const actual = `${found.name} failed: ${found.error ?? ''}`;
   return { kind: 'never', expected, actual, verdict: 'violated', n: found.n };
 }
-
-/*
- * The file of expectations.
- *
- * Invariant: a file with an unknown key or value is rejected, so that a typing error never passes as an expectation
- * that holds.
- */
 
 /** `schema/expectations.schema.json` describes the file for editors. */
 export interface Expectations {

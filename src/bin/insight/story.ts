@@ -4,10 +4,17 @@
  * Owns: the moments with their causes, the operations with their times, the visits of the supervisor's phases, the pods
  * and their status. Hears: the records of one incarnation, in order. Invariants: nothing is run, so that a journal of
  * any build can be read; a state that this build's charts do not have is a phase without explanation, never an error;
- * what was so before a gap is forgotten where the journal goes on.
+ * after a gap in the journal the states from before the gap are forgotten.
  */
 
-import { actorOf, type CauseSource, History, streamError, streamOf } from '../../actors/server/visualizer/history.ts';
+import {
+  actorOf,
+  type CauseSource,
+  entryArming,
+  History,
+  streamError,
+  streamOf,
+} from '../../actors/server/visualizer/history.ts';
 import { failureIn, type Phase, Phases } from '../../actors/server/visualizer/phases.ts';
 import { Claims } from '../../actors/server/visualizer/pods.ts';
 import type { FailureView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
@@ -78,12 +85,9 @@ export interface PodStory {
   readonly uid: string;
   readonly name: string;
   readonly namespace: string;
-  /** The phase in the last published status. */
   phase: string;
   status: Readonly<Record<string, unknown>>;
-  /** The time at which the pod was first Running, and the record of it. */
   running: { readonly t: number; readonly n: number } | undefined;
-  /** The time at which the pod was first Ready. */
   ready: { readonly t: number; readonly n: number } | undefined;
   readonly firstSeen: number;
 }
@@ -271,8 +275,7 @@ export class Story implements CauseSource {
   }
 
   armedBy(address: string, event: string): number | undefined {
-    const states = [...(this.actors.get(address)?.since ?? [])].filter(([path]) => event.endsWith(`.${path}`));
-    return states.sort(([a], [b]) => b.length - a.length)[0]?.[1].n;
+    return entryArming(this.actors.get(address)?.since, event)?.n;
   }
 
   requestedBy(id: number): number | undefined {

@@ -1,6 +1,6 @@
 /**
- * What reports on a start know of the supervisor's chart: its id, and its phases. The page's bundle has the values in
- * place of this file, so that a page of a running node reports without the machines.
+ * The id and the phases of the supervisor's chart, for reports on a start. The bundle of the page contains these values
+ * instead of this file, so that the page does not load the machines.
  */
 import { type ChartNode, described, isNamed, type Phase } from '../../actors/server/visualizer/phases.ts';
 import { kubeletMachine } from '../../machines/startup/kubelet.ts';

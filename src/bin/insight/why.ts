@@ -1,6 +1,6 @@
 /**
- * The current state of the start, a pod or a container, since when, what it waits for, and the decisions that led to
- * it. Pure.
+ * The current state of the start, a pod or a container: since when it lasts, what it waits for, and the decisions that
+ * led to it. Pure.
  *
  * "Current" means the end of the journal. Records do not contain the deadlines of timers; this build learns them by
  * replaying the journal, and omits them if it cannot.

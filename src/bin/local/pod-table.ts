@@ -150,8 +150,6 @@ export function age(at: string | undefined, nowMs: number): string {
   return form ? form(seconds) : `${whole(seconds, YEAR_S)}y`;
 }
 
-/* Aligns the cells between tabs, line under line, as Go's text/tabwriter does for kubectl describe. */
-
 /** Spaces between two columns. */
 const PADDING = 2;
 

@@ -1,8 +1,11 @@
 /**
- * Finds the smallest journal that fails in the same way as a longer one. Also the failures that it looks for.
+ * Finds the smallest journal that fails in the same way as a longer one.
  *
- * Invariants: in front of a difference everything replays the same; for any other failure the machines of this build
- * decide every record of the result.
+ * Invariants: before a difference everything replays the same; for any other failure the machines of this build decide
+ * every record of the result.
+ *
+ * A failure is a test that can be applied to a shorter journal: the first difference of a replay, an actor that
+ * crashed, or a record with a given text.
  */
 import { align, contents } from '../../kernel/alignment.ts';
 import type { Divergence } from '../../kernel/divergence.ts';
@@ -86,7 +89,6 @@ class Trials {
     return this.failure.isFirst(divergence) ? played.taken : undefined;
   }
 
-  /** The records of a journal of these turns. */
   written(turns: readonly Turn[]): readonly JournalRecord[] {
     const played = this.played(turns);
     return played ? this.recordsOf(played) : [];
@@ -132,7 +134,6 @@ function turnsUpTo(records: readonly JournalRecord[], n: number): Turn[] {
   return turns;
 }
 
-/** The records of a turn in the log, with the numbers of the replay. */
 function asLogged(logged: Turn, made: Turn): JournalRecord[] {
   const numbers = new Map<number, number>();
   const requests = new Map<number, number>();
@@ -202,7 +203,6 @@ class Player {
     }).boot(t);
   }
 
-  /** The records of the first turn, in which the root starts. */
   get firstTurn(): readonly KernelRecord[] {
     return this.made;
   }
@@ -229,11 +229,6 @@ class Player {
     return request && { ...draft, id: request.id, at: request.at };
   }
 }
-
-/*
- * A failure in a journal as a test that can be applied to a shorter journal: the first difference of a replay, an actor
- * that crashed, or a record with a given text.
- */
 
 /** A turn of the log: its input, its derived records, its end. */
 type Turn = readonly JournalRecord[];
@@ -320,7 +315,6 @@ function crashIn(records: Iterable<JournalRecord>): Failure | undefined {
   return undefined;
 }
 
-/** The first derived record whose JSON has this text. */
 function textIn(records: Iterable<JournalRecord>, text: string): Failure | undefined {
   const matches = (record: JournalRecord): boolean => !isBeginning(record) && JSON.stringify(record).includes(text);
   for (const record of records)

@@ -1,12 +1,16 @@
-/** The forms of a replay's report: text, HTML and JUnit. */
+/**
+ * The forms of a replay's report: text for a terminal, an HTML page, and JUnit XML. HTML: totals, a row for each log,
+ * and its first difference in full. It is one file without scripts and external resources, so a CI can keep it as an
+ * artifact. JUnit: one test suite, a test case for each log. A difference is a failure; a log that could not be
+ * compared is an error.  Invariants: in HTML, contents of a log are text, never markup; XML is well-formed XML 1.0,
+ * which cannot express most control characters, half a surrogate pair, and U+FFFE and U+FFFF.
+ */
 import { shortText } from '../../actors/server/visualizer/trim.ts';
 import type { Difference, Divergence, Mismatch } from '../../kernel/divergence.ts';
 import type { BuildInfo, JournalRecord } from '../../kernel/records.ts';
 import { actorOf, duration, eventText, recordText, stateText } from '../../visualizer/words.ts';
 import { printable } from '../printable.ts';
 import { type Outcome, thisBuild, totalsOf } from './outcome.ts';
-
-/* The outcome of a replay as text for a terminal. */
 
 /** The maximum length of one value, in characters. */
 const VALUE_MAX_CHARS = 200;
@@ -126,13 +130,6 @@ function recordLine(record: JournalRecord | null): string {
 const builtOf = ({ statelet, node, xstate }: BuildInfo): string =>
   `Statelet ${statelet} (XState ${xstate}, Node ${node})`;
 
-/*
- * The report as an HTML page: totals, a row for each log, and the first difference of each in full. It is one file
- * without scripts and external resources, so a CI can keep it as an artifact.
- *
- * Invariant: contents of a log are text, never markup.
- */
-
 const DETAILS_MAX = 200;
 const DETAIL_MAX_CHARS = 20_000;
 const CELL_MAX_CHARS = 300;
@@ -186,14 +183,6 @@ const detailsOf = (outcome: Outcome): string =>
 
 const cell = (content: string): string => inText(shortText(content, CELL_MAX_CHARS));
 
-/*
- * JUnit XML: one test suite, a test case for each log. A difference is a failure; a log that could not be compared is
- * an error.
- *
- * Invariant: the text is well-formed XML 1.0, which has no form for most control characters, half a surrogate pair, and
- * U+FFFE and U+FFFF.
- */
-
 const ESCAPES: Readonly<Record<string, string>> = {
   '&': '&amp;',
   '<': '&lt;',
@@ -217,14 +206,16 @@ export function junitReport(outcomes: readonly Outcome[]): string {
   const errors = totals.invalid + totals['not-tested'];
   const seconds = outcomes.reduce((sum, { seconds: one = 0 }) => sum + one, 0);
   const counts = `tests="${outcomes.length}" failures="${failures}" errors="${errors}" time="${seconds.toFixed(3)}"`;
-  return [
+  return junitSuite('statelet replay', counts, outcomes.map(testCase));
+}
+
+export const junitSuite = (name: string, counts: string, cases: readonly string[]): string =>
+  [
     '<?xml version="1.0" encoding="UTF-8"?>\n',
-    `<testsuites ${counts}>\n`,
-    `  <testsuite name="statelet replay" skipped="0" ${counts}>\n`,
-    ...outcomes.map(testCase),
+    `<testsuites ${counts}>\n  <testsuite name="${name}" skipped="0" ${counts}>\n`,
+    ...cases,
     '  </testsuite>\n</testsuites>\n',
   ].join('');
-}
 
 function testCase(outcome: Outcome): string {
   const { log, verdict, seconds = 0 } = outcome;

@@ -2,7 +2,8 @@
  * The outcome of the replay of one log.
  *
  * Invariants: every log has an outcome, whatever is thrown; a fault of this program is `not-tested`, never a
- * difference; a difference that does not recur in the same way is blamed on the code, not on the log.
+ * difference; a difference that does not recur in the same way is `non-deterministic`: a fault of the code, not of the
+ * log.
  */
 import { buildInfo, changedMachines } from '../../kernel/build-info.ts';
 import type { Divergence } from '../../kernel/divergence.ts';
@@ -104,7 +105,6 @@ function compared({ log, incarnation, strict }: Task): Outcome {
 
 const stackOf = (thrown: unknown): string => (thrown instanceof Error && thrown.stack) || String(thrown);
 
-/** The number of logs by verdict. */
 export type Totals = Readonly<Record<Verdict, number>>;
 
 export function totalsOf(outcomes: readonly Outcome[]): Totals {

@@ -62,7 +62,6 @@ export class Archive {
     }
   }
 
-  /** The closed segments, oldest first. */
   private closed(): SegmentFile[] {
     return segmentsIn(this.directory).filter((segment) => !this.isOpen(segment));
   }

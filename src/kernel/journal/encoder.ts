@@ -115,7 +115,6 @@ export class Encoder {
     this.#addresses.clear();
   }
 
-  /** The JSON of a record. */
   encode(record: JournalRecord): string {
     if (this.#expanded > EXPANSION_MAX * this.#written + EXPANSION_FREE_CHARS) this.forget();
     this.#n = record.n;

@@ -14,14 +14,12 @@ export type JournalErrorKind =
   /** The directory, the key or the caller's request cannot be used. */
   | 'unusable';
 
-/** A position in a journal. */
 export interface JournalPlace {
   readonly file: string;
   /** Line number, from 1. */
   readonly line?: number;
   /** Byte offset of the line in the (decompressed) file. */
   readonly offset?: number;
-  /** Number of the record. */
   readonly n?: number;
 }
 

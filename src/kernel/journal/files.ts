@@ -1,4 +1,11 @@
-/** Reads and writes the files of a journal: segments as chunks of bytes, and large values as blobs. */
+/**
+ * Reads and writes the files of a journal: segments as chunks of bytes, plain or compressed, and large values as blobs.
+ *
+ * A line has `{"$blob":"<sha256 of its JSON>","bytes":n}` instead.
+ *
+ * Invariants: a blob is literal: nothing inside it is a reference. A value from outside that looks like a reference is
+ * stored as a blob itself, so a reader never resolves a reference that the journal did not write.
+ */
 import { hash } from 'node:crypto';
 import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,8 +17,6 @@ import { BLOB_DIRECTORY } from './layout.ts';
 import { BLOB } from './references.ts';
 import { isTooDeep, NESTING_MAX } from './shape.ts';
 
-/* Reading segments as chunks of bytes, plain or compressed. */
-
 const CHUNK_BYTES = 1024 * 1024;
 /**
  * A segment is closed at 16 MiB; a compressed file that expands to more than four times that was not written by
@@ -19,7 +24,6 @@ const CHUNK_BYTES = 1024 * 1024;
  */
 const DECOMPRESSED_MAX_BYTES = 64 * 1024 * 1024;
 
-/** A segment that is open for reading. */
 export interface OpenSegment {
   readonly isCompressed: boolean;
   readonly chunks: Iterable<Buffer>;
@@ -78,14 +82,6 @@ function unreadable(file: string, error: unknown): JournalError {
   const kind = codeOf(error) === 'ENOENT' ? 'missing' : 'unusable';
   return new JournalError(kind, { file }, `it cannot be read (${codeOf(error) ?? messageOf(error)})`, error);
 }
-
-/*
- * Large values, each stored once in a file under `blobs/`. A line has `{"$blob":"<sha256 of its JSON>","bytes":n}`
- * instead.
- *
- * Invariants: a blob is literal: nothing inside it is a reference. A value from outside that looks like a reference is
- * stored as a blob itself, so a reader never resolves a reference that the journal did not write.
- */
 
 const MARK = `"${BLOB}"`;
 const SHA256 = /^[0-9a-f]{64}$/;

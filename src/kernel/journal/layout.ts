@@ -27,7 +27,6 @@ export interface SegmentFile {
   readonly incarnation: string;
   readonly first: number;
   readonly compressed: boolean;
-  /** Bytes on disk. */
   readonly bytes: number;
 }
 

@@ -69,7 +69,6 @@ export class Vault {
     return { $secret: name, len: Buffer.byteLength(value) };
   }
 
-  /** The value behind a handle. */
   open(handle: SecretHandle): string {
     const value = this.values.get(handle.$secret);
     if (value === undefined) {

@@ -94,8 +94,6 @@ export class Segment {
   }
 }
 
-/* Finds how many bytes at the end of a closed segment belong to no complete turn. */
-
 /** The first window: most turns fit; otherwise the window grows until it contains the end of a turn. */
 const WINDOW_BYTES = 256 * 1024;
 const WINDOW_GROWTH = 8;

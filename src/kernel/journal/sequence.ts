@@ -91,7 +91,6 @@ function refuseLink(file: string, bad: NonNullable<SegmentEnd['bad']>, later: Pa
   throw new JournalError('damaged', place, `the line was changed after it was written: ${bad.why}`);
 }
 
-/** The hash chain of one segment. */
 class Chain {
   readonly #lines: Hash = createHash('sha256');
 
@@ -117,7 +116,6 @@ export interface TornTail {
 export class Sequence {
   private readonly header: HeaderRecord;
   private readonly headerText: string;
-  /** Number of the next record. */
   private next: number;
   private open: JournalRecord[] = [];
   private openOffset = 0;

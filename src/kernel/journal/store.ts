@@ -39,9 +39,7 @@ export interface Turns {
 interface Open {
   readonly file: Segment;
   readonly encoder: Encoder;
-  /** Blobs that are not on disk yet. */
   readonly blobs: Map<string, string>;
-  /** Bytes of the blobs that are on disk. */
   blobBytes: number;
 }
 
@@ -71,7 +69,6 @@ export class Store {
     return this.open !== undefined;
   }
 
-  /** Bytes of the open segment and its blobs. */
   get bytes(): number {
     return this.open ? this.open.file.bytes + this.open.blobBytes : 0;
   }

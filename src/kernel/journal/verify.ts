@@ -65,7 +65,7 @@ export function verifySegments(incarnation: string, segments: readonly Listed[])
 
 function verifyListed(incarnation: string, segments: readonly Listed[]): IncarnationReport {
   const problems: JournalError[] = [];
-  const counts = { first: 0, records: 0, turns: 0, gaps: [] as GapRecord[], dropped: [] as DroppedRecord[] };
+  const counts: Counts = { first: 0, records: 0, turns: 0, gaps: [], dropped: [] };
   const paths = segments.map(({ path }) => path);
   const isTornBegin: Expectation = ({ kind, place }) =>
     kind === 'no-journal' && place.file === paths.at(-1) && hasNoWholeLine(place.file);
@@ -91,6 +91,7 @@ function hasNoWholeLine(path: string): boolean {
 const isGone = (path: string): boolean => !existsSync(path) && !existsSync(`${path}.zst`);
 
 interface Counts {
+  first: number;
   records: number;
   turns: number;
   gaps: GapRecord[];

@@ -24,7 +24,6 @@ const BATCH_MAX_RECORDS = 256;
 /** More records than this in memory (a minute of a busy node) mean that the disk hangs. */
 const BACKLOG_MAX_RECORDS = 65_536;
 
-/** Facts about the previous incarnation. */
 export interface PreviousIncarnation {
   readonly incarnation: string;
   /** Bytes at its end that belong to no complete turn; 0 after a clean end. They stay in the file. */
@@ -68,7 +67,6 @@ class Batch {
     return this.records.at(-1)!.n;
   }
 
-  /** Appends the turns of the next batch. */
   add(next: Batch): void {
     this.records.push(...next.records);
     this.waiting.push(...next.waiting);
@@ -95,12 +93,10 @@ export class Writer implements JournalWriter {
   private working: Promise<void> = Promise.resolve();
   private flushing: NodeJS.Immediate | undefined;
   private retrying: NodeJS.Timeout | undefined;
-  /** Number of the last record that was appended. */
   private last = -1;
   /** The segment that receives new records: the number of its first record, and when it began. */
   private first = 0;
   private since = performance.now();
-  /** Whether the start of a segment is in progress. */
   private isBeginning = false;
   /** Size of the segment when starting the next one failed. */
   private stayedAt = 0;
@@ -293,14 +289,13 @@ function release(work: { waiting: (() => void)[] }): void {
   for (const callback of work.waiting.splice(0)) queueMicrotask(callback);
 }
 
-/*
+/**
  * The kernel's interface to a journal. The kernel numbers its records and marks the end of turns; the journal decides
  * when bytes reach the disk, where a segment ends, and what to drop when the disk is full.
  *
  * Invariants: records arrive in the order of their numbers, the header first; no method throws because of the disk; no
  * callback runs before the method that received it has returned.
  */
-
 export interface JournalSink {
   /** Takes one record; a full disk never makes it throw. */
   append(record: KernelRecord): void;

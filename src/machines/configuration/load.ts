@@ -10,6 +10,7 @@ import { API_VERSION, KIND, type KubeletConfiguration } from '../model/configura
 import type { ConfigurationSource, DropInListing } from '../model/operations/host.ts';
 import { byBytes, logLines, quote } from '../model/values/go-text.ts';
 import { directoryOf, joinPath } from '../model/values/paths.ts';
+import { mapValues } from '../model/values/tables.ts';
 import {
   decodeConfiguration,
   decodeMerged,
@@ -106,7 +107,7 @@ function completeConfiguration(sparse: JsonObject, flagGates: FeatureSettings): 
 
 function gatesOf(value: Json | undefined): FeatureSettings {
   if (!isObject(value)) return {};
-  return Object.fromEntries(Object.entries(value).map(([name, enabled]) => [name, enabled === true]));
+  return mapValues(value, (enabled) => enabled === true);
 }
 
 /** Relative paths in a file are relative to the file. */

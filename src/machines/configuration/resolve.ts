@@ -157,7 +157,6 @@ interface LogEntry {
   readonly klog: string;
 }
 
-/** Groups lines into entries. */
 export function logEntries(lines: readonly string[]): LogEntry[] {
   const entries: string[][] = [];
   for (const line of lines) {
@@ -168,8 +167,7 @@ export function logEntries(lines: readonly string[]): LogEntry[] {
   return entries.map((entry) => ({ text: entry[0] ?? '', klog: entry.join('\n') }));
 }
 
-/* Where each value of a configuration comes from: a flag, a file, or its default. */
-
+/** Where each value of a configuration comes from: a flag, a file, or its default. */
 export interface OriginatedValue {
   /** `logging.verbosity`, or `evictionHard[memory.available]` for the key of a map. */
   readonly path: string;

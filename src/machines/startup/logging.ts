@@ -14,7 +14,6 @@ import type { KubeletConfiguration } from '../model/configuration/fields.ts';
 import type { LogForm } from '../model/operations/host.ts';
 import { operations } from '../model/operations/index.ts';
 
-/** The options of the format in use. */
 export const logForm = ({ verbosity, format, options }: KubeletConfiguration['logging']): LogForm => {
   const isJson = format === 'json';
   return {

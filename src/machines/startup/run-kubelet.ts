@@ -5,11 +5,12 @@
  * without references.
  */
 import { assign, enqueueActions, errorOf, line, raise, to } from '../../kernel/xstate.ts';
+import { gatesOf } from '../configuration/fields/feature-gates.ts';
 import type { MachineAddresses } from '../model/operations/host.ts';
-import { cgroupV1, memoryOnDisk, nodeRef, starting } from '../model/reasons/reasons.ts';
+import { nodeEvent } from '../model/pods/pod-messages.ts';
+import { nodeEvents } from '../model/reasons/reasons.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
 import { logLines } from '../model/values/go-text.ts';
-import { gatesOf } from './context/derive-features.ts';
 import { deriveSettings, invalidClusterDNS } from './context/derive-settings.ts';
 import type { EstablishedContext, Failure, NodeIdentity } from './context/types.ts';
 import { chooseNodeIPs, nameToLookUp, resolveNodeIPs } from './host/node-ip.ts';
@@ -211,13 +212,12 @@ export const runKubelet = kubeletSetup.createStateConfig({
         birthCry: {
           meta: { steps: 'S134' },
           entry: enqueueActions(({ context, enqueue }) => {
-            const ref = nodeRef(context.node.nodeName);
             const texts = [
-              ...(context.machineInfo.noswap === false ? [memoryOnDisk] : []),
-              starting,
-              ...(context.cgroups.version === 1 ? [cgroupV1] : []),
+              ...(context.machineInfo.noswap === false ? [nodeEvents.memoryOnDisk] : []),
+              nodeEvents.starting,
+              ...(context.cgroups.version === 1 ? [nodeEvents.cgroupV1] : []),
             ];
-            for (const text of texts) enqueue.sendTo(to('eventRecorder'), { type: 'event.recorded', ref, ...text });
+            for (const text of texts) enqueue.sendTo(to('eventRecorder'), nodeEvent(context.node.nodeName, text));
           }),
           always: 'garbageCollection',
         },

@@ -4,9 +4,9 @@
  * Steps: S040 to S106. Each phase starts the subsystem that owns it and waits for its answer.
  */
 import { assign, enqueueActions, errorOf, line, raise } from '../../kernel/xstate.ts';
+import { gatesOf } from '../configuration/fields/feature-gates.ts';
 import { reservedCPULines } from '../configuration/validation/resource-managers.ts';
 import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/auth.ts';
-import { gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext, Failure, NodeIdentity } from './context/types.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 import { clientBuilderInput } from './subsystem-inputs.ts';

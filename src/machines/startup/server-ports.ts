@@ -1,11 +1,11 @@
 /** The settings of the node's two ports and its sockets, derived from the configuration. Pure. */
 
 import type { ServerInput } from '../charts/node/server.ts';
+import { gatesOf } from '../configuration/fields/feature-gates.ts';
 import type { KubeletConfiguration } from '../model/configuration/fields.ts';
 import { curveNames } from '../model/configuration/tls-options.ts';
 import type { ApiSettings, AuthSettings, LocalSocket, ServedPort } from '../model/operations/server.ts';
 import { millisecondsOf } from '../model/values/time.ts';
-import { gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext } from './context/types.ts';
 
 /** The name of the socket below the root directory. */

@@ -1,7 +1,6 @@
 /**
- * Types and helpers of the supervisor: actors, operations, and failing phases. The chart is in
- * `src/machines/startup/kubelet.ts` and the files of this folder, one for each step of the documents. Also the regions
- * of subsystems.
+ * Types and helpers of the supervisor: actors, operations, failing phases, and the region of one subsystem in its
+ * chart. The chart is in `kubelet.ts`, with one file of this folder for each step of the documents.
  */
 import type { AgentFault, AnyStateMachine } from '../../kernel/xstate.ts';
 import { AGENT_PHASE, assign, errorOf, line, outputOf, pick, setup, typed } from '../../kernel/xstate.ts';
@@ -151,7 +150,6 @@ type Failing = {
   readonly output?: unknown;
 };
 
-/** The error message of the event that reports a failure. */
 export function messageOf(event: Failing): string {
   if (event.error) return errorOf(event).message;
   if (event.message) return event.message;
@@ -196,8 +194,6 @@ export const notServing = {
 /** A phase that only warns: upstream logs the error and continues. */
 export const warning = (text: string) =>
   line<EstablishedContext, Failing, undefined, KubeletEvent>('error', ({ event }) => [text, { err: messageOf(event) }]);
-
-/* The region of one subsystem in the chart of the supervisor. */
 
 /** The id of a subsystem is free only after the step that stopped it. */
 const RENEW_MS = 1;

@@ -8,10 +8,11 @@
  * Steps: S209 to S244, S110 to S114, S131.
  */
 import { assign, enqueueActions, errorOf, line, raise, sendTo, to } from '../../kernel/xstate.ts';
+import { gatesOf } from '../configuration/fields/feature-gates.ts';
 import type { NodeFolder } from '../model/operations/host.ts';
-import { nodeRef, setupFailed } from '../model/reasons/reasons.ts';
+import { nodeEvent } from '../model/pods/pod-messages.ts';
+import { nodeEvents } from '../model/reasons/reasons.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
-import { gatesOf } from './context/derive-features.ts';
 import type { EstablishedContext, Failure } from './context/types.ts';
 import { failing, kubeletSetup, messageOf, warning } from './setup.ts';
 
@@ -104,11 +105,9 @@ const kubeletRun = kubeletSetup.createStateConfig({
           target: 'reportingFailure',
           actions: [
             warning('Failed to initialize internal modules'),
-            sendTo(to('eventRecorder'), ({ context, event }) => ({
-              type: 'event.recorded',
-              ref: nodeRef(context.node.nodeName),
-              ...setupFailed(errorOf(event).message),
-            })),
+            sendTo(to('eventRecorder'), ({ context, event }) =>
+              nodeEvent(context.node.nodeName, nodeEvents.setupFailed(errorOf(event).message)),
+            ),
             failing('startKubelet.initializingModules').actions,
           ],
         },

@@ -7,7 +7,7 @@ import type { CSIVolumesInput } from '../charts/csi/csi-volumes-setup.ts';
 import type { NodeStatusInput } from '../charts/node/node-status-setup.ts';
 import type { NodeFacts } from '../charts/node/object/facts.ts';
 import type { OomWatcherInput } from '../charts/node/oom-watcher.ts';
-import { decideFeatures, isEnabled } from '../configuration/fields/feature-gates.ts';
+import { decideFeatures, gatesOf, isEnabled } from '../configuration/fields/feature-gates.ts';
 import type { KubeletFlags } from '../configuration/flags/flags.ts';
 import type { NodeAddress } from '../model/api/pod.ts';
 import type { KubeletConfiguration } from '../model/configuration/fields.ts';
@@ -15,7 +15,7 @@ import { hasBehavior } from '../model/settings/behaviors.ts';
 import { millisecondsOf } from '../model/values/time.ts';
 import { type CertificateManagerInput, nodeTemplate, SERVING_SIGNER, servingPlace } from './certificates/setup.ts';
 import type { ClientBuilderInput } from './clients/client-builder.ts';
-import { declaredFeatures, gatesOf } from './context/derive-features.ts';
+import { declaredFeatures } from './context/derive-features.ts';
 import type { EstablishedContext, NodeIdentity } from './context/types.ts';
 import { leavesAddressesToCloud, specifiedNodeIPs } from './host/node-ip.ts';
 

@@ -123,8 +123,7 @@ export function knownKind(apiVersion: string, resource: string): Kind {
   return kind;
 }
 
-/* Types of the simulated API server. */
-
+/** Types of the simulated API server. */
 export type Value = null | boolean | number | string | Value[] | { [key: string]: Value };
 export type Fields = { [key: string]: Value };
 
@@ -160,16 +159,10 @@ export function parseJson(text: string): unknown {
   return JSON.parse(text, (_key, value: unknown, context?: { source?: string }) => {
     const source = context?.source;
     if (typeof value !== 'number' || source === undefined) return value;
-    return Number.isInteger(value) && !Number.isSafeInteger(value) ? rawJson(source) : value;
+    return Number.isInteger(value) && !Number.isSafeInteger(value) ? JSON.rawJSON(source) : value;
   });
 }
 
-const { rawJSON: rawJson, isRawJSON: isRawJson } = JSON as unknown as {
-  readonly rawJSON: (text: string) => unknown;
-  readonly isRawJSON: (value: unknown) => boolean;
-};
-
-/** The objects of the list in a field; empty if the field has no list. */
 export function fieldsIn(fields: Fields | undefined, name: string): Fields[] {
   const list = fields?.[name];
   return Array.isArray(list) ? list.filter(isFields) : [];
@@ -177,17 +170,16 @@ export function fieldsIn(fields: Fields | undefined, name: string): Fields[] {
 
 /** A deep copy. */
 export function copy<T>(value: T): T {
-  if (typeof value !== 'object' || value === null || isRawJson(value)) return value;
+  if (typeof value !== 'object' || value === null || JSON.isRawJSON(value)) return value;
   if (Array.isArray(value)) return value.map((part: unknown) => copy(part)) as T;
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, copy(part)])) as T;
 }
 
 export const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) && !isRawJson(value);
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !JSON.isRawJSON(value);
 
 export const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** The value if it is a text, otherwise an empty text. */
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 
 /** RFC 3339 in seconds, as metav1.Time. */

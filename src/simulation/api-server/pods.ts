@@ -1,8 +1,8 @@
 /** The API server's treatment of pods: defaults, admission of service accounts, binding, graceful deletion. */
 
 import { memberOf } from '../../kernel/json.ts';
-import { withDefaults } from '../../machines/charts/pods/config/defaults.ts';
 import type { Pod, PodSpec } from '../../machines/model/api/pod.ts';
+import { withDefaults } from '../../machines/model/pods/defaults.ts';
 import { podQOS } from '../../machines/model/spec/qos.ts';
 import { conflict, forbidden, invalid } from './errors.ts';
 import type { ApiObject, Fields, Value } from './kinds.ts';
@@ -132,7 +132,6 @@ function frozenSpec({ spec = {} }: ApiObject): unknown {
 const withoutImages = (list: Value): Value =>
   Array.isArray(list) ? list.filter(isFields).map((container) => ({ ...container, image: '' })) : list;
 
-/** The pod on the node of the binding. */
 export function boundPod(pod: ApiObject, binding: ApiObject, nowMs: number): ApiObject {
   const { name } = pod.metadata;
   const node = textOf(memberOf(binding['target'], 'name'));

@@ -80,7 +80,6 @@ export class Store {
     return this.objects.get(keyOf(kind, namespace, name));
   }
 
-  /** All objects, by namespace and name. */
   list(apiVersion: string, resource: string, namespace?: string): ApiObject[] {
     return this.all(knownKind(apiVersion, resource), namespace);
   }
@@ -159,8 +158,7 @@ export class Store {
   }
 }
 
-/* Label and field selectors of lists and watches. */
-
+/** Label and field selectors of lists and watches. */
 export type Selector = (object: ApiObject) => boolean;
 
 export function selectorOf(query: URLSearchParams): Selector {

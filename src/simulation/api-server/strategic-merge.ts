@@ -174,8 +174,7 @@ function withoutNestedDirectives(value: Value): Value {
   return isFields(value) ? withoutDirectives(value) : copy(value);
 }
 
-/* The three patch formats. Each function returns a changed copy of the object. */
-
+/** The three patch formats. Each function returns a changed copy of the object. */
 export function applyPatch(contentType: string, object: ApiObject, patch: unknown, kind: string): ApiObject {
   switch (contentType) {
     case 'application/json-patch+json':

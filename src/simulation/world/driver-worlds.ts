@@ -6,8 +6,7 @@ import type { ClaimDevice, DraItem, DraPlugin, draOperations } from '../../machi
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import type { Unshared } from '../../machines/model/operations/volume.ts';
 
-/* CSI drivers and the folders of their volumes: the operations `csi.*` in memory. */
-
+/** CSI drivers and the folders of their volumes: the operations `csi.*` in memory. */
 type CsiOperations = typeof csiOperations;
 type CsiHandlers = {
   readonly [Name in Exclude<keyof CsiOperations, 'csi.followHealth'>]: (
@@ -77,8 +76,7 @@ export class CsiWorld {
   };
 }
 
-/* Resource drivers and the checkpoint of claims: the operations `dra.*` in memory. */
-
+/** Resource drivers and the checkpoint of claims: the operations `dra.*` in memory. */
 type DraOperations = Pick<typeof draOperations, 'dra.prepare' | 'dra.unprepare'> &
   Pick<typeof hostOperations, 'host.readCheckpoints' | 'host.writeCheckpoint'>;
 type DraHandlers = {

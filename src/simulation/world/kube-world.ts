@@ -51,7 +51,6 @@ export class KubeWorld {
     if (nodeName !== null) this.create({ apiVersion: 'v1', kind: 'Node', metadata: { name: nodeName } });
   }
 
-  /** Creates an object as `kubectl create` does. */
   create(object: Input): ApiObject {
     const kind = kindOf(object);
     const namespace = kind.namespaced ? (object.metadata.namespace ?? 'default') : undefined;
@@ -270,8 +269,7 @@ function plain(error: unknown) {
   return { name: 'Error', message, ...(code === undefined ? {} : { code }), retriable: true };
 }
 
-/* Manifests and images of a simulated node. */
-
+/** Manifests and images of a simulated node. */
 export interface PodOptions {
   readonly uid: string;
   readonly name?: string;

@@ -6,7 +6,7 @@ import type { Attempt } from '../../actors/probe/attempt.ts';
 import { newTally, tally } from '../../actors/probe/counter.ts';
 import type { EffectRequest, EffectResult, Performer } from '../../kernel/effects.ts';
 import type { SecretHandle } from '../../kernel/journal/secrets.ts';
-import { type JsonEvent, toPlainError } from '../../kernel/json.ts';
+import { type JsonEvent, memberOf, toPlainError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/xstate.ts';
 import type { ContainerStatus, Image, PodSandboxStatus } from '../../machines/model/api/cri.ts';
 import type { CgroupResources, DesiredCgroup } from '../../machines/model/operations/cgroup.ts';
@@ -99,7 +99,6 @@ export class PodsWorld implements Performer {
   readonly commands = new Map<string, Command>();
   /** By target of a probe (a command, a URL, `host:port`), its result; success by default. */
   readonly answers = new Map<string, Attempt>();
-  /** All attempts of all probes. */
   readonly attempts: { readonly asked: string; readonly atMs: number }[] = [];
   softState: SoftState = { containers: {}, probes: {} };
   /** The API server; `null` for a node without one. */
@@ -189,18 +188,21 @@ export class PodsWorld implements Performer {
     if (name === 'host.watchManifests') return this.watchManifests(emit);
     if (name === 'host.watchManifestUrl') return this.watchUrl(emit);
     if (name.startsWith('kube.') && this.kube) return this.kube.handle(name, input, answer, emit);
-    if (name === 'certificate.podKey') return this.makeKey(input as { keyType: string }, answer);
+    if (name === 'certificate.podKey' && this.kube) {
+      const { kube } = this;
+      return answer(outcomeOf(() => kube.podKey(input as { keyType: string })));
+    }
     if (name === 'cgroup.hold' || name === 'cgroup.gather') return this.keepGroups(name, input, emit);
     if (name === 'logs.keep') return this.keepLog((input as KeptLog).path, emit);
     if (name === 'probe.watch') return this.probe(input as ProbeWatch, emit);
-    const driver = this.csi.handlers[name as keyof CsiWorld['handlers']];
-    if (driver) return answer({ output: driver(input as never) });
+    const driver = handlerOf(this.csi.handlers, name);
+    if (driver) return answer({ output: driver(input) });
     if (name === 'dra.follow') return this.dra.follow(input as DraPlugin, emit);
-    const right = this.rights.handlers[name as keyof ImageRights['handlers']];
-    if (right) return answer({ output: right(input as never) });
-    const resources = this.dra.handlers[name as keyof DraWorld['handlers']];
+    const right = handlerOf(this.rights.handlers, name);
+    if (right) return answer({ output: right(input) });
+    const resources = handlerOf(this.dra.handlers, name);
     if (resources) {
-      const outcome = outcomeOf(() => resources(input as never));
+      const outcome = outcomeOf(() => resources(input));
       return answer(fault.lost ? { error: faultError(fault) } : outcome);
     }
     const handler = this.handlers[name as keyof typeof this.handlers];
@@ -212,14 +214,6 @@ export class PodsWorld implements Performer {
     };
     try {
       return handler(input as never, done, emit, isOpen);
-    } catch (error) {
-      answer({ error: toPlainError(error) });
-    }
-  }
-
-  private makeKey(input: { readonly keyType: string }, answer: (result: EffectResult) => void): void {
-    try {
-      answer({ output: this.kube!.podKey(input) });
     } catch (error) {
       answer({ error: toPlainError(error) });
     }
@@ -331,7 +325,6 @@ export class PodsWorld implements Performer {
     return [...this.keptLogs.values()];
   }
 
-  /** Emits the item on the watch of every log. */
   sendLogEvent(item: JsonEvent): void {
     for (const emit of this.keptLogs.keys()) emit(item);
   }
@@ -349,9 +342,13 @@ export class PodsWorld implements Performer {
 
 type InstanceStatus = PodSandboxStatus | ContainerStatus;
 
+/** The function that answers an operation: its input and output are those of the operation of that name. */
+const handlerOf = (handlers: object, name: string) =>
+  memberOf(handlers, name) as ((input: unknown) => unknown) | undefined;
+
 function outcomeOf(act: () => unknown): EffectResult {
   try {
-    return { output: act() as never };
+    return { output: act() };
   } catch (error) {
     return { error: toPlainError(error) };
   }

@@ -1,6 +1,6 @@
 /**
- * The charts of all machines as plain values: what a page shows of a journal before the machines are there. The page's
- * bundle has the values in place of this file.
+ * The charts of all machines as plain values, for a page that shows a journal before the machines are loaded. The
+ * page's bundle has the values in place of this file.
  */
 import { isNamed } from '../../actors/server/visualizer/phases.ts';
 import { memberOf } from '../../kernel/json.ts';

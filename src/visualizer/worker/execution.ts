@@ -1,11 +1,11 @@
 /**
- * A journal that is run again in the worker: the same machines, fed with the same inputs, turn by turn.
+ * The replay of a journal in the worker: the same machines with the same inputs, turn by turn.
  *
- * Owns: what each actor was after each of its steps, kept by reference. Machines never change a context, they replace
- * what changed of it, so that all that a journal's actors ever were takes little more than what they became.
- * Invariants: nothing is performed; what the machines decide is compared with the journal, and the first difference
- * ends it: from that turn on contexts are unknown; of the middle of a long journal, past {@link SNAPSHOTS_MAX}, the
- * contexts are not kept.
+ * Owns: the snapshot of each actor after each of its steps, by reference. Machines never mutate a context, they replace
+ * its changed parts, so that all snapshots of a journal take little more memory than the last ones.
+ * Invariants: nothing is performed; the decisions of the machines are compared with the journal, and the first
+ * difference ends the replay: from that turn on contexts are unknown; of the middle of a long journal, past {@link
+ * SNAPSHOTS_MAX}, the contexts are not kept.
  */
 import { contextText } from '../../actors/server/visualizer/feed.ts';
 import type { ActorDetail, ActorView } from '../../actors/server/visualizer/protocol.ts';
@@ -41,7 +41,7 @@ export class Execution {
   report: ReplayReport | undefined;
   /** Why it ended before the journal did. */
   error: string | undefined;
-  /** The record from which on contexts are unknown, because this build does not decide it so; undefined: none. */
+  /** The record from which on contexts are unknown, because this build decides differently; undefined for none. */
   unknownFrom: number | undefined;
   /** The last record to which it has run. */
   ranTo: number;
@@ -87,7 +87,7 @@ export class Execution {
     }
   }
 
-  /** Of changed machines a turn may have more records, or fewer: where it ends, the journal says. */
+  /** A turn of changed machines may have more or fewer records: the journal determines where it ends. */
   *#records(): Generator<JournalRecord> {
     for (const record of this.#journal.records) {
       if (record.k === 'end') this.#lastRead = record.n;
@@ -202,8 +202,8 @@ const lastUpTo = (kept: readonly TurnSnapshot[], turn: number): number =>
   lastIndexWhere(kept, (each) => each.turn <= turn);
 
 /**
- * The transitions that an actor considered, with what their guards said, as the page draws them. Pure. `before`: the
- * snapshot in which the event arrived; absent: the actor began with the event.
+ * The transitions that an actor considered, with the results of their guards, as the page draws them. Pure. `before`:
+ * the snapshot in which the event arrived; absent: the actor began with the event.
  */
 function edgesOf(
   before: object | undefined,
@@ -230,7 +230,7 @@ function edge(transition: AnyTransitionDefinition, result: EdgeView['result']): 
   };
 }
 
-/** Members that are listed; a reader takes in no more. */
+/** The number of members listed: more would not help a reader. */
 const CHANGES_MAX = 100;
 /** Characters of a member, before and after. */
 const MEMBER_MAX_CHARS = 2_000;

@@ -2,7 +2,7 @@
 import { RE2JS } from 're2js';
 import { messageOf } from '../../kernel/thrown.ts';
 
-/** Whether a text matches. Throws why the pattern is none. */
+/** Whether a text matches. Throws the reason if the pattern is invalid. */
 export function expressionTest(pattern: string): (text: string) => boolean {
   try {
     const compiled = RE2JS.compile(pattern, RE2JS.CASE_INSENSITIVE);

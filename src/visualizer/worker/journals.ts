@@ -1,4 +1,4 @@
-/** The part of the worker that reads journals and reports on them. It is loaded when one is opened. */
+/** The part of the worker that reads journals and reports on them. It is loaded when a journal is opened. */
 import { Story } from '../../bin/insight/story.ts';
 import { isSegmentName, segmentsIn } from '../../kernel/journal/layout.ts';
 import { type Journal, readJournal } from '../../kernel/journal/reader.ts';
@@ -9,7 +9,7 @@ import { START_RECORDS_MAX } from './record-pages.ts';
 import { type Comparison, comparison, type StartView, startView, startViewOf } from './reports.ts';
 import type { Other } from './requests.ts';
 
-/** Bytes of all files: twice what a node keeps of its journal. */
+/** The limit of bytes of all files: twice the size that a node keeps of its journal. */
 const JOURNAL_MAX_BYTES = 2 * 1024 * 1024 * 1024;
 const FILES_MAX = 10_000;
 /** The folders of the journal that the page shows, and of the one that it is compared with. */
@@ -24,7 +24,7 @@ export interface OpenedJournal {
   readonly start: () => StartView;
 }
 
-/** Throws a `JournalError`, or why the files are not a journal that can be opened. */
+/** Throws a `JournalError`, or the reason why the files cannot be opened as a journal. */
 export function openJournal(files: ReadonlyMap<string, Content>, incarnation?: string): OpenedJournal {
   const journal = put(SHOWN, files, incarnation);
   const incarnations = [...new Set(segmentsIn(SHOWN).map((segment) => segment.incarnation))];

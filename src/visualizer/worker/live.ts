@@ -22,7 +22,7 @@ import { range, START_RECORDS_MAX } from './record-pages.ts';
 import type { HealthRow, HealthView } from './reports.ts';
 
 const AGAIN_MS = 1_000;
-/** More waiting inputs are a queue; a burst of events is taken in a few turns. */
+/** The number of waiting inputs above which the queue counts as long; a burst of events is taken in a few turns. */
 const QUEUE_GOOD_MAX = 100;
 
 export interface LiveOptions {
@@ -44,7 +44,7 @@ export class Live implements Source {
     this.#options = options;
   }
 
-  /** Loads the present and follows from there; tries again for ever. */
+  /** Loads the present state and follows from there; retries for ever. */
   async load(): Promise<void> {
     this.#following?.close();
     if (this.#isClosed) return;
@@ -138,7 +138,7 @@ export class Live implements Source {
   changes = (): undefined => undefined;
   step = (): undefined => undefined;
 
-  /** The report on the records that the page has; none where the daemon has dropped the beginning of the start. */
+  /** The report on the records that the page has; none if the daemon has dropped the beginning of the start. */
   async start(): ReturnType<Source['start']> {
     const { pages } = this.model;
     if (pages.row(0)?.n !== 0) return null;
@@ -168,7 +168,7 @@ function withoutHoles<Shown extends { readonly n: number; readonly record: Kerne
   return hole === -1 ? shown : shown.slice(0, hole);
 }
 
-/** The records that the daemon has after one, up to another, in answers that cost it little. */
+/** The daemon's records after one record up to another, in answers that cost the daemon little. */
 async function recordsAfter(after: number, upto: number): Promise<readonly ShownRecord[]> {
   const found: ShownRecord[] = [];
   for (let last = after, isMore = true; isMore && last < upto; ) {

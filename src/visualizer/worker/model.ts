@@ -1,8 +1,8 @@
 /**
- * What the page is shown of one start: its records, its actors at any moment, what was searched, and the story
- * of one pod: its lanes, its events, and how it was at a moment.
+ * The model of one start for the page: its records, its actors at any moment, the results of a search, and the story of
+ * one pod: its lanes, its events, and its state at a moment.
  *
- * Hears: records in their order, from a source. Owns: nothing of the world; a source has the rest.
+ * Hears: records in order, from a source, which has everything else.
  */
 import { Claims, nextTryOf, Pods } from '../../actors/server/visualizer/pods.ts';
 import type {
@@ -66,20 +66,20 @@ function podThen(uid: string, records: readonly ShownRecord[], root: string): Po
   return pod && wait ? { ...pod, claims: wait } : pod;
 }
 
-/** Pages after those of the start: 204,800 records, about 10 MB packed. */
+/** The limit of pages after those of the start: 204,800 records, about 10 MB packed. */
 const LIVE_PAGES_MAX = 800;
-/** Of a journal that is opened: 1,024,000 records, which take some 430 MB with the actors that they are about. */
+/** The same for an opened journal: 1,024,000 records, which take some 430 MB with their actors. */
 const OPENED_PAGES_MAX = 4_000;
-/** Names of pods; those of pods that are long gone are dropped. */
+/** The limit of names of pods; names of pods that are long gone are dropped. */
 const NAMES_MAX = 20_000;
 
-/** The questions of a model to the daemon, or to the journal that is run again. */
+/** The requests of a model to the daemon, or to the replay of a journal. */
 export interface Source {
   facts(): Pick<Facts, 'connection' | 'incarnation' | 'node' | 'root' | 'now' | 'runs' | 'incarnations'> &
     Partial<Pick<Facts, 'isReading' | 'note' | 'ranTo' | 'recordedFrom'>>;
   phases(): Promise<PhasesView>;
   pods(): Promise<readonly PodView[]>;
-  /** As the actor is at the end of a turn; absent: now. */
+  /** The actor at the end of this turn; absent: now. */
   detail(
     address: string,
     at: { readonly view: ActorView; readonly turn: number; readonly n: number } | undefined,
@@ -148,7 +148,6 @@ export class Model {
     for (const { named } of views) if (named) this.names.set(named.uid, named.name);
   }
 
-  /** The end of the turn that a record is in. */
   endOf(n: number): { readonly n: number; readonly turn: number; readonly t: number } | undefined {
     const { pages } = this;
     const row = pages.row(pages.indexOf(n));

@@ -1,9 +1,9 @@
 /**
- * The source of a journal that is opened: read first, which shows everything but contexts, and then run again, turn by
- * turn, beside the questions of the page.
+ * The source of an opened journal. It is read first, which shows everything but contexts, and then replayed turn by
+ * turn, while requests of the page are answered.
  *
- * Invariants: a stretch of work is at most {@link SLICE_MS} long; what is wrong with the journal is a note, and what
- * was read before it is shown; what only the machines know is absent until they have come to it.
+ * Invariants: a slice of work is at most {@link SLICE_MS} long; a fault of the journal is a note, and everything read
+ * before it is shown; data from contexts are absent until the replay has reached them.
  */
 import type { ActorDetail } from '../../actors/server/visualizer/protocol.ts';
 import { messageOf } from '../../kernel/thrown.ts';
@@ -17,24 +17,24 @@ import { pause } from './search.ts';
 
 type Journals = typeof import('./journals.ts');
 
-/** What is loaded when a journal is opened, and after it has been read. */
+/** The code that is loaded when a journal is opened, and after it has been read. */
 export interface Loading {
   readonly journals: () => Promise<Journals>;
   readonly machines: () => Promise<typeof import('./execution.ts')>;
 }
 
-/** Half a frame: an answer waits no longer, and to pass the turn costs a hundredth of it. */
+/** Half a frame: no answer waits longer, and the interruption costs a hundredth of it. */
 const SLICE_MS = 8;
 
 const FROM_RECORDS = 'What is shown after that is from the records; contexts of actors are not in them.';
 
-/** A text with the names of files as their folder has them: those of the worker are its own. */
+/** A text without the worker's own folders, in which files have other paths than in the user's folder. */
 export const withoutFolders = (text: string): string => text.replaceAll(/\/(?:shown|other)\//g, '');
 
 interface Answering {
   /** Called after each stretch of work. */
   readonly onProgress: () => void;
-  /** The next stretch begins when the page has its answers. */
+  /** The next slice begins when the page has its answers. */
   readonly answers: () => Promise<void>;
 }
 
@@ -58,7 +58,7 @@ export class Opened implements Source {
     model.root = 'kubelet';
   }
 
-  /** Reads to the end; then the machines are loaded, and run to the end. */
+  /** Reads to the end, then loads the machines and replays to the end. */
   async run(machines: Loading['machines'], answering: Answering): Promise<void> {
     const { journal, reading } = this.#opened;
     await this.#inSlices(reading.run(), (records) => this.#model.take(records), answering);
@@ -97,7 +97,7 @@ export class Opened implements Source {
     onProgress();
   }
 
-  /** The machines have decided all that the journal has. */
+  /** The machines have made all decisions of the journal. */
   get #isSame(): boolean {
     const { report, error } = this.#execution ?? {};
     return report?.divergence === null && error === undefined && this.#opened.reading.error === undefined;
@@ -123,7 +123,10 @@ export class Opened implements Source {
     };
   }
 
-  /** Which records are missing at the end, or known from the journal alone, and why; or that the agent had no end. */
+  /**
+   * The note about the journal: records that are missing at the end, or known from the journal alone, and why; or that
+   * the agent has no recorded end.
+   */
   #note(): string | undefined {
     const { error } = this.#opened.reading;
     if (error !== undefined) return `The journal cannot be read further: ${error}`;
@@ -140,7 +143,7 @@ export class Opened implements Source {
     return `${from} ${FROM_RECORDS}`;
   }
 
-  /** A journal says itself how its agent ended, unless it was killed, or goes on. */
+  /** The end of the agent as recorded in the journal; undefined if the agent was killed or still runs. */
   #end(): string | undefined {
     const { journal, reading } = this.#opened;
     if (journal.torn) return `The last ${journal.torn.bytes} bytes are not a whole turn and were left out`;

@@ -1,4 +1,4 @@
-/** Texts as compressed bytes. The streams get bytes as they are: a Blob would take them to another process. */
+/** Compresses texts. The streams get the bytes directly: a Blob would copy them to another process. */
 
 export const pack = async (text: string): Promise<Uint8Array<ArrayBuffer>> =>
   new Uint8Array(await through(new TextEncoder().encode(text), new CompressionStream('deflate-raw')).arrayBuffer());

@@ -1,8 +1,8 @@
 /**
- * Answers the questions of the page, and reports what changed, over the model of what is open now.
+ * Answers the requests of the page from the model of the open start, and reports changes.
  *
- * Invariants: each question is answered, if with an error; a notice follows another after {@link NOTICE_MS} at the
- * earliest, but at once after the first rows of a search, with all that changed since; lists that a page shows have a
+ * Invariants: each request is answered, if necessary with an error; a notice has all changes since the one before, and
+ * follows it after {@link NOTICE_MS} at the earliest, except for the first rows of a search; lists for the page have a
  * limit.
  */
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
@@ -23,20 +23,20 @@ const NOTICE_MS = 50;
 const READING_NOTICE_MS = 500;
 /** Records after which a journal is a long one. */
 const LONG_RECORDS = 5_000;
-/** Causes that are listed; a timer that runs for days has as many as there are records. */
+/** The number of listed causes; a timer that recurs for days has as many as there are records. */
 const CHAIN_MAX = 20;
 const FOLLOWED_MAX = 5_000;
 const CONSEQUENCES_MAX = 40;
 /** How long the reading of a journal waits for answers. */
 const ANSWER_MAX_MS = 500;
-/** How long it waits for the next question after an answer: what a page draws is asked for in a few steps. */
+/** How long it waits for the next request after an answer: the page requests its data in a few steps. */
 const QUESTION_PAUSE_MS = 40;
 const CHECK_MS = 4;
 const ROWS_MAX = 500;
 const HISTORY_MAX = 200;
-/** Arrows around a record in its inspector; a turn in which thirty pods begin has hundreds. */
+/** The limit of arrows around a record in its inspector; a turn in which thirty pods start has hundreds. */
 const TURN_ARROWS_MAX = 40;
-/** Arrows of a sequence between chosen actors: some screens. */
+/** The limit of arrows of a sequence between chosen actors: some screens. */
 const ARROWS_MAX = 200;
 
 type Asked<Name extends keyof Requests> = Parameters<Requests[Name]>[0];
@@ -51,7 +51,7 @@ export class PageAnswers implements Requests {
   #due: ReturnType<typeof setTimeout> | undefined;
   /** Questions without an answer. */
   #open = 0;
-  /** Searches that were asked for: one that was waited for too long is not begun. */
+  /** The number of requested searches: an outdated search is not begun. */
   #searches = 0;
   /** The search of which the page has the first rows. */
   #begunSearch = -1;
@@ -73,7 +73,7 @@ export class PageAnswers implements Requests {
     }
   }
 
-  /** Resolves when no question is open and the last answer was a while ago, or after some time. */
+  /** Resolves when no request is open and the last answer was a while ago, or after a timeout. */
   async #answered(): Promise<void> {
     const endMs = performance.now() + ANSWER_MAX_MS;
     const isBusy = (): boolean => this.#open > 0 || performance.now() < this.#answeredAt + QUESTION_PAUSE_MS;
@@ -83,7 +83,7 @@ export class PageAnswers implements Requests {
   async open(opening: Opening): Promise<null> {
     if (opening.from === 'daemon') await this.#live();
     else {
-      // Is loaded while the files are; a failure is that of the opening below.
+      // Loads in parallel with the files; a failure is reported by the opening below.
       this.#loading.journals().catch(() => undefined);
       const files = opening.from === 'files' ? opening.files : await servedFiles();
       await this.#openFiles(files, opening.incarnation);
@@ -175,7 +175,7 @@ export class PageAnswers implements Requests {
     return { search: searchId, found: found.length, scanned, isDone, ...error };
   }
 
-  /** The page learns of the first rows at once, of further ones with all that changes. */
+  /** The page gets the first rows at once, and further ones with the next notice. */
   async search({ text, actor }: Asked<'search'>): Promise<number> {
     const asked = ++this.#searches;
     const expressions = await expressionsOf(text);
@@ -261,7 +261,7 @@ export class PageAnswers implements Requests {
     return { messages, messagesInTurn: all.length };
   }
 
-  /** Apart from the inspection: they lie far apart, and are rarely looked at. */
+  /** A request of its own: the records are far apart and rarely viewed. */
   async consequences({ n }: Asked<'consequences'>): Promise<readonly ShownRecord[]> {
     return this.#records(this.#model.pages.followers(n, CONSEQUENCES_MAX));
   }
@@ -304,7 +304,7 @@ export class PageAnswers implements Requests {
     if (!view) return null;
     const known = await source.detail(address, { view, turn: end.turn, n: end.n });
     if (known || this.#hasRecordAfter(address, end.n)) return known;
-    // The actor has not changed since: its present state is that of the moment.
+    // The actor has not changed since, so its present state is also the state at the moment.
     const now = await source.detail(address, undefined);
     return now && { ...now, at: end.n };
   }

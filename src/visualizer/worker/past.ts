@@ -1,9 +1,9 @@
 /**
- * The actors as they were after any record that is kept, read from the records alone.
+ * The actors at any kept record, derived from the records alone.
  *
- * Hears: all records in their order. Each change of an actor is kept as what it was from there on, so that the past is
- * found and not made: a moment of the past costs a search for each actor that lives. Of those that ended the last
- * {@link ENDED_MAX} are shown.
+ * Hears: all records in order. Each change of an actor is stored as its view from there on, so that the past is looked
+ * up, not computed: a past moment costs one search for each running actor. Of the ended actors the last {@link
+ * ENDED_MAX} are shown.
  */
 import type { ActorView, RequestView, ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { parentOf } from '../words.ts';
@@ -15,7 +15,7 @@ interface Change {
 }
 
 const BEFORE_ALL = -1;
-/** Actors that ended and are still shown, so that a pod that died can be inspected. */
+/** Ended actors that are still shown, so that a dead pod can be inspected. */
 const ENDED_MAX = 200;
 
 export class Past {
@@ -26,7 +26,7 @@ export class Past {
   private readonly ended = new Set<string>();
   private gone: string[] = [];
 
-  /** Takes actors as they are after the last record; one without records has been so all the time. */
+  /** Takes actors in their state after the last record; an actor without records was in this state all the time. */
   adopt(views: readonly ActorView[]): void {
     this.lastMoment = undefined;
     for (const view of views) {
@@ -125,7 +125,7 @@ export class Past {
     return changes[lastUpTo(changes, n)]?.view;
   }
 
-  /** All actors after record `n`, and the last that had ended; default: after the last record. */
+  /** All actors after record `n`, and the last ended ones; default: after the last record. */
   all(n = Number.POSITIVE_INFINITY): ActorView[] {
     const views: ActorView[] = [];
     const ended: Change[] = [];
@@ -140,16 +140,16 @@ export class Past {
     return [...views, ...newest(ended).map(({ view }) => view)];
   }
 
-  /** The actors of the last moment that was asked for: the next one is told as a difference to it. */
+  /** The actors of the last requested moment: the next moment is described by its differences to it. */
   private lastMoment: { readonly n: number; readonly views: readonly ActorView[] } | undefined;
 
-  /** As {@link all}, kept until another moment is asked for. */
+  /** As {@link all}, cached until another moment is requested. */
   allAt(n: number): readonly ActorView[] {
     if (this.lastMoment?.n !== n) this.lastMoment = { n, views: this.all(n) };
     return this.lastMoment.views;
   }
 
-  /** What is otherwise after record `n` than after another one. */
+  /** The differences of the actors between record `n` and another record. */
   between(other: number, n: number): { readonly actors: readonly ActorView[]; readonly gone: readonly string[] } {
     const before = new Map(this.allAt(other).map((view) => [view.address, view]));
     const now = this.allAt(n);
@@ -203,7 +203,10 @@ function newest(ended: readonly Change[]): readonly Change[] {
 /** Index of the last change up to record `n`; -1: none. */
 const lastUpTo = (changes: readonly Change[], n: number): number => lastIndexWhere(changes, (each) => each.n <= n);
 
-/** By halves: `isUpTo` is true for the items of a first part of the list, and for none after it. -1: for none. */
+/**
+ * The last index for which `isUpTo` is true, by binary search: it is true for a first part of the list only. -1 if it
+ * is never true.
+ */
 export function lastIndexWhere<Item>(items: readonly Item[], isUpTo: (item: Item) => boolean): number {
   let [low, high] = [0, items.length];
   while (low < high) {

@@ -1,35 +1,35 @@
 /**
- * What is searched among records, as people write it: words, `field:value`, `-word`, `/regular expression/`. Pure.
+ * The language of searches among records: words, `field:value`, `-word`, `/regular expression/`. Pure.
  *
  *     kind:request actor:pods name:cri. -error        level:warn t:>1.5 turn:<40        input.image:nginx /time.?out/
  *
  * All terms must hold. Fields are those of the table (`n`, `t` in seconds, `turn`, `kind`, `actor`, `level`) and paths
- * into a record. Expressions run on an engine whose cost is linear in the text (RE2): none can hold up the page.
- * A search looks for certain words before it reads a record: every text that matches has one of them. Of an expression
- * they are the longest stretch of plain characters in it, and of an alternative of plain words each of them:
- * `/cri\.(stop|start)/` has `cri.stop` and `cri.start`.
+ * into a record. Expressions run on an engine whose cost is linear in the text (RE2): none can hold up the page. A
+ * search looks for certain words before it parses a record: every matching text has one of them. For an expression they
+ * are its longest run of plain characters, and for an alternative of plain words all of these: `/cri\.(stop|start)/`
+ * has `cri.stop` and `cri.start`.
  */
 import type { ShownRecord } from '../../actors/server/visualizer/protocol.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import { isUid, kindName, kindText, recordText, whoOf } from '../words.ts';
 import { KINDS, type Row } from './record-pages.ts';
 
-/** Words of one search; an expression with more alternatives is looked for without them. */
+/** The limit of such words; an expression with more alternatives is searched without them. */
 const WORDS_MAX = 8;
 /** Escapes that stand for other characters than the next one. */
 const UNREAD_ESCAPES = /\\[xpPQEC\d]/;
-/** A part of an expression: an escape, a class, a group, or a character, and how often it is there. */
+/** A part of an expression: an escape, a class, a group, or a character, with its repetition. */
 const PARTS = /(\\.|\[\^?\]?(?:\\.|[^\\\]])*\]|\((?:\\.|[^()\\])*\)|[^\\[\]()])([*?+]|\{[^{}]*\})?/gsy;
 const PLAIN = /^[\w.-]$/;
 const GROUP = /^\((?:\?:)?((?:[\w-]|\\\.)+(?:\|(?:[\w-]|\\\.)+)*)\)$/;
 
-/** Of a word that is no expression, it is the word itself. Empty: there is none. */
+/** The certain words of a word or an expression; a plain word is its own. Empty for none. */
 export function certainWords(word: string): readonly string[] {
   const [, pattern] = /^\/(.+)\/$/s.exec(word) ?? [];
   if (pattern === undefined) return [word];
   if (UNREAD_ESCAPES.test(pattern)) return [];
   const parts = [...pattern.matchAll(PARTS)];
-  // Groups in groups, flags, and what is no expression.
+  // Nested groups, flags, and invalid expressions are not read.
   if (parts.map(([text]) => text).join('') !== pattern || pattern.includes('(?') !== pattern.includes('(?:')) return [];
   const runs: (readonly string[])[] = [];
   let run: readonly string[] = [''];
@@ -66,16 +66,16 @@ function longest(runs: readonly (readonly string[])[]): readonly string[] {
   return found.includes('') ? [] : found;
 }
 
-/** Characters of a search: the capacity of an address. */
+/** The limit of characters of a search, which has to fit into an address. */
 const QUERY_MAX_CHARS = 500;
-/** Characters of an expression: its program grows with it. */
+/** The limit of characters of an expression: its program grows with it. */
 const PATTERN_MAX_CHARS = 200;
 const TERMS_MAX = 20;
 
 export interface Query {
   /** True for every row that may match; unknown fields exclude nothing. */
   readonly mayMatch: (row: Row) => boolean;
-  /** Whether a record of this kind may match whose JSON this is: to read it takes longer. Absent: every one. */
+  /** Whether a record of this kind with this JSON may match, without parsing it. Absent: every record may. */
   readonly mayMatchText?: (json: string, kind: Row['kind']) => boolean;
   /** Absent: the row says all. */
   readonly matches?: (shown: ShownRecord) => boolean;
@@ -95,11 +95,11 @@ interface Term {
   readonly isNegated: boolean;
   readonly mayMatch?: (row: Row) => boolean;
   readonly matches?: (shown: ShownRecord) => boolean;
-  /** The JSON of every record that matches has one of these in it. */
+  /** The JSON of every matching record contains one of these. */
   readonly parts?: readonly Part[];
 }
 
-/** A word that is certain, in small letters. The path of a state is one in a line, and nested objects in JSON. */
+/** A certain word in lower case. The path of a state is a text in the table's line, but nested objects in JSON. */
 interface Part {
   readonly word: string;
   readonly steps: readonly string[];
@@ -163,22 +163,22 @@ const hasAll = (text: string, kind: Row['kind'], parts: readonly (readonly Part[
     ),
   );
 
-/** Words that the lines of the table have, and the JSON of a record has not. */
+/** Words of the table's lines that the JSON of a record lacks. */
 const WORDS_OF_LINES = [
   'start input timer result message request cancel state incarnation of node begins from answered failed',
   'is done started after in min cancelled turn digest (no states)',
 ].join(' ');
-/** Uids that are looked for in place of their names. */
+/** The limit of uids that are searched in place of a name. */
 const UIDS_MAX = 20;
 
 /**
- * What the JSON of a record has where the table's line of it has one of these words: the word itself, or the uid that a
- * name stands for. Undefined: that is not known, because a word may be one of the page's own, or be written otherwise.
+ * The text in the JSON of a record that corresponds to one of these words in its line of the table: the word itself, or
+ * the uid behind a name. Undefined if unknown, because a word may come from the page or be written differently.
  */
 function partsOfJson(words: readonly string[], { names }: Names): readonly Part[] | undefined {
   const parts: Part[] = [];
   for (const word of words.map((each) => each.toLowerCase())) {
-    // A shorter word, or one with a decimal point, may be of a duration.
+    // A shorter word, or one with a decimal point, may be part of a duration.
     if (!/^[a-z\d_.-]{3,}$/.test(word) || /\d\.|\.\d/.test(word) || WORDS_OF_LINES.includes(word)) return undefined;
     const steps = word.split('.');
     const isNamed = (name: string): boolean => steps.some((step) => step !== '' && hasPartOf(step, name));
@@ -197,7 +197,7 @@ function hasPartOf(word: string, name: string): boolean {
   return ends.some((end) => end !== '' && (name.startsWith(end) || end.startsWith(name)));
 }
 
-/** Whether a text has the value in it, or matches it as an expression. */
+/** A test whether a text contains the value, or matches it as an expression. */
 function tester(value: string, expressions: Expressions | undefined): (text: string) => boolean {
   const pattern = /^\/(.+)\/$/s.exec(value)?.[1];
   if (pattern !== undefined) {
@@ -252,7 +252,7 @@ function fieldTerm(
   }
 }
 
-/** A kind by its name in the table, or in the journal. The level of a line of the log is not in its row. */
+/** A kind by its name in the table or in the journal. The level of a log line is not part of its row. */
 function kindTerm(value: string): Pick<Term, 'mayMatch' | 'matches'> {
   const wanted = value.toLowerCase();
   const kind = KINDS.find((each) => each === wanted || kindName(each) === wanted);

@@ -1,11 +1,11 @@
 /**
- * A journal that is read, without its machines: what the page shows of it by its records alone.
+ * Reads a journal without its machines: the data for the page that follow from its records alone.
  *
- * Owns: a stand-in for the kernel that read models ask: the clock and the turn of the records, the machine of each
- * actor, and of a few contexts what records say of them, such as whether the node is Ready.
- * Invariants: what is read is shown, whatever comes after it; no record is shown that its turn does not have whole; the
- * machine of an actor follows from where it is; nothing is decided here, and what no record says is absent, until the
- * machines have run to the same turn ({@link RecordedKernel.ran}).
+ * Owns: a substitute for the kernel for read models: the clock and the turn of the records, the machine of each actor,
+ * and the parts of a few contexts that records show, such as whether the node is Ready.
+ * Invariants: everything read is shown, whatever follows; a record is shown only if its turn is complete; the machine
+ * of an actor follows from its address; nothing is decided here, and data that no record has are absent until the
+ * replay has reached the same turn ({@link RecordedKernel.ran}).
  */
 import { KernelFeed, type ShownKernel, shown } from '../../actors/server/visualizer/feed.ts';
 import { type Chart, type ChartNode, statesIn } from '../../actors/server/visualizer/phases.ts';
@@ -42,8 +42,8 @@ const machineBySrc = ({ table }: Machine, src: string): Machine | undefined =>
   Object.hasOwn(table.actors, src) ? machineNamed(table.actors[src] ?? '') : undefined;
 
 /**
- * The machine of a child: that which its parent invokes under this id, else the only one whose chart has its first
- * states, else of several such that whose name the id begins with.
+ * The machine of a child: the one that its parent invokes under this id; else the only one whose chart has the child's
+ * first states; of several such, the one whose name begins the id.
  */
 function childOf(parent: Machine, id: string, value: unknown): Machine | undefined {
   const { actors, invoked } = parent.table;
@@ -82,7 +82,7 @@ class RecordedKernel implements ShownKernel {
   readonly addresses: string[] = [];
   readonly outbox = { list: (): readonly object[] => [] };
   readonly queueLength = 0;
-  /** The machines' own kernel, when it has come to the same turn. */
+  /** The kernel of the replay, when it has reached the same turn. */
   ran: ShownKernel | undefined;
   readonly timers = { list: (): readonly PendingTimer[] => this.ran?.timers.list() ?? [] };
   readonly #machines = new Map<string, Machine | undefined>();
@@ -111,7 +111,6 @@ class RecordedKernel implements ShownKernel {
     }
   }
 
-  /** Takes the records of one turn. */
   take(records: readonly KernelRecord[]): void {
     for (const address of this.#ended) this.#forget(address);
     this.#ended.clear();
@@ -167,7 +166,7 @@ class RecordedKernel implements ShownKernel {
   }
 }
 
-/** What an event tells `runtimeState` of the runtime and its network. */
+/** The errors of the runtime and its network in an event for `runtimeState`. */
 function runtimeErrors(event: JsonEvent): object {
   if (event.type === 'runtime.statusChanged') {
     const conditions = event['conditions'] as readonly RuntimeCondition[];
@@ -199,7 +198,7 @@ export class Reading {
     this.#feed = new KernelFeed({ now: () => this.kernel.now, onSeen });
   }
 
-  /** Reads turn after turn, and gives the records of each. */
+  /** Reads turn after turn and yields the records of each. */
   *run(): Generator<readonly ShownRecord[]> {
     try {
       for (const turn of this.#turns()) {

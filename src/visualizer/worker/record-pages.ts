@@ -15,11 +15,14 @@ import { lastIndexWhere } from './past.ts';
 
 /** Records of a start that are read for reports on it: those of a node with hundreds of pods. */
 export const START_RECORDS_MAX = 50_000;
-/** The records of one moment lie far apart, and each of them costs an unpacked page: some 250 KB of text, in 1 ms. */
+/**
+ * Records in a page. The causes of one record are far apart, and each costs an unpacked page: some 250 KB of text, in 1
+ * ms.
+ */
 export const PAGE_RECORDS = 256;
 /** 20,480 records: the start of a node with more than a hundred pods. */
 const START_PAGES = 80;
-/** Pages that are dropped together, so that a search is told rarely. */
+/** Pages that are dropped together, so that searches are rarely adjusted. */
 const DROP_PAGES = 16;
 /** Unpacked pages, in all some 16 MB. */
 const UNPACKED_MAX = 64;
@@ -59,12 +62,11 @@ export interface Dropped {
   /** The numbers of the first and last one. */
   readonly from: number;
   readonly to: number;
-  /** The index that the first one had, and how many they are. */
+  /** The index of the first dropped record, and their number. */
   readonly index: number;
   readonly count: number;
 }
 
-/** The records of a page by their indexes. */
 interface PageContent {
   /** The first index after it. */
   readonly to: number;
@@ -91,7 +93,7 @@ class Page {
   }
 }
 
-/** Within the size of its page a column has a number everywhere. */
+/** The number of a column at an index, which every index within the page has. */
 const numberIn = (column: ArrayLike<number>, at: number): number => column[at] ?? 0;
 
 export class RecordPages {
@@ -103,7 +105,7 @@ export class RecordPages {
   private readonly pagesMax: number;
   private readonly names: string[] = [''];
   private readonly ids = new Map<string, number>([['', 0]]);
-  /** In how many columns of how many records each name is: pods come and go, and their names with them. */
+  /** By name, in how many columns of how many records it occurs: names of pods come and go. */
   private readonly uses: number[] = [1];
   private readonly freeIds: number[] = [];
   /** Unpacked pages as lines of text, the one that was used last at the end. */
@@ -223,7 +225,7 @@ export class RecordPages {
     };
   }
 
-  /** The indexes of the records that one of these names is in, by its actor, sender or subject, and that are wanted. */
+  /** The indexes of the wanted records whose actor, sender or subject has one of these names. */
   indexesNaming(isNamed: (name: string) => boolean, isWanted: (row: Row) => boolean): number[] {
     const named = Uint8Array.from(this.names, (name) => Number(isNamed(name)));
     const isIn = (column: Uint32Array, at: number): boolean => named[numberIn(column, at)] === 1;
@@ -256,7 +258,7 @@ export class RecordPages {
     return number * PAGE_RECORDS + low;
   }
 
-  /** The record's cause; -1: it has none. Undefined: the record is not kept. */
+  /** The record's cause; -1 for none. Undefined if the record is not kept. */
   causeOf(n: number): number | undefined {
     const index = this.indexOf(n);
     const page = this.pages[Math.floor(index / PAGE_RECORDS)];
@@ -330,8 +332,8 @@ export class RecordPages {
   }
 
   /**
-   * The records of the page that an index is in, as far as they are there now, each made when it is asked for. A page
-   * that is not unpacked yet is not kept so: a search reads all of them, and would push out what is looked at.
+   * The records of the page with this index that exist now, each parsed on demand. A page that had to be unpacked for
+   * this is not cached: a search reads all pages and would evict the viewed ones.
    */
   async contentAt(index: number): Promise<PageContent> {
     const number = Math.floor(index / PAGE_RECORDS);
@@ -363,7 +365,6 @@ export class RecordPages {
     return [this.firstWhere((row) => row.turn >= turn), this.firstWhere((row) => row.turn > turn)];
   }
 
-  /** The records of a turn. */
   turn(turn: number): Promise<ShownRecord[]> {
     return this.at(range(...this.boundsOf(turn)));
   }

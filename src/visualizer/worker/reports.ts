@@ -1,6 +1,6 @@
 /**
- * What the page shows of a whole start: where its time went, the critical chain to its goal, and what differs
- * from another. The same reports as `statelet time`, `blame`, `critical-chain` and `diff` print.
+ * The reports on a whole start: the use of its time, the critical chain to its goal, and the differences from another
+ * start. The same as `statelet time`, `blame`, `critical-chain` and `diff` print.
  */
 
 import type { DriverView, PhaseView } from '../../actors/server/visualizer/protocol.ts';
@@ -13,7 +13,7 @@ import { Story, type StorySource } from '../../bin/insight/story.ts';
 export interface StartView {
   readonly time: StartupTime;
   readonly blame: Blame;
-  /** The chain to what ended a start that failed, or to what it waits for, and to each goal: healthz, pods. */
+  /** The chains to the end of a failed start, or to its present wait, and to each goal: healthz, pods. */
   readonly chains: readonly CriticalChain[];
 }
 
@@ -59,7 +59,7 @@ export function startViewOf(story: Story): StartView {
   return { time: startupTime(story), blame: blame(story), chains };
 }
 
-/** What a start that is not over waits for: the call without an answer, else the beginning of the wait. */
+/** The present wait of a start that is not over: the call without an answer, else the beginning of the wait. */
 function waitOf({ failure, healthz, phases, operations }: Story): Goal[] {
   const waiting = phases.findLast(({ left, waitsFor }) => left === undefined && waitsFor !== undefined);
   if (failure || healthz || !waiting) return [];

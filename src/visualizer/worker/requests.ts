@@ -1,4 +1,4 @@
-/** What the page asks of its worker, and what the worker reports by itself. Types only. */
+/** The requests of the page to its worker, and the notices of the worker. Types only. */
 import type {
   ActorDetail,
   ActorView,
@@ -17,7 +17,7 @@ export type Opening =
   | { readonly from: 'daemon' }
   /** The journal whose files the server of the page has. */
   | { readonly from: 'server'; readonly incarnation?: string }
-  /** Files that the user opened, or that are in the page; of several starts the one named, else the newest. */
+  /** Files that the user opened, or that are in the page; of several starts the named one, else the newest. */
   | { readonly from: 'files'; readonly files: ReadonlyMap<string, Content>; readonly incarnation?: string };
 
 export interface Facts {
@@ -39,7 +39,7 @@ export interface Facts {
   readonly isReading?: boolean;
   /** Why the journal is shown incompletely, or not at all. */
   readonly note?: string;
-  /** The machines have run to this record so far: what only they know is absent after it. Absent: they are done. */
+  /** The replay has reached this record: data from contexts are absent after it. Absent: the replay is complete. */
   readonly ranTo?: number;
   /** From this record on the machines do not run, because this build decides otherwise: contexts are unknown. */
   readonly recordedFrom?: number;
@@ -55,14 +55,14 @@ export interface Found {
   readonly scanned: number;
   readonly isDone: boolean;
   readonly error?: string;
-  /** The first rows, once for each search: they are to be drawn at once. */
+  /** The first rows, once for each search, to be drawn at once. */
   readonly first?: readonly ShownRecord[];
 }
 
 /** The reports that the worker sends by itself, several times a second. */
 export interface Notice {
   readonly facts: Facts;
-  /** Another journal, or another start: everything that the page knew is void. */
+  /** Another journal, or another start: the page drops everything. */
   readonly isNew?: boolean;
   /** The actors that changed. */
   readonly actors?: readonly ActorView[];
@@ -78,10 +78,10 @@ export interface Moment {
   readonly n: number;
   readonly turn: number;
   readonly t: number;
-  /** All actors are listed; otherwise those that differ from the moment that was named. */
+  /** All actors are listed; otherwise only those that differ from the named moment. */
   readonly isWhole: boolean;
   readonly actors: readonly ActorView[];
-  /** Addresses of actors that were there at the moment that was named, and are not now. */
+  /** Addresses of actors that existed at the named moment and do not exist now. */
   readonly gone: readonly string[];
 }
 
@@ -115,7 +115,7 @@ export interface EdgeView {
   readonly source: string;
   readonly targets: readonly string[];
   readonly event: string;
-  /** The guard as the machine writes it; absent: the transition has none. */
+  /** The guard as named in the machine; absent if the transition has none. */
   readonly guard?: string;
   readonly result: 'taken' | 'no' | 'not reached';
 }
@@ -137,7 +137,7 @@ export interface HistoryEntry {
 }
 
 export interface PodStory {
-  /** As the pod was at the chosen moment; absent: as it is now. */
+  /** The pod at the chosen moment; absent: now. */
   readonly pod?: PodView;
   readonly lanes: readonly Lane[];
   readonly events: readonly PodEvent[];
@@ -157,7 +157,7 @@ export interface Requests {
   open(opening: Opening): Promise<null>;
   search(asked: { readonly text: string; readonly actor?: string }): Promise<number>;
   rows(asked: { readonly search: number; readonly from: number; readonly to: number }): Promise<readonly ShownRecord[]>;
-  /** The place of a record among the found ones, or where it would be. */
+  /** The position of a record among the results, or the position that it would have. */
   rowOf(asked: { readonly search: number; readonly n: number }): Promise<number>;
   groups(asked: { readonly search: number; readonly by: GroupBy }): Promise<readonly Group[]>;
   /** The record so many records, or turns, away. */

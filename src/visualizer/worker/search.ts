@@ -1,6 +1,6 @@
 /**
- * The records that a search finds, as indexes into those that are kept: found in slices, and more as more records
- * come. Also counts of what these records have in common.
+ * The results of a search as indexes into the kept records: found in slices, and extended with new records. Also groups
+ * the results.
  *
  * Invariants: indexes rise; a slice of work is at most {@link SLICE_MS} long, so that other questions are answered.
  */
@@ -43,7 +43,7 @@ function whatOf(shown: ShownRecord | undefined): string {
 
 /** A frame has 16 ms. */
 const SLICE_MS = 10;
-/** Rows of a tall screen: when so many are found, they are shown before the search goes on. */
+/** The rows of a tall screen: this many results are shown before the search continues. */
 export const FIRST_ROWS = 64;
 /** Records between two looks at the clock. */
 const CLOCK_EVERY = 32;
@@ -51,9 +51,8 @@ const CLOCK_EVERY = 32;
 type PageContent = Awaited<ReturnType<RecordPages['contentAt']>>;
 
 export class Search {
-  /** Indexes of the found records. */
   readonly found: number[] = [];
-  /** The first of these records themselves, where the search had to read them. */
+  /** The first of these records themselves, if the search had to read them. */
   readonly first: ShownRecord[] = [];
   /** Records that were searched. */
   scanned = 0;
@@ -92,7 +91,7 @@ export class Search {
     this.ended = true;
   }
 
-  /** Records in the middle are gone: those after them have other indexes. */
+  /** Adjusts the indexes after records in the middle were dropped. */
   drop({ index, count }: Dropped): void {
     const moved = (at: number): number => (at < index ? at : Math.max(index, at - count));
     this.scanned = moved(this.scanned);

@@ -1,4 +1,4 @@
-/** The worker of the page: all that takes time is done here, so that the page never waits. */
+/** The worker of the page, which does everything that takes time, so that the page never waits. */
 
 import { messageOf } from '../../kernel/thrown.ts';
 import { withoutFolders } from './opened.ts';

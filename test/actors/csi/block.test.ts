@@ -9,7 +9,7 @@ import { Projects } from '../../../src/actors/volume/projects.ts';
 import { setUpVolumes } from '../../../src/actors/volume/set-up.ts';
 import { tearDownVolumes } from '../../../src/actors/volume/tear-down.ts';
 import { expandRequest } from '../../../src/machines/charts/csi/expansion-policy.ts';
-import { deviceIdOf, devicePlace, mountPlace } from '../../../src/machines/model/csi/places.ts';
+import { deviceIdOf, devicePlace, mountPlace } from '../../../src/machines/model/csi/paths.ts';
 import { deviceData, publishRequest, stageRequest, volumeData } from '../../../src/machines/model/csi/policy.ts';
 import { podOf, volumeOf } from '../../machines/charts/csi/support.ts';
 import { requirement } from '../../support/require.ts';

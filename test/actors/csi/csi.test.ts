@@ -7,7 +7,7 @@ import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { expandRequest } from '../../../src/machines/charts/csi/expansion-policy.ts';
 import type { CSIVolume } from '../../../src/machines/model/csi/messages.ts';
-import { deviceIdOf, devicePlace, mountPlace } from '../../../src/machines/model/csi/places.ts';
+import { deviceIdOf, devicePlace, mountPlace } from '../../../src/machines/model/csi/paths.ts';
 import { deviceData, publishRequest, stageRequest, volumeData } from '../../../src/machines/model/csi/policy.ts';
 import { needsMounts } from '../volume/support.ts';
 import { CsiRoom } from './support.ts';

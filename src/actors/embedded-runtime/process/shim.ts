@@ -1,12 +1,16 @@
 /**
- * The shim: one small process for each container, so that containers survive the daemon. Also writes the log of the
- * container.
+ * The shim: one small process for each container, so that containers survive the daemon.
  *
- * Owns the container's pipes or its terminal, its log, the attach socket, and its exit status. The runtime starts it as
- * `node shim.ts <container directory>`; shim and runtime exchange only the files of `records.ts`.
- * Invariants: it starts the process only after it won the claim, so no container starts twice; `exit.json` is written
- * last, after the log is complete and no process of the container is left.
- * Signals: SIGUSR2 reopens the log; terminating ones are ignored, because the shim ends with its container.
+ * Owns: the container's pipes or its terminal, its log, the attach socket, and its exit status. The runtime starts it
+ * as `node shim.ts <container directory>`; shim and runtime exchange only the files of `records.ts`. SIGUSR2 reopens
+ * the log; signals to terminate are ignored, because the shim ends with its container.
+ *
+ * Invariants: the shim starts the process only after it won the claim, so no container starts twice; `exit.json` is
+ * written last, after the log is complete and all processes of the container have ended.
+ *
+ * The log has CRI's format: `<RFC 3339 time> <stream> <F|P> <line>`. A line longer than the limit is split into `P`
+ * pieces followed by an `F`; an unterminated rest at the end of a stream is a `P`; a full disk never blocks the
+ * container, but lines are lost.
  */
 import { closeSync, mkdirSync, openSync, statSync, writeSync } from 'node:fs';
 import { flushCompileCache } from 'node:module';
@@ -135,13 +139,6 @@ function explain(thrown: unknown, spec: ProcessSpec): string {
       return messageOf(thrown);
   }
 }
-
-/*
- * The log of one container in CRI format: `<RFC 3339 time> <stream> <F|P> <line>`.
- *
- * Splits bytes into lines. Invariants: a line longer than the limit is split into `P` pieces followed by an `F`; an
- * unterminated rest at the end of a stream is a `P`; a full disk never blocks the container, its lines are lost.
- */
 
 /** Bytes of one piece: containerd's `max_container_log_line_size`, so readers need no larger buffer. */
 const MAX_LINE_BYTES = 16 * 1024;

@@ -16,7 +16,6 @@ export interface TerminalSize {
 }
 
 export interface Terminal {
-  /** The device of the process. */
   readonly path: string;
   /** The process's output and input. Ends when the last process has closed its end. */
   readonly stream: Duplex;

@@ -1,18 +1,18 @@
 /**
- * The runtime's records on disk, from which its next start finds every container again. Also the reading and writing of
- * its small files.
+ * The runtime's records on disk, from which its next start restores every container.
  *
- *     <root>/runtime.json                     who serves this root now
+ *     <root>/runtime.json                     the process that serves this root now
  *     <root>/images.json                      references that were pulled
  *     <root>/sandboxes/<id>.json              SandboxRecord
  *     <root>/containers/<id>/container.json   ContainerRecord   written by the runtime
  *     <root>/containers/<id>/shim.json        ProcessIdentity   claimed by the shim that may start the process
- *     <root>/containers/<id>/process.json     ProcessRecord     written by the shim: it runs
+ *     <root>/containers/<id>/process.json     ProcessRecord     written by the shim: the process runs
  *     <root>/containers/<id>/exit.json        ExitRecord        written by the shim: it ended (or by the runtime: lost)
  *     <root>/containers/<id>/log.json         LogRecord         written by the shim: answers to "reopen the log"
- *     <root>/containers/<id>/attach.sock                        held by the shim: the way to the container's streams
+ *     <root>/containers/<id>/attach.sock                        listened on by the shim: the container's streams
  *
- * Invariant: the state of a container is determined by which of these files exist.
+ * Invariants: these files determine the state of a container; a reader sees a complete file or none; a claim has
+ * exactly one winner. Nothing is synced to disk, because no container survives a crash of the machine.
  */
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -75,7 +75,6 @@ export interface ProcessSpec {
   readonly gid?: number;
 }
 
-/** The terminal of a container. */
 export interface TerminalSpec {
   readonly stdin: boolean;
   /** Input ends with the first client's. */
@@ -170,13 +169,6 @@ export const containerFiles = (directory: string) => ({
   log: join(directory, 'log.json'),
   shimErrors: join(directory, 'shim.log'),
 });
-
-/*
- * Small JSON files shared by the runtime and the shims it started.
- *
- * Invariants: a reader sees a complete file or none; a claim has exactly one winner. Nothing is synced to disk, because
- * no container survives a crash of the machine.
- */
 
 /** Records contain commands and environments: readable by the owner only. */
 const FILE_MODE = 0o600;

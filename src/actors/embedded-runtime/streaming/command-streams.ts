@@ -1,6 +1,6 @@
 /**
- * The streams of one command between a client and a process, for all protocols of clients. Also attaches to a running
- * process, and reports the status of a command.
+ * The streams of one command between a client and a process, for all protocols of clients: of a new process, or of one
+ * that a container already runs.
  *
  * Decides: the streams of `v4.channel.k8s.io` are distinguished over SPDY by the header `streamtype`, over WebSocket by
  * the first byte of a message. Invariant: the status is sent last, and once.
@@ -166,8 +166,6 @@ function sizeOf(line: string): TerminalSize | null {
 const isCount = (value: unknown): value is number =>
   Number.isInteger(value) && Number(value) > 0 && Number(value) < 65_536;
 
-/* Connects a client to the streams of the process that a container already runs. */
-
 /** @throws CriError if no process runs */
 export function checkAttach(container: Container): void {
   if (!container.running)
@@ -222,8 +220,7 @@ function forwardInput({ stdin }: CommandStreams, attachment: Attachment, left: (
   });
 }
 
-/* The status of a command or an attachment for its client: a `metav1.Status` with upstream's texts. */
-
+/** The status of a command or an attachment for its client: a `metav1.Status` with upstream's texts. */
 export const SUCCESS = { metadata: {}, status: 'Success' };
 
 /** @param command as given by its client */

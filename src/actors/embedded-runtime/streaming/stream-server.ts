@@ -1,12 +1,15 @@
 /**
  * The streaming server of the embedded runtime, which serves exec, attach and port forward at the URLs returned by CRI.
- * Also forwards ports.
  *
  * Owns: a listener on a loopback port, opened with the first requested stream, and its tickets. A client needs an
- *   unused ticket that has not expired. Invariants:
+ * unused ticket that has not expired. Ports of a pod are ports of the host.
+ *
+ * Invariants:
  *   M1 a ticket is a number that cannot be guessed, for one use within {@link TICKET_MS}; there are never more than
  *   {@link TICKETS_MAX}.
  *   M2 a failed stream affects only itself: its client gets the reason if the protocol can carry it.
+ *   M3 a forwarded connection ends with its two streams, and the reverse; a request with only one stream is dropped.
+ *
  * Protocols: `v4.channel.k8s.io` over SPDY and over WebSocket, `portforward.k8s.io` over SPDY.
  */
 import { randomBytes } from 'node:crypto';
@@ -157,12 +160,6 @@ function headOf(code: number, headers: Readonly<Record<string, string>>): string
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${code} ${STATUS_CODES[code]}\r\n${lines.join('')}\r\n`;
 }
-
-/*
- * PortForward of the embedded runtime: connections of a client to ports of a pod, which are ports of the host.
- *
- * Invariants: a connection ends with its two streams, and the reverse; a request with only one stream is dropped.
- */
 
 const PORT_PROTOCOL = 'portforward.k8s.io';
 

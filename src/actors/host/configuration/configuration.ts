@@ -1,4 +1,13 @@
-/** Reads configuration files, and reports YAML that cannot be read. */
+/**
+ * Reads and decodes the kubelet's configuration files, and explains YAML that cannot be read.
+ *
+ * Errors of the YAML parser become the message and line that the Go kubelet's YAML reader would report. Go's scanner
+ * counts lines from one and its parser from zero; it omits the line when that is zero.
+ *
+ * Decides: which files are read, and whether one is YAML or JSON. YAML keys are sorted, as by the Go reader, which goes
+ * through a map; JSON keys keep their order; the last of two equal keys wins and is reported. Owns no state.
+ * Invariant: an unreadable file is a result, not a failure of the operation.
+ */
 
 import { lstat, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -8,11 +17,6 @@ import type { ConfigurationSource, DropInListing } from '../../../machines/model
 import { decodeJson } from '../../../machines/model/values/json-document.ts';
 import { reasonOf } from '../../go-errors.ts';
 import { MAX_DEPTH, readDocument } from './go-yaml.ts';
-
-/*
- * Translates errors of the YAML parser into the message and line that the Go kubelet's YAML reader would report. Go's
- * scanner counts lines from one and its parser from zero; it omits the line when that is zero.
- */
 
 interface Place {
   readonly text: string;
@@ -177,14 +181,6 @@ function explain({ message, linePos, pos }: YAMLParseError, text: string): strin
 function withoutPlace(message: string): string {
   return (message.split('\n')[0] ?? message).replace(/ at line [0-9]+, column [0-9]+:?$/, '');
 }
-
-/*
- * Port: reads and decodes the kubelet's configuration files.
- *
- * Decides: which files are read, and whether one is YAML or JSON. YAML keys are sorted, as by the Go reader, which goes
- * through a map; JSON keys keep their order; the last of two equal keys wins and is reported. Owns no state.
- * Invariant: an unreadable file is a result, not a failure of the operation.
- */
 
 /** Largest configuration file, in bytes. A file with every field set has about 8 KiB. */
 const MAX_CONFIGURATION_BYTES = 1_048_576;

@@ -11,6 +11,7 @@ import { isObject, type JsonObject } from '../../../kernel/json.ts';
 import type { ConfigObject, Content } from '../../../machines/model/operations/volume.ts';
 import { isConfigKey, isDnsLabel, isDnsSubdomain } from '../../../machines/model/validation/field.ts';
 import { isBase64 } from '../../../machines/model/values/go-text.ts';
+import { mapValues } from '../../../machines/model/values/tables.ts';
 
 /** Bytes of all values together, as limited by the API server. */
 const MAX_DATA_BYTES = 1_048_576;
@@ -43,7 +44,7 @@ export function configObject(value: Json, kind: Kind, vault: Vault): ConfigObjec
   if (bytes > MAX_DATA_BYTES) errors.push(`data: Too long: may not be more than ${MAX_DATA_BYTES} bytes`);
   if (errors.length > 0) throw new Error(errors.join(', '));
   const seal = kind === 'Secret' ? (each: string) => vault.seal(each) : (each: string) => each;
-  const data = Object.fromEntries(Object.entries(contents).map(([key, each]) => [key, contentOf(each, seal)]));
+  const data = mapValues(contents, (each) => contentOf(each, seal));
   const version = createHash('sha256')
     .update(JSON.stringify([namespace, name, type, data]))
     .digest('hex');

@@ -1,4 +1,8 @@
-/** `/metrics` and its sub-resources in the formats of Prometheus, and `/stats/summary` as JSON. */
+/**
+ * `/metrics` and its sub-resources in the formats of Prometheus, and `/stats/summary` as JSON.
+ *
+ * Metric families as Prometheus' delimited protobuf messages (io.prometheus.client.MetricFamily).
+ */
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 import { messageOf } from '../../../kernel/thrown.ts';
@@ -88,8 +92,6 @@ async function summary(request: ApiRequest, stats: NodeStats) {
     return text(500, `Internal Error: ${messageOf(error)}`);
   }
 }
-
-/* Metric families as Prometheus' delimited protobuf messages (io.prometheus.client.MetricFamily). */
 
 const TYPES: Readonly<Record<FamilyType, number>> = { counter: 0, gauge: 1, summary: 2, histogram: 4 };
 /** Field of a Metric that holds a plain value, by type. */

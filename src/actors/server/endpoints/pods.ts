@@ -61,10 +61,6 @@ export const configzEndpoint = (view: ApiView): Endpoint => ({
   },
 });
 
-/*
- * `/checkpoint/<namespace>/<pod>/<container>`: a checkpoint of a running container, written to a file by the runtime.
- */
-
 /** Asks the runtime to write a container's state to `location`; `timeoutSeconds` 0 leaves the time to the runtime. */
 export type CheckpointContainer = (
   request: { readonly containerId: string; readonly location: string; readonly timeoutSeconds: number },

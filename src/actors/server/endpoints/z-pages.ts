@@ -107,7 +107,7 @@ function negotiated(request: ApiRequest, kind: string, page: string, fields: () 
   }
   if (found === null) return unacceptable(request, accept);
   const version = found.parameters['v']!;
-  const isPretty = found.parameters['pretty'] === '1' || isForPeople(request);
+  const isPretty = found.parameters['pretty'] === '1' || wantsLineBreaks(request);
   const value = { kind, apiVersion: `${GROUP}/${version}`, metadata: { name: 'kubelet' }, ...fields() };
   const deprecation = `299 - "This version of the ${kind.toLowerCase()} endpoint is deprecated. Please use a newer version."`;
   const warning = version === 'v1alpha1' ? { warning: deprecation } : {};
@@ -128,12 +128,12 @@ function unacceptable(request: ApiRequest, accept: string): Answer {
   };
   const plain = chosen(accept, (_form, parameters) => !isNamed(parameters));
   const type = plain?.type ?? JSON_FORM.join('/');
-  const isPretty = plain === null || plain.parameters['pretty'] === '1' || isForPeople(request);
+  const isPretty = plain === null || plain.parameters['pretty'] === '1' || wantsLineBreaks(request);
   return { status: 406, headers: { 'content-type': type }, body: encoded(type, value, isPretty) };
 }
 
-/** Browsers and manual requests get JSON with line breaks, as upstream. */
-function isForPeople(request: ApiRequest): boolean {
+/** True for browsers and manual requests, which get JSON with line breaks, as upstream. */
+function wantsLineBreaks(request: ApiRequest): boolean {
   const pretty = first(request, 'pretty') ?? '';
   const isAsked = parseBool(pretty);
   if (pretty !== '') return isAsked.error === undefined && isAsked.value;

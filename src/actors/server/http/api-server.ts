@@ -51,7 +51,6 @@ export interface RequestLimits {
 }
 
 const LIMITS: RequestLimits = { headMs: 30_000, requestMs: 60_000, checkEveryMs: 10_000 };
-/** Upstream's timeout of idle connections. */
 const IDLE_TIMEOUT_MS = 90_000;
 /** The longest path segment: upstream matches any length within the header limit. */
 const SEGMENT_MAX_CHARS = HEADER_MAX_BYTES;
@@ -110,7 +109,6 @@ export class ApiServer {
     return this;
   }
 
-  /** Serves a connection. */
   accept(socket: Socket): void {
     this.server.emit('connection', socket);
   }

@@ -1,11 +1,11 @@
-/** What an endpoint is, and the forms of its answers. */
+/**
+ * An endpoint of the node's API, a request for it, and the forms of its answers.
+ *
+ * Texts are equal to upstream's, byte by byte. Content negotiation: the interpretations of `Accept` and
+ * `Accept-Encoding` by upstream's libraries, each for its own endpoints.
+ */
 import { type IncomingMessage, STATUS_CODES } from 'node:http';
 import { type Duplex, Readable } from 'node:stream';
-
-/*
- * Responses of endpoints, and common forms of them. Texts are equal to upstream's, byte by byte. Content negotiation:
- * the interpretations of `Accept` and `Accept-Encoding` by upstream's libraries, each for its own endpoints.
- */
 
 export interface Answer {
   readonly status: number;
@@ -171,8 +171,6 @@ export function prefersGzip(header: string): boolean {
   return best('gzip') > Math.max(0, best('identity'));
 }
 
-/* One endpoint of the node's API, and a request for it. */
-
 /** A subresource of nodes in authorization; `proxy` covers all paths without their own. */
 export type Subresource =
   | 'healthz'
@@ -185,7 +183,6 @@ export type Subresource =
   | 'statusz'
   | 'proxy';
 
-/** The authenticated user. */
 export interface User {
   readonly name: string;
   readonly uid?: string;
@@ -200,7 +197,6 @@ export interface Upgrade {
 
 export interface ApiRequest {
   readonly method: string;
-  /** The decoded path. */
   readonly path: string;
   /** Path parameters by name, decoded. */
   readonly parameters: Readonly<Record<string, string>>;
@@ -208,7 +204,7 @@ export interface ApiRequest {
   /** The raw query including its question mark; empty without a query. */
   readonly search: string;
   readonly raw: IncomingMessage;
-  /** The upgrade that the client requested. An endpoint that takes it returns {@link import('./answer.ts').TAKEN}. */
+  /** The upgrade that the client requested. An endpoint that takes it returns {@link UPGRADED}. */
   readonly upgrade: Upgrade | null;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;

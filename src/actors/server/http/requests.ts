@@ -1,9 +1,16 @@
 /**
- * Checks requests before their endpoint: their targets, and what Go's server calls malformed. Also serializes the
- * requests of one connection, as upstream does.
+ * Requests before they reach their endpoint: the order of answers, malformed requests, and the parsing of targets, all
+ * as in Go's server.
  *
  * Answers stay in order where Node's HTTP server does not keep it: an upgrade request, or malformed bytes, may arrive
- * while earlier requests are unanswered.
+ * while earlier requests are unanswered. Requests rejected by Node's parser, or by upstream before any routing, get
+ * upstream's response bytes. A method unknown to Node is valid upstream: such a request is rebuilt from its headers and
+ * handled normally.
+ *
+ * A target is parsed as by upstream's two routers. The outer router sees the path as sent: it cleans it (`//`, `.` and
+ * `..` lead to a redirect) and matches segment by segment, so that an encoded slash never separates. Below some
+ * prefixes a second router works on the decoded path, where an encoded slash separates and trailing slashes are
+ * ignored.
  */
 import { IncomingMessage, METHODS, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -11,20 +18,20 @@ import type { Duplex } from 'node:stream';
 import { trimRight } from '../../../machines/model/values/go-text.ts';
 
 /** The limit of pipelined requests in the queue, each of which uses memory. No usual client of a node pipelines. */
-const AHEAD_MAX = 100;
+const REQUESTS_AHEAD_MAX = 100;
 
-const latest = new WeakMap<Duplex, ServerResponse>();
-const ahead = new WeakMap<Duplex, number>();
+const latestResponse = new WeakMap<Duplex, ServerResponse>();
+const requestsAhead = new WeakMap<Duplex, number>();
 
 /** Records the response to the latest request of a connection. */
 export function noteAnswering(socket: Duplex, response: ServerResponse): void {
-  latest.set(socket, response);
+  latestResponse.set(socket, response);
 }
 
 /**
  * Whether a response is in progress. Only its event `close` comes after the server has detached it from the connection.
  */
-export const isAnswering = (socket: Duplex): boolean => latest.get(socket)?.closed === false;
+export const isAnswering = (socket: Duplex): boolean => latestResponse.get(socket)?.closed === false;
 
 /**
  * Calls `then` when the responses to all recorded requests have been sent; at once if there are none. Never calls it if
@@ -32,7 +39,7 @@ export const isAnswering = (socket: Duplex): boolean => latest.get(socket)?.clos
  */
 export function whenAnswered(socket: Duplex, then: () => void): void {
   if (!isAnswering(socket)) return then();
-  latest.get(socket)?.once('close', () => {
+  latestResponse.get(socket)?.once('close', () => {
     if (!socket.destroyed && socket.writable) then();
   });
 }
@@ -43,11 +50,11 @@ export function whenAnswered(socket: Duplex, then: () => void): void {
  */
 export function inTurn(socket: Duplex, response: ServerResponse, then: () => void): void {
   const isLater = isAnswering(socket);
-  const waiting = (ahead.get(socket) ?? 0) + Number(isLater);
-  if (waiting > AHEAD_MAX) return void socket.destroy();
-  ahead.set(socket, waiting);
+  const waiting = (requestsAhead.get(socket) ?? 0) + Number(isLater);
+  if (waiting > REQUESTS_AHEAD_MAX) return void socket.destroy();
+  requestsAhead.set(socket, waiting);
   whenAnswered(socket, () => {
-    if (isLater) ahead.set(socket, (ahead.get(socket) ?? 1) - 1);
+    if (isLater) requestsAhead.set(socket, (requestsAhead.get(socket) ?? 1) - 1);
     then();
   });
   noteAnswering(socket, response);
@@ -66,16 +73,9 @@ export function closeSoon(socket: Duplex): void {
   socket.once('close', () => clearTimeout(timer));
 }
 
-/*
- * Requests rejected by Node's parser, or by upstream before any routing, with upstream's response bytes.
- *
- * A method unknown to Node is valid upstream: such a request is rebuilt from its headers and handled normally.
- */
-
 const sent = new WeakMap<IncomingMessage, string>();
 const ROUTED = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
-/** The method as the client sent it. */
 export const sentMethod = (request: IncomingMessage): string => sent.get(request) ?? request.method ?? '';
 
 /** The method by which a request is routed: upstream treats every method that it gives no verb like OPTIONS. */
@@ -203,14 +203,6 @@ function serveUnknownMethod(packet: string, socket: Socket, dispatch: Dispatch):
   return true;
 }
 
-/*
- * Parses a request's target, as upstream's two routers do. Pure.
- *
- * The outer router sees the path as sent: it cleans it (`//`, `.` and `..` lead to a redirect) and matches segment by
- * segment, so that an encoded slash never separates. Below some prefixes a second router works on the decoded path,
- * where an encoded slash separates and trailing slashes are ignored.
- */
-
 /** Prefixes below which the decoded path is matched. */
 const DECODED = new Set([
   'pods',
@@ -252,7 +244,7 @@ export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()):
   const cleaned = clean(escaped);
   const canonical = slashed.has(cleaned) ? `${cleaned}/` : cleaned;
   if (canonical !== escaped) {
-    const location = escapedOnceMore(canonical);
+    const location = escapedAgain(canonical);
     return { kind: 'redirect', location: query === '' ? location : `${location}?${query}`, path };
   }
   return { kind: 'resource', path, route: routeOf(escaped, path), query };
@@ -289,8 +281,8 @@ function clean(path: string): string {
   return path.endsWith('/') && joined !== '/' ? `${joined}/` : joined;
 }
 
-/** As upstream's redirects: what was escaped already is taken for a path, and escaped again. */
-const escapedOnceMore = (path: string): string =>
+/** As upstream's redirects: escape sequences in the path are escaped again. */
+const escapedAgain = (path: string): string =>
   Buffer.from(path.toWellFormed(), 'utf8')
     .toString('latin1')
     .replace(/[^\w\-.~$&+,/:;=@]/g, (byte) => `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);

@@ -1,15 +1,15 @@
-/** Reads log files: lines from the end, while they grow, and the format of container logs. */
-import { constants, type FSWatcher, type Stats, watch } from 'node:fs';
-import { type FileHandle, open, readlink, realpath, stat } from 'node:fs/promises';
-import { dirname, sep } from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
-
-/*
+/**
+ * Reads log files: lines from the end, while they grow, and the format of container logs.
+ *
  * Reads one container's log forwards from a line near its end, across rotations, until cancelled.
  *
  * Owns: the open file. Invariants: at most one chunk and one line are in memory, and a line is at most {@link
  * LINE_MAX_BYTES}; links are not followed; a replaced file is read to its end first.
  */
+import { constants, type FSWatcher, type Stats, watch } from 'node:fs';
+import { type FileHandle, open, readlink, realpath, stat } from 'node:fs/promises';
+import { dirname, sep } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 
 const CHUNK_BYTES = 64 * 1024;
 /** Runtimes split lines at 16 KiB; a longer one was not written by a runtime and is returned in pieces. */
@@ -194,8 +194,6 @@ async function described(handle: FileHandle, roots: readonly string[]): Promise<
   const isBelow = folders.some((root) => root !== null && (realPath === root || realPath.startsWith(root + sep)));
   return isBelow ? { path, realPath, info, handle } : null;
 }
-
-/* Selects the bytes of a container's log for a client: upstream's filters in upstream's order. */
 
 /** One line of a container's log in CRI format: `<RFC 3339 with nanoseconds> <stdout|stderr> <P|F> <content>`. Pure. */
 type LogStream = 'stdout' | 'stderr';

@@ -1,7 +1,10 @@
 /**
  * Parses queries of the machine's logs, with upstream's errors: invalid syntax (400) and invalid combinations (406),
- * all at once. Pure, except for the check of the requested file. Also runs them: on the journal of systemd, or on
- * files.
+ * all at once. Pure, except for the check of the requested file.
+ *
+ * The logs of the machine's services: from systemd's journal, or from files with their names.
+ *
+ * Invariants: no shell is ever run; every query ends within {@link QUERY_TIMEOUT_MS}.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createReadStream } from 'node:fs';
@@ -134,7 +137,7 @@ function goTime(text: string): string {
 }
 
 /** Converts `(?i)` and named groups to JavaScript's syntax. */
-const asWrittenHere = (pattern: string): string =>
+const inJavaScriptSyntax = (pattern: string): string =>
   pattern
     .replaceAll(/\(\?[imsU]+(?:-[imsU]+)?\)/g, '')
     .replaceAll('(?P<', '(?<')
@@ -158,7 +161,7 @@ const PATTERN_MAX_CHARS = 4_096;
 export function patternProblem(pattern: string): string | null {
   if (pattern.length > PATTERN_MAX_CHARS) return 'expression too large';
   try {
-    RegExp(asWrittenHere(pattern));
+    RegExp(inJavaScriptSyntax(pattern));
     return null;
   } catch (error) {
     const message = messageOf(error);
@@ -183,12 +186,6 @@ function outOfOrder(pattern: string): string {
   const ranges = [...pattern.matchAll(/(.)-(.)/g)];
   return ranges.find(([, low = '', high = '']) => low > high)?.[0] ?? pattern;
 }
-
-/*
- * The logs of the machine's services: from systemd's journal, or from files with their names.
- *
- * Invariants: no shell is ever run; every query ends within {@link QUERY_TIMEOUT_MS}.
- */
 
 /** Upstream's timeout of both attempts of a query together. */
 const QUERY_TIMEOUT_MS = 30_000;

@@ -1,10 +1,14 @@
-/** Metric families, the instruments that collect them, and the contract of projections of journal records. */
+/**
+ * Instruments of Prometheus' client, the families of their samples and the text of these, and the access of all metrics
+ * to the kernel's records.
+ *
+ * `help` is upstream's text with its stability.
+ */
 import { Counter, Gauge, Histogram, type MetricValue, type Registry } from 'prom-client';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { PodContext } from '../../../machines/charts/pods/pod/pod-context.ts';
+import { mapValues } from '../../../machines/model/values/tables.ts';
 import { contextOf, type NodeEffect, type NodeRecord } from '../../node-records.ts';
-
-/* Instruments of Prometheus' client, and its registry as families. `help` is upstream's text with its stability. */
 
 type Labels<Label extends string> = readonly Label[];
 
@@ -59,11 +63,8 @@ export async function familiesOf(registry: Registry): Promise<Family[]> {
     help,
     type: type as unknown as Family['type'],
     samples: values.map(({ labels, value, metricName = name }: MetricValue<string> & { metricName?: string }) => ({
-      labels: Object.fromEntries(
-        Object.entries(labels).map(([label, text]) => [
-          label,
-          label === 'le' || label === 'quantile' ? boundText(text) : String(text),
-        ]),
+      labels: mapValues(labels, (text, label) =>
+        label === 'le' || label === 'quantile' ? boundText(text) : String(text),
       ),
       value,
       ...(metricName === name ? {} : { suffix: metricName.slice(name.length) }),
@@ -73,8 +74,6 @@ export async function familiesOf(registry: Registry): Promise<Family[]> {
 
 const boundText = (bound: string | number | undefined): string =>
   bound === '+Inf' ? bound : numberText(Number(bound));
-
-/* A metric family with its samples, and their text in Prometheus' format. */
 
 export type FamilyType = 'counter' | 'gauge' | 'histogram' | 'summary';
 
@@ -160,11 +159,8 @@ function numberText(value: number): string {
   return value.toExponential().replace(/e([+-])(\d)$/, 'e$10$2');
 }
 
-/* Shared by the parts of the recorder: access to the kernel's records, and addresses of pods and containers. */
-
 export const MS_PER_SECOND = 1_000;
 export const DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
-/** Upstream's buckets of pod start durations. */
 export const POD_START_BUCKETS = [
   0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 ];
@@ -201,7 +197,6 @@ export function podUidAt(address: string): string {
   return address.slice(POD.length, end === -1 ? undefined : end);
 }
 
-/** Whether this is the address of a pod's actor itself. */
 export const isPodActor = (address: string): boolean => address.startsWith(POD) && !address.includes('/', POD.length);
 
 export const podContext = (address: string, kernel: Kernel): PodContext | undefined =>

@@ -38,7 +38,6 @@ export interface NodeMetrics {
   slis(): Promise<readonly Family[]>;
 }
 
-/** The measurements of one scrape. */
 export interface Measurements {
   summary(options: { readonly onlyCpuAndMemory: boolean }): Promise<Summary>;
   cgroups(): Promise<readonly CgroupSample[]>;

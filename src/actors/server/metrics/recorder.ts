@@ -45,14 +45,12 @@ const PROBER_ADDRESS =
   /^(?<pod>kubelet\/pods\/pod-[^/]+)\/prober-(?<container>.+)-(?<kind>liveness|readiness|startup)\//;
 
 export interface RecorderOptions {
-  /** Bytes of the journal on disk. */
   readonly journalBytes: () => number;
 }
 
 export class Recorder {
   readonly registry = new Registry();
   readonly #probes = new ProbeWork();
-  /** The registry that `/metrics/probes` serves. */
   readonly probeRegistry = this.#probes.registry;
   readonly #underWay = new Map<number, UnderWay>();
   /** Container instances whose end was counted, by pod uid. */
@@ -170,7 +168,6 @@ export class Recorder {
     this.#starting.set(pod.uid, Number.POSITIVE_INFINITY);
   }
 
-  /** Counts each instance that ended, once. */
   #countEnds(uid: string, status: PodStatus): void {
     const counted = this.#ended.get(uid) ?? new Set();
     this.#ended.set(uid, counted);

@@ -6,6 +6,9 @@
  * Decides: which requests are rejected; which protocols this node handles itself (`v5.channel.k8s.io`, the SPDY tunnel)
  * and which the runtime (all others).
  * Upstream: pkg/kubelet/server/server.go, proxyStream and the handlers of WebSockets.
+ *
+ * `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: runs one command to its end and returns its output.
+ * Upstream: pkg/kubelet/server/server.go, getRun.
  */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -225,8 +228,6 @@ async function urlOf(
   return await urls.exec({ ...stream, command: request.query.get('command') ?? [] });
 }
 
-/* Connects a client to the stream at the runtime's URL, or returns the response of a runtime that did not upgrade. */
-
 /** The protocol offered to the runtime's SPDY server for a command: its status then is JSON. */
 const RUNTIME_PROTOCOLS = ['v4.channel.k8s.io'];
 
@@ -305,11 +306,6 @@ function acceptWebSocket(
   });
   if (!hasBegun) runtime.socket.destroy();
 }
-
-/*
- * `/run/<namespace>/<pod>[/<uid>]/<container>?cmd=`: runs one command to its end and returns its output.
- * Upstream: pkg/kubelet/server/server.go, getRun.
- */
 
 /** Runs a command in a container and waits for its end. Rejects with the runtime's text if it cannot be started. */
 export type ExecSync = (

@@ -172,10 +172,9 @@ export class RemoteCommand {
   }
 }
 
-/*
+/**
  * The request of a stream: which streams, ports and protocols its client asks for, and whether its handshake is valid.
  */
-
 export type Kind = 'exec' | 'attach' | 'portForward';
 
 export const COMMAND_PROTOCOL = 'v5.channel.k8s.io';

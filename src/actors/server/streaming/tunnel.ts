@@ -92,7 +92,6 @@ const withoutToken = (value: string): string =>
     .filter((protocol) => !protocol.startsWith(TOKEN_PROTOCOL))
     .join(', ');
 
-/** The raw headers of an upgrade response. */
 function rawHead({ statusCode, statusMessage, rawHeaders }: IncomingMessage): string {
   const lines = [`HTTP/1.1 ${statusCode} ${statusMessage}`];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) lines.push(`${rawHeaders[at]}: ${rawHeaders[at + 1]}`);

@@ -19,7 +19,7 @@ export interface MessageEnd {
 const QUESTIONS_MAX = 8_192;
 /** The limit of items in transit: the sender need not wait for each, and items of 64 KiB use little memory. */
 const ITEMS_MAX = 16;
-/** As long as the kernel takes turns back to back. */
+/** How long requests are answered in one round of the event loop: as long as the kernel takes turns back to back. */
 const SLICE_MS = 5;
 
 export interface ReceivedCall {

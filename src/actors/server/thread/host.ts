@@ -1,10 +1,10 @@
 /**
  * The server thread, as managed by the main thread.
  *
- * Owns the worker: starts it, checks its health, ends it, and restarts it at its {@link Pace}. Invariants: H1 when it
- * is lost, its open services fail with the code {@link THREAD_LOST}, after its ports are free again; their owners open
- * them again. H2 it is lost when it throws, when its heap is full, and when it does not answer as many checks as
- * {@link Silence} allows. H3 it never delays a turn.
+ * Owns the worker: starts it,  checks its health, ends it, and restarts it at its {@link RestartDelay}. Invariants: H1
+ * when it is lost, its open services fail with the code {@link THREAD_LOST}, after its ports are free again; their
+ * owners open them again. H2 it is lost when it throws, when its heap is full, and when it does not answer as many
+ * checks as {@link SilenceLimit} allows. H3 it never delays a turn.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
@@ -15,7 +15,7 @@ import { Channel } from './channel.ts';
 import type { QuestionAnswers, ThreadFacts } from './questions.ts';
 import type { ServiceName } from './serve.ts';
 
-/** A thread that ran this long did not fail because of its start: it is restarted at once. */
+/** The loss of a thread that ran this long is not due to its start: it is restarted at once. */
 const SETTLED_MS = 10_000;
 const FIRST_MS = 50;
 /**
@@ -25,7 +25,7 @@ const FIRST_MS = 50;
 const LONGEST_MS = 500;
 
 /** The back-off of restarting a lost thread. Pure, except for its clock. */
-export class Pace {
+export class RestartDelay {
   readonly #now: () => number;
   #startedAt = 0;
   #nextMs = 0;
@@ -48,21 +48,23 @@ export class Pace {
   }
 }
 
-/** The period of health checks of the thread. */
 const CHECK_MS = 1_000;
 /** Unanswered checks after which the thread is ended: on a loaded machine a healthy thread may be late. */
 const CHECKS_MAX = 5;
 /**
- * The same until its first answer, and the limit of what a late thread gets: while it loads its program it has read
- * nothing from outside, and a machine that is too slow for five seconds would never have a server.
+ * The same until the thread's first answer, and the maximum after doublings. While a thread loads its program it has
+ * read nothing from outside, and a machine that needs more than five seconds for it would never have a server.
  */
 const CHECKS_WHILE_LOADING_MAX = 60;
 
-/** Answers after which a thread counts as well: those of ten minutes. */
+/** A thread that gave this many answers is healthy: ten minutes of them. */
 const ANSWERS_OF_HEALTH = 600;
 
-/** How long threads may be silent: twice as long after each that was ended for it, until one is well. Pure. */
-export class Silence {
+/**
+ * The number of checks that a thread may leave unanswered before it is ended: doubled after each thread that was ended,
+ * until one is healthy. Pure.
+ */
+export class SilenceLimit {
   #checksMax = CHECKS_MAX;
   #answers = 0;
   #unanswered = 0;
@@ -111,8 +113,8 @@ interface Running {
 
 export class ServerThread {
   readonly #options: ServerThreadOptions;
-  readonly #pace = new Pace();
-  readonly #silence = new Silence();
+  readonly #pace = new RestartDelay();
+  readonly #silence = new SilenceLimit();
   #running: Running | undefined;
   #startable: Promise<unknown> = Promise.resolve();
   #isClosed = false;
@@ -182,7 +184,7 @@ export class ServerThread {
       stuck(`it has not answered for ${seconds} s`);
       void worker.terminate();
     };
-    // At once: the answer says that the program is loaded.
+    // The first check begins at once: its answer shows that the program is loaded.
     check();
     return setInterval(check, CHECK_MS).unref();
   }

@@ -15,7 +15,6 @@ export interface PodsAnswer {
   /** The version that the next request names. */
   readonly version: number;
   readonly changed: readonly NodePod[];
-  /** The uids of all pods of the node, in order. */
   readonly uids: readonly string[];
   /** More pods have changed than fit in one answer. */
   readonly isPart: boolean;
@@ -45,7 +44,6 @@ export class PodVersions {
     return { version, changed: part.map(({ pod }) => pod.read()), uids, isPart };
   }
 
-  /** Each pod with the version of its last change. */
   #versions(pods: readonly PodSource[]): { readonly pod: PodSource; readonly version: number }[] {
     return pods.map((pod) => {
       const { uid, state } = pod;

@@ -26,7 +26,10 @@ import { KnownPods } from './known-pods.ts';
 import { type Ask, asks, type ThreadFacts } from './questions.ts';
 
 const WAIT_MS = 200;
-/** Longer than any turn or start takes on a loaded machine; probers have their own timeouts. */
+/**
+ * How long the main thread may be silent: longer than any turn or start takes on a loaded machine; probers have their
+ * own timeouts.
+ */
 const STALLED_MS = 10_000;
 
 type Problems = Readonly<Record<string, string | null>>;
@@ -37,7 +40,7 @@ type Problems = Readonly<Record<string, string | null>>;
  * Invariants: L1 a check is answered within {@link WAIT_MS}, whatever the main thread does. L2 the main thread may be
  * busy for {@link STALLED_MS} before it counts as stuck: its last answer is used until then.
  */
-export class Life {
+export class MainThreadHealth {
   readonly #ask: () => Promise<Problems>;
   readonly #now: () => number;
   #problems: Problems = {};
@@ -121,7 +124,7 @@ const remoteFeed = (ask: Ask): Feed => ({
 
 function remoteView(ask: Ask, names: readonly string[]): ApiView {
   const pods = new KnownPods((since) => ask('pods', { since }));
-  const life = new Life(() => ask('checks', null));
+  const life = new MainThreadHealth(() => ask('checks', null));
   return {
     pods: () => pods.all(),
     configuration: shared(() => ask('configuration', null)),

@@ -293,8 +293,8 @@ export class Listener {
   }
 }
 
-/** What was written to a client may take so long to arrive after the client's last word. */
-const LAST_WORDS_MS = 5_000;
+/** How long the last bytes for a client may take after the client has ended its side. */
+const LAST_BYTES_MS = 5_000;
 
 /**
  * Ends a connection soon after the client has ended its side. Node waits for what is still to be written; if the client
@@ -302,7 +302,7 @@ const LAST_WORDS_MS = 5_000;
  */
 function endSoon(socket: Socket): void {
   socket.once('end', () => {
-    const timer = setTimeout(() => socket.destroy(), LAST_WORDS_MS).unref();
+    const timer = setTimeout(() => socket.destroy(), LAST_BYTES_MS).unref();
     socket.once('close', () => clearTimeout(timer));
   });
 }

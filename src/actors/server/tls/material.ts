@@ -35,7 +35,6 @@ export interface Material {
   readonly ca: Buffer | null;
 }
 
-/** The public facts about a certificate. */
 export interface CertificateFacts {
   readonly subject: string;
   readonly fingerprint: string;
@@ -63,7 +62,6 @@ function mustHavePem(content: Buffer, what: 'certificate' | 'key', file: string)
   throw new Error(`tls: failed to find any PEM data in ${what} input: ${file}`);
 }
 
-/** Every certificate of a bundle. */
 export function authoritiesOf(bundle: Buffer, name: string): X509Certificate[] {
   const blocks = bundle.toString('latin1').match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
   if (blocks.length === 0) {

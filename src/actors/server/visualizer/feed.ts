@@ -30,12 +30,12 @@ import type {
 } from './protocol.ts';
 import { hidden, shortText, trimmed } from './trim.ts';
 
-/** A condition may quote any text of a runtime. */
+/** The limit of a reason: a condition may quote any text of a runtime. */
 const REASON_MAX_CHARS = 1_000;
 
 type SnapshotOf = (address: Address) => unknown;
 
-/** Of `nodeStatus`, in a node that joins a cluster. */
+/** The used part of the context of `nodeStatus`, in a node that joins a cluster. */
 interface StatusContext {
   readonly register?: boolean;
   readonly node?: { readonly status?: { readonly conditions?: readonly NodeCondition[] } } | null;
@@ -49,7 +49,7 @@ interface CertificateContext {
   readonly csrName?: string;
 }
 
-/** Of `runtimeState`, which decides for a standalone node. */
+/** The used part of the context of `runtimeState`, which decides for a standalone node. */
 interface RuntimeContext {
   readonly runtimeError?: string;
   readonly networkError?: string;

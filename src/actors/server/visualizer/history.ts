@@ -34,6 +34,12 @@ export interface CauseSource {
   requestedBy(id: number): number | undefined;
 }
 
+/** The entry into the innermost active state whose delay the event ends. */
+export function entryArming<Entry>(active: ReadonlyMap<string, Entry> | undefined, event: string): Entry | undefined {
+  const states = [...(active ?? [])].filter(([id]) => event.endsWith(`.${id}`));
+  return states.sort(([a], [b]) => b.length - a.length)[0]?.[1];
+}
+
 /** The subject of a record: for requests and results the requesting actor. */
 export function actorOf(record: KernelRecord): Address | undefined {
   if (record.k === 'in' || record.k === 'message') return record.to;
@@ -135,7 +141,6 @@ export class History {
     return this.turns.filter((turn) => turn.n > n);
   }
 
-  /** The first `limit` kept records after `n`. */
   recordsAfter(n: number, limit: number): RecordsView {
     const records: ShownRecord[] = [];
     for (const turn of [...this.start, ...this.turns]) {

@@ -2,8 +2,8 @@
  * The files of a journal for a page: one start, and the first segments of earlier starts for comparison. Read-only; a
  * growing segment has its length at the time of the request.
  *
- * Invariant: only files in the journal's folder are given out. A link to any other place is none of the journal: who
- * packed the journal may want a private file in the report that its reader sends back.
+ * Invariant: only files in the journal's folder are given out. A link to any other place is not followed: a prepared
+ * journal could otherwise bring a private file of its reader into a report.
  */
 import { existsSync, lstatSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -36,9 +36,8 @@ export class JournalFiles {
     ];
   }
 
-  /** The path of a file by its name in the journal; undefined if the journal has no such file. */
   pathOf(name: string): string | undefined {
-    // A journal may have thousands of values: each is asked for, and must not list them all.
+    // A journal may have thousands of blobs: the request for one must not list them all.
     const isOne = BLOB.test(name) ? this.#isHere(name) : this.names().includes(name);
     return isOne ? join(this.#folder, name) : undefined;
   }

@@ -10,7 +10,7 @@ import { memberOf } from '../../../kernel/json.ts';
 import { keepNewest } from '../../../kernel/keep-newest.ts';
 import type { Kernel } from '../../../kernel/kernel.ts';
 import type { EffectRecord, InRecord, KernelRecord, StateRecord } from '../../../kernel/records.ts';
-import { type CauseSource, History, type SeenTurn, streamError, streamOf } from './history.ts';
+import { type CauseSource, entryArming, History, type SeenTurn, streamError, streamOf } from './history.ts';
 import { type Chart, type ChartNode, failureIn, Phases, statesIn } from './phases.ts';
 import { Claims, Pods } from './pods.ts';
 import type {
@@ -286,8 +286,7 @@ export class Observer implements CauseSource {
   }
 
   armedBy(address: Address, event: string): number | undefined {
-    const states = [...(this.actors.get(address)?.active ?? [])].filter(([id]) => event.endsWith(`.${id}`));
-    return states.sort(([a], [b]) => b.length - a.length)[0]?.[1].n;
+    return entryArming(this.actors.get(address)?.active, event)?.n;
   }
 
   requestedBy(id: number): number | undefined {

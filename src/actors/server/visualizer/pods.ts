@@ -1,11 +1,11 @@
 /**
- * The pods of a node for the page: when each was first observed, its status, when it first ran, when it ended. Also
- * what pods wait for about their ResourceClaims: which, of which drivers, since when, and what went wrong last.
+ * The pods of a node for the page: when each was first observed, its status, when it first ran, when it ended. Also the
+ * waits of pods for their ResourceClaims: the claims and their drivers, since when, and the last failure.
  *
  * Hears: the lines in which `status` reports a changed status, and the ends of the actors of pods; `claims.*` between
  * pods and `draManager`, its calls to drivers, and the lines in which a pod reports a failed preparation. Invariants:
  * at most {@link PODS_MAX} pods and waits are kept, and removed pods are dropped first; a wait is over when the claims
- * are prepared or taken back, when the pod ends before that, and when its actor is gone.
+ * are prepared or unprepared, when the pod ends before that, and when its actor is gone.
  */
 import type { Address } from '../../../kernel/address.ts';
 import type { PendingTimer } from '../../../kernel/clock.ts';
@@ -79,7 +79,6 @@ type ClaimEvent =
   | { readonly type: 'claims.fetched'; readonly claims: readonly FetchedClaim[] };
 
 export class Claims {
-  /** By uid of a pod. */
   private readonly waits = new Map<string, ClaimWaitView>();
   /** By uid of a pod, the claims that it has asked for. */
   private readonly requested = new Map<string, readonly string[]>();
@@ -119,7 +118,7 @@ export class Claims {
   private called({ name, input, at: address }: EffectRecord, at: At): void {
     if (name !== 'dra.prepare' && name !== 'dra.unprepare') return;
     const uid = uidIn(address);
-    // A pod that is gone waits for nothing; its claims are taken back all the same.
+    // A pod that is gone waits for nothing, although its claims are still unprepared.
     if (!this.waits.has(uid)) return;
     const calls = memberOf(input, 'calls') as readonly DraCall[];
     const claims = calls.flatMap((call) => call.claims.map((claim) => `${claim.namespace}/${claim.name}`));
@@ -146,7 +145,7 @@ export class Claims {
     this.step(uid, what, { step: 'pausing', failures, error: { message, t: at.t } }, at);
   }
 
-  /** A pod without claims has nothing to forget, and most nodes have no other: the first line is for these. */
+  /** Most pods have no claims, and nothing to forget: for these the first line returns at once. */
   private moved({ at, value, status }: KernelRecord & { readonly k: 'state' }, root: Address): void {
     if (this.waits.size + this.requested.size === 0 || !at.startsWith(`${root}/pods/pod-`)) return;
     const uid = at.slice(`${root}/pods/pod-`.length);
@@ -162,7 +161,7 @@ interface At {
   readonly t: number;
 }
 
-/** Of an address that has `prepare-UID` or `release-UID` of `draManager` in it. */
+/** The uid of the pod in an address with `prepare-UID` or `release-UID` of `draManager`. */
 const uidIn = (address: Address): string => /\/(?:prepare|release)-([^/]+)/.exec(address)?.[1] ?? '';
 
 function isEnding(value: unknown): boolean {
@@ -170,7 +169,7 @@ function isEnding(value: unknown): boolean {
   return ['terminating', 'terminated'].some((state) => life === state || memberOf(life, state) !== undefined);
 }
 
-/** When a pod tries again to have its claims prepared, or taken back. */
+/** When a pod tries again to have its claims prepared or unprepared. */
 export const nextTryOf = (
   timers: readonly (Pick<PendingTimer, 'due'> & { readonly event: string })[],
 ): { readonly nextTry?: number } => {
@@ -178,7 +177,7 @@ export const nextTryOf = (
   return timer ? { nextTry: timer.due } : {};
 };
 
-/** Of one driver; the actor's context has the rest. */
+/** The limit of claims shown of one driver; the actor's context has the rest. */
 const CLAIMS_MAX = 100;
 
 /**

@@ -123,7 +123,6 @@ export interface PodView {
   readonly phase: string;
   readonly ready: boolean;
   readonly restarts: number;
-  /** The record of that line. */
   readonly n: number;
   /** Time of the first such line. */
   readonly seen: number;
@@ -134,13 +133,12 @@ export interface PodView {
   readonly claims?: ClaimWaitView;
 }
 
-/** What a pod waits for about its ResourceClaims. */
 export interface ClaimWaitView {
   readonly what: 'prepare' | 'unprepare';
-  /** What is under way: the API server is asked, the checkpoint is written, drivers are asked, the next try is due. */
+  /** The current step: the API server is asked, the checkpoint is written, drivers are asked, the next try is due. */
   readonly step: 'reading' | 'recording' | 'calling' | 'pausing';
   readonly stepSince: number;
-  /** `namespace/name`; none: the pod's claims have no names yet. */
+  /** `namespace/name`; empty: the pod's claims have no names yet. */
   readonly claims: readonly string[];
   /** None before the claims were read. */
   readonly drivers: readonly string[];

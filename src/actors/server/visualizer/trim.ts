@@ -1,5 +1,5 @@
 /**
- * Values as a page may show them: what may be secret is hidden, and what is large is truncated. Pure.
+ * Values as a page may show them: possible secrets are hidden, and large values are truncated. Pure.
  *
  * Hidden are environment variables, headers of probes and hooks, and passwords in addresses; Secrets of the API are
  * handles before. A value without hidden parts is returned unchanged. A truncated value is plain JSON of bounded size
@@ -78,7 +78,7 @@ export function trimmed(value: unknown): unknown {
 
 function trim(value: unknown, depth: number, budget: Budget): unknown {
   budget.left -= VALUE_COST_CHARS;
-  if (typeof value === 'string') return paid(value, budget);
+  if (typeof value === 'string') return takeText(value, budget);
   if (typeof value !== 'object' || value === null) return value;
   if (depth >= DEPTH_MAX) return '…';
   return Array.isArray(value) ? trimItems(value, depth, budget) : trimMembers(value, depth, budget);
@@ -101,18 +101,17 @@ function trimMembers(value: object, depth: number, budget: Budget): object {
       kept.push(['…', `${members.length - kept.length} more`]);
       break;
     }
-    kept.push([paid(name, budget), trim(member, depth + 1, budget)]);
+    kept.push([takeText(name, budget), trim(member, depth + 1, budget)]);
   }
   return Object.fromEntries(kept);
 }
 
-function paid(text: string, budget: Budget): string {
+function takeText(text: string, budget: Budget): string {
   const short = shortText(text, TEXT_MAX_CHARS);
   budget.left -= short.length;
   return short;
 }
 
-/** A text with its true length if it was truncated. */
 export function shortText(text: string, maxChars: number): string {
   return text.length > maxChars ? `${text.slice(0, maxChars)}… (${text.length} characters)` : text;
 }

@@ -3,9 +3,9 @@
  *
  * Owns: the HTTP routes. They only read the {@link Feed} of a running node and the files of a journal: no route changes
  * anything.
- * Invariants: it listens on loopback only; only a client that uses the server's own name and shows the token sees
- * anything ({@link Door}); pages may only run scripts served here; a client that reads nothing holds neither memory nor
- * a place for long.
+ * Invariants: it listens on loopback only; only a client that uses the server's own name  and shows the token sees
+ * anything ({@link PageAccess}); pages may only run scripts served here; a client that reads nothing holds neither
+ * memory nor a place for long.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createReadStream, statSync } from 'node:fs';
@@ -18,11 +18,11 @@ import type { Feed } from './feed.ts';
 import type { JournalFiles } from './journal-files.ts';
 
 const LOOPBACK = '127.0.0.1';
-/** Cookies read of one request: a browser sends those of other local programs too. */
+/** The limit of cookies read of one request: a browser sends those of other local programs, too. */
 const COOKIES_MAX = 64;
 const PATH_DIGITS = 32;
 
-class Door {
+class PageAccess {
   /** The folder of the page and of all that it loads, for browsers; other clients need none. */
   readonly folder: string;
   readonly #token: string;
@@ -37,7 +37,7 @@ class Door {
     return path.startsWith(`${this.folder}/`) ? path.slice(this.folder.length) : path;
   }
 
-  /** Answers a request that may not be answered otherwise. */
+  /** Rejects a request without the token or from another origin; `undefined` if it is allowed. */
   refuse({ socket, headers, query }: FastifyRequest, reply: FastifyReply): FastifyReply | undefined {
     const { localPort } = socket;
     const { host = '', origin = `http://${host}` } = headers;
@@ -53,7 +53,7 @@ class Door {
     return isRead ? reply.type('text/html; charset=utf-8').send(NO_TOKEN_PAGE) : reply.send({ error: NO_TOKEN });
   }
 
-  /** Sends a browser that came with the token on to an address without it, which it keeps, copies and shows instead. */
+  /** Redirects a browser that came with the token to an address without it, which is safe to show and to copy. */
   moveOn({ socket, query }: FastifyRequest, reply: FastifyReply): FastifyReply | undefined {
     const token = tokenIn(query);
     if (token === undefined || !this.#isToken(token)) return undefined;
@@ -85,7 +85,7 @@ function cookieOf(header: string, name: string): string | undefined {
 const NO_TOKEN =
   'this page needs a token: open the address that the command printed, with `?token=` and the content of visualizer.token ' +
   'in the root directory of the daemon, or send `Authorization: Bearer <token>`';
-/** The same for a person; the policy allows it no style of its own. */
+/** The same as a page; the policy allows it no style of its own. */
 const NO_TOKEN_PAGE = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>Statelet: no token</title>
@@ -95,13 +95,13 @@ const NO_TOKEN_PAGE = `<!doctype html>
 </html>
 `;
 
-/** Open pages. A browser itself allows six to one address. */
+/** The limit of open pages. A browser itself allows six for one address. */
 const PAGES_MAX = 16;
 /** Connections: pages, and the files that they load. All clients are on this machine. */
 const CONNECTIONS = { port: 128, client: 128 };
 /** A whole request: none has a body. */
 const REQUEST_MS = 10_000;
-/** A client that takes nothing of a file for so long has gone to sleep, or holds its place on purpose. */
+/** A client that reads nothing of a file for this long is disconnected: it sleeps, or occupies its place on purpose. */
 const STALLED_MS = 60_000;
 
 const PAGE_POLICY = [
@@ -144,13 +144,13 @@ export interface VisualizerOptions {
 
 export class Visualizer {
   private readonly options: VisualizerOptions;
-  private readonly door: Door;
+  private readonly door: PageAccess;
   private app: FastifyInstance | undefined;
   private pages = 0;
 
   constructor(options: VisualizerOptions) {
     this.options = options;
-    this.door = new Door(options.token);
+    this.door = new PageAccess(options.token);
   }
 
   /** Starts to serve; resolves with the address of the page, token included. */

@@ -14,7 +14,7 @@ import type {
   NodeVolumes,
   StagedDevice,
 } from '../../model/csi/messages.ts';
-import type { DeviceId } from '../../model/csi/places.ts';
+import type { DeviceId } from '../../model/csi/paths.ts';
 import { deviceKey, isAttachable, isForOnePod, limitsPeriodMs, uniqueName } from '../../model/csi/policy.ts';
 import { type CSIInventory, csiOperations, type FoundVolume } from '../../model/operations/csi.ts';
 import { memoize } from '../../model/values/same.ts';
@@ -97,7 +97,7 @@ export type Event =
   | NodeVolumes
   | ReflectorReport
   | Ended
-  /** The awaited drivers have had their time. */
+  /** The time for drivers of an earlier agent to register is over. */
   | { readonly type: 'csi.driversOverdue' }
   | { readonly type: 'csi.respawn' };
 
@@ -127,7 +127,7 @@ function driverOf({ endpoints, drivers }: Context, name: string): Driver {
   return drivers === null ? { endpoint } : { endpoint, spec: drivers[name] ?? null };
 }
 
-/** As the actors of volumes know it: of an awaited driver they know nothing yet. */
+/** A driver as the actors of volumes know it: nothing, while it is awaited. */
 export function knownDriver(context: Context, name: string): Driver {
   const driver = driverOf(context, name);
   return driver.endpoint === null && context.awaited.includes(name) ? { endpoint: null } : driver;
@@ -165,7 +165,6 @@ const mountsByDevice = memoize((mounts: readonly Mount[]) =>
   ),
 );
 
-/** Mounts of one device, the oldest first. */
 export const usersOf = ({ mounts }: Pick<Context, 'mounts'>, key: string): readonly Mount[] =>
   mountsByDevice(mounts).get(key) ?? NO_MOUNTS;
 
@@ -174,7 +173,7 @@ const devicesByKey = memoize((devices: readonly Device[]) => new Map(devices.map
 export const deviceOf = ({ devices }: Pick<Context, 'devices'>, key: string): Device | undefined =>
   devicesByKey(devices).get(key);
 
-/** Names a volume of a pod among all mounts. */
+/** The key of a pod's volume among all mounts. */
 const volumeKey = (uid: string, spec: string): string => `${uid}/${spec}`;
 
 const mountsByVolume = memoize(

@@ -37,7 +37,7 @@ import { beginHealth, healthOf, reconcile, reportMounted, sendUsers } from './re
 
 /** The pause before a crashed actor of a volume is replaced, or the disk is listed again. */
 const RETRY_MS = 5_000;
-/** Several times what running drivers take to register with an agent that starts. */
+/** The time for drivers to register with an agent that starts; running drivers take a fraction of it. */
 const REGISTRATION_MS = 5_000;
 /** The pause before a crashed watch of the CSIDriver objects is reopened. */
 const REOPEN_MS = 1_000;

@@ -19,8 +19,8 @@ import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, required, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import type { VolumeAttachment } from '../../model/api/pod.ts';
 import type { CSIFailure, DeviceOrder, DeviceReport, StagedDevice } from '../../model/csi/messages.ts';
-import type { DeviceId } from '../../model/csi/places.ts';
-import { devicePlace } from '../../model/csi/places.ts';
+import type { DeviceId } from '../../model/csi/paths.ts';
+import { devicePlace } from '../../model/csi/paths.ts';
 import type { Capabilities, Secrets } from '../../model/csi/policy.ts';
 import {
   attachmentName,
@@ -41,15 +41,17 @@ import {
   capabilitiesIn,
   driverGuards,
   fetchSecret,
+  reportsAsKubelet,
   retryDelays,
   secretError,
   secretLookup,
   secretsIn,
-  toldAsKubelet,
   unsyncedUntil,
 } from './driver-calls.ts';
 
-/** Between two reads of an attachment that is not attached yet; a change of the Node causes an immediate read. */
+/**
+ * The pause between two reads of an attachment that is not attached yet; a change of the Node causes an immediate read.
+ */
 const READ_BASE_MS = 500;
 const READ_MAX_MS = 10_000;
 
@@ -105,7 +107,7 @@ const becameAttached = ({ context, event }: { context: Context; event: DeviceOrd
   event.isAttached && !context.isAttached;
 
 /** A failure due to a missing driver, or an attachment that now exists or is no longer needed, is retried at once. */
-function becamePossible({ context, event }: { context: Context; event: DeviceOrder }): boolean {
+function mayRetryAtOnce({ context, event }: { context: Context; event: DeviceOrder }): boolean {
   const { driver } = event;
   const isFreed = isAttachable(context.driver) && !isAttachable(driver);
   return driver.endpoint !== context.driver.endpoint || isFreed || becameAttached({ context, event });
@@ -128,7 +130,7 @@ const failing = (stepOf: (context: Context) => string, prefix: (context: Context
     failure: { step: stepOf(context), message: `${prefix(context)}${errorOf(event).message}` },
   }));
 
-/** Upstream's names of the steps. */
+/** The step for which the volume waits, with upstream's name. */
 const waitingStep = ({ id }: Context): string => `${id.block === null ? 'MountVolume' : 'MapVolume'}.WaitForAttach`;
 const stagingStep = ({ id }: Context): string =>
   id.block === null ? 'MountVolume.MountDevice' : 'MapVolume.SetUpDevice';
@@ -157,7 +159,7 @@ const getError = ({ id, nodeName }: Context): string =>
 function stageSecretError({ id, volume, behavior }: Context): string {
   const ref = volume?.stageSecret ?? null;
   if (id.block === null) return secretError({ behavior }, 'NodeStageSecretRef', ref);
-  const prefix = toldAsKubelet({ behavior }) ? `${PLUGIN}: ` : '';
+  const prefix = reportsAsKubelet({ behavior }) ? `${PLUGIN}: ` : '';
   return `${prefix}failed to get NodeStageSecretRef ${ref?.namespace}/${ref?.name}: ${secretLookup({ behavior }, ref)}`;
 }
 
@@ -182,7 +184,7 @@ const reportFailure = s.enqueueActions(({ context, enqueue }) => {
 
 /** An attachment that the Node lists and that is not there, or not attached, is a failure. */
 const reportDetached = s.enqueueActions(({ context, enqueue }) => {
-  if (context.isAttached && toldAsKubelet(context)) enqueue(reportFailure);
+  if (context.isAttached && reportsAsKubelet(context)) enqueue(reportFailure);
 });
 
 const logStuck = s.enqueueActions(({ context, event, enqueue }) => {
@@ -240,7 +242,7 @@ const staging = s.createStateConfig({
   },
 });
 
-/** From the last use of the device until it is unstaged, or used again. */
+/** The device is not used any more: it is unstaged, unless it is used again before. */
 const leaving = s.createStateConfig({
   initial: 'connecting',
   states: {
@@ -384,7 +386,7 @@ export const csiDeviceMachine = s.createMachine({
     backingOff: {
       always: { guard: 'isUnused', target: 'leaving' },
       on: {
-        'device.known': [{ guard: becamePossible, target: 'deciding', actions: updateOrder }, { actions: updateOrder }],
+        'device.known': [{ guard: mayRetryAtOnce, target: 'deciding', actions: updateOrder }, { actions: updateOrder }],
       },
       after: { wait: 'deciding' },
     },

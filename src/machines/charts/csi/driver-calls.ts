@@ -14,7 +14,7 @@ interface Retrying {
 }
 interface Turn {
   readonly context: Retrying;
-  readonly system: unknown;
+  readonly system: object;
 }
 
 export const afterFailure = (args: Turn): Retrying => ({
@@ -80,11 +80,11 @@ interface Behaving {
   readonly behavior: number;
 }
 
-export const toldAsKubelet = (context: Behaving): boolean => hasBehavior(context, 'csiFailuresAsKubelet');
+export const reportsAsKubelet = (context: Behaving): boolean => hasBehavior(context, 'csiFailuresAsKubelet');
 
 /** Upstream's text before the API server's error. */
 export const secretLookup = (context: Behaving, ref: SecretReference | null): string =>
-  toldAsKubelet(context)
+  reportsAsKubelet(context)
     ? `${PLUGIN}: failed to find the secret ${ref?.name} in the namespace ${ref?.namespace} with error: `
     : '';
 

@@ -149,8 +149,8 @@ export function expandFailure({ message, code }: PlainError): ExpandFailure {
   };
 }
 
-/** A failure before the driver was called. */
-export const certain = (message: string): ExpandFailure => ({
+/** A failure before the driver was called, which therefore has certainly stopped. */
+export const failedBeforeCall = (message: string): ExpandFailure => ({
   message,
   isFinal: true,
   isInfeasible: false,

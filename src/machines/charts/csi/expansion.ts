@@ -29,18 +29,18 @@ import {
   capabilitiesIn,
   driverGuards,
   fetchSecret,
+  reportsAsKubelet,
   retryDelays,
   secretLookup,
   secretsIn,
-  toldAsKubelet,
 } from './driver-calls.ts';
 import {
   cannotExpand,
-  certain,
   type ExpandFailure,
   expandFailure,
   expandRequest,
   expands,
+  failedBeforeCall,
   failurePatch,
   finishPatch,
   hasSize,
@@ -137,17 +137,17 @@ const noteClaim = s.assign(({ event }) => ({
   claim: outputOf<PersistentVolumeClaim>(event),
 }));
 const uncertain = (prefix: string) =>
-  s.assign(({ event }) => ({ failure: { ...certain(`${prefix}${errorOf(event).message}`), isFinal: false } }));
+  s.assign(({ event }) => ({ failure: { ...failedBeforeCall(`${prefix}${errorOf(event).message}`), isFinal: false } }));
 const failing = (message: (context: Context, error: string) => string) =>
   s.assign(({ context, event }) => {
     const error = 'error' in event ? errorOf(event).message : '';
-    return { failure: certain(message(context, error)) };
+    return { failure: failedBeforeCall(message(context, error)) };
   });
 const noteFailure = s.assign(({ event }) => ({ failure: expandFailure(errorOf(event)) }));
 const patchError = ({ claim }: Context, error: string): string =>
   `patchPVCStatus failed to patch PVC ${JSON.stringify(claim.metadata?.name ?? '')}: ${error}`;
 function expandSecretError({ volume: { expandSecret }, behavior }: Context, error: string): string {
-  const failure = toldAsKubelet({ behavior }) ? 'expander.NodeExpand failed' : 'failed';
+  const failure = reportsAsKubelet({ behavior }) ? 'expander.NodeExpand failed' : 'failed';
   const ref = `${expandSecret?.namespace}/${expandSecret?.name}`;
   return `${failure} to get NodeExpandSecretRef ${ref}: ${secretLookup({ behavior }, expandSecret)}${error}`;
 }
@@ -294,7 +294,7 @@ export const csiExpansionMachine = s.createMachine({
     claim: {},
     capabilities: [],
     secrets: {},
-    failure: certain(''),
+    failure: failedBeforeCall(''),
     failedAt: '',
     hasFailed: false,
     tries: 0,
@@ -341,7 +341,7 @@ export const csiExpansionMachine = s.createMachine({
         onError: {
           target: 'failed',
           actions: s.assign(({ context, event }) => ({
-            failure: { ...certain(patchError(context, errorOf(event).message)), isFinal: false },
+            failure: { ...failedBeforeCall(patchError(context, errorOf(event).message)), isFinal: false },
           })),
         },
       },

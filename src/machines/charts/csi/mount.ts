@@ -15,12 +15,13 @@
  */
 import { type AnyActorRef, errorOf, line, now, outputOf, required, sendParent, to } from '../../../kernel/xstate.ts';
 import type { MountReport } from '../../model/csi/messages.ts';
-import { deviceIdOf, devicePlace, linkFolder, mapFolder, mountPlace } from '../../model/csi/places.ts';
+import { deviceIdOf, devicePlace, linkFolder, mapFolder, mountPlace } from '../../model/csi/paths.ts';
 import { modeRefusal, notRegistered, ownershipOf, publishRequest, TAKEN, volumeData } from '../../model/csi/policy.ts';
 import type { IssuedToken } from '../../model/operations/csi.ts';
 import type { Unshared } from '../../model/operations/volume.ts';
 import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
+import { mapValues } from '../../model/values/tables.ts';
 import { SLOW_SHARING_MS } from '../volumes/sharing.ts';
 import {
   afterFailure,
@@ -42,7 +43,7 @@ const updateOrder = s.assign(({ event }) => {
   return known;
 });
 
-/** Upstream's names of the steps. */
+/** The step of setting the volume up, with upstream's name. */
 const settingUp = ({ volume }: Context): string => (volume.isBlock ? 'MapVolume.MapPodDevice' : 'MountVolume.SetUp');
 
 const MODE_CHECK = 'kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode';
@@ -87,7 +88,7 @@ const reportFailure = s.enqueueActions(({ context, enqueue }) => {
 const backOff = s.assign((args) => afterFailure(args));
 
 /** A failure due to a missing driver, or because another pod had the volume, is retried at once. */
-const becameFree = ({ context, event }: { context: Context; event: Known }): boolean => {
+const mayRetryAtOnce = ({ context, event }: { context: Context; event: Known }): boolean => {
   const { driver, isTaken } = event;
   return driver.endpoint !== context.driver.endpoint || (context.isTaken && !isTaken);
 };
@@ -105,7 +106,7 @@ const noteToken = s.assign((args) => {
   return { due, tokens: { ...context.tokens, [audience]: cachedToken(output, now(args)) } };
 });
 /** Tokens whose values are lost, leaving only handles, are requested again. */
-const dropForgotten = s.assign(({ context, event }) => ({
+const dropLostTokens = s.assign(({ context, event }) => ({
   tokens: errorOf(event).code === 'SECRET_NOT_HELD' ? {} : context.tokens,
 }));
 const notePublished = s.assign({ isPublished: true, tries: 0 });
@@ -137,7 +138,7 @@ const logStuck = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 const issuedTokens = ({ tokens }: Context): Readonly<Record<string, IssuedToken>> =>
-  Object.fromEntries(Object.entries(tokens).map(([audience, { issued }]) => [audience, issued]));
+  mapValues(tokens, ({ issued }) => issued);
 
 function publishInput({ context }: { context: Context }) {
   const { root, volume, driver, capabilities, nodeName, isPublished } = context;
@@ -227,7 +228,7 @@ const publishing = s.createStateConfig({
         src: 'csi.publish',
         input: publishInput,
         onDone: { target: '#csiMount.published', actions: [logUnshared, sendMapped, notePublished] },
-        onError: { target: '#csiMount.failing', actions: [failing(), dropForgotten] },
+        onError: { target: '#csiMount.failing', actions: [failing(), dropLostTokens] },
       },
       initial: 'working',
       states: {
@@ -257,7 +258,7 @@ const decline = s.assign(({ context: { expansion }, event }) => {
   return { declined: { to: size, status: outcome === 'inUse' ? null : (expansion?.status ?? '') } };
 });
 
-/** From the driver's success to the end of the pod; a volume that is too small is expanded first. */
+/** The driver has published the volume, until the end of the pod; a volume that is too small is expanded first. */
 const published = s.createStateConfig({
   initial: 'fitting',
   states: {
@@ -301,7 +302,7 @@ const published = s.createStateConfig({
   },
 });
 
-/** From the end of the pod until the volume is unpublished and its record is removed. */
+/** The pod has ended: the volume is unpublished and its record is removed. */
 const leaving = s.createStateConfig({
   initial: 'connecting',
   states: {
@@ -328,7 +329,10 @@ const leaving = s.createStateConfig({
     },
     backingOff: {
       on: {
-        'mount.known': [{ guard: becameFree, target: 'connecting', actions: updateOrder }, { actions: updateOrder }],
+        'mount.known': [
+          { guard: mayRetryAtOnce, target: 'connecting', actions: updateOrder },
+          { actions: updateOrder },
+        ],
       },
       after: { wait: 'connecting' },
     },
@@ -379,7 +383,7 @@ export const csiMountMachine = s.createMachine({
     backingOff: {
       always: { guard: 'isReleased', target: 'leaving' },
       on: {
-        'mount.known': [{ guard: becameFree, target: 'deciding', actions: updateOrder }, { actions: updateOrder }],
+        'mount.known': [{ guard: mayRetryAtOnce, target: 'deciding', actions: updateOrder }, { actions: updateOrder }],
       },
       after: { wait: 'deciding' },
     },

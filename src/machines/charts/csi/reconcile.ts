@@ -6,9 +6,10 @@
  */
 import { type AnyActorRef, to } from '../../../kernel/xstate.ts';
 import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrder } from '../../model/csi/messages.ts';
-import { type DeviceId, deviceIdOf, mountPlace } from '../../model/csi/places.ts';
+import { type DeviceId, deviceIdOf, mountPlace } from '../../model/csi/paths.ts';
 import { deviceKey, limitsPeriodMs } from '../../model/csi/policy.ts';
 import type { FoundVolume } from '../../model/operations/csi.ts';
+import { pickKeys } from '../../model/values/tables.ts';
 import type { Context, Device, Enqueue, Listed, Mount } from './csi-volumes-setup.ts';
 import {
   deviceOf,
@@ -68,7 +69,7 @@ function sendPods(enqueue: Enqueue, context: Listed): Listed {
   );
   for (const [uid] of gone) enqueue.sendTo(to('pods'), { type: 'csi.unmounted', uid } satisfies CSIReport);
   const uids = new Set(gone.map(([uid]) => uid));
-  return { ...context, pods: Object.fromEntries(Object.entries(context.pods).filter(([uid]) => !uids.has(uid))) };
+  return { ...context, pods: pickKeys(context.pods, (uid) => !uids.has(uid)) };
 }
 
 /** CSIDriver objects decide which volumes are attached; nothing is sent before they are listed. */

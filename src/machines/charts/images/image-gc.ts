@@ -16,15 +16,17 @@
 import type { Ended, PlainError } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
+import type { Candidate, ImageGcKnowledge } from '../../model/images/image-choice.ts';
+import { bytesToFree, imagesToRemove, namesOf, usedPercentOf } from '../../model/images/image-choice.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { GarbagePurge, ImageUsed } from '../../model/pods/image-messages.ts';
-import { eventRecorded } from '../../model/pods/pod-messages.ts';
+import { nodeEvent } from '../../model/pods/pod-messages.ts';
+import { type EventText, nodeEvents } from '../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';
 import { aggregate } from '../../model/values/go-text.ts';
-import type { Candidate, ImageGcKnowledge } from './image-choice.ts';
-import { bytesToFree, imagesToRemove, namesOf, usedPercentOf } from './image-choice.ts';
+import { pickKeys } from '../../model/values/tables.ts';
 
 /** As upstream: every five minutes. */
 const IMAGE_GC_MS = 300_000;
@@ -119,8 +121,7 @@ const choose = s.assign((args) => {
   const { context, event } = args;
   const { images } = outputOf<{ images: readonly Image[] }>(event);
   const present = new Set(images.flatMap(namesOf));
-  const ofPresent = (times: Readonly<Record<string, number>>) =>
-    Object.fromEntries(Object.entries(times).filter(([id]) => present.has(id)));
+  const ofPresent = (times: Readonly<Record<string, number>>) => pickKeys(times, (id) => present.has(id));
   return {
     present: images.map(({ id }) => id),
     usedAtMs: ofPresent(context.usedAtMs),
@@ -160,14 +161,12 @@ const FAILED_AGAIN_MESSAGE = 'Image garbage collection failed multiple times in 
 /**
  * A failure becomes an event only if the previous round failed too: at first the disk may not have been measured yet.
  */
-const fail = (messageOf: (context: Context, error: PlainError) => string, reason?: string) =>
+const fail = (messageOf: (context: Context, error: PlainError) => string, eventOf?: (message: string) => EventText) =>
   s.enqueueActions(({ context, event, enqueue }) => {
     const message = messageOf(context, errorOf(event));
     enqueue(line('error', [context.failedBefore ? FAILED_AGAIN_MESSAGE : FAILED_ONCE_MESSAGE, { err: message }]));
-    const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
-    const reasons = [reason, context.failedBefore ? 'ImageGCFailed' : undefined].filter((each) => each !== undefined);
-    for (const each of reasons) {
-      enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, { type: 'Warning', reason: each, message }));
+    for (const text of [eventOf, context.failedBefore ? nodeEvents.imageGCFailed : undefined]) {
+      if (text) enqueue.sendTo(to('eventRecorder'), nodeEvent(context.nodeName, text(message)));
     }
     enqueue.assign({ failedBefore: true });
   });
@@ -175,7 +174,7 @@ const fail = (messageOf: (context: Context, error: PlainError) => string, reason
 const failed = { target: 'waiting', actions: fail((_, { message }) => message) } as const;
 const succeed = s.assign({ failedBefore: false });
 
-const noCapacity = fail(() => 'invalid capacity 0 on image filesystem', 'InvalidDiskCapacity');
+const noCapacity = fail(() => 'invalid capacity 0 on image filesystem', nodeEvents.imageDiskInvalid);
 
 const notRemoved = fail(
   ({ toFreeBytes, freedBytes, errors }) =>
@@ -188,7 +187,7 @@ const notEnough = fail(
     `Insufficient free disk space on the node's image filesystem (${usedPercent}% of ${sizeText(capacityBytes)} ` +
     `used). Failed to free sufficient space by deleting unused images (freed ${freedBytes} bytes). Investigate ` +
     'disk usage, as it could be used by active images, logs, volumes, or other data.',
-  'FreeDiskSpaceFailed',
+  nodeEvents.imageDiskFull,
 );
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];

@@ -58,7 +58,7 @@ function repositoryWithTag(image: string): string {
   return `${repositoryOf(image)}${image.slice(name.length)}`;
 }
 
-const complain = s.enqueueActions(({ event, enqueue }) => {
+const logUnreadIntents = s.enqueueActions(({ event, enqueue }) => {
   const { message } = errorOf(event);
   enqueue(line('error', ['Cannot tell which images were being pulled when the agent ended', { error: message }]));
 });
@@ -79,7 +79,7 @@ export const imageOriginsMachine = s.createMachine({
           target: 'read',
           actions: s.assign({ intents: ({ event }) => outputOf<{ images: readonly string[] }>(event).images }),
         },
-        onError: { target: 'done', actions: complain },
+        onError: { target: 'done', actions: logUnreadIntents },
       },
     },
     read: { always: [{ guard: 'hasNone', target: 'done' }, { target: 'listing' }] },
@@ -90,7 +90,7 @@ export const imageOriginsMachine = s.createMachine({
         src: 'cri.listImages',
         input: {},
         onDone: { target: 'next', actions: match },
-        onError: { target: 'done', actions: complain },
+        onError: { target: 'done', actions: logUnreadIntents },
       },
     },
     next: { always: [{ guard: 'isDone', target: 'done' }, { target: 'recording' }] },
@@ -103,7 +103,7 @@ export const imageOriginsMachine = s.createMachine({
           return { root: context.root, image, imageRef, repository: repositoryOf(image), credentials: null };
         },
         onDone: { target: 'next', actions: dequeue },
-        onError: { target: 'next', actions: [complain, dequeue] },
+        onError: { target: 'next', actions: [logUnreadIntents, dequeue] },
       },
     },
     done: { type: 'final' },

@@ -14,6 +14,8 @@ import {
   typed,
 } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
+import type { Admission, VerificationSettings } from '../../model/images/verification.ts';
+import { admission, admittedByRecord, recordOf } from '../../model/images/verification.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
 import { operations } from '../../model/operations/index.ts';
 import { type ImageFacts, type ImageReport, type ImageWanted, imageFacts } from '../../model/pods/image-messages.ts';
@@ -29,8 +31,8 @@ import {
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { nextBackoff, RESET_AFTER_MAX_DELAYS } from '../../model/spec/restart.ts';
 import { aggregate } from '../../model/values/go-text.ts';
+import { pickKeys } from '../../model/values/tables.ts';
 import { goDuration } from '../../model/values/time.ts';
-import { type Admission, admission, admittedAnyway, recordOf, type VerificationSettings } from './verification.ts';
 
 const BACKOFF_MAX_MS = 300_000;
 /** After this time without a pull a back-off is reset. */
@@ -41,7 +43,7 @@ const SHOW_ERROR_MS = 5_000;
 const NEVER_PULL_RETRY_MS = 10_000;
 /** The same period on a node without the behavior `imagesAsKubelet`. */
 const NEVER_PULL_LATE_RETRY_MS = 300_000;
-/** An image that no pod requested for this long is forgotten: a node does not keep an actor for each one for ever. */
+/** An image that no pod requested for this long is forgotten, so that actors do not accumulate. */
 const IDLE_MS = 300_000;
 
 export interface ImageInput extends Decider {
@@ -58,7 +60,7 @@ export interface ImageInput extends Decider {
 }
 
 interface Context extends ImageInput {
-  /** Requests that have neither an answer nor a turn. */
+  /** Requests without an answer that the current pull does not serve. */
   readonly waiting: readonly ImageWanted[];
   /** The pods whose credentials are used for the pull: all name the same pull secrets. */
   readonly turn: readonly ImageWanted[];
@@ -67,7 +69,6 @@ interface Context extends ImageInput {
   /** The record of earlier pulls; `null` if it does not matter. */
   readonly record: PullRecord | null;
   readonly credentials: readonly PullCredential[];
-  /** Index of the credential being tried. */
   readonly attempt: number;
   /** Why the registry rejected the credentials tried before. */
   readonly errors: readonly string[];
@@ -105,7 +106,7 @@ export const imageSetup = setup({
     needsRecord: ({ context }) =>
       context.verification !== null &&
       context.present !== null &&
-      (servesBeside(context) || context.waiting.some(mayBeServed)),
+      (answersDuringPull(context) || context.waiting.some(mayUsePresentImage)),
     mustRecordCredential: ({ context }) => context.learnt !== null,
     letsPullsEnd: ({ context }) => hasBehavior(context, 'detailsAsKubelet'),
     hasAnotherCredential: ({ context }) => context.attempt + 1 < context.credentials.length,
@@ -122,9 +123,9 @@ const s = imageSetup;
 type Enqueue = EnqueueOf<typeof s>;
 
 const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'imagesAsKubelet');
-export const servesBeside = (context: Context): boolean => hasBehavior(context, 'pullsAsKubelet');
+export const answersDuringPull = (context: Context): boolean => hasBehavior(context, 'pullsAsKubelet');
 
-export const mayBeServed = ({ policy }: ImageWanted): boolean => policy !== 'Always';
+export const mayUsePresentImage = ({ policy }: ImageWanted): boolean => policy !== 'Always';
 
 export const recordEvent = (enqueue: Enqueue, { ref }: ImageWanted, text: EventText): void =>
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
@@ -206,13 +207,13 @@ const adding = (joins: (context: Context, request: ImageWanted) => boolean) =>
   });
 
 /** A running pull serves all requests with the same secrets. */
-export const addRequest = adding(joinsPull);
+export const addRequest = adding(isServedByPull);
 
-/** The pull that ends does not serve the request. */
-export const addLater = adding(() => false);
+/** Adds a request that comes too late for the ending pull. */
+export const addForNextPull = adding(() => false);
 
 /** Whether the running pull serves this request too. Access to a present image is decided for each pod. */
-export function joinsPull(context: Context, request: ImageWanted): boolean {
+export function isServedByPull(context: Context, request: ImageWanted): boolean {
   const { turn, beganAtMs } = context;
   const [first] = turn;
   if (first === undefined || beganAtMs === 0 || request.policy === 'Never') return false;
@@ -236,9 +237,9 @@ export const answerKnown = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { present, verification, record } = context;
   const isFree = verification === null || record === null;
-  const anyway = present && (isFree ? true : admittedAnyway(verification, context.place.image, record));
+  const anyway = present && (isFree ? true : admittedByRecord(verification, context.place.image, record));
   const rest = context.waiting.filter((request) => {
-    const admitted = mayBeServed(request) ? (anyway ?? null) : false;
+    const admitted = mayUsePresentImage(request) ? (anyway ?? null) : false;
     if (present !== null && admitted === true) reportPresent(enqueue, request, present);
     else if (request.policy === 'Never' && (present === null || admitted === false))
       refuseNeverPull(enqueue, context, request);
@@ -271,7 +272,7 @@ export const decideByCredentials = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const verdict = verdictOf(context);
   const turn = context.turn.filter((request) => {
-    if (context.present !== null && mayBeServed(request) && verdict?.admitted) {
+    if (context.present !== null && mayUsePresentImage(request) && verdict?.admitted) {
       reportPresent(enqueue, request, context.present);
     } else if (request.policy === 'Never') refuseNeverPull(enqueue, context, request);
     else return !refuseInBackoff(enqueue, context, request, now(args));
@@ -284,7 +285,7 @@ export const decideByCredentials = s.enqueueActions((args) => {
 function verdictOf({ verification, record, repository, place, credentials }: Context): Admission | null {
   const pulled = record?.record?.[repository];
   if (verification === null || record === null || pulled === undefined) return null;
-  return admittedAnyway(verification, place.image, record) === null ? admission(pulled, credentials) : null;
+  return admittedByRecord(verification, place.image, record) === null ? admission(pulled, credentials) : null;
 }
 
 /** The input that records the learnt credential, or the credential of the pull. */
@@ -324,7 +325,7 @@ export const serveTurn = s.enqueueActions((args) => {
     if (backoffOf(context, request)) remember(enqueue, request, null);
   }
   const served = new Set(turn.map(({ uid }) => uid));
-  const backoff = Object.fromEntries(Object.entries(context.backoff).filter(([uid]) => !served.has(uid)));
+  const backoff = pickKeys(context.backoff, (uid) => !served.has(uid));
   enqueue.assign({ turn: [], backoff });
 });
 
@@ -381,7 +382,7 @@ export const failIntent = failTurn(
   waitingReasons.errImagePull,
 );
 
-export const failVanished = failTurn(
+export const failMissingImage = failTurn(
   ({ image }) => `Failed to inspect image "${image}": the runtime does not have it after the pull`,
   waitingReasons.imageInspectError,
 );

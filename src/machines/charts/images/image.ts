@@ -20,22 +20,24 @@
  */
 
 import { sendParent } from '../../../kernel/xstate.ts';
+import { admittedDuringPull } from '../../model/images/verification.ts';
 import { containerEvents } from '../../model/reasons/reasons.ts';
 import {
-  addLater,
+  addForNextPull,
   addRequest,
   answerKnown,
+  answersDuringPull,
   beginPull,
   beginTurn,
   decideByCredentials,
   failCredentials,
   failInspection,
   failIntent,
+  failMissingImage,
   failPull,
   failRecord,
-  failVanished,
-  joinsPull,
-  mayBeServed,
+  isServedByPull,
+  mayUsePresentImage,
   noteCredentials,
   noteFailure,
   noteRecord,
@@ -46,23 +48,22 @@ import {
   recordInput,
   reportPresent,
   imageSetup as s,
-  servesBeside,
   serveTurn,
   throttlePull,
   warn,
 } from './image-setup.ts';
-import { admittedBeside } from './verification.ts';
 
 /** During a pull, a pod that needs none is answered at once; one that joins it is told that the image is pulled. */
-const addRequestBeside = s.enqueueActions((args) => {
+const addRequestDuringPull = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'image.asked') return;
   const { request } = event;
   const { present, verification, place, record } = context;
-  const isFree = servesBeside(context) && mayBeServed(request) && admittedBeside(verification, place.image, record);
+  const isFree =
+    answersDuringPull(context) && mayUsePresentImage(request) && admittedDuringPull(verification, place.image, record);
   if (present !== null && isFree) return reportPresent(enqueue, request, present);
   enqueue(addRequest);
-  if (servesBeside(context) && joinsPull(context, request))
+  if (answersDuringPull(context) && isServedByPull(context, request))
     recordEvent(enqueue, request, containerEvents.pulling(request.image));
 });
 
@@ -125,15 +126,14 @@ const admitting = {
 };
 
 /** The image was inspected, and a pull begins or runs. */
-const beside = { 'image.asked': { actions: addRequestBeside } } as const;
+const duringPull = { 'image.asked': { actions: addRequestDuringPull } } as const;
 
-/** The pull has ended. */
 const pulled = {
-  'image.asked': [{ guard: 'letsPullsEnd', actions: addLater }, { actions: addRequest }],
+  'image.asked': [{ guard: 'letsPullsEnd', actions: addForNextPull }, { actions: addRequest }],
 } as const;
 
 const pulling = s.createStateConfig({
-  on: beside,
+  on: duringPull,
   entry: beginPull,
   exit: sendParent(({ context }) => ({ type: 'image.pullEnded', image: context.image })),
   initial: 'asking',
@@ -169,7 +169,7 @@ const recording = {
       src: 'cri.imageStatus',
       input: ({ context }) => ({ image: context.image }),
       onDone: [
-        { guard: ({ event }) => event.output.image === null, target: 'forgetting', actions: failVanished },
+        { guard: ({ event }) => event.output.image === null, target: 'forgetting', actions: failMissingImage },
         { guard: 'verifies', target: 'recording', actions: noteStatus },
         { target: 'done', actions: [noteStatus, serveTurn] },
       ],
@@ -240,7 +240,7 @@ export const imageMachine = s.createMachine({
     ...admitting,
     /** Waits until the intent of the pull is on disk. */
     intending: {
-      on: beside,
+      on: duringPull,
       invoke: {
         id: 'recordIntent',
         src: 'images.recordIntent',
@@ -253,7 +253,7 @@ export const imageMachine = s.createMachine({
     queued: {
       entry: queuePull,
       on: {
-        ...beside,
+        ...duringPull,
         'image.mayPull': 'pulling',
         'image.throttled': [
           { guard: 'verifies', target: 'forgetting', actions: throttlePull },

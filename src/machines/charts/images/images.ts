@@ -24,6 +24,7 @@ import {
   to,
   typed,
 } from '../../../kernel/xstate.ts';
+import type { VerificationSettings } from '../../model/images/verification.ts';
 import type { ImageReport, ImageWanted } from '../../model/pods/image-messages.ts';
 import { eventRecorded, podActor } from '../../model/pods/pod-messages.ts';
 import { containerEvents, waitingMessages, waitingReasons } from '../../model/reasons/reasons.ts';
@@ -33,7 +34,6 @@ import { imageWithTag, parseImage, repositoryOf } from '../../model/spec/image.t
 import { pauseMs, SYNC_BACK_OFF } from '../../model/values/time.ts';
 import { imageMachine } from './image.ts';
 import { imageOriginsMachine } from './image-origins.ts';
-import type { VerificationSettings } from './verification.ts';
 
 export type ImagesInput = Pick<
   NodeSettings,

@@ -45,7 +45,7 @@ export type ReflectorReport =
       readonly object: KubeObject;
     };
 
-/** Between the end of a reflector and its next start. */
+/** The pause between the end of a reflector and its next start. */
 export const REOPEN_MS = 1_000;
 
 /** The line about the crash of a reflector, which starts again. */

@@ -73,7 +73,6 @@ const target = ({ nodeName }: LeaseInput, name?: string) =>
     ...(name === undefined ? {} : { name: nodeName }),
   }) as const;
 
-/** The lease with a new renew time. */
 function renewed({ nodeName, durationSeconds, lease, ownerUid, behavior }: Context, nowMs: number): Lease {
   const owners =
     lease?.metadata?.ownerReferences ??

@@ -7,7 +7,7 @@ import { kubeOperations } from '../../model/operations/kube.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { isUndecided, lacksRelist, type NodeFacts, type NodeReports } from './object/facts.ts';
-import { hasChange, hasConditionChange, holdsMore, lostLabels, nodeStatus } from './object/node.ts';
+import { hasChange, hasConditionChange, hasMoreVolumesInUse, lostLabels, nodeStatus } from './object/node.ts';
 import { registrationMachine } from './registration.ts';
 
 export interface NodeStatusInput extends Decider {
@@ -70,7 +70,7 @@ export const labelsOf = (context: Context): JsonObject | null =>
 export const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'nodeAsKubelet');
 
 /** A change of the Node that interrupts a report does not cause a second event about the reported conditions. */
-export const isSaidOnce = (context: Context): boolean => hasBehavior(context, 'conditionsOnce');
+export const recordsConditionsOnce = (context: Context): boolean => hasBehavior(context, 'conditionsOnce');
 
 export const nodeStatusSetup = setup({
   types: typed<{ input: NodeStatusInput; context: Context; events: Event }>(),
@@ -88,7 +88,7 @@ export const nodeStatusSetup = setup({
     registersItself: ({ context }) => context.register,
     isUrgent: ({ context }) => {
       const [before, after] = [statusOf(context), projected(context, context.reportedAtMs)];
-      return context.node !== null && (hasConditionChange(before, after) || holdsMore(before, after));
+      return context.node !== null && (hasConditionChange(before, after) || hasMoreVolumesInUse(before, after));
     },
     mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
   },

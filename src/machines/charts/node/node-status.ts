@@ -23,11 +23,17 @@ import { assign, errorOf, line, now, outputOf, random, sendTo, to } from '../../
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node } from '../../model/api/pod.ts';
 import { namesOf } from '../../model/operations/certificate.ts';
-import { eventRecorded } from '../../model/pods/pod-messages.ts';
-import { nodeRef } from '../../model/reasons/reasons.ts';
+import { nodeEvent } from '../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { Context, Enqueue } from './node-status-setup.ts';
-import { isAsKubelet, isSaidOnce, labelsOf, projected, nodeStatusSetup as s, statusOf } from './node-status-setup.ts';
+import {
+  isAsKubelet,
+  labelsOf,
+  projected,
+  recordsConditionsOnce,
+  nodeStatusSetup as s,
+  statusOf,
+} from './node-status-setup.ts';
 import { transitionEvents } from './object/conditions.ts';
 import { NOTHING_REPORTED, nodeImages, PRESSURE_MS, pressures, pressuresIn, withReports } from './object/facts.ts';
 import { hasChange, labelsIn, newNode, statusPatch, volumesIn } from './object/node.ts';
@@ -51,10 +57,7 @@ const noteReport = s.assign({
 
 function emit(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warning', reason: string, message?: string) {
   const text = message ?? `Node ${facts.nodeName} status is now: ${reason}`;
-  enqueue.sendTo(
-    to('eventRecorder'),
-    eventRecorded(nodeRef(facts.nodeName), { type: eventType, reason, message: text }),
-  );
+  enqueue.sendTo(to('eventRecorder'), nodeEvent(facts.nodeName, { type: eventType, reason, message: text }));
 }
 
 /** Sends parts of the Node to the actors that need them, when they changed. */
@@ -65,7 +68,6 @@ function reportParts(enqueue: Enqueue, before: Node | null, node: Node): void {
   if (isNew(volumesIn)) enqueue.sendTo(to('csiVolumes'), volumesIn(node));
 }
 
-/** Logs that the Node was deleted. */
 function noteDeleted(enqueue: Enqueue): void {
   enqueue.assign({ node: null });
   enqueue.sendTo(to('lease'), { type: 'node.gone' });
@@ -141,7 +143,7 @@ const compose = s.enqueueActions((args) => {
   const isSilent = context.tries > 0 || context.node === null;
   const reasons = asKubelet && isSilent ? [] : transitionEvents(before, conditions);
   for (const reason of reasons) emit(enqueue, context, 'Normal', reason);
-  const recorded = asKubelet && !isSaidOnce(context) ? null : conditions;
+  const recorded = asKubelet && !recordsConditionsOnce(context) ? null : conditions;
   enqueue.assign({ next, recorded, reportedAtMs: nowMs, tries: context.tries + 1 });
 });
 
@@ -150,7 +152,7 @@ const compose = s.enqueueActions((args) => {
  * conditions of a new Node are all recorded with its first report.
  */
 const forgetRecorded = s.assign(({ context }) =>
-  isSaidOnce(context) && context.recorded?.length !== 0 ? { recorded: null } : {},
+  recordsConditionsOnce(context) && context.recorded?.length !== 0 ? { recorded: null } : {},
 );
 
 /** Spreads the reports of nodes that changed together: half to one and a half of the period, as upstream. */

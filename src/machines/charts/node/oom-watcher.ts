@@ -14,8 +14,8 @@
  */
 import { errorOf, type ItemOf, line, pick, sendParent, setup, stateIn, to, typed } from '../../../kernel/xstate.ts';
 import { hostOperations, type OomKill } from '../../model/operations/host.ts';
-import { type EventRecorded, eventRecorded } from '../../model/pods/pod-messages.ts';
-import { nodeRef } from '../../model/reasons/reasons.ts';
+import { type EventRecorded, nodeEvent } from '../../model/pods/pod-messages.ts';
+import { nodeEvents } from '../../model/reasons/reasons.ts';
 
 export interface OomWatcherInput {
   readonly nodeName: string;
@@ -39,8 +39,7 @@ function oomEvent(nodeName: string, kill: OomKill): EventRecorded | null {
   if (kill.victimContainer !== MACHINE) return null;
   const hasVictim = kill.processName !== '' && kill.pid !== 0;
   const victim = hasVictim ? `, victim process: ${kill.processName}, pid: ${kill.pid}` : '';
-  const message = `System OOM encountered${victim}`;
-  return eventRecorded(nodeRef(nodeName), { type: 'Warning', reason: 'SystemOOM', message });
+  return nodeEvent(nodeName, nodeEvents.systemOOM(victim));
 }
 
 const s = setup({

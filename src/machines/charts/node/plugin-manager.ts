@@ -30,11 +30,16 @@ import type { CSIDriverChange, CSILimits } from '../../model/csi/messages.ts';
 import type { DraPluginMessage } from '../../model/dra/messages.ts';
 import type { DevicePlugin } from '../../model/operations/devices.ts';
 import type { DraPlugin } from '../../model/operations/dra.ts';
-import { type PluginSocket, type PluginsChanged, pluginOperations } from '../../model/operations/plugins.ts';
+import {
+  endpointOf,
+  type PluginSocket,
+  type PluginsChanged,
+  pluginOperations,
+} from '../../model/operations/plugins.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
-import { draKey, endpointOf, pluginVerdict, type Verdict } from './plugin-policy.ts';
+import { draKey, pluginVerdict, type Verdict } from './plugin-policy.ts';
 
 /** The pause before a broken watch is reopened, or the crashed actor of a plugin is replaced. */
 const RETRY_MS = 5_000;
@@ -59,9 +64,7 @@ interface Plugin {
   /** The id of the plugin's actor. */
   readonly id: string;
   readonly identity: string;
-  /** The accepted driver; `null` before. */
   readonly driver: AcceptedDriver | null;
-  /** The connected device plugin; `null` before. */
   readonly device: DevicePlugin | null;
   /** The accepted resource driver; `null` before. */
   readonly dra: DraPlugin | null;

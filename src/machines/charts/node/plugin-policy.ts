@@ -4,12 +4,12 @@
  * Upstream: pkg/volume/csi/csi_plugin.go, pkg/volume/csi/nodeinfomanager, staging apimachinery's util/version.
  */
 
+import { announcementProblem } from '../../model/allocation/device-policy.ts';
 import { DRA_SERVICES, type DraService } from '../../model/operations/dra.ts';
-import type { CSINodeInfo, PluginInfo } from '../../model/operations/plugins.ts';
+import { type CSINodeInfo, endpointOf, type PluginInfo } from '../../model/operations/plugins.ts';
 import { isDnsSubdomain } from '../../model/validation/field.ts';
 import { goList } from '../../model/values/go-text.ts';
 import type { CSIDriver } from './csi-node.ts';
-import { announcementProblem } from './devices/device-policy.ts';
 
 const CSI_PLUGIN = 'CSIPlugin';
 const DEVICE_PLUGIN = 'DevicePlugin';
@@ -93,9 +93,6 @@ function validated(
   return { version: highest.join('.') };
 }
 
-export const endpointOf = ({ endpoint }: PluginInfo, socket: string): string => endpoint || socket;
-
-/** The drivers and plugins that are registered on this node. */
 export interface RegisteredPlugins {
   readonly drivers: DriverVersions;
   /** Sockets of resource drivers, as `driver endpoint`. */

@@ -20,10 +20,10 @@
 import { assign, type Ended, errorOf, line, outputOf, pick, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { type DevicePlugin, type DevicePluginOptions, deviceOperations } from '../../model/operations/devices.ts';
 import type { CSINodeInfo, NodeInfoChanged, PluginInfo } from '../../model/operations/plugins.ts';
-import { pluginOperations } from '../../model/operations/plugins.ts';
+import { endpointOf, pluginOperations } from '../../model/operations/plugins.ts';
 import { doubledMs, OPERATION_BACK_OFF } from '../../model/values/time.ts';
 import type { CSIDriver } from './csi-node.ts';
-import { driverOf, endpointOf, nodeInfoProblem } from './plugin-policy.ts';
+import { driverOf, nodeInfoProblem } from './plugin-policy.ts';
 
 /** Time limit for publishing a driver to the cluster, as no plugin should wait longer than its own start may take. */
 const ANNOUNCING_MAX_MS = 60_000;
@@ -61,7 +61,7 @@ interface Context {
   /** The error of the registration; empty if it succeeded. */
   readonly error: string;
   readonly retryMs: number;
-  /** Between two requests for the attach limit; 0: the driver is not asked. */
+  /** The interval between two requests for the attach limit; 0: the driver is not asked. */
   readonly periodMs: number;
 }
 

@@ -39,7 +39,6 @@ interface Context extends RegistrationInput {
   readonly existing: Node | null;
 }
 
-/** The code of the error in an `onError` event; empty without one. */
 export const codeOf = (event: { error: unknown }): string => errorOf(event).code ?? '';
 
 const existingIn = ({ existing }: Context): Node => required(existing, 'the Node that exists');

@@ -76,7 +76,7 @@ const problem = ({ key }: Pick<Context, 'key'>, text: string): ObjectState => {
 /** Upstream's reason why the claim cannot be used; empty if it can. */
 function refusalOf(claim: KubeObject | null, name: string): string {
   if (claim === null) return `failed to fetch PVC from API server: persistentvolumeclaims "${name}" not found`;
-  if (isGoing(claim)) return 'PVC is being deleted';
+  if (isBeingDeleted(claim)) return 'PVC is being deleted';
   const [spec, status] = [claim['spec'], claim['status']];
   if (!isObject(status) || status['phase'] !== 'Bound') return 'PVC is not bound';
   return isObject(spec) && spec['volumeName'] ? '' : 'PVC has empty pvc.Spec.VolumeName';
@@ -88,7 +88,7 @@ const PROTECTION = 'kubernetes.io/pvc-protection';
  * Whether the claim is being deleted. A protected one stays as long as pods use it, including pods that this agent does
  * not know yet.
  */
-function isGoing({ metadata }: KubeObject): boolean {
+function isBeingDeleted({ metadata }: KubeObject): boolean {
   const { deletionTimestamp, finalizers } = metadata;
   return deletionTimestamp !== undefined && !(Array.isArray(finalizers) && finalizers.includes(PROTECTION));
 }

@@ -63,7 +63,6 @@ const SHARED: Readonly<Record<string, 'services' | 'trustBundles'>> = {
 
 interface Context extends Decider {
   readonly strategy: NonNullable<NodeSettings['apiServer']>['changeDetection'];
-  /** By uid of a pod, the keys that it wants. */
   readonly wants: Readonly<Record<string, readonly string[]>>;
   /** By key, the state of the object; absent: not read yet. */
   readonly known: Readonly<Record<string, ObjectState>>;
@@ -95,17 +94,19 @@ const s = setup({
 
 type Enqueue = EnqueueOf<typeof s>;
 
-const sharedOf = (key: string) => SHARED[idOf(key).kind];
-const actorOf = (key: string): string => sharedOf(key) ?? `object-${key.replaceAll('/', ':')}`;
+const sharedActorOf = (key: string) => SHARED[idOf(key).kind];
+const actorOf = (key: string): string => sharedActorOf(key) ?? `object-${key.replaceAll('/', ':')}`;
 
 interface Wanted {
   readonly actor: string;
   readonly shared: string | undefined;
 }
 
-/** The list of a pod stays the same while other pods come and go, and taking its keys apart is what costs. */
+/**
+ * Memoized, because parsing the keys is expensive and the list of a pod stays the same while other pods come and go.
+ */
 const wantedOf = memoize((keys: readonly string[]): readonly (readonly [key: string, Wanted])[] =>
-  keys.map((key) => [key, { actor: actorOf(key), shared: sharedOf(key) }]),
+  keys.map((key) => [key, { actor: actorOf(key), shared: sharedActorOf(key) }]),
 );
 
 const allWanted = memoize((wants: Context['wants']) => new Map(Object.values(wants).flatMap(wantedOf)));
@@ -115,7 +116,7 @@ const sharedKeys = (wants: Context['wants'], id: string): string[] =>
   [...allWanted(wants)].flatMap(([key, { shared }]) => (shared === id ? [key] : [])).toSorted();
 
 /** The entries of a table whose keys are wanted; the table itself when these are all. */
-function ofWanted<Value>(table: Readonly<Record<string, Value>>, wanted: ReadonlyMap<string, Wanted>) {
+function entriesOfWanted<Value>(table: Readonly<Record<string, Value>>, wanted: ReadonlyMap<string, Wanted>) {
   const entries = Object.entries(table);
   const kept = entries.filter(([key]) => wanted.has(key));
   return kept.length === entries.length ? table : Object.fromEntries(kept);
@@ -143,8 +144,8 @@ function follow(
     const keys = sharedKeys(wants, id);
     if (keys.length > 0 && keys.join() !== sharedKeys(context.wants, id).join()) want(enqueue, id, keys);
   }
-  const known = ofWanted(context.known, wantedObjects);
-  return { wants, actors: [...there], known, awaited: ofWanted(context.awaited, wantedObjects) };
+  const known = entriesOfWanted(context.known, wantedObjects);
+  return { wants, actors: [...there], known, awaited: entriesOfWanted(context.awaited, wantedObjects) };
 }
 
 const isConfiguration = (key: string): boolean => /^(ConfigMap|Secret)$/.test(idOf(key).kind);
@@ -161,7 +162,7 @@ const want = (enqueue: Enqueue, id: 'services' | 'trustBundles', keys: readonly 
 
 function start(enqueue: Enqueue, context: Context, key: string): void {
   const { strategy, labels, refreshes: refresh } = context;
-  const shared = sharedOf(key);
+  const shared = sharedActorOf(key);
   if (shared !== undefined) enqueue.spawnChild(shared, { id: shared });
   else if (idOf(key).kind === 'PersistentVolumeClaim')
     enqueue.spawnChild('claim', { id: actorOf(key), input: { key, labels } });
@@ -250,7 +251,7 @@ const respawn = s.enqueueActions(({ context, event, enqueue }) => {
   const [key] = keys;
   if (key === undefined) return;
   start(enqueue, context, key);
-  const shared = sharedOf(key);
+  const shared = sharedActorOf(key);
   if (shared !== undefined) want(enqueue, shared, keys);
   enqueue.assign({ actors: [...context.actors, id] });
 });

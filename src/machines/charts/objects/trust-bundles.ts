@@ -49,7 +49,6 @@ export interface TrustBundlesWanted {
 }
 
 interface Context {
-  /** Bundles by name. */
   readonly bundles: Readonly<Record<string, TrustBundle>>;
   readonly isListed: boolean;
   /** Index of the API version being tried or used. */

@@ -14,10 +14,12 @@
 import { type Ended, errorOf, line, now, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { GarbagePurge } from '../../model/pods/image-messages.ts';
-import { eventRecorded } from '../../model/pods/pod-messages.ts';
+import { nodeEvent } from '../../model/pods/pod-messages.ts';
+import { nodeEvents } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import { type DeadContainer, type GarbageChanged, milliseconds } from '../../model/status/runtime-facts.ts';
+import { mapValues, pickBy } from '../../model/values/tables.ts';
 
 /** As upstream: once a minute. */
 const CONTAINER_GC_MS = 60_000;
@@ -67,7 +69,7 @@ const newestFirst = (a: DeadContainer, b: DeadContainer): number =>
 
 type Groups = readonly (readonly DeadContainer[])[];
 
-/** The groups of each list of a pod: with every event the lists of all pods are looked at, and one is new. */
+/** The groups of a pod's list, cached: each event needs the groups of all pods, and changes the list of one. */
 const knownGroups = new WeakMap<Garbage['dead'], Groups>();
 
 /** The dead instances of one pod by container, newest first. */
@@ -85,27 +87,25 @@ function groupsOfPod(dead: Garbage['dead']): Groups {
 /** Dead instances by pod and container, newest first. */
 const groupsOf = (pods: Pods): Groups => Object.values(pods).flatMap(({ dead }) => groupsOfPod(dead));
 
-/** Instances that are old enough to count. */
-function ofAge(pods: Pods, { minAgeMs }: Policy, nowMs: number): Pods {
+/** The pods with only the instances that are old enough to count. */
+function withOldInstances(pods: Pods, { minAgeMs }: Policy, nowMs: number): Pods {
   if (minAgeMs === 0) return pods;
   const isOldEnough = ({ createdAt }: DeadContainer): boolean => milliseconds(createdAt) <= nowMs - minAgeMs;
-  return Object.fromEntries(
-    Object.entries(pods).map(([uid, each]) => [uid, { ...each, dead: each.dead.filter(isOldEnough) }]),
-  );
+  return mapValues(pods, (each) => ({ ...each, dead: each.dead.filter(isOldEnough) }));
 }
 
-/** The leftovers of ended pods, and the dead instances beyond the limits of the others. */
-export function victimsOf(pods: Pods, policy: Policy): Victim[] {
+/** The garbage of one round: the leftovers of ended pods, and the dead instances beyond the limits of the others. */
+export function garbageToCollect(pods: Pods, policy: Policy): Victim[] {
   const ofEvicted = Object.values(pods).flatMap(({ isEvicted = false, dead }) => (isEvicted ? dead : []));
-  const others = Object.fromEntries(Object.entries(pods).filter(([, { isEvicted = false }]) => !isEvicted));
+  const others = pickBy(pods, ({ isEvicted = false }) => !isEvicted);
   return [
-    ...[...ofEvicted, ...excessOf(others, policy)].map(({ id }) => ({ kind: 'container' as const, id })),
+    ...[...ofEvicted, ...beyondLimits(others, policy)].map(({ id }) => ({ kind: 'container' as const, id })),
     ...Object.values(pods).flatMap(({ sandboxes }) => sandboxes.map((id) => ({ kind: 'sandbox' as const, id }))),
   ];
 }
 
-/** Beyond the limit of each container first; then, with a limit for the node, the oldest of all. */
-function excessOf(pods: Pods, policy: Policy): DeadContainer[] {
+/** Dead instances beyond the limit of each container; then, with a limit for the node, the oldest of all. */
+function beyondLimits(pods: Pods, policy: Policy): DeadContainer[] {
   const groups = groupsOf(pods);
   const share = Math.max(1, Math.floor(policy.maxContainers / Math.max(1, groups.length)));
   const total = groups.reduce((sum, group) => sum + group.length, 0);
@@ -119,7 +119,7 @@ function excessOf(pods: Pods, policy: Policy): DeadContainer[] {
 }
 
 /** Dead instances that do not wait for the next round; upstream's podContainerDeletor. */
-const surplusOf = ({ pods, keptAtDeath, hasFailed }: Context): Victim[] =>
+const surplusAtDeath = ({ pods, keptAtDeath, hasFailed }: Context): Victim[] =>
   keptAtDeath === null || hasFailed
     ? []
     : groupsOf(pods).flatMap((group) => group.slice(keptAtDeath).map(({ id }) => ({ kind: 'container', id }) as const));
@@ -135,10 +135,10 @@ function without(pods: Pods, removed: string): Pods {
 }
 
 /** When the node is short of disk, also the instances of pods that have ended. */
-const purgeVictimsOf = (pods: Pods, policy: Policy): Victim[] => {
+const garbageToPurge = (pods: Pods, policy: Policy): Victim[] => {
   const ofOver = Object.values(pods).flatMap(({ over, dead }) => (over ? dead : []));
   const idsOfOver = new Set(ofOver.map(({ id }) => id));
-  const others = victimsOf(pods, policy).filter(({ id }) => !idsOfOver.has(id));
+  const others = garbageToCollect(pods, policy).filter(({ id }) => !idsOfOver.has(id));
   return [...ofOver.map(({ id }) => ({ kind: 'container' as const, id })), ...others];
 };
 
@@ -153,9 +153,9 @@ const s = setup({
   types: typed<{ input: ContainerGcInput; context: Context; events: GarbageChanged | GarbagePurge | Ended }>(),
   actors: pick(operations, 'cri.removeContainer', 'cri.removePodSandbox', 'logs.remove', 'logs.unlink'),
   guards: {
-    hasSurplus: ({ context }) => surplusOf(context).length > 0,
+    hasSurplus: ({ context }) => surplusAtDeath(context).length > 0,
     wasWaiting: ({ context }) => context.queue.length === 0 && context.rest.in === 'waiting',
-    hasVictims: ({ context }) => victimsOf(context.pods, context.policy).length > 0,
+    hasVictims: ({ context }) => garbageToCollect(context.pods, context.policy).length > 0,
     isDone: ({ context }) => context.queue.length === 0,
     isPurging: ({ context }) => context.purging,
     hasLog: ({ context }) => logOf(context).path.startsWith(`${context.podLogsDir}/`),
@@ -190,17 +190,20 @@ const restIn = (state: 'waiting' | 'settling') =>
   });
 
 const NO_REST = { in: 'settling', untilMs: 0 } as const;
-const collectSurplus = s.assign({ queue: ({ context }) => surplusOf(context) });
+const collectSurplus = s.assign({ queue: ({ context }) => surplusAtDeath(context) });
 
-const oldEnough = (args: { readonly context: Context; readonly system: unknown }): Pods =>
-  ofAge(args.context.pods, args.context.policy, now(args));
+const podsWithOldInstances = (args: { readonly context: Context; readonly system: object }): Pods =>
+  withOldInstances(args.context.pods, args.context.policy, now(args));
 
-const collect = s.assign({ rest: NO_REST, queue: (args) => victimsOf(oldEnough(args), args.context.policy) });
+const collect = s.assign({
+  rest: NO_REST,
+  queue: (args) => garbageToCollect(podsWithOldInstances(args), args.context.policy),
+});
 
 const beginPurge = s.assign({
   purging: true,
   rest: NO_REST,
-  queue: (args) => purgeVictimsOf(oldEnough(args), args.context.policy),
+  queue: (args) => garbageToPurge(podsWithOldInstances(args), args.context.policy),
 });
 
 const answerPurge = s.enqueueActions(({ enqueue }) => {
@@ -212,9 +215,7 @@ const logFailure = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = errorOf(event);
   enqueue(line('error', ['Container garbage collection failed', { id: context.queue[0]?.id, error: message }]));
   if (!context.recordsFailures) return;
-  const ref = { kind: 'Node' as const, namespace: '', name: context.nodeName, uid: '' };
-  const text = { type: 'Warning' as const, reason: 'ContainerGCFailed', message };
-  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
+  enqueue.sendTo(to('eventRecorder'), nodeEvent(context.nodeName, nodeEvents.containerGCFailed(message)));
 });
 
 const removingSurplus = { guard: 'hasSurplus', target: 'next', actions: collectSurplus } as const;
@@ -313,7 +314,7 @@ export const containerGcMachine = s.createMachine({
         onError: failed,
       },
     },
-    /** Waits for the pods to report what was removed. */
+    /** Waits until the pods have reported the removed containers. */
     settling: { entry: restIn('settling'), always: removingSurplus, after: { rest: 'idle' } },
   },
 });

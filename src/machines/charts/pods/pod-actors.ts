@@ -1,6 +1,6 @@
 /**
  * The actors of pods: started, released when no other pod has their pod's name, reaped when they end, and replaced
- * after a crash. Part of `pods.ts`. Also the pods that sources want.
+ * after a crash; and the pods that sources want, which start, or no longer want, which end. Part of `pods.ts`.
  */
 import { childIn, errorOf, line, now, outputOf, reapChild, to } from '../../../kernel/xstate.ts';
 import { isMirrorPod, isStaticPod, type Pod, type PodRef } from '../../model/api/pod.ts';
@@ -136,8 +136,6 @@ export const respawn = s.enqueueActions((args) => {
   if (record.kill) sendToPod(enqueue, uid, record.kill);
   enqueue.assign({ records: { ...context.records, [uid]: { ...added, desired, again } } });
 });
-
-/* Starts the pods that a source wants, and ends the pods that no source wants. Part of `pods.ts`. */
 
 /** The grace period of orphaned containers; as upstream's for pods that only the runtime knows. */
 const ORPHAN_GRACE_SECONDS = 1;

@@ -44,8 +44,8 @@ const s = setup({
   },
 });
 
-/** The version of the file once everything is written. */
-function versionToBe({ pending, written }: Context, uid: string): string | undefined {
+/** The version that the file has when all pending writes are done. */
+function versionAfterWrites({ pending, written }: Context, uid: string): string | undefined {
   const next = pending[uid];
   return next === undefined ? written[uid] : next === null ? undefined : versionOf(next);
 }
@@ -53,7 +53,7 @@ function versionToBe({ pending, written }: Context, uid: string): string | undef
 const handleChange = s.assign(({ context, event }) => {
   if (event.type !== 'pod.remembered' && event.type !== 'pod.forgotten') return {};
   const remembered = event.type === 'pod.remembered' ? event.remembered : null;
-  if (remembered !== null && versionToBe(context, event.uid) === versionOf(remembered)) return {};
+  if (remembered !== null && versionAfterWrites(context, event.uid) === versionOf(remembered)) return {};
   return { pending: { ...context.pending, [event.uid]: remembered } };
 });
 

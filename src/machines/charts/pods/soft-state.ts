@@ -25,6 +25,7 @@ import { hostOperations, type SoftState } from '../../model/operations/host.ts';
 import type { SoftStateMessage } from '../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import { mapValues, pickBy, pickKeys } from '../../model/values/tables.ts';
 import { PULL_QUIET_MS } from '../images/image-setup.ts';
 
 /**
@@ -76,10 +77,9 @@ const changed = (state: SoftState, tables: Partial<SoftState>) => ({ state: { ..
 const notePull = s.assign((args) => {
   const { context, event } = args;
   if (event.type !== 'softState.pulled') return {};
-  const pulls = Object.fromEntries(
-    Object.entries(context.state.pulls ?? {}).filter(
-      ([key, { untilMs }]) => key !== event.key && now(args) - untilMs <= PULL_QUIET_MS,
-    ),
+  const pulls = pickBy(
+    context.state.pulls ?? {},
+    ({ untilMs }, key) => key !== event.key && now(args) - untilMs <= PULL_QUIET_MS,
   );
   if (event.pull !== null) pulls[event.key] = event.pull;
   return changed(context.state, { pulls });
@@ -120,7 +120,7 @@ function ofPodsIn<Value>(
   isKept: (uid: string) => boolean,
 ): Readonly<Record<string, Value>> {
   const isWhole = Object.keys(table).every((key) => isKept(uidIn(key)));
-  return isWhole ? table : Object.fromEntries(Object.entries(table).filter(([key]) => isKept(uidIn(key))));
+  return isWhole ? table : pickKeys(table, (key) => isKept(uidIn(key)));
 }
 
 /** The soft state of the kept pods only; `null` if it has no others. */
@@ -156,15 +156,12 @@ const forgetGonePods = s.assign(({ context, event }) => {
   return state === null ? {} : { state, isDirty: true };
 });
 
-const mapped = <Value>(table: Readonly<Record<string, Value>>, change: (value: Value) => Value) =>
-  Object.fromEntries(Object.entries(table).map(([key, value]) => [key, change(value)]));
-
 function withShortenedBackOffs(state: SoftState, nowMs: number): SoftState {
-  const containers = mapped(state.containers, (container) => ({
+  const containers = mapValues(state.containers, (container) => ({
     ...container,
     backoffUntilMs: Math.min(container.backoffUntilMs, nowMs + container.backoffMs),
   }));
-  const pulls = mapped(state.pulls ?? {}, (pull) => ({
+  const pulls = mapValues(state.pulls ?? {}, (pull) => ({
     ...pull,
     untilMs: Math.min(pull.untilMs, nowMs + pull.backoffMs),
   }));

@@ -28,6 +28,7 @@ import { parseCpuSet } from '../../model/values/cpu-set.ts';
 import { quote } from '../../model/values/go-text.ts';
 import { isNumber, jsonKind, mergeDuplicate, textOfNumber } from '../../model/values/json-document.ts';
 import { QUANTITY_REFUSAL, quantityText } from '../../model/values/quantity.ts';
+import { pickKeys } from '../../model/values/tables.ts';
 import { formatDuration, parseDuration } from '../../model/values/time.ts';
 
 export const MASKED = '<masked>';
@@ -112,7 +113,7 @@ export function decodeAs<Type extends StructType>(
 ): Decoded<SparseOf<Type>> {
   const outcome: Progress['outcome'] = { typeError: null, fatal: null, unknown: [] };
   const progress: Progress = { owner: '', path: [], place: '', anyCase, outcome };
-  const body = Object.fromEntries(Object.entries(document).filter(([key]) => !TYPE_META.includes(key)));
+  const body = pickKeys(document, (key) => !TYPE_META.includes(key));
   const value = decodeStruct(type, body, progress);
   const error = outcome.fatal ?? outcome.typeError;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- decoding has checked each value against its type
@@ -253,12 +254,7 @@ function typeError(type: string, word: string, { owner, path }: Progress): strin
   return `json: cannot unmarshal ${word} into Go struct field ${owner}.${path.join('.')} of type ${type}`;
 }
 
-/*
- * A configuration file as the host reports it: its text and decoded document, or why there is none.
- *
- * The host decodes YAML and JSON with a library; the document is validated here.
- */
-
+/** The host decodes YAML and JSON with a library; the document is validated here. */
 export interface GroupVersionKind {
   readonly apiVersion: string;
   readonly kind: string;

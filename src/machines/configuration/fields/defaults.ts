@@ -14,6 +14,7 @@ import {
   kubeletConfigurationType,
 } from '../../model/configuration/fields.ts';
 import { roundedToMilli } from '../../model/values/quantity.ts';
+import { mapValues } from '../../model/values/tables.ts';
 import type { SparseConfiguration } from './decode.ts';
 import { type FeatureSettings, isEnabled } from './feature-gates.ts';
 
@@ -100,9 +101,7 @@ function crashLoopBackOff(sparse: SparseConfiguration, gates: FeatureSettings): 
 export function evictionHardOf(sparse: SparseConfiguration): StringMap {
   const set = sparse['evictionHard'];
   if (!isObject(set)) return DEFAULT_EVICTION_HARD;
-  const given = Object.fromEntries(
-    Object.entries(set).map(([signal, value]) => [signal, typeof value === 'string' ? value : '']),
-  );
+  const given = mapValues(set, (value) => (typeof value === 'string' ? value : ''));
   return sparse['mergeDefaultEvictionSettings'] === true ? { ...DEFAULT_EVICTION_HARD, ...given } : given;
 }
 

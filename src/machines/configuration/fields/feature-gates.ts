@@ -5,6 +5,7 @@
  * gates that will be removed. Invariant: settings are applied in the order of their names, so that equal maps give
  * equal results.
  */
+import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { aggregate, byBytes, quote } from '../../model/values/go-text.ts';
 import { FEATURE_DEPENDENCIES, FEATURE_GATES, FEATURE_GROUPS } from './feature-gate-table.ts';
 
@@ -128,3 +129,11 @@ export const warningsWithoutEffect = (changed: FeatureSettings): readonly string
     const text = quote('Warning: this feature gate has no effect here.');
     return [`${text} featureGate=${quote(name)} value=${value} reason=${quote(reason)}`];
   });
+
+/** Whether a gate is on, by its name. */
+export type Gates = (name: string) => boolean;
+
+export function gatesOf({ featureGates }: Pick<KubeletConfiguration, 'featureGates'>): Gates {
+  const { changed } = decideFeatures(featureGates);
+  return (name) => isEnabled(changed, name);
+}

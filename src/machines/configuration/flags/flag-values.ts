@@ -263,7 +263,6 @@ export interface FlagSpec {
   readonly deprecated?: string;
   /** Dotted path in KubeletConfiguration. */
   readonly field?: string;
-  /** Property of KubeletFlags. */
   readonly property?: string;
   /** Default of a flag without a field in the configuration. */
   readonly default?: Json;

@@ -1,6 +1,6 @@
 /**
- * Parses a command line: pflag's spelling rules, typed values, deprecation notes, errors. Also applies flags to a
- * configuration.
+ * Parses a command line (pflag's spelling rules, typed values, deprecation notes, errors), and applies the given flags
+ * to a configuration once its files are read: flags override every file.
  *
  * Invariants: parsing never throws and never ends early without an error; `_` and `-` are equal in a name; the result
  * lists the given flags, because they override every configuration file.
@@ -11,6 +11,7 @@ import type { StringMap } from '../../model/configuration/field-types.ts';
 import { asConfiguration, type KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { parseBool, quote } from '../../model/values/go-text.ts';
 import { joinPath } from '../../model/values/paths.ts';
+import { mapValues } from '../../model/values/tables.ts';
 import { type FeatureSettings, mergeFeatureSettings } from '../fields/feature-gates.ts';
 import { FLAGS, hintFor } from './flag-table.ts';
 import { FLAG_READERS, type FlagKind, type FlagSpec } from './flag-values.ts';
@@ -44,7 +45,6 @@ export type KubeletFlags = {
   readonly globalHousekeepingInterval: string;
 };
 
-/** Values of the given flags, by name. */
 export type GivenFlags = Readonly<Record<string, Json>>;
 
 export type CommandLine =
@@ -259,8 +259,6 @@ export function versionError(text: string, version: string): string | null {
   return `version ${quote(text)} must match major/minor/patch of default version ${quote(version)}`;
 }
 
-/* Applies the given flags to a configuration once its files are read: flags override every file. */
-
 /** Upstream's one exception: `splitStream` of the log options is a flag with a default, so no file can set it. */
 const FIXED_FIELDS = ['logging.options.text.splitStream', 'logging.options.json.splitStream'];
 
@@ -290,10 +288,9 @@ function setAt(target: JsonObject, [key = '', ...rest]: readonly string[], value
   return { ...target, [key]: setAt(isObject(inner) ? inner : {}, rest, value) };
 }
 
-/** The gates that `--feature-gates` sets. */
 export function featureFlags(given: GivenFlags): FeatureSettings {
   const value = given['feature-gates'];
-  return isObject(value) ? Object.fromEntries(Object.entries(value).map(([name, on]) => [name, on === true])) : {};
+  return isObject(value) ? mapValues(value, (on) => on === true) : {};
 }
 
 /** Configures the self-signed certificate, if none is configured and none is requested. */

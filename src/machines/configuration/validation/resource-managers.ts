@@ -189,7 +189,7 @@ const BY_CACHE = 'prefer-align-cpus-by-uncorecache';
 const BETA = [ACROSS_NUMA];
 const STABLE = [FULL_CORES, STRICT_RESERVATION, BY_CACHE];
 /** Options that contradict each other, in the order in which upstream checks them. */
-const RIVALS = [
+const CONTRADICTING_OPTIONS = [
   [FULL_CORES, ACROSS_CORES],
   [ACROSS_NUMA, ACROSS_CORES],
   [BY_CACHE, ACROSS_CORES],
@@ -214,7 +214,7 @@ function cpuPolicyOptionsError(configuration: KubeletConfiguration): string {
     }
   }
   const isOn = (name: string): boolean => isOptionOn(options, name);
-  const rivals = RIVALS.find((pair) => pair.every(isOn));
+  const rivals = CONTRADICTING_OPTIONS.find((pair) => pair.every(isOn));
   if (rivals !== undefined) return `static policy options ${rivals.join(' and ')} can not be used at the same time`;
   return isOn(BY_SOCKET) && topologyManagerPolicy === ONE_NODE ? SOCKET_REFUSAL : '';
 }
@@ -239,7 +239,6 @@ const goMap = (map: Readonly<Record<string, string>>): string =>
 export const isOptionOn = (options: Readonly<Record<string, string>>, name: string): boolean =>
   TRUE.includes(options[name] ?? 'false');
 
-/** Alpha options that are on. */
 export const alphaCpuOptions = (options: Readonly<Record<string, string>>): readonly string[] =>
   Object.keys(options).filter((name) => isOptionOn(options, name) && ALPHA.includes(name));
 

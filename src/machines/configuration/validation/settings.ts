@@ -185,7 +185,7 @@ const CHECKS: readonly (readonly [prefix: string, checks: readonly Check[]])[] =
 ];
 
 /** Errors that other steps of the start report themselves; reported here only if a later setting is invalid too. */
-const OF_OTHERS: readonly Check[] = [auth, nodeAddresses];
+const CHECKS_OF_OTHER_STEPS: readonly Check[] = [auth, nodeAddresses];
 
 /** The error of the first invalid setting, or null. */
 export function settingsError(
@@ -198,7 +198,7 @@ export function settingsError(
       const found = check(configuration, flags, host);
       if (found === null || found === undefined) return [];
       const { error, before } = typeof found === 'string' ? { error: found, before: [] } : found;
-      return [{ error: `${prefix}${error}`, before, isOurs: !OF_OTHERS.includes(check) }];
+      return [{ error: `${prefix}${error}`, before, isOurs: !CHECKS_OF_OTHER_STEPS.includes(check) }];
     }),
   );
   return refusals.some(({ isOurs }) => isOurs) ? (refusals[0] ?? null) : null;

@@ -131,7 +131,6 @@ export type Rule = (
 
 const PULL_POLICIES = ['NeverVerify', 'NeverVerifyPreloadedImages', 'NeverVerifyAllowlistedImages', 'AlwaysVerify'];
 
-/** Validates the settings for images pulled with credentials. */
 export const pullCredentialErrors: Rule = (config, gates) => {
   const policy = config.imagePullCredentialsVerificationPolicy;
   const patterns = config.preloadedImagesVerificationAllowlist;

@@ -5,7 +5,6 @@
  * read here, and one written here can be read by a Go kubelet.
  */
 
-import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../kernel/xstate.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 import { decodeJson, jsonKind } from '../values/json-document.ts';
@@ -44,8 +43,9 @@ export function decoded(
   text: string,
   type: string,
 ): { readonly value: Readonly<Record<string, unknown>> } | { readonly error: string } {
-  const { value = null, error } = decodeJson(text) as { readonly value?: Json; readonly error?: string };
-  if (error !== undefined) return { error };
+  const document = decodeJson(text);
+  if (document.error !== undefined) return { error: document.error };
+  const { value } = document;
   if (value === null) return { value: {} };
   if (isObject(value)) return { value };
   return { error: `json: cannot unmarshal ${jsonKind(value)} into Go value of type ${type}` };

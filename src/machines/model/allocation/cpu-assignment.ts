@@ -1,16 +1,20 @@
-/** Assigns CPUs: packed on few parts of the machine, or the same number from each NUMA node. Pure. */
+/**
+ * Assigns CPUs: packed on few parts of the machine, or the same number from each NUMA node. Pure.
+ *
+ * Packed CPUs are chosen so that a container shares as few parts of the machine as possible: whole NUMA nodes and
+ * sockets first, then whole cores, then single threads, each from the part with the fewest free ones. With the option
+ * `prefer-align-cpus-by-uncorecache`, shared caches come between nodes and cores; with `distribute-cpus-across-cores`,
+ * threads are taken in the order of their numbers, which spreads them over cores. With the option
+ * `distribute-cpus-across-numa`, if one NUMA node is not enough, the same number comes from each node, so that no part
+ * of a program is slower than the rest.
+ *
+ * Upstream: KEP-2902; cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked, takeByTopologyNUMADistributed). On
+ * machines with more than four nodes upstream sometimes does not take the best nodes that it found, because it
+ * overwrites the slice that holds them.
+ */
 import type { Cpu } from '../settings/node-settings.ts';
 import type { Rejection } from './request.ts';
 import { firstDifference } from './topology-manager.ts';
-
-/*
- * Assigns CPUs so that a container shares as few parts of the machine as possible: whole NUMA nodes and sockets first,
- * then whole cores, then single threads, each from the part with the fewest free ones. With the option
- * `prefer-align-cpus-by-uncorecache`, shared caches come between nodes and cores; with `distribute-cpus-across-cores`,
- * threads are taken in the order of their numbers, which spreads them over cores. Pure.
- *
- * Upstream: cpumanager/cpu_assignment.go (takeByTopologyNUMAPacked).
- */
 
 /** The part of the machine that a CPU belongs to. */
 export type Part = (cpu: Cpu) => string;
@@ -72,7 +76,6 @@ function nodesInOrder(cpus: readonly Cpu[], available: readonly number[]): reado
 }
 
 interface Work {
-  /** All CPUs of the machine. */
   readonly cpus: readonly Cpu[];
   readonly taken: Set<number>;
   readonly wanted: number;
@@ -184,15 +187,6 @@ export function alignmentError(cpus: readonly Cpu[], requested: number, availabl
         `CPUs per core = ${threads}`;
   return { reason: 'SMTAlignmentError', message: `SMT Alignment Error: ${cause}` };
 }
-
-/*
- * Assigns CPUs with the option `distribute-cpus-across-numa`: if one NUMA node is not enough, the same number from each
- * node, so that no part of a program is slower than the rest. Pure.
- *
- * Upstream: KEP-2902; cpumanager/cpu_assignment.go (takeByTopologyNUMADistributed). On machines with more than four
- * nodes upstream sometimes takes other nodes than the best that it found, because it overwrites the slice that holds
- * them.
- */
 
 type Nodes = readonly number[];
 /** By NUMA node, how many CPUs are free. */

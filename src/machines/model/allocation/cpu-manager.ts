@@ -64,7 +64,6 @@ interface CpuInventory {
 interface CpuRequest {
   readonly container: string;
   readonly isInit: boolean;
-  /** Number of exclusive CPUs. */
   readonly cpus: number;
 }
 

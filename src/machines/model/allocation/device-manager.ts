@@ -25,10 +25,8 @@ export type DeviceStep = DeviceProgress | { readonly rejection: Rejection } | { 
 /** The devices of the node while one pod is evaluated. */
 export interface DeviceInventory {
   readonly devices: Devices;
-  /** Devices that other pods hold. */
   readonly others: readonly DeviceHoldings[];
   readonly answers: DeviceAnswers;
-  /** NUMA nodes of the machine. */
   readonly nodes: NumaSet;
 }
 
@@ -202,7 +200,6 @@ export const callsWithoutAnswer = (holdings: DeviceHoldings) =>
     ),
   );
 
-/** The holding with the responses of the plugins. */
 export function withResponses<Held extends { readonly devices?: DeviceHoldings }>(
   holding: Held,
   answers: readonly { readonly container: string; readonly resource: string; readonly response: DeviceResponse }[],

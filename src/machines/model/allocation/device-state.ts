@@ -1,15 +1,17 @@
 /**
- * The devices that plugins offer, those that containers hold, and the device manager's checkpoint of them. Pure. Also
- * decodes the responses of plugins in it.
+ * The devices that plugins offer, those that containers hold, and the device manager's checkpoint of them. Pure.
+ *
+ * In the checkpoint, the response of a plugin is a `ContainerAllocateResponse` of proto/deviceplugin in bytes.
+ * Invariants of decoding it: unknown fields are skipped; invalid bytes give `null`.
  */
 import { isObject } from '../../../kernel/xstate.ts';
 import type { Device, DeviceEntry, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 import { byBytes, isBase64 } from '../values/go-text.ts';
+import { mapValues } from '../values/tables.ts';
 import { CORRUPTED, decoded, goField, goList, goMap, goStruct, sortedEntries } from './checkpoint.ts';
 
-/** The devices of one resource that a plugin offers. */
 export interface DeviceResource {
   readonly devices: readonly Device[];
   /** No plugin lists these devices now: they cannot be allocated, and keep the health that was last reported. */
@@ -26,7 +28,6 @@ const NO_NODE = '-1';
 export const idsOf = ({ nodes }: DeviceHolding): readonly string[] =>
   [...new Set(Object.values(nodes).flat())].toSorted();
 
-/** The ids of a resource that containers hold. */
 export const heldIds = (holdings: readonly DeviceHoldings[], resource: string): readonly string[] =>
   holdings.flatMap((each) =>
     Object.values(each).flatMap((resources) => (resources[resource] ? idsOf(resources[resource]) : [])),
@@ -49,8 +50,7 @@ export function deviceAmounts(devices: Devices): {
   readonly capacity: Readonly<Record<string, string>>;
   readonly allocatable: Readonly<Record<string, string>>;
 } {
-  const count = (of: (resource: DeviceResource) => number) =>
-    Object.fromEntries(Object.entries(devices).map(([name, resource]) => [name, String(of(resource))]));
+  const count = (of: (resource: DeviceResource) => number) => mapValues(devices, (resource) => String(of(resource)));
   return { capacity: count((each) => each.devices.length), allocatable: count((each) => healthyIds(each).length) };
 }
 
@@ -112,13 +112,10 @@ export function deviceHealth(holdings: DeviceHoldings, devices: Devices): Device
       return { resourceID: id, health: isHealthy ? 'Healthy' : 'Unhealthy' };
     }),
   });
-  return Object.fromEntries(
-    Object.entries(holdings).map(([container, resources]) => [
-      container,
-      Object.entries(resources)
-        .toSorted(([a], [b]) => (a < b ? -1 : 1))
-        .map(statusOf),
-    ]),
+  return mapValues(holdings, (resources) =>
+    Object.entries(resources)
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .map(statusOf),
   );
 }
 
@@ -215,11 +212,6 @@ export function deviceStateText(entries: readonly DeviceStateEntry[], registered
     Checksum: checksum(entries, registered),
   });
 }
-
-/*
- * Decodes the response of a plugin from the bytes in the device manager's checkpoint: `ContainerAllocateResponse` of
- * proto/deviceplugin. Pure. Invariants: unknown fields are skipped; invalid bytes give `null`.
- */
 
 /** The bytes of a message, and the read position. */
 interface Reader {

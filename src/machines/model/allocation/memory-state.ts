@@ -7,6 +7,7 @@
 import type { MemoryBlock, MemoryBlocks, NumaSet } from '../operations/grants.ts';
 import type { MachineInfo } from '../operations/host.ts';
 import type { MemoryManagerSettings, NumaMemory } from '../settings/node-settings.ts';
+import { mapValues } from '../values/tables.ts';
 import { isSameSet } from './topology-manager.ts';
 
 export interface MemoryTable {
@@ -79,7 +80,6 @@ export function isFree(machine: MachineMemory, nodes: NumaSet): boolean {
   });
 }
 
-/** The allocatable memory of each node. */
 export const allocatableMemory = (settings: MemoryManagerSettings): readonly MemoryBlock[] =>
   [...machineMemory(settings, [])].flatMap(([id, { tables }]) =>
     [...tables].flatMap(([type, { allocatable }]) =>
@@ -117,11 +117,6 @@ export function numaNodesOf({ topology, memoryBytes, hugePageTotals }: MachineIn
 export const memorySettings = (machine: MachineInfo, reserved: SystemReserved): MemoryManagerSettings => ({
   nodes: numaNodesOf(machine).map(({ id, totals }) => ({
     id,
-    memory: Object.fromEntries(
-      Object.entries(totals).map(([type, total]) => [
-        type,
-        { total, systemReserved: String(reserved.get(id)?.get(type) ?? 0n) },
-      ]),
-    ),
+    memory: mapValues(totals, (total, type) => ({ total, systemReserved: String(reserved.get(id)?.get(type) ?? 0n) })),
   })),
 });

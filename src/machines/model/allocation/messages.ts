@@ -74,7 +74,6 @@ export type AllocationReport =
       readonly allocation: Allocation;
       readonly refusal: ResizeRefusal;
     } & PodShares)
-  /** The health of the devices that the pod holds. */
   | { readonly type: 'allocation.deviceHealth'; readonly uid: string; readonly health: DeviceHealth }
   /** The CPUs of containers without exclusive ones. */
   | { readonly type: 'allocation.shared'; readonly shared: string }

@@ -5,7 +5,6 @@
  * Invariant: files of a Go kubelet are readable here, and the reverse.
  * Upstream: pkg/kubelet/allocation/state (JSON in JSON, with the checksum of the inner text).
  */
-import type { Json } from '../../../kernel/json.ts';
 import { isObject } from '../../../kernel/xstate.ts';
 import type { ResourceRequirements } from '../api/pod.ts';
 import type { Allocation } from '../operations/grants.ts';
@@ -21,7 +20,7 @@ type Allocations = Readonly<Record<string, Allocation>>;
 const ALLOCATED_FILE = 'allocated_pods_state';
 const ACTUATED_FILE = 'actuated_pods_state';
 
-/** The files below the root directory of the kubelet: what was granted, and what the running instances have. */
+/** The files below the root directory of the kubelet: the granted resources, and those of the running instances. */
 export const podStatePaths = (rootDir: string): readonly [allocated: string, actuated: string] => [
   `${rootDir}/${ALLOCATED_FILE}`,
   `${rootDir}/${ACTUATED_FILE}`,
@@ -112,7 +111,8 @@ function read(text: string | null | undefined): Allocations | string {
   if ('error' in found) return found.error;
   const { data, checksum: written } = found.value;
   if (typeof data !== 'string' || written !== checksum(data)) return CORRUPTED;
-  const { value } = decodeJson(data) as { readonly value?: Json };
+  const document = decodeJson(data);
+  const value = document.error === undefined ? document.value : null;
   const entries = isObject(value) ? (value['entries'] ?? {}) : null;
   if (!isObject(entries)) return CORRUPTED;
   const pods = Object.entries(entries).map(([uid, entry]) => [uid, allocationIn(entry)] as const);

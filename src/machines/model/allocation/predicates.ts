@@ -1,6 +1,12 @@
 /**
- * Decides whether a pod is admitted: by the node's fields, its free resources, and the pods that a critical pod may
- * preempt. Pure.
+ * Decides whether a pod is admitted (by the node's fields and its free resources), which pods a critical pod preempts
+ * (as few as possible, best-effort ones first, then those closest to the missing amounts), and whether a resize is
+ * granted. The checks are upstream's, in its order, with its reasons and texts. Pure.
+ *
+ * Invariant: an admitted pod is counted with its granted resources, never with those that it requests now.
+ *
+ * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit),
+ * pkg/kubelet/allocation, pkg/kubelet/preemption.
  */
 import type { QOSClass, Toleration } from '../api/pod.ts';
 import type { PodDemand } from '../operations/grants.ts';
@@ -8,12 +14,6 @@ import type { Taint } from '../values/labels.ts';
 import { mismatchOf, tolerates } from './node-match.ts';
 import type { AdmissionRequest, NodeView, Rejection, Shortage } from './request.ts';
 import { forbiddenSysctl } from './sysctls.ts';
-
-/*
- * Decides whether this node admits a pod: upstream's admission checks in order, with its reasons and texts. Pure.
- *
- * Upstream: pkg/kubelet/lifecycle/predicate.go, pkg/scheduler AdmissionCheck, pkg/kubelet/eviction (Admit).
- */
 
 /** All reasons against a pod, in order of precedence. */
 export interface Verdict {
@@ -116,13 +116,6 @@ const outOf = ({ resource, requested, used, capacity }: Shortage): Rejection => 
   message: `Node didn't have enough resource: ${resource}, requested: ${requested}, used: ${used}, capacity: ${capacity}`,
 });
 
-/*
- * Decides about admission and resizing of pods. Pure.
- *
- * Upstream: pkg/kubelet/allocation. Invariant: an admitted pod is counted with its granted resources, never with those
- * that it requests now.
- */
-
 export type Admission =
   | { readonly rejection: Rejection; readonly victims?: undefined; readonly shortOf?: undefined }
   /** Admitted once the victims have ended; `shortOf` is the resource that was short. */
@@ -204,11 +197,6 @@ export const byUrgency = (a: Pending, b: Pending): number =>
   (b.request.demand.priority ?? 0) - (a.request.demand.priority ?? 0) ||
   QOS_RANK[a.request.demand.qos] - QOS_RANK[b.request.demand.qos] ||
   a.sinceMs - b.sinceMs;
-
-/*
- * Chooses the pods that a critical pod preempts: as few as possible, best-effort ones first, then those closest to the
- * missing amounts. Pure. Upstream: pkg/kubelet/preemption.
- */
 
 export interface Candidate {
   readonly uid: string;

@@ -5,6 +5,7 @@ import type { DeviceResponse } from '../operations/devices.ts';
 import type { Allocation, ExclusiveCpus, Grant, Holding, MemoryBlock, MemoryBlocks } from '../operations/grants.ts';
 import type { NodeSettings, ResourceManagers } from '../settings/node-settings.ts';
 import { nanoOf } from '../values/quantity.ts';
+import { mapValues } from '../values/tables.ts';
 import { CPU_STATE_FILE, MEMORY_STATE_FILE, notRestored } from './checkpoint.ts';
 import { type PodCpus, sharedCpus } from './cpu-manager.ts';
 import { cpuEntries, cpuStateProblem, cpuStateText } from './cpu-state-file.ts';
@@ -100,7 +101,6 @@ export interface PodShares {
 }
 
 export interface ContainerDevices {
-  /** Device ids by resource. */
   readonly ids: Readonly<Record<string, readonly string[]>>;
   readonly setup: DeviceResponse;
 }
@@ -123,9 +123,6 @@ export function podShares(settings: Settings, grants: Holdings, uid: string): Po
   };
 }
 
-const mapValues = <From, To>(table: Readonly<Record<string, From>>, change: (value: From) => To): Record<string, To> =>
-  Object.fromEntries(Object.entries(table).map(([key, value]) => [key, change(value)]));
-
 const nodesOf = (blocks: readonly MemoryBlock[]): string =>
   [...new Set(blocks.flatMap(({ numaAffinity }) => numaAffinity))].toSorted((a, b) => a - b).join(',');
 
@@ -135,7 +132,7 @@ export function pinnedResize(
   { request, allocation: wanted }: { readonly request: AdmissionRequest; readonly allocation: Allocation },
   given: Allocation,
 ): ResizeRefusal | null {
-  if (request.demand.qos === 'Burstable' && swapsOtherwise(request, given, wanted)) {
+  if (request.demand.qos === 'Burstable' && changesSwapLimit(request, given, wanted)) {
     return infeasible('In-place resize of containers with swap is not supported.');
   }
   if (request.demand.qos !== 'Guaranteed') return null;
@@ -152,7 +149,7 @@ const requestOf = (allocation: Allocation, name: string, resource: string): stri
   allocation[name]?.requests?.[resource] ?? '';
 
 /** True if the resize changes the swap limit of some container. */
-function swapsOtherwise({ swapping = [] }: AdmissionRequest, given: Allocation, wanted: Allocation): boolean {
+function changesSwapLimit({ swapping = [] }: AdmissionRequest, given: Allocation, wanted: Allocation): boolean {
   return swapping.some((name) => {
     const [before, after] = [given[name], wanted[name]].map((each) => nanoOf(each?.requests?.['memory'] ?? '0'));
     return before !== after && (maySwap(given[name]) || maySwap(wanted[name]));

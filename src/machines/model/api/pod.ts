@@ -67,7 +67,6 @@ export const CONFIG_HASH_ANNOTATION = 'kubernetes.io/config.hash';
 export const CONFIG_MIRROR_ANNOTATION = 'kubernetes.io/config.mirror';
 export const CONFIG_SEEN_ANNOTATION = 'kubernetes.io/config.seen';
 
-/** The default of `terminationGracePeriodSeconds`. */
 export const DEFAULT_GRACE_SECONDS = 30;
 
 /** `<name>_<namespace>`. It identifies a pod whatever its uid. */
@@ -104,8 +103,7 @@ export interface ObjectReference {
 /** `status.qosClass`. */
 export type QOSClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
 
-/* Types of the API's volumes, attachments and CSI drivers as JSON. */
-
+/** Types of the API's volumes, attachments and CSI drivers as JSON. */
 export type PersistentVolumeSpec = Wire<k8s.V1PersistentVolumeSpec>;
 export type PersistentVolumeClaim = Wire<k8s.V1PersistentVolumeClaim>;
 export type SecretReference = Wire<k8s.V1SecretReference>;
@@ -115,8 +113,7 @@ export type CSIDriverSpec = Wire<k8s.V1CSIDriverSpec> & {
   readonly serviceAccountTokenInSecrets?: boolean;
 };
 
-/* Types of the API's Node, Lease and CSINode as JSON. */
-
+/** Types of the API's Node, Lease and CSINode as JSON. */
 export type Node = Wire<k8s.V1Node>;
 export type NodeAddress = Wire<k8s.V1NodeAddress>;
 export type NodeCondition = Wire<k8s.V1NodeCondition>;

@@ -1,5 +1,5 @@
 /**
- * The capacity of this node, its reservations, and what is allocatable to pods.
+ * The capacity of this node, its reservations, and the part allocatable to pods.
  *
  * Amounts are exact (1e-9 units as bigint inside, quantity texts outside). Pure. Upstream:
  * pkg/kubelet/cm/node_container_manager_linux.go.
@@ -13,6 +13,7 @@ import type { MachineInfo } from '../operations/host.ts';
 import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { type Parsed, quote } from '../values/go-text.ts';
 import { divideUp, formatBinary, formatDecimal, fromWhole, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
+import { mapValues } from '../values/tables.ts';
 
 export interface NodeResources {
   readonly capacity: StringMap;
@@ -108,7 +109,7 @@ function evictionReservation({ evictionHard, ignoreEviction }: Settings, capacit
 const NANO = 1_000_000_000n;
 
 const without = (capacity: Amounts, kept: readonly Amounts[]): Amounts =>
-  Object.fromEntries(Object.entries(capacity).map(([name, amount]) => [name, atLeastZero(amount - total(kept, name))]));
+  mapValues(capacity, (amount, name) => atLeastZero(amount - total(kept, name)));
 
 /**
  * Memory of huge pages cannot be used otherwise, so the scheduler must not count it twice. The kernel does not count
@@ -136,11 +137,9 @@ function overcommitment(capacity: Amounts, kept: readonly Amounts[]): string | n
   return errors.length === 0 ? null : `invalid Node Allocatable configuration. ${errors.join(' ')}`;
 }
 
-const amounts = (map: StringMap): Amounts =>
-  Object.fromEntries(Object.entries(map).map(([name, quantity]) => [name, nanoOf(quantity)]));
+const amounts = (map: StringMap): Amounts => mapValues(map, nanoOf);
 
-const texts = (map: Amounts): StringMap =>
-  Object.fromEntries(Object.entries(map).map(([name, amount]) => [name, format(name, amount)]));
+const texts = (map: Amounts): StringMap => mapValues(map, (amount, name) => format(name, amount));
 
 /** An amount as upstream reports it: bytes as `24684096Ki` if that is exact, otherwise a plain number. */
 function format(name: string, amount: Nano): string {

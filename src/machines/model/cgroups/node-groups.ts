@@ -1,8 +1,11 @@
 /**
  * The node's own cgroups and their limits: for all pods, for the two QoS levels, and for daemons with reserved
- * resources. Also the names of cgroups, by their driver.
+ * resources.
  *
  * Pure. Upstream: pkg/kubelet/cm/node_container_manager_linux.go and qos_container_manager_linux.go.
+ *
+ * systemd names each level by all levels above it (`/a.slice/a-b.slice`); a dash separates levels, so a dash within a
+ * name is written as an underscore.
  */
 import type { StringMap } from '../configuration/field-types.ts';
 import type { CgroupDriver, CgroupResources, DesiredCgroup } from '../operations/cgroup.ts';
@@ -171,13 +174,6 @@ function reservedGroup(
   ];
 }
 
-/*
- * Converts between the levels of a cgroup hierarchy and the paths of a cgroup driver.
- *
- * systemd names each level by all levels above it (`/a.slice/a-b.slice`); a dash separates levels, so a dash within a
- * name is written as an underscore. Pure.
- */
-
 const SLICE = '.slice';
 const NODE_ALLOCATABLE = 'kubepods';
 const POD = 'pod';
@@ -192,7 +188,6 @@ interface Naming {
 
 export const stepsOf = (path: string): string[] => path.split('/').filter((step) => step !== '');
 
-/** The path of a cgroup in the kernel. */
 function cgroupPath(steps: readonly string[], driver: CgroupDriver): string {
   if (steps.length === 0) return '/';
   if (driver === 'cgroupfs') return `/${steps.join('/')}`;
@@ -214,7 +209,6 @@ export const podPath = ({ cgroupRoot, cgroupDriver }: Naming, level: QOSLevel | 
     cgroupDriver,
   );
 
-/** The possible parents of the cgroups of pods. */
 export const podParents = (naming: Naming): readonly string[] => [
   nodeAllocatablePath(naming),
   qosPath(naming, 'burstable'),

@@ -1,6 +1,6 @@
 /**
- * The requests to CSI drivers for the volumes of pods, and the errors before a driver is called. Pure.
- * Also the volumes, as a driver gets them.
+ * The volumes of pods as a CSI driver publishes them, the requests to the drivers, and the errors before a driver is
+ * called. Pure.
  *
  * Invariant: every text for users is upstream's. Upstream: pkg/volume/csi.
  */
@@ -18,7 +18,6 @@ export const PLUGIN = 'kubernetes.io/csi';
 const PERSISTENT = 'Persistent';
 const EPHEMERAL = 'Ephemeral';
 
-/** The key of a volume that pods of the node share. */
 export const deviceKey = ({ driver, handle }: Pick<CSIVolume, 'driver' | 'handle'>): string => `${driver}^${handle}`;
 /** The name of the volume in the Node's status. */
 export const uniqueName = (key: string): string => `${PLUGIN}/${key}`;
@@ -179,8 +178,6 @@ export const volumeData = (volume: CSIVolume, nodeName: string): VolumeData => (
   volumeHandle: volume.handle,
   volumeLifecycleMode: volume.isEphemeral ? EPHEMERAL : PERSISTENT,
 });
-
-/* Converts a volume of a pod into the volume that a CSI driver publishes. Pure. */
 
 type Group = Pick<CSIVolume, 'fsGroup' | 'fsGroupOnlyTop'>;
 

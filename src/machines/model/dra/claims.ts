@@ -1,7 +1,11 @@
 /**
- * The ResourceClaims of a pod, and their devices for its containers. Pure. Also the file of prepared claims.
+ * The ResourceClaims of a pod, and their devices for its containers; and the file `dra_manager_state`: the
+ * ResourceClaims prepared on this node and their pods, in the kubelet's format (JSON in JSON, with the CRC-32 of the
+ * inner text). Pure.
  *
- * Upstream: staging dynamic-resource-allocation/resourceclaim, pkg/kubelet/cm/dra/manager.go and claiminfo.go.
+ * Invariant: files of a Go kubelet are readable here, and the reverse.
+ *
+ * Upstream: staging dynamic-resource-allocation/resourceclaim, pkg/kubelet/cm/dra/manager.go, claiminfo.go and state.
  * KEP 4381, KEP 5004 (extended resources that a driver backs).
  */
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
@@ -10,6 +14,7 @@ import { isExtendedResource } from '../allocation/request.ts';
 import type { Container, Pod } from '../api/pod.ts';
 import type { ClaimDevice } from '../operations/dra.ts';
 import { nanoOf } from '../values/quantity.ts';
+import { mapValues, pickKeys } from '../values/tables.ts';
 import type { ClaimHealth, ClaimWanted, DevicesByDriver, FetchedClaim, PreparedClaims } from './messages.ts';
 
 /** Extended resources of this kind name a DeviceClass: KEP 5004. */
@@ -20,7 +25,6 @@ const CUT = '...';
 
 type PodClaim = NonNullable<Pod['spec']['resourceClaims']>[number];
 
-/** The settings of the node that affect claims. */
 export interface ClaimSettings {
   /** The gate `DRAExtendedResource` is off. */
   readonly ignoresExtendedClaims?: boolean;
@@ -155,7 +159,7 @@ export function containerClaims(
   claims: PreparedClaims,
 ): PreparedClaims {
   const names = new Set(requestsOf(pod, container, node).map(([claim]) => claim));
-  return Object.fromEntries(Object.entries(claims).filter(([name]) => names.has(name)));
+  return pickKeys(claims, (name) => names.has(name));
 }
 
 interface ResourceHealth {
@@ -215,13 +219,6 @@ export function claimRefusal({ spec, status }: Pod): string | null {
   return all.length === 0 ? null : `no resource driver is registered for the claims [${all.join(' ')}]`;
 }
 
-/*
- * `dra_manager_state`: the ResourceClaims prepared on this node and their pods, in the kubelet's format. Pure.
- *
- * Invariant: files of a Go kubelet are readable here, and the reverse.
- * Upstream: pkg/kubelet/cm/dra/state (JSON in JSON, with the CRC-32 of the inner text).
- */
-
 /** Below the root directory. */
 export const CLAIM_STATE_FILE = 'dra_manager_state';
 
@@ -262,7 +259,7 @@ export function claimStateText(claims: readonly ClaimState[]): string {
     ClaimName: name,
     Namespace: namespace,
     PodUIDs: Object.fromEntries(pods.toSorted().map((pod) => [pod, {}])),
-    DriverState: Object.fromEntries(Object.entries(drivers).map(([driver, all]) => [driver, writtenDevices(all)])),
+    DriverState: mapValues(drivers, writtenDevices),
   }));
   const data = JSON.stringify({ ...HEAD, ClaimInfoStateList: list });
   return JSON.stringify({ Data: data, Checksum: crc32(data) });

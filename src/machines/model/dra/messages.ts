@@ -8,7 +8,6 @@ export interface ClaimWanted {
   readonly isOwned: boolean;
 }
 
-/** Devices of one claim, by driver. */
 export type DevicesByDriver = Readonly<Record<string, readonly ClaimDevice[]>>;
 
 /** The prepared devices of a pod, by name of the ResourceClaim. */
@@ -17,7 +16,6 @@ export type PreparedClaims = Readonly<Record<string, DevicesByDriver>>;
 /** Reports by `driver/pool/device`; the health of a device without a report is unknown. */
 export type ClaimHealth = Readonly<Record<string, DeviceReport>>;
 
-/** The claims of a pod, as its actor knows them. */
 export interface PodClaims {
   readonly prepared: PreparedClaims;
   readonly health: ClaimHealth;

@@ -1,4 +1,7 @@
-/** The rules by which the eviction manager decides, and the messages of evictions. Pure. */
+/**
+ * The rules by which the eviction manager decides, and the messages of evictions, whose texts are upstream's, byte for
+ * byte. Pure. Upstream: pkg/kubelet/eviction/helpers.go.
+ */
 import type {
   DiskLayout,
   DiskUse,
@@ -28,8 +31,6 @@ import {
   withContainerFs,
 } from './thresholds.ts';
 
-/* The context of the eviction manager, and the pure rules by which it decides. See `eviction.ts`. */
-
 export interface EvictionContext {
   readonly settings: EvictionSettings;
   readonly place: StatsPlace;
@@ -43,7 +44,6 @@ export interface EvictionContext {
   readonly observations: Observations;
   readonly uses: readonly PodUse[];
   readonly pods: Readonly<Record<string, NodePod>>;
-  /** Pods that were ordered to end and still exist. */
   readonly ordered: readonly string[];
   /** The pod whose end the next turn awaits. */
   readonly victim: string | null;
@@ -79,7 +79,6 @@ export const initialEviction = (settings: EvictionSettings, place: StatsPlace, d
   failing: false,
 });
 
-/** The context after an observation of the machine. */
 export function observed(
   context: EvictionContext,
   observations: Observations,
@@ -94,7 +93,7 @@ export function observed(
 }
 
 /** Re-evaluates the last observation at a later time: a condition may have ended, a grace period may be over. */
-export const reobserved = (context: EvictionContext, nowMs: number) => observed(context, context.observations, nowMs);
+export const reevaluated = (context: EvictionContext, nowMs: number) => observed(context, context.observations, nowMs);
 
 export const located = ({ settings }: EvictionContext, layout: DiskLayout) => ({
   layout,
@@ -123,7 +122,7 @@ export function reliefAtMs({ conditions, observedAt, settings, thresholds, short
 const LAYOUT: DiskLayout = { dedicatedImageFs: false, splitContainerFs: false };
 const layoutOf = ({ layout }: EvictionContext): DiskLayout => layout ?? LAYOUT;
 
-export function clears(context: EvictionContext): { readonly containers: boolean; readonly images: boolean } {
+export function reclaims(context: EvictionContext): { readonly containers: boolean; readonly images: boolean } {
   const threshold = target(context);
   return threshold === null ? { containers: false, images: false } : reclaimable(threshold.signal, layoutOf(context));
 }
@@ -153,19 +152,11 @@ export interface ConditionsChanged {
   readonly conditions: readonly PressureCondition[];
 }
 
-/* The messages of evictions. Texts are upstream's, byte for byte. Upstream: pkg/kubelet/eviction/helpers.go. */
-
+/** The messages of evictions. Texts are upstream's, byte for byte. Upstream: pkg/kubelet/eviction/helpers.go. */
 export interface EvictionMessage {
   readonly message: string;
-  /** Annotations of the event. */
   readonly annotations: Readonly<Record<string, string>>;
 }
-
-export const thresholdEvent = (resource: StarvedResource) => ({
-  type: 'Warning' as const,
-  reason: 'EvictionThresholdMet',
-  message: `Attempting to reclaim ${resource}`,
-});
 
 interface Why {
   readonly resource: StarvedResource;

@@ -1,4 +1,12 @@
-/** The facts about pods that the managers of the node know, and the ranking of pods for eviction by them. Pure. */
+/**
+ * The facts about a pod for the managers of the node (eviction, shutdown), and the ranking of pods for eviction when a
+ * resource is short. Pure.
+ *
+ * Upstream: pkg/kubelet/eviction/helpers.go.
+ *
+ * The facts are sent by the pod's actor when it starts, when its configuration changes, and for the last time when none
+ * of its containers runs any more.
+ */
 import { DEFAULT_GRACE_SECONDS, isMirrorPod, isStaticPod, type Pod } from '../api/pod.ts';
 import type {
   DiskLayout,
@@ -12,11 +20,8 @@ import { hasBehavior, NEWEST_BEHAVIOR } from '../settings/behaviors.ts';
 import { hasPodLevelResources, podContainers } from '../spec/qos.ts';
 import { amountsOf, podLimits, podRequests } from '../spec/resources.ts';
 import { formatBinary, formatDecimal, type Nano, wholeUnits } from '../values/quantity.ts';
+import { pickKeys } from '../values/tables.ts';
 import { isHard, resourceOf, type StarvedResource } from './thresholds.ts';
-
-/*
- * Ranks pods for eviction when a resource of the node is short. Pure. Upstream: pkg/kubelet/eviction/helpers.go.
- */
 
 /** A pod that may be evicted, and its usage; `null` when nothing could be measured. */
 export interface Candidate {
@@ -132,14 +137,6 @@ export function evictionGrace(
   return Math.min(maxPodGraceSeconds, podGraceSeconds ?? maxPodGraceSeconds);
 }
 
-/*
- * The facts about a pod for the managers of the node (eviction, shutdown): enough to rank it, to limit its storage, and
- * to explain its end.
- *
- * Pure. Sent by the pod's actor when it starts, when its configuration changes, and for the last time when none of its
- * containers runs any more.
- */
-
 /** Pods with at least this priority are system-critical, and never evicted. */
 export const SYSTEM_CRITICAL_PRIORITY = 2_000_000_000;
 const EPHEMERAL_STORAGE = 'ephemeral-storage';
@@ -199,7 +196,7 @@ export function nodePod(pod: Pod, node: { readonly behavior: number } = { behavi
 const RANKED = ['memory', EPHEMERAL_STORAGE];
 
 const requested = (requests: Readonly<Record<string, string>> = {}): Record<string, string> =>
-  Object.fromEntries(Object.entries(requests).filter(([resource]) => RANKED.includes(resource)));
+  pickKeys(requests, (resource) => RANKED.includes(resource));
 
 type Volume = NonNullable<Pod['spec']['volumes']>[number];
 

@@ -110,7 +110,6 @@ function isMet(threshold: EvictionThreshold, observed: SignalObservation, withRe
   return amount + back > BigInt(observed.available);
 }
 
-/** Indices of the thresholds that are met. */
 export function metThresholds(
   thresholds: readonly EvictionThreshold[],
   observations: Observations,

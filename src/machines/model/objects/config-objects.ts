@@ -12,6 +12,7 @@ import type { References } from '../spec/environment.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 import { podContainers } from '../spec/qos.ts';
 import { memoize } from '../values/same.ts';
+import { mapValues } from '../values/tables.ts';
 import type { ObjectId } from './keys.ts';
 
 export type ObjectKind = ConfigObject['kind'];
@@ -55,7 +56,6 @@ const inContainer = ({ env = [], envFrom = [] }: Container): Named[] => [
   ]),
 ];
 
-/** The objects with one of the keys. */
 export const withKeys = (objects: ConfigObjects, keys: readonly string[]): ConfigObjects =>
   Object.fromEntries(keys.flatMap((key) => (objects[key] === undefined ? [] : [[key, objects[key]]])));
 
@@ -136,7 +136,7 @@ function dataOf(kind: string, object: KubeObject): ConfigObject['data'] | null {
 
 function contents(value: unknown, form: 'text' | 'base64'): Readonly<Record<string, Content>> {
   if (!isObject(value)) return {};
-  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, { [form]: String(each) } as Content]));
+  return mapValues(value, (each) => ({ [form]: String(each) }) as Content);
 }
 
 /** A version by content that does not reveal it: two hashes, so that only a double collision hides a change. */

@@ -1,18 +1,17 @@
-/** Keys of the API server's objects that a pod uses, and the messages about these objects. */
-import { isStaticPod, type Pod, type Volume, type VolumeProjection } from '../api/pod.ts';
-import type { ConfigObject } from '../operations/volume.ts';
-import type { NodeSettings } from '../settings/node-settings.ts';
-import { memoize } from '../values/same.ts';
-import { objectKey, objectKeysOf } from './config-objects.ts';
-
-/*
- * Keys of the API server's objects that a pod uses. Pure.
+/**
+ * Keys of the API server's objects that a pod uses, and the messages about them between `pods`, `objects` and its
+ * actors. Pure.
  *
  * A key is `<kind>/<namespace>/<name>`. ConfigMaps, Secrets and RuntimeClasses are objects; `Services` stands for the
  * environment variables of a namespace's services, with the name `linked` for all variables and `master` for the
  * variables of `kubernetes` only. The name of a ClusterTrustBundle is the query of a projected volume
  * (`trust-anchors.ts`).
  */
+import { isStaticPod, type Pod, type Volume, type VolumeProjection } from '../api/pod.ts';
+import type { ConfigObject } from '../operations/volume.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { memoize } from '../values/same.ts';
+import { objectKey, objectKeysOf } from './config-objects.ts';
 
 export const LINKED = 'linked';
 const MASTER = 'master';
@@ -93,8 +92,6 @@ const trustKeysOf = ({ spec }: Pod): readonly string[] => {
   return [...new Set(keys)];
 };
 
-/* Messages between `pods`, `objects` and its actors. */
-
 /** All objects that a pod uses: replaces its earlier message. Known states are sent again. */
 export interface ObjectsWanted {
   readonly type: 'objects.wanted';
@@ -107,7 +104,6 @@ export interface ObjectsReleased {
   readonly uid: string;
 }
 
-/** The state of an object. */
 export type ObjectState =
   | { readonly state: 'found'; readonly object: ConfigObject }
   | { readonly state: 'missing' }
@@ -143,7 +139,6 @@ export interface ObjectPeriod {
 /** To the actor of a periodically read object: a pod needs a value read from now on. */
 export interface ObjectRefresh {
   readonly type: 'object.refresh';
-  /** The number of the refresh. */
   readonly refresh: number;
 }
 

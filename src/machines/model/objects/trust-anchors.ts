@@ -1,18 +1,17 @@
-/** Certificates in PEM form, and the trust anchors of a projected volume. Pure. */
+/**
+ * Certificates in PEM, read as Go reads them (text between the blocks is ignored), and the trust anchors of
+ * ClusterTrustBundles for a projected volume. Pure.
+ *
+ * Invariants: anchors are normalized and unique; bundles that a query does not select are left out. The order of
+ * anchors has no meaning (upstream shuffles them); they are sorted by bytes here, so that equal sets give equal files.
+ * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
+ */
 import { isObject } from '../../../kernel/xstate.ts';
 import { matches } from '../allocation/node-match.ts';
 import type { KubeObject } from '../operations/kube.ts';
 import { isBase64 } from '../values/go-text.ts';
 import { versionOf } from './config-objects.ts';
 import { idOf, type ObjectState, type TrustQuery, type TrustSelector, type TrustSource, trustQueryOf } from './keys.ts';
-
-/*
- * The trust anchors of ClusterTrustBundles for a projected volume. Pure.
- *
- * Invariants: anchors are normalized and unique; bundles that a query does not select are left out. The order of
- * anchors has no meaning (upstream shuffles them); they are sorted by bytes here, so that equal sets give equal files.
- * Upstream: pkg/kubelet/clustertrustbundle/clustertrustbundle_manager.go.
- */
 
 export interface TrustBundle {
   readonly name: string;
@@ -37,7 +36,6 @@ export function trustBundleOf({ metadata, spec }: KubeObject): TrustBundle {
   };
 }
 
-/** The state of a wanted key. */
 export function trustAnchors(key: string, bundles: readonly TrustBundle[]): ObjectState {
   const query = trustQueryOf(key);
   const operator = 'signerName' in query ? unknownOperator(query.labelSelector) : undefined;
@@ -77,8 +75,6 @@ export const missingTrust = ({ name }: TrustSource): string =>
   name
     ? `while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "${name}" not found`
     : 'combination of signerName and labelSelector matched zero ClusterTrustBundles';
-
-/* Certificates in PEM, read as Go reads them: text between the blocks is ignored. Pure. */
 
 const BEGIN = /^-----BEGIN ([^-]*)-----$/;
 const LINE_CHARACTERS = 64;

@@ -26,7 +26,6 @@ export interface CertificatePlace {
   readonly name: string;
 }
 
-/** The subject and names of a requested certificate. */
 export interface CertificateTemplate {
   readonly commonName: string;
   readonly organizations: readonly string[];
@@ -68,16 +67,13 @@ export const certificateOperations = {
   >(),
 };
 
-/** The link to the current pair. */
 export const currentPair = ({ directory, name }: CertificatePlace): string => `${directory}/${name}-current.pem`;
 
-/** The names in the certificate of a node. */
 export interface CertificateNames {
   readonly dnsNames: readonly string[];
   readonly ipAddresses: readonly string[];
 }
 
-/** The addresses in a node's status as names in a certificate. */
 export function namesOf(addresses: readonly { readonly type: string; readonly address: string }[]): CertificateNames {
   const addressesOf = (...types: string[]) =>
     addresses.filter(({ type }) => types.includes(type)).map(({ address }) => address);

@@ -143,7 +143,6 @@ export const csiOperations = {
       readonly again: boolean;
       readonly request: NodePublishRequest;
       readonly block: BlockMount | null;
-      /** Tokens by audience. */
       readonly tokens: Readonly<Record<string, IssuedToken>>;
       readonly tokensIn: 'secrets' | 'volume_context';
       /** `onlyTop`: skipped if the top folder already belongs to the group. */

@@ -12,7 +12,6 @@ export type DevicePluginOptions = {
   readonly prefers: boolean;
 };
 
-/** A plugin and its socket. */
 export type DevicePlugin = {
   readonly resource: string;
   readonly endpoint: string;
@@ -53,7 +52,6 @@ export interface DeviceQuestion {
   readonly size: number;
 }
 
-/** Devices that a container has. */
 export interface DeviceEntry {
   readonly podUid: string;
   readonly container: string;
@@ -76,7 +74,6 @@ export const deviceOperations = {
     { containers: readonly { name: string; devices: Readonly<Record<string, readonly string[]>> }[] },
     { failed: Readonly<Record<string, string>> }
   >(),
-  /** Replaces the checkpoint of the device manager. */
   'devices.writeCheckpoint': idempotent<
     {
       path: string;

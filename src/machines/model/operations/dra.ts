@@ -24,7 +24,6 @@ export interface DraClaim {
   readonly name: string;
 }
 
-/** A device that a driver prepared for a claim. */
 export interface ClaimDevice {
   readonly pool: string;
   readonly device: string;
@@ -36,7 +35,6 @@ export interface ClaimDevice {
   readonly cdi: readonly string[];
 }
 
-/** The claims in one call to a driver. */
 export interface DraCall extends DraPlugin {
   readonly claims: readonly DraClaim[];
 }

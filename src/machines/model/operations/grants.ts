@@ -19,10 +19,8 @@ export interface MemoryBlock {
   readonly size: string;
 }
 
-/** Memory blocks by container. */
 export type MemoryBlocks = Readonly<Record<string, readonly MemoryBlock[]>>;
 
-/** The devices of one resource that a container holds. */
 export interface DeviceHolding {
   /** Ids by NUMA node, `-1` for no node, as upstream stores them. */
   readonly nodes: Readonly<Record<string, readonly string[]>>;
@@ -45,7 +43,6 @@ export interface Holding {
 /** Amounts by name of the resource. */
 type Amounts = Readonly<Record<string, string>>;
 
-/** A host port of a container. */
 export interface HostPort {
   readonly ip: string;
   readonly protocol: string;

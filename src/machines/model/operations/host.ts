@@ -97,7 +97,6 @@ export interface NodeFolder {
   readonly shared?: true;
 }
 
-/** The topology of a machine. */
 export interface MachineTopology {
   /** Online CPUs. `core` is a number within its `socket`. */
   readonly cpus: readonly {
@@ -125,11 +124,9 @@ export const socketsOf = ({ cpus }: MachineTopology): number => new Set(cpus.map
 export const physicalCoresOf = ({ cpus }: MachineTopology): number =>
   new Set(cpus.map(({ socket, core }) => `${socket}/${core}`)).size;
 
-/** A process killed by the OOM killer. */
 export type OomKill = {
   readonly processName: string;
   readonly pid: number;
-  /** The cgroup of the victim. */
   readonly container: string;
   /** The cgroup that ran out of memory; `/` for the whole machine. */
   readonly victimContainer: string;
@@ -197,7 +194,6 @@ export interface MachineAddresses {
     readonly address: string;
     readonly family: 'IPv4' | 'IPv6';
   }[];
-  /** All addresses of the machine. */
   readonly local?: readonly string[];
   /** The addresses of the looked-up name. */
   readonly found?: readonly string[];

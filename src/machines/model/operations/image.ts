@@ -44,7 +44,6 @@ export interface PullRecord {
   readonly record: Readonly<Record<string, PulledCredentials>> | null;
 }
 
-/** A pod for which an image is pulled. */
 export interface PullingPod {
   readonly namespace: string;
   readonly name: string;

@@ -72,7 +72,6 @@ export interface KubeDeletePreconditions {
   readonly resourceVersion?: string;
 }
 
-/** An item of the stream `kube.watch`. */
 export type WatchItem = {
   readonly type: 'watch.changed';
   readonly change: 'ADDED' | 'MODIFIED' | 'DELETED';
@@ -110,6 +109,5 @@ export const kubeOperations = {
     KubeTarget & { readonly gracePeriodSeconds?: number; readonly preconditions?: KubeDeletePreconditions },
     null
   >(),
-  /** Deletes all selected objects. */
   'kube.deleteCollection': idempotent<KubeTarget & KubeSelection, null>(),
 };

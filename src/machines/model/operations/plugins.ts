@@ -17,6 +17,8 @@ export interface PluginInfo {
   readonly versions: readonly string[];
 }
 
+export const endpointOf = ({ endpoint }: PluginInfo, socket: string): string => endpoint || socket;
+
 /** A CSI driver's information about this node: `NodeGetInfoResponse` of proto/csi. */
 export interface CSINodeInfo {
   readonly nodeID: string;

@@ -9,10 +9,8 @@ export interface RuntimeCondition {
   readonly message: string;
 }
 
-/** Abilities of the runtime, by handler. */
 export type RuntimeAbilities = Pick<RuntimeStatus, 'handlers' | 'features'>;
 
-/** An item of the stream `runtime.watchStatus`. */
 export type RuntimeStatusItem =
   | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
   | { readonly type: 'runtime.statusFailed'; readonly message: string };

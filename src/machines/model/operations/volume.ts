@@ -34,11 +34,9 @@ export interface ConfigObject {
   /** Changes with the content of the object. */
   readonly version: string;
   readonly data: Readonly<Record<string, Content>>;
-  /** The volume of a claim. */
   readonly bound?: BoundVolume;
 }
 
-/** The PersistentVolume that is bound to a claim. */
 export interface BoundVolume {
   readonly name: string;
   /** The specification without its claim, which a node does not need. */

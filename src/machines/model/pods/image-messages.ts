@@ -1,11 +1,12 @@
-/** Messages about images, and about the removal of unused images and containers. */
+/**
+ * Messages about images: requests of pods, the answers of `images`, which images are in use; and the messages to and
+ * from the garbage collectors `containerGC` and `imageGC`.
+ */
 import type { Image, PodSandboxConfig } from '../api/cri.ts';
 import type { ObjectReference } from '../api/pod.ts';
 import type { ConfigObject } from '../operations/volume.ts';
 import type { EventText } from '../reasons/reasons.ts';
 import type { RememberedPull } from './pod-messages.ts';
-
-/* Requests of pods for images, the answers of `images`, and which images are in use. */
 
 export interface ImageWanted {
   readonly type: 'image.wanted';
@@ -54,8 +55,6 @@ export interface ImageUsed {
   readonly type: 'image.used';
   readonly id: string;
 }
-
-/* Messages to and from the garbage collectors `containerGC` and `imageGC`. */
 
 /** A garbage collector has lost the pods' facts and needs them again. */
 export interface GarbageWanted {

@@ -13,9 +13,12 @@ import type { InstanceChanged, PodRuntimeStatus } from '../operations/cri.ts';
 import type { Grant } from '../operations/grants.ts';
 import type { RememberedPod, SoftState } from '../operations/host.ts';
 import type { Header } from '../operations/probe.ts';
-import type { EventText } from '../reasons/reasons.ts';
+import { type EventText, nodeRef } from '../reasons/reasons.ts';
 import type { PodStage } from '../status/pod-status.ts';
 import type { StatusListed, StatusObserved } from './source-messages.ts';
+
+/** The id of the root machine, with which every address begins. */
+export const ROOT = 'kubelet';
 
 /** `systemId` of the actor of a pod: answers to the pod are sent there directly. */
 export const podActor = (uid: string): string => `pod-${uid}`;
@@ -65,8 +68,6 @@ export type PodMessage =
   | { readonly type: 'images.started' }
   | PodKill;
 
-/* Messages between a container, its probes and its pod. */
-
 /** A container's state as reported to its pod. `comesAgain`: it was stopped to be restarted, however it ends. */
 export interface ContainerView {
   /**
@@ -114,7 +115,6 @@ export type ContainerReport =
       readonly ref: ObjectReference;
     };
 
-/** The wanted definition of a container. */
 export interface ContainerWanted {
   readonly image: string;
   readonly imagePolicy: 'Always' | 'IfNotPresent' | 'Never';
@@ -161,8 +161,7 @@ export interface ProberReport {
   readonly verdict: 'success' | 'failure';
 }
 
-/* What `pleg` observes of the runtime, for pods; its health, and the health of the runtime. */
-
+/** What `pleg` observes of the runtime, for pods; its health, and the health of the runtime. */
 export type RuntimeMessage =
   | { readonly type: 'runtime.podChanged'; readonly status: PodRuntimeStatus }
   | InstanceChanged
@@ -196,8 +195,6 @@ export type RuntimeHealth =
   | { readonly type: 'runtime.up' }
   | { readonly type: 'runtime.down'; readonly errors: readonly string[] };
 
-/* Statuses of pods that are sent to `status`. */
-
 export type StatusMessage =
   | { readonly type: 'status.changed'; readonly pod: PodRef; readonly status: PodStatus; readonly stage: PodStage }
   /** The resources of the pod are free again. */
@@ -210,8 +207,6 @@ export type StatusMessage =
 export interface StatusWanted {
   readonly type: 'status.wanted';
 }
-
-/* What pods send to `softState` and `rememberedPods`, so that the next agent knows it. */
 
 export type RememberedContainer = SoftState['containers'][string];
 export type RememberedPull = NonNullable<SoftState['pulls']>[string];
@@ -234,8 +229,7 @@ export type RememberedPodsMessage =
   | { readonly type: 'pod.remembered'; readonly uid: string; readonly remembered: RememberedPod }
   | { readonly type: 'pod.forgotten'; readonly uid: string };
 
-/* Events that any actor sends to `eventRecorder`. */
-
+/** Events that any actor sends to `eventRecorder`. */
 export interface EventRecorded {
   readonly type: 'event.recorded';
   readonly ref: ObjectReference;
@@ -258,3 +252,5 @@ export const eventRecorded = (
   message: text.message,
   ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
 });
+
+export const nodeEvent = (nodeName: string, text: EventText): EventRecorded => eventRecorded(nodeRef(nodeName), text);

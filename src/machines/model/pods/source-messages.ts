@@ -2,8 +2,6 @@
 import type { Pod, PodRef, PodStatus } from '../api/pod.ts';
 import type { ConfigObjects } from '../objects/config-objects.ts';
 
-/* Messages of the sources of pods: to `pods`, and to `syncLoop` that a source is ready. */
-
 export type Source = 'file' | 'http' | 'api';
 
 /** The receiver of the messages of sources and `pleg`; default `pods`. */
@@ -60,8 +58,6 @@ export interface ConfigWanted {
   readonly type: 'config.wanted';
   readonly uids: readonly string[] | null;
 }
-
-/* Messages about the pods of the API server, from the actors that follow it. */
 
 /** A pod object in the API server; `null` when it is gone. A mirror pod has the uid of its static pod here. */
 export interface StatusObserved {

@@ -1,5 +1,7 @@
 /**
- * Every reason and message that is published about a pod or the node: in events, conditions, and states of containers.
+ * Every event, and every reason and message of a pod: in its conditions and in the states of its containers. The reason
+ * of a rejection is with the check that decides it (`model/allocation`), the reason of a condition of the Node with the
+ * condition (`charts/node/object/conditions.ts`).
  *
  * Invariant: byte for byte the texts of kubelet 1.36 (recorded in `test/golden`), because people and programs match on
  * them.
@@ -238,7 +240,6 @@ const NO_CLUSTER_DNS =
 /** Recorded on the node for each pod whose requested DNS policy is not available. */
 export const nodeWithoutClusterDNS: EventText = warning('MissingClusterDNS', NO_CLUSTER_DNS);
 
-/** Events about a whole pod. */
 export const podEvents = {
   preempting: (): EventText => warning(podReasons.preempting, podMessages.preempted),
   sandboxChanged: (): EventText => normal('SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.'),
@@ -340,38 +341,35 @@ export function containerFieldPath(kind: 'init' | 'sidecar' | 'regular' | 'ephem
 /** The reference of an event about the node, by name alone. */
 export const nodeRef = (nodeName: string) => ({ kind: 'Node', namespace: '', name: nodeName, uid: '' }) as const;
 
-/** Events about the node itself; those that upstream has are word for word (pkg/kubelet/events/event.go). */
-export const starting = { eventType: 'Normal', reason: 'Starting', message: 'Starting kubelet.' } as const;
-
-/** A set-up that every pod needs failed; the node ends. */
-export const setupFailed = (message: string) =>
-  ({ eventType: 'Warning', reason: 'KubeletSetupFailed', message }) as const;
-
-/** An event of Statelet: upstream restarts the process instead. `fields` are paths of the configuration. */
-export const configurationChanged = (fields: readonly string[]) =>
-  ({
-    eventType: 'Normal',
-    reason: 'KubeletConfigChanged',
-    message: `Changed while the node runs: ${fields.join(', ')}`,
-  }) as const;
-
-/** An event of Statelet: why a new configuration, or a part of it, is not used. */
-export const configurationRefused = (why: string) =>
-  ({ eventType: 'Warning', reason: 'KubeletConfigRefused', message: `New configuration refused: ${why}` }) as const;
-
-/** The machine swaps, and its kernel cannot keep a tmpfs out of swap. */
-export const memoryOnDisk = {
-  eventType: 'Warning',
-  reason: 'PossibleMemoryBackedVolumesOnDisk',
-  message:
+/** Events about the node. Those of upstream are word for word (pkg/kubelet/events/event.go). */
+export const nodeEvents = {
+  starting: normal('Starting', 'Starting kubelet.'),
+  /** A set-up that every pod needs failed; the node ends. */
+  setupFailed: (message: string) => warning('KubeletSetupFailed', message),
+  /** An event of Statelet: upstream restarts the process instead. `fields` are paths of the configuration. */
+  configurationChanged: (fields: readonly string[]) =>
+    normal('KubeletConfigChanged', `Changed while the node runs: ${fields.join(', ')}`),
+  /** An event of Statelet: why a new configuration, or a part of it, is not used. */
+  configurationRefused: (why: string) => warning('KubeletConfigRefused', `New configuration refused: ${why}`),
+  /** The machine swaps, and its kernel cannot keep a tmpfs out of swap. */
+  memoryOnDisk: warning(
+    'PossibleMemoryBackedVolumesOnDisk',
     'The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) might be ' +
-    'swapped to disk and should no longer be considered secure.',
-} as const;
-
-export const cgroupV1 = {
-  eventType: 'Warning',
-  reason: 'CgroupV1',
-  message:
+      'swapped to disk and should no longer be considered secure.',
+  ),
+  cgroupV1: warning(
+    'CgroupV1',
     'cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please migrate to ' +
-    'cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1',
-} as const;
+      'cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1',
+  ),
+  limitsEnforced: (message: string) => normal('NodeAllocatableEnforced', message),
+  limitsNotEnforced: (message: string) => warning('FailedNodeAllocatableEnforcement', message),
+  resolverLimits: (message: string) => warning('CheckLimitsForResolvConf', message),
+  thresholdMet: (resource: string) => warning('EvictionThresholdMet', `Attempting to reclaim ${resource}`),
+  containerGCFailed: (message: string) => warning('ContainerGCFailed', message),
+  imageGCFailed: (message: string) => warning('ImageGCFailed', message),
+  imageDiskInvalid: (message: string) => warning('InvalidDiskCapacity', message),
+  imageDiskFull: (message: string) => warning('FreeDiskSpaceFailed', message),
+  systemOOM: (victim: string) => warning('SystemOOM', `System OOM encountered${victim}`),
+  shutdown: (what: 'event' | 'cancellation') => normal('Shutdown', `Shutdown manager detected shutdown ${what}`),
+};

@@ -1,6 +1,8 @@
 /**
- * The settings of this node for the machines of pods, derived once at startup from flags, configuration, runtime and
- * machine. Plain JSON; durations in milliseconds. Also the settings of the managers of CPUs, memory and devices.
+ * The settings of this node for the machines of pods and for the managers of exclusive CPUs, memory and devices,
+ * derived once at startup from flags, configuration, runtime and machine. Plain JSON; durations in milliseconds.
+ *
+ * Upstream: cm/cpumanager, cm/memorymanager, cm/topologymanager.
  */
 import type { SecretHandle } from '../../../kernel/xstate.ts';
 import type { NumaSet } from '../operations/grants.ts';
@@ -26,7 +28,6 @@ export interface EvictionSettings {
   readonly transitionMs: number;
   /** The maximum grace period for evictions by soft thresholds. */
   readonly maxPodGraceSeconds: number;
-  /** Limits of local storage are enforced. */
   readonly localStorage: boolean;
 }
 
@@ -140,7 +141,6 @@ export interface NodeSettings {
   /** Pulls per second; 0 for no limit. */
   readonly registryPullQPS: number;
   readonly registryBurst: number;
-  /** Longest crash-loop back-off. */
   readonly crashLoopBackOffMaxMs: number;
   /** The first back-off of a crash loop; absent: upstream's default. */
   readonly crashLoopBackOffInitialMs?: number;
@@ -202,7 +202,6 @@ export interface NodeSettings {
   readonly eviction?: EvictionSettings;
   /** How pods end when the machine shuts down; absent: at once, with the machine. */
   readonly shutdown?: ShutdownSettings;
-  /** The file of the soft state. */
   readonly softStateFile: string;
   /**
    * The fast period of listing the runtime: the least interval between two lists, used until its events have proved
@@ -210,12 +209,6 @@ export interface NodeSettings {
    */
   readonly relistPeriodMs: number;
 }
-
-/*
- * Settings of the managers of exclusive CPUs, memory and devices, derived once at startup.
- *
- * Upstream: cm/cpumanager, cm/memorymanager, cm/topologymanager.
- */
 
 export type Cpu = MachineTopology['cpus'][number];
 

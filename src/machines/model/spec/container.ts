@@ -110,7 +110,7 @@ function buildConfig(input: ContainerConfigInput): ContainerConfig {
         ...(input.cpus ? { cpuset_cpus: input.cpus } : {}),
         ...(input.memoryNodes ? { cpuset_mems: input.memoryNodes } : {}),
       },
-      security_context: targeted(
+      security_context: withTargetNamespace(
         input,
         containerSecurityContext(pod, container, imageUser(input.image), node, input.users ?? null, input.volumes),
       ),
@@ -163,7 +163,7 @@ function deviceFields(
 }
 
 /** Process namespaces are shared with a target only if the containers of the pod have separate ones. */
-function targeted(
+function withTargetNamespace(
   { targetId }: ContainerConfigInput,
   context: LinuxContainerSecurityContext,
 ): LinuxContainerSecurityContext {

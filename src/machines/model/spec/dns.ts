@@ -101,7 +101,7 @@ function mergedOptions(base: readonly string[], own: NonNullable<PodDNSConfig['o
 
 function limit(resolver: Resolver): { resolver: Resolver; messages: readonly string[] } {
   const servers = resolver.servers.slice(0, MAX_SERVERS);
-  const searches = fitting(resolver.searches);
+  const searches = withoutOverlongDomains(resolver.searches);
   const messages: string[] = [];
   if (servers.length < resolver.servers.length) {
     messages.push(
@@ -117,7 +117,7 @@ function limit(resolver: Resolver): { resolver: Resolver; messages: readonly str
 }
 
 /** Drops overlong domains, which make some resolver libraries abort. */
-function fitting(searches: readonly string[]): readonly string[] {
+function withoutOverlongDomains(searches: readonly string[]): readonly string[] {
   let fit = searches.slice(0, MAX_SEARCHES).filter(({ length }) => length <= MAX_DOMAIN_CHARACTERS);
   while (fit.join(' ').length > MAX_SEARCH_CHARACTERS) fit = fit.slice(0, -1);
   return fit;

@@ -1,8 +1,11 @@
 /**
- * The environment of a container. Also the downward API.
+ * The environment of a container, and the downward API (`fieldRef` and `resourceFieldRef`).
  *
  * Decides order and precedence: service variables, then `envFrom`, then `env`; a later one wins, and a reference sees
  * only earlier variables. Invariant: an unresolvable source is an error with upstream's text.
+ *
+ * Invariant of the downward API: it throws an `Error` with upstream's text for an unknown path, and never returns an
+ * empty default.
  */
 import type { KeyValue } from '../api/cri.ts';
 import type { Container, EnvFromSource, EnvVar, Pod, ResourceList } from '../api/pod.ts';
@@ -158,12 +161,6 @@ function referenced(
   if (object === undefined && ref.optional !== true) throw new Error(`${kind.toLowerCase()} "${name}" not found`);
   return object;
 }
-
-/*
- * The downward API: `fieldRef` and `resourceFieldRef`.
- *
- * Invariant: throws an `Error` with upstream's text for an unknown path; never returns an empty default.
- */
 
 type DownwardSettings = Pick<
   NodeSettings,

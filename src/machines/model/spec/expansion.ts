@@ -1,9 +1,12 @@
 /**
- * `$(NAME)` references in environment, command, arguments and sub-paths. Also the handles of literal texts.
+ * `$(NAME)` references in environment, command, arguments and sub-paths, and the handles of literal texts in a
+ * container's definition: values of its variables, headers of its hooks, words of its command and of the commands of
+ * its probes.
  *
  * Invariants: one pass from left to right, results are not expanded again; `$$` is a literal dollar; an unknown name
- * stays as written. The length of a result is checked before it is built, because variables that refer to each other
- * twice double with each line of a manifest.
+ * stays as written; the length of a result is checked before it is built, because variables that refer to each other
+ * twice double with each line of a manifest; the ports replace every such text by a handle, so a handle's name in the
+ * definition is this container's own.
  */
 import type { SecretHandle } from '../../../kernel/xstate.ts';
 import type { Container } from '../api/pod.ts';
@@ -97,14 +100,6 @@ export function expandStrictly(
   });
   return { text: expanded, missing };
 }
-
-/*
- * The handles of literal texts in a container's definition: values of its variables, headers of its hooks, words of its
- * command and of the commands of its probes.
- *
- * Invariant: the ports replace every such text by a handle, so a handle's name in the definition is this container's
- *   own.
- */
 
 export const HANDLE_NAMES = /§[A-Za-z0-9_-]{22}/g;
 

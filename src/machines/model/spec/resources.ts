@@ -10,6 +10,7 @@ import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { MILLI, milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
 import { memoize } from '../values/same.ts';
+import { mapValues, pickBy } from '../values/tables.ts';
 import { hasPodLevelResources, podContainers, podQOS } from './qos.ts';
 
 /** Bounds of `cpu.shares`; one CPU is 1024. */
@@ -33,8 +34,7 @@ export type Amounts = Readonly<Record<string, Nano>>;
 
 export const isSidecar = (container: Pick<Container, 'restartPolicy'>): boolean => container.restartPolicy === 'Always';
 
-export const amountsOf = (list: Readonly<Record<string, string>> | undefined): Amounts =>
-  Object.fromEntries(Object.entries(list ?? {}).map(([name, quantity]) => [name, nanoOf(quantity)]));
+export const amountsOf = (list: Readonly<Record<string, string>> | undefined): Amounts => mapValues(list ?? {}, nanoOf);
 
 /** Requests with the API server's default: a limit alone is also a request. */
 export const requestsOf = (resources: ResourceRequirements | undefined): Amounts => ({
@@ -215,8 +215,7 @@ const pick = ({ cpu, memory }: Amounts): Amounts => ({
 });
 
 /** A limit of zero counts as none. */
-const positive = (amounts: Amounts): Amounts =>
-  Object.fromEntries(Object.entries(amounts).filter(([, amount]) => amount > 0n));
+const positive = (amounts: Amounts): Amounts => pickBy(amounts, (amount) => amount > 0n);
 
 const HUGEPAGES_PREFIX = 'hugepages-';
 const KIBIBYTE = 1024n;

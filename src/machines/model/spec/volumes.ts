@@ -65,12 +65,12 @@ export function volumeMounts(input: MountsInput): readonly Mount[] {
     const part = subPath(mount, input.lookup);
     if (volume.image) return imageMount(mount, { ...volume, image: volume.image }, part, input);
     const path = part === '' ? volume.hostPath : subPathTarget(mount, at, input);
-    return { ...criMount(mount, volume, path, input.recursiveReadOnly), ...besideImages(part, input) };
+    return { ...criMount(mount, volume, path, input.recursiveReadOnly), ...namedSubPath(part, input) };
   });
 }
 
 /** In a pod with an image volume the kubelet names the sub-path for mounts of other volumes, too. */
-function besideImages(part: string, { pod, node }: MountsInput): Pick<Mount, 'image_sub_path'> {
+function namedSubPath(part: string, { pod, node }: MountsInput): Pick<Mount, 'image_sub_path'> {
   const hasImages = (pod.spec.volumes ?? []).some((volume) => volume.image !== undefined);
   return part !== '' && hasImages && hasBehavior(node, 'detailsAsKubelet') ? { image_sub_path: part } : {};
 }

@@ -41,7 +41,6 @@ import { isTerminalPhase, podPhase } from './phase.ts';
 import { podResourceStatus } from './resources.ts';
 import { withinBudget } from './termination-messages.ts';
 
-/** The stages of a pod. */
 export type PodStage =
   /** It runs, or should run. */
   | 'sync'
@@ -62,7 +61,6 @@ export interface PodStatusFacts {
   /** The last result of this function for the same pod (not what was published). */
   readonly previous: PodStatus | null;
   readonly stage?: PodStage;
-  /** The health of its containers' devices. */
   readonly deviceHealth?: DeviceHealth;
   readonly waiting?: Readonly<Record<string, Waiting>>;
   /** Containers that are being restarted, however they end. */
@@ -330,7 +328,7 @@ export function publishedStatus(
   couldHaveRunningContainers: boolean,
 ): PodStatus {
   const isEnding = isTerminalPhase(status.phase) && !isTerminalPhase(published?.phase);
-  if (!isEnding || !couldHaveRunningContainers) return isTerminalPhase(status.phase) ? unready(status) : status;
+  if (!isEnding || !couldHaveRunningContainers) return isTerminalPhase(status.phase) ? asNotReady(status) : status;
   const { reason: _reason, message: _message, ...rest } = status;
   return {
     ...rest,
@@ -341,7 +339,7 @@ export function publishedStatus(
 }
 
 /** A pod that has ended is not ready, even if its containers were when its end was ordered. */
-function unready(status: PodStatus): PodStatus {
+function asNotReady(status: PodStatus): PodStatus {
   const reason = status.phase === 'Failed' ? conditionReasons.podFailed : conditionReasons.podCompleted;
   const conditions = status.conditions?.map((condition) => {
     const isReadiness = condition.type === 'Ready' || condition.type === 'ContainersReady';

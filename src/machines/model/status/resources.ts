@@ -20,6 +20,7 @@ import {
   nanoOf,
 } from '../values/quantity.ts';
 import { memoize } from '../values/same.ts';
+import { pickKeys } from '../values/tables.ts';
 
 /** Thousandths of a CPU below which quota and shares no longer follow the amount. */
 const MIN_LIMIT_MILLI = 10n;
@@ -108,7 +109,7 @@ const podSums = memoize((pod: Pod): Sums => {
   const { overhead = {} } = pod.spec;
   const requests = { ...Object.fromEntries(Object.keys(overhead).map((name) => [name, 0n])), ...podRequests(pod) };
   const limits = podLimits(pod);
-  const limited = Object.fromEntries(Object.entries(overhead).filter(([name]) => (limits[name] ?? 0n) !== 0n));
+  const limited = pickKeys(overhead, (name) => (limits[name] ?? 0n) !== 0n);
   return statusOf(
     formatted(pod, requests, (resources) => ({ ...resources?.limits, ...resources?.requests }), overhead),
     formatted(pod, limits, (resources) => resources?.limits ?? {}, limited),

@@ -10,7 +10,6 @@ import type { PodRuntimeStatus } from '../operations/cri.ts';
 import { legacyLogName } from '../spec/paths.ts';
 import { memoize } from '../values/same.ts';
 
-/** A dead container, for `containerGC`. */
 export interface DeadContainer {
   readonly id: string;
   readonly name: string;
@@ -19,7 +18,6 @@ export interface DeadContainer {
   readonly createdAt: string;
   /** The path of its log; empty if unknown. */
   readonly logPath: string;
-  /** The name of the link to its log. */
   readonly linkName: string;
 }
 
@@ -161,7 +159,6 @@ function newer(one: { readonly created_at: string }, other: { readonly created_a
 const restartCountOf = ({ annotations, metadata }: ContainerStatus): number =>
   Number(annotations[RESTART_COUNT] ?? metadata?.attempt ?? 0);
 
-/** Instances by the name of their container. */
 const instancesByName = memoize(({ containers }: PodRuntimeStatus): ReadonlyMap<string, readonly ContainerStatus[]> => {
   const found = Map.groupBy(containers, ({ metadata }) => metadata?.name ?? '');
   for (const each of found.values()) each.sort((a, b) => restartCountOf(b) - restartCountOf(a) || newer(a, b));

@@ -249,7 +249,6 @@ export const fullPodSchema: Schema = FIELDS.reduce(
   podSchema,
 );
 
-/** The schema with another type at this path. */
 function replaced(schema: Schema, path: readonly string[], type: Schema): Schema {
   const [name, ...rest] = path;
   if (name === undefined) return type;

@@ -1,4 +1,12 @@
-/** Validates the metadata of a pod: its annotations, and what only the API server reads. */
+/**
+ * Validates the metadata of a pod. Only the API server reads owners, finalizers and managed fields, and limits sizes.
+ *
+ * The annotations with a meaning are tolerations, seccomp and AppArmor profiles, and the deletion cost; a profile in an
+ * annotation must equal the one in the field that replaced it.
+ *
+ * A node of 0.2.0 did not validate these annotations, and dropped these fields; a replay of its journal does not apply
+ * these rules.
+ */
 import { isObject } from '../../../kernel/xstate.ts';
 import type { Container, Pod, PodMeta, PodSpec, SeccompProfile, Toleration } from '../api/pod.ts';
 import {
@@ -15,13 +23,6 @@ import {
   tooLong,
 } from './field.ts';
 import { validateTolerations } from './scheduling.ts';
-
-/*
- * Validates annotations with a meaning: tolerations, seccomp and AppArmor profiles, the deletion cost; and that a
- * profile in an annotation equals the one in the field that replaced it.
- *
- * A node of 0.2.0 did not validate them; a replay of its journal does not apply these rules.
- */
 
 const TOLERATIONS = 'scheduler.alpha.kubernetes.io/tolerations';
 const DELETION_COST = 'controller.kubernetes.io/pod-deletion-cost';
@@ -149,12 +150,6 @@ function validateAppArmor(key: string, profile: string, names: ReadonlySet<strin
     !isKnown && invalid(path, profile, `invalid AppArmor profile name: ${JSON.stringify(profile)}`),
   );
 }
-
-/*
- * Validates the metadata of a pod that only the API server reads: owners, finalizers, managed fields, sizes.
- *
- * A node of 0.2.0 dropped these fields; a replay of its journal does not apply these rules.
- */
 
 /** Limit of all keys and values of annotations together, in bytes. */
 export const MAX_ANNOTATIONS_BYTES = 262_144;

@@ -1,4 +1,10 @@
-/** Validates projected volumes, and downward API references. */
+/**
+ * Validates projected volumes, and downward API references.
+ *
+ * Sources that need an API server are tokens, trust bundles and certificates.
+ *
+ * A node of 0.2.0 did not validate them; a replay of its journal does not apply these rules.
+ */
 import type { EnvVar, PodSpec, Volume, VolumeProjection } from '../api/pod.ts';
 import {
   checked,
@@ -15,12 +21,6 @@ import {
   tooLong,
 } from './field.ts';
 import { validateLabelSelector } from './scheduling.ts';
-
-/*
- * Validates the sources of a projected volume that need an API server: tokens, trust bundles, certificates.
- *
- * A node of 0.2.0 did not validate them; a replay of its journal does not apply these rules.
- */
 
 type Token = NonNullable<VolumeProjection['serviceAccountToken']>;
 type Bundle = NonNullable<VolumeProjection['clusterTrustBundle']>;
@@ -198,8 +198,6 @@ function firstFault(labels: readonly string[], check: Check, segment: string, pa
   }
   return [];
 }
-
-/* Validates downward API references to fields and resources. */
 
 type ValueFrom = NonNullable<EnvVar['valueFrom']>;
 type FieldRef = NonNullable<ValueFrom['fieldRef']>;

@@ -1,4 +1,10 @@
-/** Validates amounts of resources, and claims. */
+/**
+ * Validates amounts of resources (names, signs, and that a request does not exceed its limit), and claims.
+ *
+ * The claims are the ResourceClaims of a pod, and the PersistentVolumeClaims for its ephemeral volumes.
+ *
+ * A node of 0.2.0 did not validate them; a replay of its journal does not apply these rules.
+ */
 import type { Container, PodSpec, ResourceList, ResourceRequirements, Volume } from '../api/pod.ts';
 import { amountOf, formatQuantity, MILLI, milliUnits, nanoOf, parseQuantity, wholeUnits } from '../values/quantity.ts';
 import {
@@ -16,8 +22,6 @@ import {
   required,
 } from './field.ts';
 import { validateLabelSelector, validateLabels } from './scheduling.ts';
-
-/* Validates amounts of resources: names, signs, and that a request does not exceed its limit. */
 
 const CONTAINER_RESOURCES = ['cpu', 'memory', 'ephemeral-storage'];
 const HUGE_PAGES = 'hugepages-';
@@ -167,12 +171,6 @@ function validateRequest(name: string, request: string, limits: ResourceList, pa
 }
 
 const isCounted = (name: string): boolean => name.includes('/') || name.startsWith(HUGE_PAGES);
-
-/*
- * Validates claims: the ResourceClaims of a pod, and the PersistentVolumeClaims for its ephemeral volumes.
- *
- * A node of 0.2.0 did not validate them; a replay of its journal does not apply these rules.
- */
 
 type PodClaim = NonNullable<PodSpec['resourceClaims']>[number];
 type ContainerClaims = NonNullable<NonNullable<Container['resources']>['claims']>;

@@ -1,4 +1,10 @@
-/** Validates the fields for schedulers, and selectors of labels and of nodes. */
+/**
+ * Validates the fields for schedulers, and selectors of labels and of nodes.
+ *
+ * The fields for schedulers are affinity, topology spread constraints, scheduling gates, groups and tolerations.
+ *
+ * A node of 0.2.0 validated only tolerations; a replay of its journal does not apply the other rules.
+ */
 import type { PodSpec, Toleration } from '../api/pod.ts';
 import { labelValueErrors } from '../values/labels.ts';
 import {
@@ -15,12 +21,6 @@ import {
   repeatedAt,
   required,
 } from './field.ts';
-
-/*
- * Validates the fields for schedulers: affinity, topology spread constraints, scheduling gates, groups, tolerations.
- *
- * A node of 0.2.0 validated only tolerations; a replay of its journal does not apply the other rules.
- */
 
 type Affinity = NonNullable<PodSpec['affinity']>;
 type PodAffinity = Affinity['podAffinity'];
@@ -195,8 +195,6 @@ function validateTolerationValue(operator: string, value: string, path: string, 
   }
   return value === '' ? [] : [invalid(path, value, "value must be empty when `operator` is 'Exists'")];
 }
-
-/* Validates selectors of labels and of nodes. */
 
 type PodTerm = NonNullable<
   NonNullable<Affinity['podAffinity']>['requiredDuringSchedulingIgnoredDuringExecution']

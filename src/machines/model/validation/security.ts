@@ -1,4 +1,12 @@
-/** Validates security contexts, and the fields that depend on the operating system of a pod. */
+/**
+ * Validates security contexts (identities, profiles, contradictions), and the fields that depend on the operating
+ * system of a pod.
+ *
+ * Validates fields that depend on the operating system of a pod, and the options of Windows.
+ *
+ * A node of 0.2.0 refused pods for Windows and did not validate the options; a replay of its journal does not apply
+ * these rules. Admission rejects a pod for Windows, because this node runs Linux.
+ */
 import type { Pod, PodSpec, SeccompProfile, SecurityContext } from '../api/pod.ts';
 import {
   byteLength,
@@ -18,8 +26,6 @@ import {
   tooLong,
 } from './field.ts';
 import { placedContainers } from './metadata.ts';
-
-/* Validates security contexts: identities, profiles, and contradictions. */
 
 const MAX_ID = 2_147_483_647;
 const SYSCTL_FORM = String.raw`([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?`;
@@ -143,13 +149,6 @@ function validateAppArmor({ type, localhostProfile }: SeccompProfile, path: stri
     !PROFILE_TYPES.includes(type) && notSupported(`${path}.type`, type, PROFILE_TYPES),
   );
 }
-
-/*
- * Validates fields that depend on the operating system of a pod, and the options of Windows.
- *
- * A node of 0.2.0 refused pods for Windows and did not validate the options; a replay of its journal does not apply
- * these rules. Admission rejects a pod for Windows, because this node runs Linux.
- */
 
 type Options = NonNullable<SecurityContext['windowsOptions']>;
 

@@ -48,7 +48,6 @@ export function quoteBytes(text: string): string {
   return `"${bytes.join('')}"`;
 }
 
-/** A list of strings as Go prints it. */
 export const goList = (texts: readonly string[]): string => `[${texts.join(' ')}]`;
 
 /** `%q` of a list: `["a" "b"]`. */

@@ -1,6 +1,9 @@
 /**
- * Decodes JSON text with the errors of Go's `encoding/json`, and records duplicate keys. Also numbers that JavaScript
- * cannot hold.
+ * Decodes JSON text with the errors of Go's `encoding/json`, and records duplicate keys.
+ *
+ * Numbers that JavaScript cannot hold as written are texts with a mark as prefix: integers beyond 2^53, and in JSON
+ * every number whose text is not canonical (`-1e0`), because Go's decoder validates and quotes the text. No field may
+ * have a text with this prefix: it would be read as a number.
  *
  * Invariants: the last of two equal keys wins, but two objects are merged; keys keep the document's order; size is
  * limited by the caller and depth by {@link MAX_DEPTH}, so that no text can exhaust the stack.
@@ -162,14 +165,6 @@ function readArray(reader: Reader, path: string, depth: number): Json {
     if (next === ']') return items;
   }
 }
-
-/*
- * Represents numbers of a document that JavaScript cannot hold as written: integers beyond 2^53, and in JSON every
- * number whose text is not canonical (`-1e0`), because Go's decoder validates and quotes the text.
- *
- * Such a number is a text with a mark as prefix. No field may have a text with this prefix: it would be read as a
- * number.
- */
 
 const MARK = '\0number ';
 

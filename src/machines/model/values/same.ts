@@ -1,15 +1,18 @@
 /**
  * Identity of values: whether two have the same JSON, and results that are kept for as long as an object lives. Pure.
+ *
+ * Whether two values have the same JSON.
+ *
+ * Like comparing their texts, except for the order of keys; shared parts are skipped.
  */
 import { isObject } from '../../../kernel/xstate.ts';
 
-/*
+/**
  * Memoizes a function of an object, such as the index of a list by name, for as long as the object lives. Pure.
  *
  * The same facts of an unchanged pod are needed at every turn, once for each of its containers.
  * Invariant: values in a context are never mutated, only replaced; so a memoized result stays valid.
  */
-
 export function memoize<Key extends object, Value>(compute: (key: Key) => Value): (key: Key) => Value {
   const known = new WeakMap<Key, { readonly value: Value }>();
   return (key) => {
@@ -41,12 +44,6 @@ export function byName<T extends Named>(list: readonly T[], name: string): T | u
   if (list.length < LONG) return list.find((each) => each.name === name);
   return indexOf(list).get(name) as T | undefined;
 }
-
-/*
- * Whether two values have the same JSON. Pure.
- *
- * Like comparing their texts, except for the order of keys; shared parts are skipped.
- */
 
 type Fields = Readonly<Record<string, unknown>>;
 

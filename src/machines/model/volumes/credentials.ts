@@ -13,7 +13,6 @@ export interface TokenSource {
   readonly expirationSeconds: number;
 }
 
-/** The request for a token that is bound to the pod. */
 export const serviceAccountTokenRequest = (pod: Pick<PodRef, 'name' | 'uid'>, source: TokenSource) => ({
   kind: 'TokenRequest',
   apiVersion: 'authentication.k8s.io/v1',

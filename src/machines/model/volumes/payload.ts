@@ -4,6 +4,8 @@
  * Determines names, modes and contents. Invariants: a file stays below its volume and never has a reserved name of the
  * writer (`..data`); of two sources with one path the later one wins; a missing source that is not optional is an error
  * with upstream's text.
+ *
+ * Invariant of projected tokens and certificates: a key and a token are handles.
  */
 import { messageOf } from '../../../kernel/xstate.ts';
 import type { KeyToPath, Pod, Volume, VolumeProjection } from '../api/pod.ts';
@@ -131,12 +133,6 @@ function normalized(path: string): string {
   }
   return names.join('/');
 }
-
-/*
- * Sources of a projected volume that require an API server: tokens, trust anchors, certificates.
- *
- * Determines their files, modes, and the error of a missing source. Invariant: a key and a token are handles.
- */
 
 /** The inputs of the files of a pod's volumes: the pod, its node, and the objects that it names. */
 export interface PayloadInput {

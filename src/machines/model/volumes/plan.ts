@@ -8,7 +8,7 @@ import { messageOf } from '../../../kernel/xstate.ts';
 import type { Pod, Volume } from '../api/pod.ts';
 import { memoryBound } from '../cgroups/pod-cgroup.ts';
 import type { CSIVolume } from '../csi/messages.ts';
-import { mountPlace } from '../csi/places.ts';
+import { mountPlace } from '../csi/paths.ts';
 import { csiVolumeOf } from '../csi/policy.ts';
 import { objectKey } from '../objects/config-objects.ts';
 import { claimNameOf } from '../objects/keys.ts';
@@ -265,8 +265,6 @@ function pathOf(volume: Volume, { pod, node }: PayloadInput): string | null {
 
 const hostSetUp = (name: string, path: string, type: string): VolumeSetUp | null =>
   type === '' ? null : { kind: 'host', name, path, type: type as HostPathType };
-
-/* The mount of an `emptyDir` that is in memory: tmpfs or huge pages. */
 
 const HUGE_PAGES = 'HugePages';
 

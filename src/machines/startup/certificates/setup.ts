@@ -1,6 +1,6 @@
 /**
- * Types, guards and actions of the certificate manager. The chart is in `certificate-manager.ts`. Also requests to the
- * signers, and the times of renewals.
+ * Types, guards and actions of the certificate manager: its requests to the cluster's signers, the meaning of their
+ * answers, and the times of renewals. The chart is in `certificate-manager.ts`.
  */
 
 import type { Json } from '../../../kernel/json.ts';
@@ -34,7 +34,7 @@ export interface CertificateManagerInput {
 /** How long a signature may take, because it may need manual approval. Upstream's limit. */
 export const SIGNED_TIMEOUT_MS = 900_000;
 const RETRY: BackOff = { baseMs: 2_000, maxMs: 32_000, jitter: 0.1 };
-/** Between the end of one watch of the request and the next read of it. */
+/** The pause between the end of one watch of the request and the next read of it. */
 export const READ_AGAIN_MS = 1_000;
 /** A node without a valid client certificate for this long ends, so that its supervisor restarts it. */
 const LOST_MS = 300_000;
@@ -47,7 +47,6 @@ export interface Context extends CertificateManagerInput {
   readonly certificate: CertificateFacts | null;
   readonly deadlineMs: number;
   readonly attempts: number;
-  /** The template of the newest request. */
   readonly requested: CertificateTemplate | null;
   readonly key: { readonly $secret: string; readonly len: number } | null;
   readonly request: string;
@@ -113,7 +112,7 @@ function clientOf({ purpose, once, certificate }: Context, nowMs: number): KubeT
   return once || certificate === null || certificate.notAfterMs <= nowMs ? 'bootstrap' : 'kube';
 }
 
-export const csrOf = (args: { context: Context; self: { system: unknown } }, name?: string) =>
+export const csrOf = (args: { context: Context; self: { system: object } }, name?: string) =>
   csrTarget(clientOf(args.context, now({ system: args.self.system })), name);
 
 export const logLine = (text: string, fields: (context: Context) => Record<string, string> = () => ({})) =>
@@ -124,7 +123,7 @@ export const logLine = (text: string, fields: (context: Context) => Record<strin
 
 export const readClock = managerSetup.assign({ nowMs: (args) => now({ system: args.self.system }) });
 
-export const inForce = managerSetup.assign((args) => {
+export const noteCertificateInUse = managerSetup.assign((args) => {
   const certificate = outputOf<CertificateFacts>(args.event);
   return { certificate, attempts: 0, key: null, validUntilMs: certificate.notAfterMs, isServerHealthy: true };
 });
@@ -209,8 +208,6 @@ export const logCertificateProblem = managerSetup.enqueueActions(({ context, enq
   if (context.certificate !== null)
     enqueue(line('info', [certificateProblem(context), { logger: context.signerName }]));
 });
-
-/* Requests to the cluster's signers, the times of new requests, and the meaning of the answers. Pure. */
 
 export const CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
 export const SERVING_SIGNER = 'kubernetes.io/kubelet-serving';

@@ -29,7 +29,8 @@ import {
 import { type ConfigurationChange, changeOf } from '../../configuration/reloadable.ts';
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import { operations } from '../../model/operations/index.ts';
-import { configurationChanged, configurationRefused, nodeRef } from '../../model/reasons/reasons.ts';
+import { nodeEvent } from '../../model/pods/pod-messages.ts';
+import { nodeEvents } from '../../model/reasons/reasons.ts';
 import type { ConfigReloadApplied } from '../context/types.ts';
 import { configLoaderMachine } from './config-loader.ts';
 
@@ -54,7 +55,7 @@ type Event =
   | ItemOf<(typeof operations)['host.watchConfiguration']>
   | { readonly type: 'xstate.done.actor.watch' };
 
-/** From a change of a file to reading all: editors and scripts often write more than once. */
+/** The delay between a change of a file and reading all of them: editors and scripts often write more than once. */
 const SETTLE_MS = 200;
 /** The period of reading the files without a hint. */
 const CHECK_PERIOD_MS = 10_000;
@@ -131,11 +132,9 @@ export const configReloadMachine = setup({
     refused: {
       entry: [
         line('error', ({ context }) => ['The new configuration is refused; the old one stays', { err: context.error }]),
-        sendTo(to('eventRecorder'), ({ context }) => ({
-          type: 'event.recorded',
-          ref: nodeRef(context.nodeName),
-          ...configurationRefused(context.error),
-        })),
+        sendTo(to('eventRecorder'), ({ context }) =>
+          nodeEvent(context.nodeName, nodeEvents.configurationRefused(context.error)),
+        ),
       ],
       always: 'choosing',
     },
@@ -144,8 +143,8 @@ export const configReloadMachine = setup({
       entry: enqueueActions(({ context: { change, nodeName }, enqueue }) => {
         const fields = change?.refused.join(', ');
         enqueue(line('error', [NOT_NOW, { fields }]));
-        const text = configurationRefused(`cannot change while the node runs: ${fields}`);
-        enqueue.sendTo(to('eventRecorder'), { type: 'event.recorded', ref: nodeRef(nodeName), ...text });
+        const text = nodeEvents.configurationRefused(`cannot change while the node runs: ${fields}`);
+        enqueue.sendTo(to('eventRecorder'), nodeEvent(nodeName, text));
       }),
       always: [{ guard: 'hasChanges', target: 'applying' }, { target: 'choosing' }],
     },
@@ -154,8 +153,7 @@ export const configReloadMachine = setup({
         if (change === null) return;
         const { config, changed, readers } = change;
         enqueue(line('info', [CHANGED, { fields: changed.join(', '), readers: readers.join(', ') }]));
-        const text = configurationChanged(changed);
-        enqueue.sendTo(to('eventRecorder'), { type: 'event.recorded', ref: nodeRef(nodeName), ...text });
+        enqueue.sendTo(to('eventRecorder'), nodeEvent(nodeName, nodeEvents.configurationChanged(changed)));
         enqueue.sendParent({ type: 'configReload.applied', config, changed, readers } satisfies ConfigReloadApplied);
         enqueue.assign({ config });
       }),

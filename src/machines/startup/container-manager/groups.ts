@@ -19,7 +19,7 @@ import {
 const HOLD_PERIOD_MS = 60_000;
 /** The pause before a failed write of a state file is retried. */
 const WRITE_RETRY_MS = 10_000;
-/** Waits for pods that start together and change the sums together. */
+/** The delay before a change of the sums is applied: pods often start together. */
 const GATHER_MS = 200;
 
 const nextGroup = ({ context }: { context: ContainerManagerContext }) =>

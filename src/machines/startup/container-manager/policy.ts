@@ -1,5 +1,6 @@
 /** The container manager's input, and the pure rules by which it accepts a machine and names its cgroups. */
 
+import { gatesOf } from '../../configuration/fields/feature-gates.ts';
 import {
   alphaCpuOptions,
   memoryManagerError,
@@ -21,7 +22,6 @@ import type { MachineInfo } from '../../model/operations/host.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { ResourceManagers } from '../../model/settings/node-settings.ts';
 import type { Parsed } from '../../model/values/go-text.ts';
-import { gatesOf } from '../context/derive-features.ts';
 import { hugePageName, resourceManagers } from '../context/derive-settings.ts';
 import type { EstablishedContext } from '../context/types.ts';
 
@@ -88,7 +88,7 @@ export function containerManagerInput(context: EstablishedContext): ContainerMan
   };
 }
 
-/** Names of cgroups, and what is enforced in them. */
+/** Names of cgroups, and the limits enforced in them. */
 function cgroupSettings({ config, flags, runtime }: EstablishedContext) {
   const isOn = gatesOf(config);
   const parsed = parseQosReserved(config.qosReserved);

@@ -19,7 +19,8 @@ import type { NodeResources } from '../../model/cgroups/allocatable.ts';
 import { nodeAllocatableGroup, type QOSDemand } from '../../model/cgroups/node-groups.ts';
 import { type CgroupsHeld, cgroupOperations } from '../../model/operations/cgroup.ts';
 import { type CgroupInfo, hostOperations } from '../../model/operations/host.ts';
-import { nodeRef } from '../../model/reasons/reasons.ts';
+import { nodeEvent } from '../../model/pods/pod-messages.ts';
+import { nodeEvents } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { ContainerManagerInput, PodGroup, SetUpStep } from './policy.ts';
 import { orphansOf, printedGroup, resourcesOf } from './policy.ts';
@@ -30,7 +31,6 @@ export interface ContainerManagerContext extends ContainerManagerInput {
   readonly refusal: string;
   readonly steps: readonly SetUpStep[];
   readonly demand: QOSDemand;
-  /** Cgroups of pods that were found. */
   readonly found: readonly PodGroup[];
   /** Cgroups of pods that are gone. */
   readonly orphans: readonly string[];
@@ -150,13 +150,8 @@ export const noteDemand = s.assign(({ event }) => (event.type === 'qos.changed' 
 
 /** Records whether limits are enforced, as an event of the node. */
 function recordEvent({ context, enqueue }: Args, isSuccess: boolean, message: string): void {
-  enqueue.sendTo(to('eventRecorder'), {
-    type: 'event.recorded',
-    ref: nodeRef(context.nodeName),
-    eventType: isSuccess ? 'Normal' : 'Warning',
-    reason: isSuccess ? 'NodeAllocatableEnforced' : 'FailedNodeAllocatableEnforcement',
-    message,
-  });
+  const text = isSuccess ? nodeEvents.limitsEnforced(message) : nodeEvents.limitsNotEnforced(message);
+  enqueue.sendTo(to('eventRecorder'), nodeEvent(context.nodeName, text));
 }
 
 /** A cgroup is set up: records its event, and continues with the next one. */

@@ -3,17 +3,8 @@
  * gates. Pure.
  */
 
-import { decideFeatures, isEnabled } from '../../configuration/fields/feature-gates.ts';
-import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
+import type { Gates } from '../../configuration/fields/feature-gates.ts';
 import type { AdmissionSettings, IgnoredField, NodeSettings } from '../../model/settings/node-settings.ts';
-
-/** Whether a gate is on, by its name. */
-export type Gates = (name: string) => boolean;
-
-export function gatesOf({ featureGates }: Pick<KubeletConfiguration, 'featureGates'>): Gates {
-  const { changed } = decideFeatures(featureGates);
-  return (name) => isEnabled(changed, name);
-}
 
 /**
  * First back-off of a crash loop with the gate ReduceDefaultCrashLoopBackOffDecay, and its maximum if none is

@@ -1,10 +1,11 @@
 /**
- * Derives the settings of the pods' machines from flags, configuration, runtime and machine in one pure function, so
- * that every decision about a default or a unit is in one place. Also the settings of admission.
+ * Derives the settings of the pods' machines, and of admission (`allocation`), from flags, configuration, runtime and
+ * machine in pure functions, so that every decision about a default or a unit is in one place.
  */
 import { defaultLabels } from '../../charts/node/object/node.ts';
 import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
 import { RELIST_PERIOD_MS } from '../../charts/pods/pleg.ts';
+import { gatesOf } from '../../configuration/fields/feature-gates.ts';
 import type { KubeletFlags } from '../../configuration/flags/flags.ts';
 import { isOptionOn } from '../../configuration/validation/resource-managers.ts';
 import { reservedCpus } from '../../model/allocation/cpu-manager.ts';
@@ -25,8 +26,9 @@ import type {
 import { CRASH_LOOP_BACKOFF_MAX_MS } from '../../model/spec/restart.ts';
 import { isIpAddress } from '../../model/values/ip.ts';
 import { milliUnits, nanoOf, parseQuantity, wholeUnits } from '../../model/values/quantity.ts';
+import { mapValues } from '../../model/values/tables.ts';
 import { millisecondsOf } from '../../model/values/time.ts';
-import { featureAdmission, featureSettings, gatesOf, longestBackoffMs } from './derive-features.ts';
+import { featureAdmission, featureSettings, longestBackoffMs } from './derive-features.ts';
 import type { EstablishedContext, KubeletInput, NodeIdentity } from './types.ts';
 
 /** The last of several `search` lines counts; `options` are merged, the later of two with one name counts. */
@@ -238,8 +240,6 @@ function collection(flags: KubeletFlags, _config: KubeletConfiguration) {
   };
 }
 
-/* Derives the settings of admission (`allocation`) from flags, configuration and machine. Pure. */
-
 const OPERATING_SYSTEM = 'linux';
 
 function admissionSettings(
@@ -333,5 +333,4 @@ function cpuManager(
   };
 }
 
-const inUnits = (quantities: StringMap): StringMap =>
-  Object.fromEntries(Object.entries(quantities).map(([name, text]) => [name, units(name, nanoOf(text))]));
+const inUnits = (quantities: StringMap): StringMap => mapValues(quantities, (text, name) => units(name, nanoOf(text)));

@@ -47,7 +47,6 @@ export interface NodeIdentity {
   readonly addressProblem?: string;
 }
 
-/** The output of the root machine. */
 export interface KubeletMachineOutput {
   readonly exitCode: number;
   readonly failure: Failure | null;
@@ -149,7 +148,6 @@ export interface ContainerResult {
   readonly restarts: number;
 }
 
-/** The result of one pod. */
 export interface PodResult extends PodRef {
   readonly result: 'Ready' | 'Succeeded' | 'Failed' | 'TimedOut';
   /** Why the pod did not become ready or succeed; empty if it did. */

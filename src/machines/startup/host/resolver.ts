@@ -13,7 +13,8 @@
  */
 import { assign, errorOf, line, pick, required, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import { operations } from '../../model/operations/index.ts';
-import { nodeRef } from '../../model/reasons/reasons.ts';
+import { nodeEvent } from '../../model/pods/pod-messages.ts';
+import { nodeEvents } from '../../model/reasons/reasons.ts';
 import { parseResolvConf } from '../context/derive-settings.ts';
 
 export interface ResolverInput {
@@ -40,7 +41,7 @@ const CHECK_PERIOD_MS = 30_000;
 const RESOLV_CONF_MAX_BYTES = 10 * 1024 * 1024;
 /** The pause before a broken watch is reopened. */
 const REOPEN_MS = 10_000;
-/** Between a change of the file and reading it: writers often write more than once. */
+/** The delay between a change of the file and reading it: writers often write more than once. */
 const SETTLE_MS = 100;
 
 /** Upstream's text for the limit that the search line exceeds; empty for none. */
@@ -76,13 +77,7 @@ const s = setup({
   delays: { settle: SETTLE_MS, reopen: REOPEN_MS },
 });
 
-const limitEvent = ({ nodeName }: Context, message: string) => ({
-  type: 'event.recorded',
-  ref: nodeRef(nodeName),
-  eventType: 'Warning',
-  reason: 'CheckLimitsForResolvConf',
-  message,
-});
+const limitEvent = ({ nodeName }: Context, message: string) => nodeEvent(nodeName, nodeEvents.resolverLimits(message));
 
 const checkLimits = s.enqueueActions(({ context, enqueue }) => {
   const exceeded = limitExceeded(context);

@@ -1,6 +1,6 @@
 /**
- * Node's `Buffer` for code that runs in a browser: the bundler puts it where that name stands. Text goes through the
- * browser's own coders, which are ten times as fast as those of the library.
+ * Node's `Buffer` for code that runs in a browser: the bundler inserts it in place of that name. Text is converted by
+ * the browser's own coders, which are ten times as fast as those of the library.
  */
 import { Buffer } from 'buffer/';
 

@@ -1,4 +1,4 @@
-/** What the kernel and the machines use of `node:crypto`: hashes, at once. Web Crypto has them as promises only. */
+/** The part of `node:crypto` that the kernel and the machines use: synchronous hashes, which Web Crypto lacks. */
 import { sha1 } from '@noble/hashes/legacy.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bufferOf, encoded } from './buffer.ts';

@@ -1,4 +1,7 @@
-/** What the journal's writer uses of `node:fs/promises`. In a browser nothing is written: the calls are never made. */
+/**
+ * The part of `node:fs/promises` that the journal's writer uses. In a browser nothing is written, so it is never
+ * called.
+ */
 function neverWritten(): never {
   throw new Error('a journal is only read here');
 }

@@ -1,6 +1,6 @@
 /**
- * What the journal's reader uses of `node:fs`, over the files that a person opened: bytes in memory, or files of the
- * browser, of which only what is asked for is read.
+ * The part of `node:fs` that the journal's reader uses, over the files that the user opened: bytes in memory, or files
+ * of the browser, which are read on demand.
  */
 import type { Buffer } from 'buffer/';
 import { bufferOf } from './buffer.ts';
@@ -38,7 +38,7 @@ function contentOf(path: string): Content {
 const isFolder = (path: string): boolean => [...files.keys()].some((name) => name.startsWith(`${path}/`));
 const sizeOf = (content: Content): number => (content instanceof Uint8Array ? content.length : content.size);
 
-/** A browser lets workers, and only them, read a file at once. */
+/** Only workers of a browser may read a file synchronously. */
 function bytesOf(content: Content, from: number, to: number): Uint8Array {
   if (content instanceof Uint8Array) return content.subarray(from, to);
   return new Uint8Array(new FileReaderSync().readAsArrayBuffer(content.slice(from, to)));
@@ -50,7 +50,7 @@ export function openSync(path: string): number {
   return descriptor;
 }
 
-/** Reads on from where the last call ended, as much as fits. */
+/** Continues where the last call ended, and reads as much as fits. */
 export function readSync(descriptor: number, buffer: Uint8Array): number {
   const file = open.get(descriptor);
   if (!file) throw failed('EBADF', String(descriptor));

@@ -2,7 +2,7 @@
 import { Decompress } from 'fzstd';
 import { Buffer, bufferOf, encoded } from './buffer.ts';
 
-/** Compressed bytes that are taken at once; the size of their content is counted after each piece. */
+/** The size of a piece of compressed bytes; the size of the content is counted after each piece. */
 const PIECE_BYTES = 16 * 1024;
 
 export function zstdDecompressSync(

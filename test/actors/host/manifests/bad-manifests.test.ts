@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { manifestPort } from '../../../../src/actors/host/manifests/manifests.ts';
 import { Vault } from '../../../../src/kernel/journal/secrets.ts';
-import { mergeManifests } from '../../../../src/machines/charts/pods/config/static-pod.ts';
+import { mergeManifests } from '../../../../src/machines/model/pods/static-pod.ts';
 import { openStream, temporaryFolder } from '../../../support/host-ports.ts';
 
 const pod = (name: string, spec = '', metadata = '') =>

@@ -1,15 +1,15 @@
 /** The parts of the servers' thread that decide by themselves: its pace, the kernel's life, the pods that it knows. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
-import { Pace, Silence } from '../../../../src/actors/server/thread/host.ts';
+import { RestartDelay, SilenceLimit } from '../../../../src/actors/server/thread/host.ts';
 import { KnownPods, type PodSource, PodVersions } from '../../../../src/actors/server/thread/known-pods.ts';
-import { Life, remoteNode } from '../../../../src/actors/server/thread/serve.ts';
+import { MainThreadHealth, remoteNode } from '../../../../src/actors/server/thread/serve.ts';
 
 afterEach(() => void vi.useRealTimers());
 
 it('the pace: at once after a while, then ever slower up to half a second', () => {
   let nowMs = 0;
-  const pace = new Pace(() => nowMs);
+  const pace = new RestartDelay(() => nowMs);
   const lostAfter = (ms: number): number => {
     pace.started();
     nowMs += ms;
@@ -20,7 +20,7 @@ it('the pace: at once after a while, then ever slower up to half a second', () =
 });
 
 it('a silent thread is ended: late while it loads, after five seconds then, and later after each that was ended', () => {
-  const silence = new Silence();
+  const silence = new SilenceLimit();
   const checksUntilTheEnd = (): number => {
     let checks = 1;
     while (silence.tooLong() === null) checks++;
@@ -61,7 +61,7 @@ it('a summary and the configuration are asked for once at a time, for all who wa
 
 describe('the life of the kernel', () => {
   it('is what the kernel says', async () => {
-    const life = new Life(async () => ({ ping: null, syncloop: 'late' }));
+    const life = new MainThreadHealth(async () => ({ ping: null, syncloop: 'late' }));
     expect([await life.problem('ping'), await life.problem('syncloop')]).toEqual([null, 'late']);
   });
 
@@ -70,7 +70,7 @@ describe('the life of the kernel', () => {
     let nowMs = 0;
     let answer: (result: Record<string, string | null>) => void = () => {};
     let asked = 0;
-    const life = new Life(
+    const life = new MainThreadHealth(
       () => {
         asked++;
         return new Promise((resolve) => (answer = resolve));

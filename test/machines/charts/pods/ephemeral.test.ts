@@ -1,7 +1,7 @@
 /** Ephemeral containers: they come into a pod that runs, see the processes of another container, and never come again. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { staticPod } from '../../../../src/machines/charts/pods/config/static-pod.ts';
 import type { ContainerConfig } from '../../../../src/machines/model/api/cri.ts';
+import { staticPod } from '../../../../src/machines/model/pods/static-pod.ts';
 import { image, manifest, type PodOptions, PodsNode } from '../../../support/pods-node.ts';
 
 let node: PodsNode;

@@ -15,7 +15,7 @@ const started = () => node.world.runtime.started;
 const aliveNow = () => [...node.world.runtime.containers.values()].filter(({ state }) => state === 'CONTAINER_RUNNING');
 
 afterEach(() => {
-  if (!expectsCrashes) expect(node.crashes()).toEqual([]);
+  expect(expectsCrashes ? [] : node.crashes()).toEqual([]);
   expectsCrashes = false;
   node.assertReplays();
 });

@@ -5,8 +5,8 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
-import { withDefaults } from '../../../../src/machines/charts/pods/config/defaults.ts';
 import type { Container, Pod, PodSpec } from '../../../../src/machines/model/api/pod.ts';
+import { withDefaults } from '../../../../src/machines/model/pods/defaults.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 import type { References } from '../../../../src/machines/model/spec/environment.ts';

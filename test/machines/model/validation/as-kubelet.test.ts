@@ -1,7 +1,7 @@
 /** Manifests are taken and refused as by the Go kubelet 1.36.2, in its words: `test/golden/manifests`. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { staticPod } from '../../../../src/machines/charts/pods/config/static-pod.ts';
+import { staticPod } from '../../../../src/machines/model/pods/static-pod.ts';
 
 interface Recorded {
   readonly id: string;

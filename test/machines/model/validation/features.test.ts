@@ -1,6 +1,6 @@
 /** What the newer fields of a pod ask of each other, in the words of the Go kubelet 1.36.2 (recorded by a dry run). */
 import { describe, expect, it } from 'vitest';
-import { mergeManifests, staticPod } from '../../../../src/machines/charts/pods/config/static-pod.ts';
+import { mergeManifests, staticPod } from '../../../../src/machines/model/pods/static-pod.ts';
 
 const pod = (spec: object, container: object = {}) => ({
   file: '/m/a.yaml',

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../../../src/kernel/json.ts';
 import { podFromApi } from '../../../../src/machines/charts/pods/config/api-publication.ts';
-import { staticPod } from '../../../../src/machines/charts/pods/config/static-pod.ts';
+import { staticPod } from '../../../../src/machines/model/pods/static-pod.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { POD_CONTAINERS_MAX, POD_VALUES_MAX, sizeProblem } from '../../../../src/machines/model/validation/pod.ts';
 

@@ -1,11 +1,14 @@
 /** What feature gates change of the node: each switch in both of its positions. */
 import { describe, expect, it } from 'vitest';
-import { decideFeatures, warningsWithoutEffect } from '../../../../src/machines/configuration/fields/feature-gates.ts';
+import {
+  decideFeatures,
+  gatesOf,
+  warningsWithoutEffect,
+} from '../../../../src/machines/configuration/fields/feature-gates.ts';
 import {
   declaredFeatures,
   featureAdmission,
   featureSettings,
-  gatesOf,
   longestBackoffMs,
 } from '../../../../src/machines/startup/context/derive-features.ts';
 

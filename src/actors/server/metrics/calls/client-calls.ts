@@ -1,4 +1,7 @@
-/** Metrics of the calls that this node makes: to the API server and to the runtime. */
+/**
+ * Metrics of the calls that this node makes: to the API server, as in client-go, with the reviews of authentication and
+ * authorization among them; and to the container runtime, by name, with the inspections of its pods.
+ */
 import { X509Certificate } from 'node:crypto';
 import type { Registry } from 'prom-client';
 import type { RuntimeActivity } from '../../../cri/activity.ts';
@@ -13,11 +16,6 @@ import {
   MS_PER_SECOND,
   sampledGauge,
 } from '../instruments.ts';
-
-/*
- * Counters of this node's requests to the API server, as in client-go; and of the reviews among them (authentication
- * and authorization).
- */
 
 const LATENCY_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
 const SIZE_BUCKETS = [64, 256, 512, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216];
@@ -146,8 +144,6 @@ export class TransportMetrics {
     return (this.#certificate.validToDate.getTime() - this.#nowMs()) / MS_PER_SECOND;
   }
 }
-
-/* Metrics of the calls to the container runtime, by name, and of the inspections of its pods. */
 
 /** Upstream's buckets: from 5 ms, with a factor of 2.5. */
 const OPERATION_BUCKETS = [

@@ -4,8 +4,8 @@
  */
 import type { Registry } from 'prom-client';
 import type { DraManagerContext } from '../../../../machines/charts/node/dra/dra-setup.ts';
-import { endpointOf } from '../../../../machines/charts/node/plugin-policy.ts';
 import type { PluginInfo } from '../../../../machines/model/operations/plugins.ts';
+import { endpointOf } from '../../../../machines/model/operations/plugins.ts';
 import type { OnPluginRun } from '../../../image/plugin.ts';
 import type { NodeRecord } from '../../../node-records.ts';
 import { type PluginCall, pluginCalls } from '../../../plugins/connection.ts';
@@ -88,7 +88,6 @@ export class DeviceWork extends Instruments implements Projection {
   }
 }
 
-/** Counts runs of credential provider plugins in this registry. */
 export function credentialPluginRuns(registry: Registry): OnPluginRun {
   const name = 'kubelet_credential_provider_plugin';
   const duration = '[ALPHA] Duration of execution in seconds for credential provider plugin';
@@ -130,7 +129,6 @@ export class ClaimWork extends Instruments implements Projection {
     'operation_name',
     'is_error',
   ]);
-  /** Uids of pods with claims. */
   readonly #claimed = new Set<string>();
   /** Uids of pods that this node rejected: nothing is prepared or unprepared for them. */
   readonly #refused = new Set<string>();

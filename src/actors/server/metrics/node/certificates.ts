@@ -37,8 +37,8 @@ export class Certificates extends Instruments implements Projection {
     const purpose = PURPOSES.find((each) => each === found.groups?.['purpose']);
     if (purpose === undefined) return;
     const managed = this.#managed.get(purpose) ?? this.#begin(purpose);
-    if (record.k === 'result') took(managed, record, kernel.now);
-    else if (record.at === found[0]) moved(managed, record);
+    if (record.k === 'result') noteCertificate(managed, record, kernel.now);
+    else if (record.at === found[0]) countFailedRenewal(managed, record);
   }
 
   #begin(purpose: Purpose): Managed {
@@ -46,13 +46,13 @@ export class Certificates extends Instruments implements Projection {
     const failed = isClient ? `${PREFIX}client_expiration_renew_errors` : 'kubelet_server_expiration_renew_errors';
     const managed: Managed = {
       failures: counter(this.registry, failed, '[ALPHA] Counter of certificate renewal errors.'),
-      lives: isClient ? null : livesOf(this.registry),
+      lives: isClient ? null : lifetimeHistogram(this.registry),
       certificate: null,
       rotation: null,
     };
     this.#managed.set(purpose, managed);
     const { name, help } = isClient ? CLIENT : SERVER;
-    sampledGauge(this.registry, name, help, () => leftSeconds(managed.certificate));
+    sampledGauge(this.registry, name, help, () => remainingSeconds(managed.certificate));
     return managed;
   }
 }
@@ -71,7 +71,7 @@ const SERVER = {
     'If serving certificate is invalid or unused, the value will be +INF.',
 };
 
-const livesOf = (registry: Registry): Histogram =>
+const lifetimeHistogram = (registry: Registry): Histogram =>
   histogram(
     registry,
     `${PREFIX}server_rotation_seconds`,
@@ -79,10 +79,10 @@ const livesOf = (registry: Registry): Histogram =>
     LIFE_BUCKETS,
   );
 
-const leftSeconds = (certificate: CertificateFacts | null): number =>
+const remainingSeconds = (certificate: CertificateFacts | null): number =>
   certificate === null ? Number.POSITIVE_INFINITY : Math.trunc((certificate.notAfterMs - Date.now()) / MS_PER_SECOND);
 
-function took(managed: Managed, result: NodeResult, nowMs: number): void {
+function noteCertificate(managed: Managed, result: NodeResult, nowMs: number): void {
   if (result.error) return;
   if (result.name === 'certificate.load') managed.certificate = result.output.certificate;
   if (result.name !== 'certificate.store') return;
@@ -91,7 +91,7 @@ function took(managed: Managed, result: NodeResult, nowMs: number): void {
 }
 
 /** Counts a failed renewal, after which the machine always waits for another attempt. */
-function moved(managed: Managed, { value }: StateRecord): void {
+function countFailedRenewal(managed: Managed, { value }: StateRecord): void {
   const rotation = memberOf(memberOf(value, 'working'), 'rotation');
   if (rotation === 'backingOff' && managed.rotation !== rotation) managed.failures.inc();
   managed.rotation = rotation;

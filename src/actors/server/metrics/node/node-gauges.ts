@@ -48,7 +48,6 @@ export function evictionCounts(view: NodeView): Family[] {
   return [{ name: 'kubelet_evictions', help, type: 'counter', samples }];
 }
 
-/** Exclusive CPUs of containers, and the shared CPUs if the node assigns exclusive CPUs. */
 export function cpuGauges(view: NodeView, pods: readonly NodePod[]): Family[] {
   const exclusive = pods.flatMap(({ exclusiveCpus = {} }) => Object.values(exclusiveCpus).flatMap(cpuIds));
   const allocatable = view.allocatableCpus();

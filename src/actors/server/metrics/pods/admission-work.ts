@@ -1,4 +1,7 @@
-/** What admission decides: rejected, preempted and evicted pods, and resizes. */
+/**
+ * Metrics of admission: pods that this node rejected (each counts once), preempted for critical pods, or evicted; and
+ * resizes by container and resource, with their outcomes and the duration of applying them.
+ */
 import type { Registry } from 'prom-client';
 import type { ResizeRefusal } from '../../../../machines/model/allocation/predicates.ts';
 import type { ResourceRequirements } from '../../../../machines/model/api/pod.ts';
@@ -16,8 +19,6 @@ import {
   MS_PER_SECOND,
   podUidAt,
 } from '../instruments.ts';
-
-/* Resizes of pods: requests by container and resource, their outcomes, and the duration of applying them. */
 
 /** Upstream's buckets in milliseconds: from 10, with a factor of 2. */
 const DURATION_BUCKETS = Array.from({ length: 18 }, (_, power) => 10 * 2 ** power);
@@ -175,8 +176,6 @@ const families = (registry: Registry) => ({
     ['success'],
   ),
 });
-
-/* Pods that this node rejected (each counts once), preempted for critical pods, or evicted. */
 
 /** The reasons that upstream counts by name. */
 const REASONS: ReadonlySet<string> = new Set([

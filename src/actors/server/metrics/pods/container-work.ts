@@ -1,4 +1,7 @@
-/** Counts of started and failed containers, and of their hooks and probes. */
+/**
+ * Counts of started and failed pods and containers, of their image volumes, and of failed or unusual hooks; and the
+ * results and durations of probes, in a registry of their own for `/metrics/probes`.
+ */
 import { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import type { StateRecord } from '../../../../kernel/records.ts';
@@ -17,8 +20,6 @@ import {
   podContext,
   podContextAt,
 } from '../instruments.ts';
-
-/* Counts started and failed pods and containers, their image volumes, and failed or unusual hooks. */
 
 const CONTAINER_ADDRESS = /^(?<pod>kubelet\/pods\/pod-[^/]+)\/container-(?<container>[^/]+)/;
 const CODES: Readonly<Record<string, string>> = {
@@ -194,8 +195,6 @@ const labelled = (registry: Registry) => ({
     ),
   },
 });
-
-/* Results and durations of probes, in a registry of their own for `/metrics/probes`. */
 
 const LABELS = ['container', 'namespace', 'pod', 'probe_type'] as const;
 type Labels = Readonly<Record<(typeof LABELS)[number], string>>;

@@ -1,9 +1,9 @@
 /** Outcomes of image requests: present, pulled, verified credentials, and garbage collection. */
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
-import { type ImageGcKnowledge, isTooOld } from '../../../../machines/charts/images/image-choice.ts';
-import type { VerificationSettings } from '../../../../machines/charts/images/verification.ts';
-import { admission, admittedAnyway, mustVerify } from '../../../../machines/charts/images/verification.ts';
+import { type ImageGcKnowledge, isTooOld } from '../../../../machines/model/images/image-choice.ts';
+import type { VerificationSettings } from '../../../../machines/model/images/verification.ts';
+import { admission, admittedByRecord, mustVerify } from '../../../../machines/model/images/verification.ts';
 import type { PullRecord } from '../../../../machines/model/operations/image.ts';
 import type { ImageWanted } from '../../../../machines/model/pods/image-messages.ts';
 import { repositoryOf } from '../../../../machines/model/spec/image.ts';
@@ -169,7 +169,7 @@ export class ImageWork extends Instruments implements Projection {
     const { verification, place } = imageContext(actor, kernel) ?? {};
     if (!verification || !place || waiting === 0) return;
     if (error) return this.#families.checks.inc({ result: 'error' }, waiting);
-    const admitted = admittedAnyway(verification, place.image, known);
+    const admitted = admittedByRecord(verification, place.image, known);
     if (admitted === null) return;
     const found = mustVerify(verification, place.image, known) ? 'credentialRecordFound' : 'credentialPolicyAllowed';
     this.#families.checks.inc({ result: admitted ? found : 'mustAuthenticate' }, waiting);
@@ -179,7 +179,7 @@ export class ImageWork extends Instruments implements Projection {
   #compared({ output, error }: ResultOf<'images.credentials'>, actor: string, kernel: Kernel): void {
     const { verification, place, record } = imageContext(actor, kernel) ?? {};
     const pulled = place && record?.record?.[repositoryOf(place.image)];
-    if (error || !verification || !pulled || admittedAnyway(verification, place.image, record) !== null) return;
+    if (error || !verification || !pulled || admittedByRecord(verification, place.image, record) !== null) return;
     const { admitted } = admission(pulled, output.credentials);
     this.#families.checks.inc({ result: admitted ? 'credentialRecordFound' : 'mustAuthenticate' });
   }

@@ -295,8 +295,7 @@ export function machineFamilies(
   ];
 }
 
-/* The machine's own disks in `/metrics/cadvisor`: samples of the root group, by the name of the family. */
-
+/** The machine's own disks in `/metrics/cadvisor`: samples of the root group, by the name of the family. */
 interface DiskDefinition {
   readonly help: string;
   readonly type: FamilyType;

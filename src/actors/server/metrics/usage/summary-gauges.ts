@@ -1,4 +1,9 @@
-/** Families whose values are in the stats summary: `/metrics/resource`, and the usage of volumes. */
+/**
+ * The metrics of `/metrics/resource` for autoscalers, from the same summary as `/stats/summary`, and the usage of the
+ * volumes of claims.
+ *
+ * Each claim counts once; volumes that are gone or do not answer are omitted.
+ */
 import { claimStats } from '../../../stats/summary-parts.ts';
 import {
   type ContainerStats,
@@ -12,8 +17,6 @@ import {
 import type { NodePod } from '../../node-pods.ts';
 import type { Family, FamilyType, Sample } from '../instruments.ts';
 import { DEFAULT_BUCKETS, gaugeOf, histogram, Instruments, MS_PER_SECOND } from '../instruments.ts';
-
-/* The metrics of `/metrics/resource` for autoscalers, from the same summary as `/stats/summary`. */
 
 const NANOSECONDS = 1e9;
 
@@ -92,11 +95,6 @@ function usage(of: 'node' | 'pod' | 'container', { cpu, memory, swap }: Measured
     add('container_swap_limit_bytes', { ...sampleAt(swap.time), value: Number(limit) });
   }
 }
-
-/*
- * The usage of the volumes of claims, each claim once, and the duration of measuring it. Volumes that are gone or do
- * not answer are omitted.
- */
 
 const FAMILIES: readonly (readonly [name: string, help: string, read: (stats: VolumeStats) => bigint | undefined])[] = [
   ['capacity_bytes', 'Capacity in bytes of the volume', ({ capacityBytes }) => capacityBytes],

@@ -81,7 +81,6 @@ interface StorageOperation {
 
 export class StorageMetrics extends Instruments implements Projection {
   readonly recordKinds = ['effect', 'result', 'cancel', 'message'] as const;
-  /** By pod and name. */
   readonly #volumes = new Map<string, Map<string, SetUpVolume>>();
   /** By pod and name, since when a volume of a driver is wanted and not published. */
   readonly #wanted = new Map<string, number>();

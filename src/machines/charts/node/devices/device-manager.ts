@@ -33,13 +33,7 @@ import {
   to,
   typed,
 } from '../../../../kernel/xstate.ts';
-import { deviceAmounts, readDeviceState } from '../../../model/allocation/device-state.ts';
-import { deviceOperations, type RegistrationItem } from '../../../model/operations/devices.ts';
-import type { DeviceHoldings } from '../../../model/operations/grants.ts';
-import { hostOperations } from '../../../model/operations/host.ts';
-import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
-import { type DevicePluginReport, devicePluginMachine } from './device-plugin.ts';
-import type { ResourceEntry, Resources } from './device-policy.ts';
+import type { ResourceEntry, Resources } from '../../../model/allocation/device-policy.ts';
 import {
   CHECKPOINT_FILE,
   devicesHandedOver,
@@ -52,7 +46,13 @@ import {
   rememberedResources,
   STOP_GRACE_MS,
   withoutPlugin,
-} from './device-policy.ts';
+} from '../../../model/allocation/device-policy.ts';
+import { deviceAmounts, readDeviceState } from '../../../model/allocation/device-state.ts';
+import { deviceOperations, type RegistrationItem } from '../../../model/operations/devices.ts';
+import type { DeviceHoldings } from '../../../model/operations/grants.ts';
+import { hostOperations } from '../../../model/operations/host.ts';
+import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
+import { type DevicePluginReport, devicePluginMachine } from './device-plugin.ts';
 
 const NOT_READ = 'Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date';
 /** Upstream's pause before the registration is served again. */
@@ -169,7 +169,6 @@ const handleListed = s.enqueueActions((args) => {
   storeResources(args, { ...context.resources, [resource]: { ...entry, isListed: true, devices } });
 });
 
-/** Handles the end of a resource's plugin. */
 function endPlugin(args: Args, resource: string, entry: ResourceEntry): void {
   args.enqueue(line('info', ['Endpoint became unhealthy', { resourceName: resource, endpoint: entry.endpoint }]));
   expireLater(args, resource);

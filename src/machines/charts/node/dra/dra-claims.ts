@@ -1,8 +1,10 @@
 /**
- * The claims of pods in `draManager`: prepared before their sandboxes, unprepared after their ends. Part of the chart
- * of `dra-manager.ts`. Also the drivers that come and go.
+ * The claims of pods in `draManager`, prepared before their sandboxes and unprepared after their ends; and its drivers:
+ * registrations, connections, and the ResourceSlices of drivers that are gone. Part of the chart of `dra-manager.ts`.
  *
  * Upstream: pkg/kubelet/cm/dra/manager.go.
+ *
+ * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
  */
 import { childIn, errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import type { DraPlugin } from '../../../model/operations/dra.ts';
@@ -168,13 +170,6 @@ export const reapCrashed = s.enqueueActions((args) => {
   }
 });
 
-/*
- * The drivers in `draManager`: registrations, connections, and the ResourceSlices of drivers that are gone. Part of the
- * chart of `dra-manager.ts`.
- *
- * Upstream: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go.
- */
-
 /** How long a driver may be absent before its ResourceSlices are deleted: enough to replace its pod. */
 const ABSENCE_MAX_MS = 30_000;
 
@@ -182,7 +177,12 @@ const isUsable = ({ drivers }: DraManagerContext, driver: string): boolean =>
   registrationsOf(drivers, driver).some(({ isConnected }) => isConnected);
 
 /** Deletes the slices of a driver that stays absent; they stay if it returns in time. */
-function followUse({ enqueue }: DraArgs, before: DraManagerContext, after: DraManagerContext, driver: string): void {
+function updateSliceRemoval(
+  { enqueue }: DraArgs,
+  before: DraManagerContext,
+  after: DraManagerContext,
+  driver: string,
+): void {
   if (!after.inCluster) return;
   const id = `slices-${driver}`;
   const isNew = registrationsOf(before.drivers, driver).length === 0;
@@ -224,7 +224,7 @@ export const connect = s.enqueueActions((args) => {
     followed: { ...context.followed, [id]: { driver, endpoint } },
     spawned: context.spawned + 1,
   };
-  followUse(args, context, next, driver);
+  updateSliceRemoval(args, context, next, driver);
   enqueue.assign(next);
 });
 
@@ -254,7 +254,7 @@ function forgetDriver(args: DraArgs, id: string): void {
   );
   const drivers = remaining.length === 0 ? others : { ...others, [gone.driver]: remaining };
   const next = { ...context, drivers, followed, health };
-  followUse(args, context, next, gone.driver);
+  updateSliceRemoval(args, context, next, gone.driver);
   enqueue.assign({ drivers, followed, health });
   sendHealth(args, next, gone.driver);
 }
@@ -278,11 +278,10 @@ export const handleReport = s.enqueueActions((args) => {
       isAt(each, plugin) ? { ...each, isConnected } : each,
     ),
   };
-  followUse(args, context, { ...context, drivers }, driver);
+  updateSliceRemoval(args, context, { ...context, drivers }, driver);
   enqueue.assign({ drivers });
 });
 
-/** Sends the health to the pods with devices of a driver. */
 function sendHealth({ enqueue, context: before }: DraArgs, after: DraManagerContext, driver: string): void {
   const entries = Object.entries(after.cache).filter(([, { drivers }]) => Object.hasOwn(drivers, driver));
   for (const uid of podsIn(Object.fromEntries(entries))) {

@@ -19,7 +19,6 @@ import { type DraItem, type DraPlugin, draOperations } from '../../../model/oper
 const RETRY_MS = 5_000;
 
 export interface DraDriverInput extends DraPlugin {
-  /** Id of this actor. */
   readonly id: string;
 }
 

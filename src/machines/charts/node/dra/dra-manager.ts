@@ -103,14 +103,14 @@ const answerCovered = s.enqueueActions(({ context, event, enqueue }) => {
     } else if (problem !== null) {
       const error = `checkpoint ResourceClaim state: ${problem}`;
       const type = kind === 'prepared' ? ('claims.failed' as const) : ('claims.stillPrepared' as const);
-      answerPod(enqueue, uid, { type, uid, error: `${WHAT[kind]}: ${error}` });
+      answerPod(enqueue, uid, { type, uid, error: `${ACTION_TEXTS[kind]}: ${error}` });
     } else if (kind === 'unprepared') answerPod(enqueue, uid, { type: 'claims.unprepared', uid });
     else answerPod(enqueue, uid, { type: 'claims.prepared', uid, claims: preparedFor(context.cache, uid) });
   }
   enqueue.assign({ covered: [] });
 });
 
-const WHAT = { prepared: 'prepare dynamic resources', unprepared: 'unprepare dynamic resources' } as const;
+const ACTION_TEXTS = { prepared: 'prepare dynamic resources', unprepared: 'unprepare dynamic resources' } as const;
 
 const checkpoint = s.createStateConfig({
   initial: 'written',

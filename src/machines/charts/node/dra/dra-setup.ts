@@ -1,4 +1,9 @@
-/** Types and helpers of `draManager`, and its cache of claims. The chart is in `dra-manager.ts`. */
+/**
+ * Types and helpers of `draManager`: its events, children and answers, and its cache of the ResourceClaims that pods of
+ * this node use. The chart is in `dra-manager.ts`. Pure.
+ *
+ * Upstream: pkg/kubelet/cm/dra/claiminfo.go. Invariant: a claim is forgotten only after the drivers have unprepared it.
+ */
 import { type ActionArgsOf, type Ended, pick, setup, to, typed } from '../../../../kernel/xstate.ts';
 import type { PodsKnown } from '../../../model/allocation/messages.ts';
 import { allOf, CLAIM_STATE_FILE, type ClaimState, deviceKey } from '../../../model/dra/claims.ts';
@@ -17,12 +22,6 @@ import { type ClaimsFetched, claimPreparationMachine } from './claim-preparation
 import { claimReleaseMachine } from './claim-release.ts';
 import { type DraDriverReport, draDriverMachine } from './dra-driver.ts';
 import { sliceRemovalMachine } from './slice-removal.ts';
-
-/*
- * The ResourceClaims used by pods of this node: their pods and their prepared devices. Pure.
- *
- * Upstream: pkg/kubelet/cm/dra/claiminfo.go. Invariant: a claim is forgotten only after the drivers have unprepared it.
- */
 
 export interface ClaimEntry extends ClaimState {
   /** Prepared since this agent started, or according to the checkpoint of an earlier one. */
@@ -183,8 +182,6 @@ function healthFor(cache: ClaimCache, uid: string, health: ClaimHealth): ClaimHe
   );
   return Object.fromEntries(keys.flatMap((key) => (health[key] === undefined ? [] : [[key, health[key]]])));
 }
-
-/* Types and helpers of `draManager`: events, children, answers. The chart is in `dra-manager.ts`. */
 
 export interface DraManagerInput {
   readonly rootDir: string;

@@ -14,7 +14,6 @@ import {
 import type { ConditionsChanged, EvictionContext } from '../../../model/eviction/policy.ts';
 import {
   candidates,
-  clears,
   counted,
   dueThresholds,
   evictionMessage,
@@ -22,19 +21,19 @@ import {
   isCleared,
   located,
   observed,
+  reclaims,
+  reevaluated,
   reliefAtMs,
-  reobserved,
   storageMessage,
   target,
-  thresholdEvent,
 } from '../../../model/eviction/policy.ts';
 import type { Candidate, NodePodChanged } from '../../../model/eviction/ranking.ts';
 import { evictionGrace, IMMEDIATE_GRACE_SECONDS } from '../../../model/eviction/ranking.ts';
 import { resourceOf } from '../../../model/eviction/thresholds.ts';
 import { type DiskLayout, type Observations, type PodUse, statsOperations } from '../../../model/operations/stats.ts';
 import type { GarbagePurged } from '../../../model/pods/image-messages.ts';
-import { eventRecorded, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
-import { nodeRef, podReasons } from '../../../model/reasons/reasons.ts';
+import { eventRecorded, nodeEvent, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
+import { nodeEvents, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { MONITORING_MS, type StorageReport, storageWatchMachine } from './storage-watch.ts';
 
@@ -67,8 +66,8 @@ export const evictionSetup = setup({
     isDue: ({ context }) => target(context) !== null,
     hasGrace: ({ context }) => graceAtMs(context) !== null,
     hasRelief: ({ context }) => reliefAtMs(context) !== null,
-    clearsContainers: ({ context }) => clears(context).containers,
-    clearsImages: ({ context }) => clears(context).images,
+    clearsContainers: ({ context }) => reclaims(context).containers,
+    clearsImages: ({ context }) => reclaims(context).images,
     isCleared: ({ context }) => isCleared(context),
     hasVictim: ({ context }) => context.victim !== null,
     isVictimGone: ({ context }) => context.victim === null,
@@ -114,7 +113,7 @@ export const noteObservations = s.enqueueActions((args) => {
 
 export const noteTime = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  applyChange(enqueue, context, reobserved(context, now(args)));
+  applyChange(enqueue, context, reevaluated(context, now(args)));
 });
 
 export const logFailure = s.enqueueActions(({ context, event, enqueue }) => {
@@ -220,5 +219,5 @@ export const logThreshold = s.enqueueActions(({ context, enqueue }) => {
   if (threshold === null) return;
   const resource = resourceOf(threshold.signal);
   enqueue(line('warn', ['Eviction manager: attempting to reclaim', { resourceName: resource }]));
-  enqueue.sendTo(to('eventRecorder'), eventRecorded(nodeRef(context.nodeName), thresholdEvent(resource)));
+  enqueue.sendTo(to('eventRecorder'), nodeEvent(context.nodeName, nodeEvents.thresholdMet(resource)));
 });

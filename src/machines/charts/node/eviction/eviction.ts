@@ -18,7 +18,7 @@
  */
 import { line, required, to } from '../../../../kernel/xstate.ts';
 import { statsPlace } from '../../../model/cgroups/node-groups.ts';
-import { clears, type EvictionContext, initialEviction } from '../../../model/eviction/policy.ts';
+import { type EvictionContext, initialEviction, reclaims } from '../../../model/eviction/policy.ts';
 import {
   evictFirst,
   evictForStorage,
@@ -101,9 +101,9 @@ const turn = s.createStateConfig({
       initial: 'containers',
       states: {
         containers: {
-          always: { guard: ({ context }) => !clears(context).containers, target: 'images' },
+          always: { guard: ({ context }) => !reclaims(context).containers, target: 'images' },
           entry: s.enqueueActions(({ context, enqueue }) => {
-            if (clears(context).containers) enqueue.sendTo(to('containerGC'), { type: 'garbage.purge' });
+            if (reclaims(context).containers) enqueue.sendTo(to('containerGC'), { type: 'garbage.purge' });
           }),
           on: { 'garbage.purged': 'images' },
           after: { [PURGE_MS]: 'images' },
@@ -111,13 +111,13 @@ const turn = s.createStateConfig({
         images: {
           always: [
             {
-              guard: ({ context }) => !clears(context).images && !clears(context).containers,
+              guard: ({ context }) => !reclaims(context).images && !reclaims(context).containers,
               target: '#evicting',
             },
-            { guard: ({ context }) => !clears(context).images, target: 'checking' },
+            { guard: ({ context }) => !reclaims(context).images, target: 'checking' },
           ],
           entry: s.enqueueActions(({ context, enqueue }) => {
-            if (clears(context).images) enqueue.sendTo(to('imageGC'), { type: 'garbage.purge' });
+            if (reclaims(context).images) enqueue.sendTo(to('imageGC'), { type: 'garbage.purge' });
           }),
           on: { 'garbage.purged': 'checking' },
           after: { [PURGE_MS]: 'checking' },

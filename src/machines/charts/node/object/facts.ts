@@ -38,7 +38,6 @@ export interface NodeFacts {
   readonly declaredFeatures: readonly string[];
 }
 
-/** An image as the Node lists it. */
 export interface NodeImage {
   readonly names: readonly string[];
   readonly sizeBytes: number;

@@ -1,17 +1,21 @@
-/** The Node object as this agent registers it, and its status. Also the drivers in its CSINode. */
+/**
+ * The Node object as this agent registers it, the corrections of an existing Node, and its status. Derived from the
+ * facts about the machine, the reports of its subsystems, and its CSI drivers: an annotation with the node ID of each
+ * driver, and topology labels, by which the scheduler places volumes and pods.
+ *
+ * Upstream: pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer),
+ * pkg/kubelet/nodestatus/setters.go, pkg/volume/csi/nodeinfomanager (updateNodeIDInNode, updateTopologyLabels,
+ * removeNodeIDFromNode). Checked against the recording `node-register`. Seeds: S146, S216.
+ */
 import { isObject, type JsonObject } from '../../../../kernel/xstate.ts';
 import type { Node, NodeStatus, Taint } from '../../../model/api/pod.ts';
 import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import type { NodeVolumes } from '../../../model/csi/messages.ts';
 import type { NodeLabels } from '../../../model/objects/keys.ts';
 import { byBytes, quote } from '../../../model/values/go-text.ts';
+import { pickBy, pickKeys } from '../../../model/values/tables.ts';
 import { nodeConditions } from './conditions.ts';
 import type { NodeFacts, NodeReports } from './facts.ts';
-
-/*
- * The Node object as this agent registers it, and the corrections of a Node that exists already.
- * Upstream: pkg/kubelet/kubelet_node_status.go (initialNode, tryRegisterWithAPIServer). Seeds: S146, S216.
- */
 
 const ATTACH_DETACH = 'volumes.kubernetes.io/controller-managed-attach-detach';
 const PROVIDED_NODE_IP = 'alpha.kubernetes.io/provided-node-ip';
@@ -65,7 +69,7 @@ function keptLabels(facts: NodeFacts, labels: Readonly<Record<string, string>>):
   const kept = { ...labels, ...Object.fromEntries(nodeLabels.filter(([name]) => PLACE_LABELS.includes(name))) };
   const isEmptied = (name: string, value: string) =>
     value === '' && facts.labels[name] === '' && PLACE_LABELS.includes(name);
-  return Object.fromEntries(Object.entries(kept).filter(([name, value]) => !isEmptied(name, value)));
+  return pickBy(kept, (value, name) => !isEmptied(name, value));
 }
 
 /** Labels that upstream restores with each status; others it restores with each start. */
@@ -82,7 +86,6 @@ function taints({ taints: configured, externalCloud }: NodeFacts): readonly Tain
   return externalCloud ? [...configured, UNINITIALIZED] : configured;
 }
 
-/** The Node to create. */
 export function newNode(facts: NodeFacts, status: NodeStatus): Node {
   const notes = annotations(facts);
   const unscheduled = taints(facts);
@@ -128,17 +131,12 @@ export const volumesIn = ({ status }: Node): NodeVolumes => ({
   attached: (status?.volumesAttached ?? []).map(({ name }) => name),
 });
 
-/*
- * The status of the Node, derived from the facts about the machine and the reports of its subsystems.
- * Upstream: pkg/kubelet/nodestatus/setters.go. Checked against the recording `node-register`.
- */
-
 /** Lists of the status that the API merges by a key. Addresses are replaced as a whole, as upstream does. */
 const MERGE_KEYS = { 'status.conditions': 'type' };
 
 /** Extended resources that other clients advertise stay as they are. */
 const advertised = ({ capacity = {} }: NodeStatus): Readonly<Record<string, string>> =>
-  Object.fromEntries(Object.entries(capacity).filter(([name]) => name.includes('/')));
+  pickKeys(capacity, (name) => name.includes('/'));
 
 /** @param before the last known status; fields set by other clients stay */
 export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeStatus, nowMs: number): NodeStatus {
@@ -190,17 +188,10 @@ export function hasChange(before: NodeStatus, after: NodeStatus): boolean {
 }
 
 /** True if a volume in use must be listed: its pod waits until the API server knows that it must not be detached. */
-export const holdsMore = (
+export const hasMoreVolumesInUse = (
   { volumesInUse: before = [] }: NodeStatus,
   { volumesInUse: after = [] }: NodeStatus,
 ): boolean => after.some((name) => !before.includes(name));
-
-/*
- * The part of the Node that comes from its CSI drivers: an annotation with the node ID of each driver, and topology
- * labels, by which the scheduler places volumes and pods.
- *
- * Upstream: pkg/volume/csi/nodeinfomanager (updateNodeIDInNode, updateTopologyLabels, removeNodeIDFromNode).
- */
 
 /** The annotation with the node IDs by driver, as JSON. */
 const NODE_IDS = 'csi.volume.kubernetes.io/nodeid';

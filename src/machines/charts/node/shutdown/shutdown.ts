@@ -16,12 +16,10 @@ import type { Ended, EnqueueOf, ItemOf } from '../../../../kernel/xstate.ts';
 import { errorIn, line, now, outputOf, pick, required, setup, stateIn, to, typed } from '../../../../kernel/xstate.ts';
 import type { NodePod, NodePodChanged } from '../../../model/eviction/ranking.ts';
 import { logindOperations } from '../../../model/operations/logind.ts';
-import { eventRecorded, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
-import { nodeRef, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import { nodeEvent, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
+import { nodeEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import type { NodeSettings, ShutdownSettings } from '../../../model/settings/node-settings.ts';
 import { graceOf, periodRequestedSeconds, podsOfGroup } from './policy.ts';
-
-/* Types, guards and actions of the shutdown manager. The chart is in `shutdown.ts`. */
 
 const MS_PER_SECOND = 1_000;
 
@@ -104,11 +102,7 @@ function sendNode(enqueue: Enqueue, active: boolean): void {
 }
 
 function recordEvent(enqueue: Enqueue, { nodeName }: Context, what: 'event' | 'cancellation'): void {
-  const message = `Shutdown manager detected shutdown ${what}`;
-  enqueue.sendTo(
-    to('eventRecorder'),
-    eventRecorded(nodeRef(nodeName), { type: 'Normal', reason: 'Shutdown', message }),
-  );
+  enqueue.sendTo(to('eventRecorder'), nodeEvent(nodeName, nodeEvents.shutdown(what)));
 }
 
 const beginShutdown = s.enqueueActions((args) => {

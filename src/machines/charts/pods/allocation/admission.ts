@@ -1,4 +1,10 @@
-/** Decides the requests of pods: admits new pods, resizes admitted ones, and postpones what is short for now. */
+/**
+ * Decides the requests of pods. New pods are admitted at once, after a preemption, or when the plugins of their devices
+ * have answered; admitted pods get the same grant again, or a resize, now or when resources are free.
+ *
+ * Holdings from an earlier agent or another kubelet count until it is known which of their pods exist; but they cause
+ * no rejection: a pod that lacks resources because of them waits.
+ */
 import { childIn, errorOf, line, now, to } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { callsWithoutAnswer, unexpected, withAnswer, withResponses } from '../../../model/allocation/device-manager.ts';
@@ -24,8 +30,6 @@ import {
 } from './allocation-setup.ts';
 import type { DeviceCallsInput } from './device-calls.ts';
 import { checkRecalled, noteEvaluated } from './earlier-pods.ts';
-
-/* Admits new pods: at once, after a preemption, or when the plugins of their devices have answered. */
 
 /** How long a critical pod waits for the pods that it preempts. */
 const PREEMPTION_WAIT_MS = 60_000;
@@ -147,13 +151,6 @@ function preempt({ args: { enqueue } }: Work, uid: string, critical: string, sho
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid, graceSeconds: null, verdict, shortOf } satisfies PodKillWanted);
 }
 
-/*
- * Requests that are answered later: of pods that cannot be admitted yet, and of resizes that cannot be granted yet.
- *
- * Holdings from an earlier agent or another kubelet count until it is known which of their pods exist; but they cause
- * no rejection: a pod that lacks resources because of them waits.
- */
-
 /** Evaluates the pod later, when the Node or the pods of an earlier agent are known. */
 function postpone(work: Work, wanted: AllocationRequest): void {
   work.state.unjudged = { ...work.state.unjudged, [wanted.request.uid]: wanted };
@@ -197,10 +194,6 @@ function postponeResize(work: Work, wanted: AllocationRequest): void {
     [uid]: { request: wanted.request, allocation: wanted.allocation, sinceMs },
   };
 }
-
-/*
- * Answers the requests of admitted pods: with the same grant again, or with a resize, now or when resources are free.
- */
 
 /** Handles a request of an admitted pod: its actor restarted, or its specification changed. */
 export function regrant(work: Work, wanted: AllocationRequest, held: Grant): void {

@@ -222,7 +222,6 @@ export const observeNode = allocationSetup.assign(({ context, event }): Partial<
   return event.type === 'node.shuttingDown' ? { isShuttingDown: event.active } : {};
 });
 
-/** The part of the Node that admission reads. */
 const admissionFacts = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'taints' | 'isNodeKnown'> => ({
   labels: metadata?.labels ?? {},
   taints: spec?.taints ?? [],

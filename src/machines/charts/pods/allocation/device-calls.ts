@@ -15,7 +15,6 @@ import type { Ended } from '../../../../kernel/xstate.ts';
 import { errorOf, outputOf, pick, required, sendParent, setup, typed } from '../../../../kernel/xstate.ts';
 import { type DeviceQuestion, type DeviceResponse, deviceOperations } from '../../../model/operations/devices.ts';
 
-/** Devices of one resource for one container. */
 export interface DeviceCall {
   readonly container: string;
   readonly resource: string;

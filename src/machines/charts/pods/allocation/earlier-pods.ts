@@ -5,6 +5,7 @@ import { checkPredicates } from '../../../model/allocation/predicates.ts';
 import type { SoftState } from '../../../model/operations/host.ts';
 import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { podEvents, podMessages } from '../../../model/reasons/reasons.ts';
+import { pickBy, pickKeys } from '../../../model/values/tables.ts';
 import {
   type AllocationRequest,
   type Context,
@@ -19,8 +20,7 @@ import {
 export function recalledGrants({
   grants = {},
 }: Pick<SoftState, 'grants'>): Pick<Context, 'grants' | 'over' | 'recalled'> {
-  const having = (isOver: boolean): Context['grants'] =>
-    Object.fromEntries(Object.entries(grants).filter(([, grant]) => (grant.ended === true) === isOver));
+  const having = (isOver: boolean): Context['grants'] => pickBy(grants, (grant) => (grant.ended === true) === isOver);
   const active = having(false);
   return { grants: active, over: having(true), recalled: Object.keys(active) };
 }
@@ -108,4 +108,4 @@ export const forgetGonePods = updating((work) => {
 const withoutAll = <Value>(
   table: Readonly<Record<string, Value>>,
   isGone: (uid: string) => boolean,
-): Readonly<Record<string, Value>> => Object.fromEntries(Object.entries(table).filter(([uid]) => !isGone(uid)));
+): Readonly<Record<string, Value>> => pickKeys(table, (uid) => !isGone(uid));

@@ -1,7 +1,11 @@
 /**
- * What the API server as a source publishes: pods and their changes to `pods`, what is seen of them in the API server
- * to `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`. Also validates the pod
- * objects.
+ * What the API server as a source publishes: pods and their changes to `pods`, their state in the API server to
+ * `status` and `mirrorPods`, the uids of its pods to `syncLoop`. Part of `api-source.ts`. Pure.
+ *
+ * Its pod objects are validated here.
+ *
+ * Sets no defaults: the API server has set them. Invariants: an invalid object never reaches a pod's actor;
+ * `managedFields` are dropped.
  */
 import { isObject, to } from '../../../../kernel/xstate.ts';
 import type { Pod, PodMeta, PodRef, PodStatus } from '../../../model/api/pod.ts';
@@ -20,6 +24,7 @@ import type {
 } from '../../../model/pods/source-messages.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import { sizeProblem } from '../../../model/validation/pod.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import { type Change, differences, type PublishedPods, type Publishing, publishedOf, refOf } from './pod-source.ts';
 
@@ -31,7 +36,6 @@ interface Enqueue {
   sendTo(target: ReturnType<typeof to>, message: Message): void;
 }
 
-/** A mirror pod and the static pod that it stands for. */
 interface Mirror extends PodRef {
   readonly staticUid: string;
 }
@@ -39,7 +43,6 @@ interface Mirror extends PodRef {
 /** What the source has published. */
 export interface ApiPublication extends Decider {
   readonly reported: PublishedPods;
-  /** By uid, the mirror pods of this node. */
   readonly mirrors: Readonly<Record<string, Mirror>>;
   /** By uid, when a pod was first seen; kept for a later publication. */
   readonly seen: Readonly<Record<string, string>>;
@@ -82,7 +85,7 @@ function updated<Value>(
   const isSame = ([uid, value]: readonly [string, Value]) => JSON.stringify(table[uid]) === JSON.stringify(value);
   const hasGone = [...gone].some((uid) => Object.hasOwn(table, uid));
   if (!hasGone && Object.entries(values).every(isSame)) return table;
-  const kept = hasGone ? Object.fromEntries(Object.entries(table).filter(([uid]) => !gone.has(uid))) : table;
+  const kept = hasGone ? pickKeys(table, (uid) => !gone.has(uid)) : table;
   return { ...kept, ...values };
 }
 
@@ -156,13 +159,6 @@ export function reportChange(
   const change: SourceChanged = { type: 'config.sourceChanged', source: SOURCE, added, removed };
   enqueue.sendTo(to('syncLoop'), change);
 }
-
-/*
- * Validates a pod object of the API server. Pure.
- *
- * Sets no defaults: the API server has set them. Invariants: an invalid object never reaches a pod's actor;
- * `managedFields` are dropped.
- */
 
 export type ApiPod = { readonly pod: Pod; readonly error?: undefined } | { readonly error: string };
 

@@ -172,8 +172,11 @@ const noteRemembered = s.assign({
   remembered: ({ event }) => outputOf<{ pods: readonly RememberedPod[] }>(event).pods,
 });
 
-/** The pods of this node among those that are remembered. */
-function ownRemembered({ remembered, nodeName, behavior }: Context): { pod: Pod; objects: RememberedPod['objects'] }[] {
+function rememberedPodsOfNode({
+  remembered,
+  nodeName,
+  behavior,
+}: Context): { pod: Pod; objects: RememberedPod['objects'] }[] {
   return remembered.flatMap(({ pod, objects }) => {
     const result = podFromApi(pod as never, { behavior });
     const isOwn = result.error === undefined && result.pod.spec.nodeName === nodeName;
@@ -183,7 +186,7 @@ function ownRemembered({ remembered, nodeName, behavior }: Context): { pod: Pod;
 
 /** Forgets remembered pods that were deleted while this node was offline: they have no actor that would do it. */
 const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
-  for (const { pod } of ownRemembered(context)) {
+  for (const { pod } of rememberedPodsOfNode(context)) {
     const { uid } = pod.metadata;
     if (context.reported[uid] === undefined) enqueue.sendTo(to('rememberedPods'), { type: 'pod.forgotten', uid });
   }
@@ -193,7 +196,7 @@ const forgetDeleted = s.enqueueActions(({ context, enqueue }) => {
 /** Starts the remembered pods: the API server wanted them last, and has not answered since. */
 const startRemembered = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  const known = ownRemembered(context).filter(({ pod }) => context.reported[pod.metadata.uid] === undefined);
+  const known = rememberedPodsOfNode(context).filter(({ pod }) => context.reported[pod.metadata.uid] === undefined);
   if (known.length === 0) return;
   const atFirst = new Date(now(args)).toISOString();
   const pods = known.map(({ pod }) => withSource(pod, SOURCE, atFirst, context.unseenFields));

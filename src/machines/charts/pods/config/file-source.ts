@@ -33,7 +33,9 @@ import { hostOperations, type ManifestError } from '../../../model/operations/ho
 import type { ConfigObject } from '../../../model/operations/volume.ts';
 import type { ConfigWanted, ObjectsReported, Receiver, SourceReady } from '../../../model/pods/source-messages.ts';
 import { receiverOf } from '../../../model/pods/source-messages.ts';
+import { mergeManifests } from '../../../model/pods/static-pod.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import { mapValues } from '../../../model/values/tables.ts';
 import type { NextPortion, StaticPublication } from './pod-source.ts';
 import {
   publisherOf,
@@ -43,7 +45,6 @@ import {
   withoutPods,
   withSource,
 } from './pod-source.ts';
-import { mergeManifests } from './static-pod.ts';
 
 /** The pause before the watch of the manifests is opened again after it broke. */
 const REOPEN_MS = 1_000;
@@ -102,7 +103,7 @@ const handleNext = s.enqueueActions(({ context, enqueue }) => {
 /** Objects are sent before pods, so that pods find them. */
 function sendObjects(enqueue: Enqueue, { versions: reported, settings }: Context, objects: readonly ConfigObject[]) {
   const byKey = Object.fromEntries(objects.map((each) => [objectKey(each.kind, each.namespace, each.name), each]));
-  const versions = Object.fromEntries(Object.entries(byKey).map(([key, { version }]) => [key, version]));
+  const versions = mapValues(byKey, ({ version }) => version);
   if (JSON.stringify(reported ?? {}) !== JSON.stringify(versions)) {
     const message: ObjectsReported = { type: 'config.objects', objects: byKey };
     enqueue.sendTo(to(receiverOf(settings)), message);

@@ -15,6 +15,7 @@
 import { type Ended, errorOf, type ItemOf, line, now, pick, setup, typed } from '../../../../kernel/xstate.ts';
 import { hostOperations } from '../../../model/operations/host.ts';
 import { type ConfigWanted, type Receiver } from '../../../model/pods/source-messages.ts';
+import { mergeManifests } from '../../../model/pods/static-pod.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import {
   type NextPortion,
@@ -25,7 +26,6 @@ import {
   withoutPods,
   withSource,
 } from './pod-source.ts';
-import { mergeManifests } from './static-pod.ts';
 
 const SOURCE = 'http';
 /** The pause before the stream is opened again after it broke. */

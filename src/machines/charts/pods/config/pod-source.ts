@@ -1,10 +1,13 @@
 /**
- * Shared by all sources of pods: a source publishes the differences to its last publication, a few pods in a turn. Also
- * the publication of static pods, without fields of disabled gates.
+ * Shared by all sources of pods: a source publishes the differences to its last publication, a few pods in a turn,
+ * without the fields that belong to disabled feature gates. A source of static pods publishes to `pods`, with an API
+ * server to `mirrorPods` as well, and then reports to `syncLoop` that it is ready; before that, the uids of each
+ * portion.
  *
  * Invariants: within one publication removals come first, so that a rewritten pod is removed before it is added; a pod
  * that did not change is not published; a pod's deletion is published once; pods are published in the order of their
- * list, and between two portions of them other messages have their turn.
+ * list, and other messages are handled between two portions; `config.sourceReady` follows all differences of its list,
+ * so that no pod counts as removed too early.
  */
 import { to } from '../../../../kernel/xstate.ts';
 import type { Container, Pod, PodRef } from '../../../model/api/pod.ts';
@@ -22,6 +25,7 @@ import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts'
 import type { IgnoredField, NodeSettings } from '../../../model/settings/node-settings.ts';
 import { isForeignCondition } from '../../../model/status/conditions.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 
 /** A published pod, as its source keeps it to find changes. */
 interface PublishedPod extends PodRef {
@@ -81,7 +85,6 @@ interface Publication {
   readonly gone: readonly PodRef[];
 }
 
-/** The messages that publish these differences. */
 export function differences(source: Source, pods: readonly Pod[], reported: Publication): readonly ConfigMessage[] {
   const { gone } = reported;
   const known = pods.flatMap((pod) => {
@@ -110,7 +113,6 @@ export function differences(source: Source, pods: readonly Pod[], reported: Publ
   return messages.filter((message) => message.pods.length > 0);
 }
 
-/** Published pods that the source no longer has. */
 export function removedPods(reported: PublishedPods, pods: readonly Pod[]): readonly PublishedPod[] {
   const there = new Set(pods.map((pod) => pod.metadata.uid));
   return Object.values(reported).filter(({ uid }) => !there.has(uid));
@@ -121,7 +123,7 @@ export const publishedOf = (pods: readonly Pod[]): PublishedPods =>
 
 /** Forgets the publication of these pods, or of all (`null`), because a receiver lost its state. */
 export const withoutPods = (reported: PublishedPods, uids: readonly string[] | null): PublishedPods =>
-  Object.fromEntries(Object.entries(reported).filter(([uid]) => uids !== null && !uids.includes(uid)));
+  pickKeys(reported, (uid) => uids !== null && !uids.includes(uid));
 
 /**
  * Pods that are published in one turn: each takes a millisecond or two of decisions, and nothing else is decided
@@ -129,7 +131,6 @@ export const withoutPods = (reported: PublishedPods, uids: readonly string[] | n
  */
 const PORTION_PODS = 10;
 
-/** A pod that has to be published. */
 export interface Change {
   readonly ref: PodRef;
   /** `null`: the source no longer has it. */
@@ -142,7 +143,6 @@ export interface Publishing {
   readonly next: number;
 }
 
-/** The message that publishes the next portion. */
 export interface NextPortion {
   readonly type: 'source.next';
 }
@@ -170,8 +170,6 @@ export function portionOf({ changes, next }: Publishing, node: Decider): Portion
 export const refOf = ({ metadata: { uid, namespace, name } }: Pod): PodRef => ({ uid, namespace, name });
 export const changeOf = (pod: Pod): Change => ({ ref: refOf(pod), pod });
 export const removalOf = ({ uid, namespace, name }: PodRef): Change => ({ ref: { uid, namespace, name }, pod: null });
-
-/* Removes the fields of a pod that belong to disabled feature gates. */
 
 /**
  * A pod without such fields stays the same object. Upstream's kubelet checks its gates at each use of a field instead.
@@ -226,13 +224,6 @@ function withoutFileKeys<Each extends Container>(container: Each): Each {
   return { ...container, env: env.map((each) => (each.valueFrom?.fileKeyRef ? { name: each.name, value: '' } : each)) };
 }
 
-/*
- * How a source of static pods publishes: to `pods`, with an API server to `mirrorPods` as well, and then to `syncLoop`
- * that it is ready; before that, the uids of each portion.
- *
- * Invariant: `config.sourceReady` follows all differences of its list, so that no pod counts as removed before.
- */
-
 interface Enqueue {
   sendTo(target: ReturnType<typeof to>, message: MirrorMessage | ConfigMessage | SourceChanged | SourceReady): void;
   raise(event: typeof NEXT_PORTION.event, options: typeof NEXT_PORTION.options): void;
@@ -247,7 +238,6 @@ interface Publisher {
   readonly node: Pick<NodeSettings, 'behavior'>;
 }
 
-/** The publisher of a source with these settings. */
 export const publisherOf = (
   source: Publisher['source'],
   settings: Receiver & Pick<NodeSettings, 'behavior' | 'apiServer'>,
@@ -258,7 +248,6 @@ export const publisherOf = (
   node: settings,
 });
 
-/** What a source of static pods has published. */
 export interface StaticPublication {
   readonly reported: PublishedPods;
   /** By uid, when a pod was first seen; kept when it has to be published again. */

@@ -52,7 +52,6 @@ export const SPAWNED: ContainerView = { phase: 'waiting', reason: '', message: '
 
 export const requestOf = ({ restartCount, image }: ContainerContext): ContainerRequest => ({ restartCount, image });
 
-/** The facts that a container reports to its pod besides its view. */
 export interface Report {
   readonly phase: ContainerView['phase'];
   readonly inspect?: boolean;
@@ -197,8 +196,8 @@ export const isStillCreated = ({ facts, id, stop }: ContainerContext): boolean =
 /** A later observation no longer shows the instance. */
 export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFacts | null): boolean => seen?.id !== id;
 
-/** The back-off is reset by an instance that ran for this many times the maximum back-off. */
-const GOOD_RUN_BACKOFFS = 2;
+/** An instance that ran for this many times the maximum back-off resets the back-off. */
+const RESET_AFTER_BACKOFFS = 2;
 
 /** Init containers and sidecars start in order. */
 export const runsInOrder = ({ kind }: Pick<ContainerContext, 'kind'>): boolean => kind === 'init' || kind === 'sidecar';
@@ -261,7 +260,7 @@ const nextRestartCount = ({ id, restartCount, facts }: ContainerContext): number
 export function nextInstance(context: ContainerContext, nowMs: number): Partial<ContainerContext> {
   const { stop } = context;
   const quietMs = ranMs(context, nowMs);
-  const isGoodRun = quietMs > GOOD_RUN_BACKOFFS * context.maxBackoffMs;
+  const isGoodRun = quietMs > RESET_AFTER_BACKOFFS * context.maxBackoffMs;
   const counts = stop === null || stop.after === 'exit' || stop.after === 'again';
   const previousMs = counts && !isGoodRun ? context.backoffMs : null;
   const { maxBackoffMs: maxMs, initialBackoffMs: initialMs } = context;
@@ -379,6 +378,5 @@ const MIN_STOP_SECONDS = 2;
 export const stopSeconds = ({ stop }: Pick<ContainerContext, 'stop'>): number =>
   Math.max(MIN_STOP_SECONDS, stop?.graceSeconds ?? 0);
 
-/** The grace period that remains after a hook. */
 export const remainingGrace = (graceSeconds: number, hookMs: number): number =>
   Math.max(0, graceSeconds - Math.floor(hookMs / 1_000));

@@ -71,7 +71,7 @@ const reportWaiting = s.enqueueActions(({ context, event, enqueue }) => {
 const hasStartAnswer = ({ type }: { readonly type: string }): boolean => type === 'xstate.done.actor.start';
 
 /** No call is in progress: another definition replaces the previous one at once. */
-const redefined = {
+const onNewDefinition = {
   'container.configured': [
     { guard: 'isRedefined', target: 'image', actions: [configure, resetBackoff] },
     { actions: configure },
@@ -116,14 +116,14 @@ const waiting = s.createStateConfig({
       meta: { waitsFor: 'the next try to get its image' },
       entry: { type: 'report', params: { phase: 'waiting' } },
       after: { wait: 'image' },
-      on: redefined,
+      on: onNewDefinition,
     },
     /** Waits for the sandbox, and for the containers that start before this one. */
     turn: {
       meta: { waitsFor: 'the sandbox, and the containers that start before it' },
       entry: 'askTurn',
       on: {
-        ...redefined,
+        ...onNewDefinition,
         'container.permitted': [
           { guard: 'isCreated', target: 'starting', actions: [updateInstance, notePodIP] },
           { target: 'creating', actions: [notePodIP, logImage] },
@@ -201,7 +201,7 @@ const waiting = s.createStateConfig({
     failed: {
       entry: { type: 'report', params: { phase: 'waiting', inspect: true } },
       after: { wait: '#container.deciding' },
-      on: redefined,
+      on: onNewDefinition,
     },
     /** Between two instances: the first restart is immediate. */
     between: { always: [{ guard: 'startsAtOnce', target: 'image' }, { target: 'backOff' }] },
@@ -213,7 +213,7 @@ const waiting = s.createStateConfig({
         { type: 'record', params: ({ context }) => containerEvents.backOff(context.name, formatPod(context)) },
       ],
       after: { wait: 'image' },
-      on: redefined,
+      on: onNewDefinition,
     },
   },
 });

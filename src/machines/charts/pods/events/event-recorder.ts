@@ -2,6 +2,9 @@
  * The event recorder: writes events about pods and the node as log lines and, on a node with an API server, as Event
  * objects (`kubectl describe`).
  *
+ * Correlates events before they are written: similar ones are combined, equal ones are counted, and no source floods
+ * the others. Pure; limits as in upstream's correlator.
+ *
  * Decides: which events are combined, counted or dropped (below).
  * Owns: small counters by object, the writers that run.
  * Hears: `event.recorded` of every actor.
@@ -106,11 +109,6 @@ export const eventRecorderMachine = s.createMachine({
   },
 });
 
-/*
- * Correlates events before they are written: similar ones are combined, equal ones are counted, and no source floods
- * the others. Pure; limits as in upstream's correlator.
- */
-
 /** The number of lists: together they hold as many entries as the caches of upstream's event correlator. */
 const LISTS = 128;
 const LENGTH_MAX = 32;
@@ -132,7 +130,7 @@ export const noneRecent: Recent<never> = Array.from({ length: LISTS }, () => '')
 
 const placeOf = (key: string): number => fnv1a32(key) % LISTS;
 
-/** Where the line of a key begins in a list, or -1. Line feeds in texts are escaped. */
+/** The index at which the line of a key begins in a list, or -1. Line feeds in texts are escaped. */
 function startOf(list: List<unknown>, key: string): number {
   const start = `[${JSON.stringify(key)},`;
   if (list.startsWith(start)) return 0;
@@ -206,7 +204,6 @@ export interface Correlated {
   readonly firstMs: number;
   readonly serial: number;
   readonly correlation: Correlation;
-  /** Key of the series. */
   readonly key: string;
   readonly message: string;
   /** The event stands for several different events. */

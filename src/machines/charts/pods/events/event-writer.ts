@@ -21,7 +21,6 @@ const TRIES_MAX = 12;
 const RETRY_MS = 10_000;
 
 export interface EventSeries {
-  /** Name of the Event object. */
   readonly name: string;
   readonly ref: ObjectReference;
   readonly eventType: string;

@@ -95,7 +95,7 @@ const handleChange = s.assign(({ context, event }) => {
     case 'mirror.released':
       return { ending: context.ending.filter((uid) => uid !== event.pod.uid) };
     case 'mirror.seen':
-      return { seen: seenNow(context, event) };
+      return { seen: seenAfter(context, event) };
     case 'mirror.listed':
       return { isListed: true, ...(event.uids.includes(context.seen?.uid ?? '') ? {} : { seen: null }) };
     case 'mirror.judged':
@@ -106,7 +106,7 @@ const handleChange = s.assign(({ context, event }) => {
 });
 
 /** The end of an already replaced pod of the same name changes nothing. */
-function seenNow({ seen }: Context, event: MirrorMessage & { readonly type: 'mirror.seen' }): Context['seen'] {
+function seenAfter({ seen }: Context, event: MirrorMessage & { readonly type: 'mirror.seen' }): Context['seen'] {
   if (event.seen !== null) return { ...event.seen, uid: event.pod.uid };
   return seen?.uid === event.pod.uid ? null : seen;
 }

@@ -3,15 +3,15 @@ import { errorIn, errorOf, line, now, type PlainError, random, to } from '../../
 import { withAllocation } from '../../../model/allocation/request.ts';
 import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import { claimRefusal } from '../../../model/dra/claims.ts';
-import { eventRecorded } from '../../../model/pods/pod-messages.ts';
-import { type EventText, killMessages, nodeRef, podEvents } from '../../../model/reasons/reasons.ts';
+import { eventRecorded, nodeEvent } from '../../../model/pods/pod-messages.ts';
+import { type EventText, killMessages, podEvents } from '../../../model/reasons/reasons.ts';
 import { podDns } from '../../../model/spec/dns.ts';
 import { retryDelay, runsInOrder, SPAWNED } from '../container/container-policy.ts';
 import type { PodContext } from './pod-context.ts';
 import { membersOf, wantedOf } from './pod-members.ts';
 import { podOrName, refOf } from './pod-policy.ts';
 import { applyChange, podSetup as s, sendToContainer } from './pod-setup.ts';
-import { nextAttempt, runRefusal } from './pod-turns.ts';
+import { nextAttempt, runRefusal } from './pod-start-order.ts';
 
 export const configure = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
@@ -39,7 +39,7 @@ export const recordDns = s.enqueueActions(({ context, enqueue }) => {
   const { events, nodeEvents } = podDns(podOrName(context), context.node);
   for (const text of events) enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
   for (const text of nodeEvents) {
-    enqueue.sendTo(to('eventRecorder'), eventRecorded(nodeRef(context.node.nodeName), text));
+    enqueue.sendTo(to('eventRecorder'), nodeEvent(context.node.nodeName, text));
   }
 });
 

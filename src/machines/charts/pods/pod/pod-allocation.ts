@@ -1,9 +1,16 @@
 /**
  * A pod's share of the node: its admission, its granted resources, its cgroup, and the CPUs of its containers. Part of
- * the chart of `pod.ts`. Also its ResourceClaims.
+ * the chart of `pod.ts`.
  *
- * Invariants: G1 nothing is created for a pod that the node has not admitted. G2 `pod` has the granted resources,
- * `asked` the requested ones.
+ * Invariants:
+ *   G1 nothing is created for a pod that the node has not admitted.
+ *   G2 `pod` has the granted resources, `asked` the requested ones.
+ *   G3 the cgroup is created before the sandbox and removed after it.
+ *   C1 on a node with exclusive CPUs an instance is created with its CPUs, and updated when they change; shared CPUs
+ *      are also sent once after its creation.
+ *   C2 a failed update of CPUs is retried, and stops no instance.
+ *
+ * Upstream: cpumanager (reconcileState).
  */
 import { errorOf, line, now, required, to } from '../../../../kernel/xstate.ts';
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
@@ -26,16 +33,8 @@ import type { CpuPin, PodContext } from './pod-context.ts';
 import { noteKill } from './pod-kill.ts';
 import { anyAlive, anyReadySandbox, refOf } from './pod-policy.ts';
 import { applyChange, type Enqueue, publishNow, podSetup as s } from './pod-setup.ts';
-import { hasClaims } from './pod-turns.ts';
+import { hasClaims } from './pod-start-order.ts';
 import { resizeSummary } from './resize-policy.ts';
-
-/*
- * The CPUs of containers on a node with exclusive CPUs. Part of the chart of `pod.ts`.
- *
- * Invariants: C1 an instance is created with its CPUs, and updated when they change; shared CPUs are also sent once
- * after its creation. C2 a failed update of CPUs is retried, and stops no instance. Upstream: cpumanager
- * (reconcileState).
- */
 
 /** Stores the shared CPUs, of containers without exclusive ones. */
 export const handleShared = s.assign(({ context, event }) =>
@@ -91,12 +90,6 @@ export const pinning = s.createStateConfig({
     failing: { after: { pinAgain: 'idle' } },
   },
 });
-
-/*
- * The cgroup of a pod. Part of the chart of `pod.ts`.
- *
- * Invariant: G3 the cgroup is created before the sandbox and removed after it.
- */
 
 const recordGroupFailure = s.enqueueActions(({ context, event, enqueue }) => {
   const error = errorOf(event);
@@ -270,14 +263,13 @@ export const admitting = s.createStateConfig({
   },
 });
 
-/*
+/**
  * A pod's ResourceClaims: prepared before its sandbox is created, unprepared when nothing of it runs any more. Part of
  * the chart of `pod.ts`.
  *
  * Invariants: C1 no sandbox is created before all claims are prepared. C2 a pod is not finished before its claims are
  * unprepared. Upstream: kuberuntime_manager.go (SyncPod), kubelet.go (SyncTerminatingPod).
  */
-
 const sendClaimRequest = (enqueue: Enqueue, request: ClaimRequest): void => enqueue.sendTo(to('draManager'), request);
 
 /** Requests the claims again that were prepared for an earlier start, or for an earlier sandbox. */

@@ -1,7 +1,12 @@
 /**
  * The actors of a pod's containers: when they start, what they report, when their containers may be created, and what
- * follows a crash. Part of the chart of `pod.ts`. Also their preparations, and their logs: one actor for each running
- * instance, level-triggered by the state of the runtime, so that the order of events does not matter.
+ * follows a crash. Part of the chart of `pod.ts`.
+ *
+ * Preparations for containers before they are created: variables from files in volumes, devices, sub-paths of volumes.
+ *
+ * Invariants: W1 variables come first, as they may name sub-paths. W2 a container is not created while it lacks a
+ * variable, a sub-path or a prepared device; events have upstream's text, the log has the cause.
+ * Upstream: devicemanager (callPreStartContainerIfNeeded).
  */
 import { childIn, line, now, outputOf, reapChild, to } from '../../../../kernel/xstate.ts';
 import type { KeptLog } from '../../../model/operations/logs.ts';
@@ -11,6 +16,7 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { legacyLogName } from '../../../model/spec/paths.ts';
 import { factsOf, hasBegunInSandbox, instancesOf, withContainer } from '../../../model/status/runtime-facts.ts';
 import { isSame } from '../../../model/values/same.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/time.ts';
 import type { ContainerLogInput } from '../container/container-log.ts';
 import { isCreated, SPAWNED } from '../container/container-policy.ts';
@@ -22,7 +28,7 @@ import { rememberPod } from './pod-node.ts';
 import { applyRuntime, noteCallEnded, runtimeOf } from './pod-observation.ts';
 import { addressesOf, containerInput, podOrName } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
-import { isRegularTurn, sandboxPlan, turnsOf } from './pod-turns.ts';
+import { isRegularTurn, membersToCreate, sandboxPlan } from './pod-start-order.ts';
 import { volumesPlace } from './pod-volumes.ts';
 
 /** The pause before the crashed actor of a log is replaced. */
@@ -66,7 +72,7 @@ const superviseLogs = s.enqueueActions(({ context, enqueue }) => {
   const { stale, missing } = logChanges(context);
   if (stale.length > 0) {
     for (const id of stale) enqueue.stopChild(id);
-    enqueue.assign({ logs: Object.fromEntries(Object.entries(context.logs).filter(([id]) => !stale.includes(id))) });
+    enqueue.assign({ logs: pickKeys(context.logs, (id) => !stale.includes(id)) });
     return;
   }
   for (const [id, input] of Object.entries(missing)) enqueue.spawnChild('containerLog', { id, input });
@@ -168,7 +174,7 @@ export const noteRequest = s.enqueueActions(({ event, context, enqueue }) => {
 
 export const beginWriting = s.assign({
   writing: ({ context }) =>
-    turnsOf(context)
+    membersToCreate(context)
       .slice(0, CONTAINERS_PER_TURN)
       .map(({ container }) => container.name),
 });
@@ -180,7 +186,7 @@ export const noteUsers = s.assign({
 /** The files exist: containers whose turn it is may be created. */
 export const permitContainers = s.enqueueActions((args) => {
   const { context, enqueue } = args;
-  const members = turnsOf(context).filter(({ container }) => context.writing.includes(container.name));
+  const members = membersToCreate(context).filter(({ container }) => context.writing.includes(container.name));
   const containers = { ...context.containers };
   const actuated = { ...context.actuated };
   const made: string[] = [];
@@ -239,15 +245,6 @@ export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {
   enqueue.raise({ type: 'inspection.due' });
   reapChild(enqueue, id, { type: 'container.respawn', name }, delay);
 });
-
-/*
- * Preparations for containers before they are created: variables from files in volumes, devices, sub-paths of volumes.
- * Part of the chart of `pod.ts`.
- *
- * Invariants: W1 variables come first, as they may name sub-paths. W2 a container is not created while it lacks a
- * variable, a sub-path or a prepared device; events have upstream's text, the log has the cause.
- * Upstream: devicemanager (callPreStartContainerIfNeeded).
- */
 
 type Failures = Readonly<Record<string, Unprepared>>;
 

@@ -67,7 +67,6 @@ export interface ContainerRecord {
 
 export interface Resize {
   readonly target: Allocation;
-  /** The remaining steps. */
   readonly steps: readonly ResizeStep[];
   /** Containers that are restarted for the resize. */
   readonly anew: readonly string[];
@@ -77,7 +76,6 @@ export interface Resize {
   readonly error: string;
 }
 
-/** An instance and its CPUs. */
 export interface CpuPin {
   readonly id: string;
   readonly cpus: string;
@@ -92,9 +90,7 @@ export interface PodContext extends PodInput {
   readonly cpus: PodCpus | null;
   /** By container, the NUMA nodes that its memory comes from: `0,1`. */
   readonly memoryNodes: Readonly<Record<string, string>>;
-  /** By container, its devices. */
   readonly devices: Readonly<Record<string, ContainerDevices>>;
-  /** By container, the health of its devices. */
   readonly deviceHealth: DeviceHealth;
   /** The ResourceClaims that are prepared; `null`: not known yet. */
   readonly claims: PodClaims | null;
@@ -110,7 +106,6 @@ export interface PodContext extends PodInput {
   readonly rejection: Rejection | null;
   /** Why a resize is not granted now. */
   readonly refusal: ResizeRefusal | null;
-  /** The generation of the pod whose resize was refused last. */
   readonly refusedGeneration?: number | undefined;
   /** A resize in progress. */
   readonly resize: Resize | null;

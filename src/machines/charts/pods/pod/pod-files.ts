@@ -27,9 +27,8 @@ import { factsOf } from '../../../model/status/runtime-facts.ts';
 import type { PodContext } from './pod-context.ts';
 import { type Member, membersOf, runtimeHandler, unavailable } from './pod-members.ts';
 import { addressesOf, podOrName } from './pod-policy.ts';
-import { hasClaims } from './pod-turns.ts';
+import { hasClaims } from './pod-start-order.ts';
 
-/** The folders of the pod and of its logs. */
 export function foldersOf(context: PodContext) {
   const { node } = context;
   const pod = podOrName(context);
@@ -117,7 +116,6 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
   };
 }
 
-/** The container with the images of its volumes as the runtime names them. */
 function withImages({ volumes, images }: PodContext, container: string): MountedVolumes {
   const known = images[container];
   if (volumes === null || known === undefined) return volumes ?? {};
@@ -185,7 +183,6 @@ const refusal = (message: string): Refusal => ({
   error: { reason: waitingReasons.createContainerConfigError, message },
 });
 
-/** The devices of claims that drivers prepared for a container. */
 const claimedDevices = (context: PodContext, { container }: Member): readonly string[] | { readonly error: string } =>
   hasClaims(context) ? cdiDevicesOf(podOrName(context), container, context.node, context.claims?.prepared ?? {}) : [];
 

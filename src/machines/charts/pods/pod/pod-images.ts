@@ -13,7 +13,7 @@ import type { PodContext } from './pod-context.ts';
 import { awaitsObjects, membersOf } from './pod-members.ts';
 import { podOrName, refOf } from './pod-policy.ts';
 import { podSetup as s, sendToContainer } from './pod-setup.ts';
-import { delayedImages, isReached, nextAttempt, runRefusal } from './pod-turns.ts';
+import { arePredecessorsPassed, containersWithDelayedImage, nextAttempt, runRefusal } from './pod-start-order.ts';
 
 /** No image is pulled for a pod that cannot run here, or before the pod's secrets are known. */
 const isTooEarly = (context: PodContext): boolean => awaitsObjects(context) || runRefusal(context) !== null;
@@ -24,7 +24,8 @@ const isEnding = ({ kill, stage }: PodContext): boolean => kill !== null || stag
 export const requestImage = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'container.imageWanted' || isTooEarly(context) || isEnding(context)) return;
   const { name: container, image, policy, ref } = event;
-  if (!isReached(context, container)) return enqueue.assign({ containers: withEarly(context, [container], true) });
+  if (!arePredecessorsPassed(context, container))
+    return enqueue.assign({ containers: withImageDelay(context, [container], true) });
   const { secrets, missing } = pullSecrets(context);
   if (missing.length > 0) {
     const text = podEvents.failedToRetrieveImagePullSecret(missing.join(', '));
@@ -62,15 +63,15 @@ function unmountedImages(context: PodContext, container: string) {
   return imagesOfVolumes(pod, (name) => !mounts.has(name));
 }
 
-const withEarly = ({ containers }: PodContext, names: readonly string[], isEarly: boolean) => ({
+const withImageDelay = ({ containers }: PodContext, names: readonly string[], isEarly: boolean) => ({
   ...containers,
   ...Object.fromEntries(names.flatMap((name) => (containers[name] ? [[name, { ...containers[name], isEarly }]] : []))),
 });
 
 /** Containers whose predecessors are all passed now request their images. */
 export const requestDelayedImages = s.enqueueActions(({ context, enqueue }) => {
-  const names = delayedImages(context);
-  enqueue.assign({ containers: withEarly(context, names, false) });
+  const names = containersWithDelayedImage(context);
+  enqueue.assign({ containers: withImageDelay(context, names, false) });
   for (const name of names) sendToContainer(enqueue, name, { type: 'images.started' });
 });
 
@@ -106,7 +107,6 @@ function wantedImage(context: PodContext, container: string, volume: string): st
   return membersOf(podOrName(context)).find((each) => each.container.name === container)?.container.image ?? '';
 }
 
-/** The images that a container sees as volumes. */
 function imageVolumes(context: PodContext, container: string) {
   const member = membersOf(podOrName(context)).find((each) => each.container.name === container);
   const mounted = new Set((member?.container.volumeMounts ?? []).map(({ name }) => name));

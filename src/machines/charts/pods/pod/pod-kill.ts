@@ -1,6 +1,10 @@
 /**
- * The order to end a pod, and how its containers and sandboxes end. Part of the chart of `pod.ts`. Also restarts all
- * containers of a pod.
+ * The order to end a pod, and how its containers and sandboxes end. Part of the chart of `pod.ts`.
+ *
+ * Restarts all containers of a pod in their sandbox, as the restart rules of one container request.
+ *
+ * Invariants: A1 no container starts before the runtime has removed every instance, so that an old end is never
+ * mistaken for a new one. A2 no container gets a grace period or a hook. A3 ephemeral containers stay.
  */
 import { now, to } from '../../../../kernel/xstate.ts';
 import { eventRecorded } from '../../../model/pods/pod-messages.ts';
@@ -97,14 +101,6 @@ export const queueContainers = s.assign({
 });
 
 export const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });
-
-/*
- * Restarts all containers of a pod in their sandbox, as the restart rules of one container request. Part of the chart
- * of `pod.ts`.
- *
- * Invariants: A1 no container starts before the runtime has removed every instance, so that an old end is never
- * mistaken for a new one. A2 no container gets a grace period or a hook. A3 ephemeral containers stay.
- */
 
 const begin = s.enqueueActions((args) => {
   const { context, enqueue } = args;

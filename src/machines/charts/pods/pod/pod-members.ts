@@ -1,6 +1,6 @@
 /**
  * Facts of a pod's definition: its containers, the API server's objects that it uses, and the probers that it should
- * have. Pure. See `pod.ts`.
+ * have by the rules of `prober-policy.ts`. Pure. See `pod.ts`.
  */
 import type { Container, LifecycleHandler, Pod, RestartPolicy } from '../../../model/api/pod.ts';
 import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
@@ -13,14 +13,11 @@ import { pullPolicy } from '../../../model/spec/image.ts';
 import { isSidecar } from '../../../model/spec/resources.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
 import { memoize } from '../../../model/values/same.ts';
+import { pickBy } from '../../../model/values/tables.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import type { ProbedState, ProbeKind } from '../prober/prober-policy.ts';
 import { activeKinds, hasProbes, httpRequest, initialState, isStarted } from '../prober/prober-policy.ts';
 import type { PodContext } from './pod-context.ts';
-
-/* The containers of a pod, and the API server's objects that it uses. Pure. See `pod.ts`. */
-
-/* The containers of a pod in their order, and the wanted definition of each. */
 
 export interface Member {
   readonly container: Container;
@@ -67,8 +64,6 @@ function restartPolicyOf(pod: Pod, container: Container, kind: ContainerKind): R
   return kind === 'init' && policy === 'Always' ? 'OnFailure' : policy;
 }
 
-/* The API server's objects that a pod uses, as its machine knows them. Pure. See `pod.ts`. */
-
 /**
  * The runtime handler of the pod's RuntimeClass; empty for the runtime's default, `null` if the class does not exist.
  */
@@ -97,11 +92,7 @@ const credentialKeys = (pod: Pod, { apiServer }: PodContext['node']): readonly s
 
 /** By key, why an object cannot be read now. */
 export const unavailable = ({ lookups, objects }: PodContext): Readonly<Record<string, string>> =>
-  Object.fromEntries(Object.entries(lookups).filter(([key, why]) => why !== '' && objects[key] === undefined));
-
-/*
- * The probers that one pod should have by the rules of `prober-policy.ts`, and the probe results in its status. Pure.
- */
+  pickBy(lookups, (why, key) => why !== '' && objects[key] === undefined);
 
 type Facts = Pick<PodContext, 'pod' | 'runtime' | 'probes' | 'probed' | 'containers' | 'kill'>;
 
@@ -128,7 +119,6 @@ const instancesOf = (facts: Facts): Probed[] =>
   facts.pod === null ? [] : probedContainers(facts.pod).flatMap((each) => probedInstance(facts, each) ?? []);
 
 export interface ProberPlan extends Probed {
-  /** The id of its actor. */
   readonly id: string;
   readonly kind: ProbeKind;
 }

@@ -49,10 +49,10 @@ export const sendNodeEnd = s.enqueueActions(({ context, enqueue }) => {
 });
 
 /**
- * Whether all objects of the pod can be stored: values of Secrets are not, and keys of certificates exist in memory
- * only.
+ * Whether every object that the pod uses can be stored: values of Secrets are not, and keys of certificates exist in
+ * memory only.
  */
-const isLasting = (pod: Pod, keys: readonly string[]): boolean =>
+const canBeStored = (pod: Pod, keys: readonly string[]): boolean =>
   Object.keys(certificatesOf(pod)).length === 0 && keys.every((key) => idOf(key).kind !== 'Secret');
 
 /** The stored form of the pod; `null` if it cannot start without the API server. */
@@ -60,7 +60,7 @@ function rememberedOf({ pod, node, objects, kill }: PodContext): RememberedPod |
   if (pod === null || kill !== null || isStaticPod(pod) || node.rememberedPodsDir === undefined) return null;
   if ((pod.spec.restartPolicy ?? 'Always') !== 'Always' || pod.metadata.deletionTimestamp !== undefined) return null;
   const keys = awaitedKeys(pod, node);
-  if (!isLasting(pod, keys)) return null;
+  if (!canBeStored(pod, keys)) return null;
   const { resourceVersion: _, ...metadata } = pod.metadata;
   const tokens = Object.keys(tokensOf(pod)).filter((key) => objects[key] !== undefined);
   return {

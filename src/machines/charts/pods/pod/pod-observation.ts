@@ -16,7 +16,7 @@ import { isSame } from '../../../model/values/same.ts';
 import { begunAt, type PodContext } from './pod-context.ts';
 import { changedFacts } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
-import { newestFirst } from './pod-turns.ts';
+import { newestFirst } from './pod-start-order.ts';
 
 type ActionArgs = ActionArgsOf<typeof s>;
 
@@ -38,7 +38,6 @@ export function applyRuntime(
   }
 }
 
-/** Stores an inspection of the whole pod. */
 function applyInspection(args: ActionArgs, seen: PodRuntimeStatus, own = false): void {
   const { context, enqueue } = args;
   const runtime = mergedStatus(context.runtime, newestFirst(seen));

@@ -14,8 +14,6 @@ import { type ContainerInput, runsInOrder } from '../container/container-policy.
 import type { ContainerRecord, Kill, PodContext } from './pod-context.ts';
 import { hookOf, type Member, wantedOf } from './pod-members.ts';
 
-/* The pure rules by which a pod's machine decides. See `pod.ts`. */
-
 /** The pod, or a minimal one if only the runtime knows it. */
 export const podOrName = ({ pod, uid, name, namespace }: PodContext): Pod =>
   pod ?? { metadata: { uid, name, namespace }, spec: { containers: [] } };
@@ -110,14 +108,13 @@ export const hasRunInOrder = ({ initialised, containers }: PodContext): boolean 
 export const anyReadySandbox = ({ runtime }: Pick<PodContext, 'runtime'>): boolean =>
   (runtime?.sandboxes ?? []).some(({ state }) => state === 'SANDBOX_READY');
 
-/*
+/**
  * The input of a container's actor: its definition, its instances in the runtime, and whether its turn is over. An
  * orphaned container (its pod's definition is gone, or no longer names it) has no definition. Pure.
  *
  * Invariant: an orphan is stopped with the hook that an earlier agent wrote into its annotations; annotations are
  * untrusted input, so an unreadable one counts as no hook.
  */
-
 export function containerInput(context: PodContext, member: Member, nowMs: number): ContainerInput {
   const { uid, name, namespace, node, kill } = context;
   const facts = factsOf(context.runtime, member.container.name);

@@ -10,6 +10,7 @@ import { type Container, DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts
 import type { ProberReport, SoftStateMessage } from '../../../model/pods/pod-messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 import type { ProberInput } from '../prober/prober.ts';
 import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
 import type { PodContext } from './pod-context.ts';
@@ -41,7 +42,7 @@ const superviseProbers = s.enqueueActions((args) => {
   if (stale.length > 0) {
     for (const id of stale) enqueue.stopChild(id);
     enqueue.assign({
-      probers: Object.fromEntries(Object.entries(context.probers).filter(([id]) => !stale.includes(id))),
+      probers: pickKeys(context.probers, (id) => !stale.includes(id)),
     });
     return;
   }
@@ -87,7 +88,8 @@ function afterVerdict(state: ProbedState, { kind, verdict }: ProberReport): Prob
 function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { kind }: ProberReport): void {
   const { name } = container;
   const comes = restartExpected(context, container);
-  const isLast = comes === 'never' && !context.pod?.spec.containers.some((each) => othersContinue(context, each, name));
+  const isLast =
+    comes === 'never' && !context.pod?.spec.containers.some((each) => otherContainersContinue(context, each, name));
   const probe = kind === 'startup' ? 'startup' : 'liveness';
   const probeSeconds = isLast ? undefined : probeOf(container, kind)?.terminationGracePeriodSeconds;
   sendToContainer(enqueue, name, {
@@ -102,7 +104,7 @@ function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { ki
  * True if another container continues beside the one that a probe ends. Otherwise the pod ends, with the grace of the
  * pod.
  */
-const othersContinue = ({ containers, probes }: PodContext, { name }: Container, ending: string): boolean =>
+const otherContainersContinue = ({ containers, probes }: PodContext, { name }: Container, ending: string): boolean =>
   name !== ending && containers[name]?.view.phase !== 'ended' && probes[name]?.failed !== true;
 
 /** Whether another instance follows. The exit code does not matter here; with `Never` only a restart rule allows it. */
@@ -111,7 +113,6 @@ function restartExpected({ pod }: PodContext, container: Container): 'again' | '
   return (container.restartPolicy ?? pod?.spec.restartPolicy) === 'Never' ? 'never' : 'again';
 }
 
-/** Records in the soft state that this instance was ready. */
 function remember(enqueue: Enqueue, uid: string, container: string, { id, started, ready }: ProbedState): void {
   const message: SoftStateMessage = {
     type: 'softState.probed',

@@ -17,6 +17,7 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { sandboxOverhead } from '../../../model/spec/resources.ts';
 import { factsOf, isAlive, sandboxesOf } from '../../../model/status/runtime-facts.ts';
 import { quote } from '../../../model/values/go-text.ts';
+import { pickKeys } from '../../../model/values/tables.ts';
 import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
 import { retryDelay } from '../container/container-policy.ts';
 import { logFailure, noteFailureFor } from './pod-actions.ts';
@@ -38,13 +39,11 @@ function subjectOf({ uid, pod, actuated }: PodContext) {
   return { pod, actuated };
 }
 
-/** Changes of all containers, running or not. */
 function allChanges(context: PodContext): readonly ContainerChange[] {
   const { pod, actuated } = subjectOf(context);
   return changesOf(pod, actuated);
 }
 
-/** Changes of the running containers. */
 const changes = (context: PodContext): readonly ContainerChange[] =>
   allChanges(context).filter(({ name }) => isRunning(context, name));
 
@@ -63,14 +62,13 @@ function isStarting({ runtime, containers }: PodContext, name: string): boolean 
 const noneStarts = ({ context }: { readonly context: PodContext }): boolean =>
   !allChanges(context).some(({ name }) => isStarting(context, name));
 
-/** Shows the resize in progress in the status. */
 const showResize = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { error } = context.resize ?? { error: '' };
   const resize = {
     target: required(context.allocation, 'the allocation to resize to'),
     steps: [],
-    anew: alreadyReported(context),
+    anew: stoppedByEarlierAttempt(context),
     error,
   };
   enqueue.sendTo(to('softState'), { type: 'softState.resized', uid: context.uid, actuated: context.actuated });
@@ -84,7 +82,7 @@ const begin = s.enqueueActions((args) => {
   if (pod === null || actuated === null || allocation === null) return;
   const running = changes(context);
   const steps = resizeSteps(pod, actuated, node, running).filter(({ kind }) => kind !== 'group' || hasGroups(context));
-  const reported = alreadyReported(context);
+  const reported = stoppedByEarlierAttempt(context);
   const toStop = running.filter(({ name, restarts }) => restarts && !reported.includes(name)).map(({ name }) => name);
   const anew = [...reported, ...toStop];
   const stopped = toStop.map((name) => factsOf(context.runtime, name)?.id ?? '');
@@ -97,8 +95,8 @@ const begin = s.enqueueActions((args) => {
   }
 });
 
-/** Containers that an earlier attempt of this resize stopped. */
-const alreadyReported = ({ resize, allocation }: PodContext): readonly string[] =>
+/** Containers that an earlier attempt of this resize stopped, with an event for each. */
+const stoppedByEarlierAttempt = ({ resize, allocation }: PodContext): readonly string[] =>
   resize !== null && JSON.stringify(resize.target) === JSON.stringify(allocation) ? resize.anew : [];
 
 function decreases(context: PodContext): MemoryDecreases {
@@ -151,7 +149,7 @@ const noteActuated = s.enqueueActions((args) => {
   if (resize === null || actuated === null) return;
   const { target, anew } = resize;
   const isKept = (name: string): boolean => anew.includes(name) && !isActuated(context, name);
-  const kept = Object.fromEntries(Object.entries(actuated).filter(([name]) => isKept(name)));
+  const kept = pickKeys(actuated, (name) => isKept(name));
   applyChange(enqueue, context, { actuated: { ...target, ...kept } }, now(args));
 });
 
@@ -182,7 +180,7 @@ const noteProblem = (text: (event: unknown, context: PodContext) => string) =>
     applyChange(enqueue, context, { resize: { ...resize, error } }, now(args));
   });
 
-const fromCall = noteProblem((event) => errorOf(event).message);
+const noteFailedCall = noteProblem((event) => errorOf(event).message);
 function problemOf(event: unknown, context: PodContext): string {
   const { bytes, containers } = outputOf<OutputOf<Operations['cgroup.memoryUsage']>>(event);
   const used = Object.entries(containerIds(context)).flatMap(([name, id]) =>
@@ -194,7 +192,7 @@ function problemOf(event: unknown, context: PodContext): string {
 const noteFailure = noteFailureFor(({ node, failures }, chance) =>
   hasBehavior(node, 'retriesAsKubelet') ? Math.round(pauseMs(SYNC_BACK_OFF, 0, chance)) : retryDelay(failures, chance),
 );
-const failed = [noteFailure, fromCall, logFailure('Cannot resize the pod')];
+const failed = [noteFailure, noteFailedCall, logFailure('Cannot resize the pod')];
 const failing = { target: 'failing', actions: failed };
 
 /** A runtime that does not know the request does not refuse the resize. */
@@ -209,7 +207,7 @@ const noteRefusal = noteProblem((event, context) => {
   return `failed to notify runtime for UpdatePodSandboxResources (resource=${resource}); resize rejected: ${call}`;
 });
 
-const hasFormer = ({ context }: { readonly context: PodContext }): boolean =>
+const hasPreviousLimits = ({ context }: { readonly context: PodContext }): boolean =>
   stepOf(context, 'group').before !== undefined;
 
 const sandboxId = ({ runtime }: PodContext): string => sandboxesOf(runtime)[0]?.id ?? '';
@@ -277,7 +275,7 @@ export const resizing = s.createStateConfig({
           resources: stepOf(context, 'group').resources,
         }),
         onDone: { target: 'stepping', actions: noteStep },
-        onError: [{ guard: hasFormer, target: 'revoking', actions: failed }, failing],
+        onError: [{ guard: hasPreviousLimits, target: 'revoking', actions: failed }, failing],
       },
     },
     /** Tells the runtime the resources from before the failed step. */

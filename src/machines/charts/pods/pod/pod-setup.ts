@@ -41,18 +41,18 @@ import type { PodContext, PodInput } from './pod-context.ts';
 import { fileVariablesOf, subPathsOf } from './pod-files.ts';
 import { proberChanges } from './pod-members.ts';
 import { allEnded, anyAlive, anyReadySandbox, hasRunInOrder, mayBePublished } from './pod-policy.ts';
-import { deadlineOf, isOver, isOverInApi, overdueAt, statusOf } from './pod-status.ts';
 import {
-  delayedImages,
+  containersWithDelayedImage,
   hasClaims,
   hasOnlySidecars,
   hasToRemove,
   lacksSandbox,
+  membersToCreate,
   mustRestartAll,
   runRefusal,
   sandboxPlan,
-  turnsOf,
-} from './pod-turns.ts';
+} from './pod-start-order.ts';
+import { deadlineOf, isOver, isOverInApi, overdueAt, statusOf } from './pod-status.ts';
 
 type Event =
   /** One of the pod's own calls has ended: an inspection in progress may not show its effect. */
@@ -159,9 +159,9 @@ export const podSetup = setup({
     hasDevices: ({ context: { writing, devices } }) => writing.some((name) => devices[name] !== undefined),
     hasNothingPublished: ({ context }) => !mayBePublished(context),
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
-    hasDelayedImages: ({ context }) => delayedImages(context).length > 0,
+    hasDelayedImages: ({ context }) => containersWithDelayedImage(context).length > 0,
     /** Containers with devices wait until it is known which claims are prepared. */
-    hasTurn: ({ context }) => (context.claims !== null || !hasClaims(context)) && turnsOf(context).length > 0,
+    hasTurn: ({ context }) => (context.claims !== null || !hasClaims(context)) && membersToCreate(context).length > 0,
     mustPrepareClaims: ({ context }) => hasGroup(context) && hasClaims(context),
     isInspected: ({ context }) => context.inspected,
     isQueueEmpty: ({ context }) => context.queue.length === 0,
@@ -215,11 +215,11 @@ const s = podSetup;
 export type Enqueue = EnqueueOf<typeof s>;
 
 /** The pod has ended and the runtime removes its instances one by one: the last published status stays. */
-const isForgetting = ({ stage }: PodContext, { runtime }: Partial<PodContext>): boolean =>
+const isCleaningUp = ({ stage }: PodContext, { runtime }: Partial<PodContext>): boolean =>
   stage === 'terminated' && runtime !== undefined;
 
 /** Once a pod's end was published, nothing more is published, even if its specification changes. */
-const isAfterEnd = ({ stage, status }: PodContext, { pod }: Partial<PodContext>): boolean =>
+const wasEndPublished = ({ stage, status }: PodContext, { pod }: Partial<PodContext>): boolean =>
   stage === 'terminated' && status !== null && pod !== undefined;
 
 /** Changes the context in one assignment, and publishes the status if it differs. */
@@ -230,7 +230,7 @@ export function applyChange(
   nowMs: number,
 ): PodContext {
   const next = { ...context, ...change };
-  const keeps = isForgetting(context, change) || isEnding(context, next) || isAfterEnd(context, change);
+  const keeps = isCleaningUp(context, change) || isEnding(context, next) || wasEndPublished(context, change);
   const status = keeps ? context.status : statusOf(next, nowMs);
   const isNew = !isSame(status, context.status);
   enqueue.assign({ ...change, ...(isNew ? { status } : {}), ...overdueAt({ ...next, status }, nowMs) });

@@ -11,11 +11,11 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/pod-status.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
+import { mapValues } from '../../../model/values/tables.ts';
 import type { PodContext } from './pod-context.ts';
 import { probeResults, runtimeHandler } from './pod-members.ts';
-import { hasClaims } from './pod-turns.ts';
+import { hasClaims } from './pod-start-order.ts';
 
-/** The health of its containers' devices: of plugins, then of claims. */
 function healthOf(context: PodContext): DeviceHealth {
   const { pod, claims, node, deviceHealth } = context;
   if (pod === null || claims === null || node.reportsDeviceHealth !== true || !hasClaims(context)) return deviceHealth;
@@ -58,9 +58,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
     comingAgain: entries.flatMap(([name, { view }]) => (restartExpected(view, factsOf(runtime, name)) ? [name] : [])),
     replacing: entries.flatMap(([name, { view }]) => (isReplaced(view, factsOf(runtime, name)) ? [name] : [])),
     ...probeResults(context),
-    restartCounts: Object.fromEntries(
-      Object.entries(rememberedContainers).map(([name, { restartCount }]) => [name, restartCount]),
-    ),
+    restartCounts: mapValues(rememberedContainers, ({ restartCount }) => restartCount),
     deviceHealth: healthOf(context),
     ...verdictOf(context),
     ...(kill === null ? {} : { wasInitialised: kill.wasInitialised }),
@@ -78,14 +76,17 @@ function waitedFor({ kill, containers, status }: PodContext): PodStatusFacts['wa
   return Object.fromEntries(
     all.flatMap(({ name, state }) => {
       const { reason = '', message = '' } = state?.waiting ?? {};
-      const isKept = reason !== '' && !BEFORE_ALL.has(reason) && containers[name]?.view.phase === 'ended';
+      const isKept = reason !== '' && !REASONS_BEFORE_FIRST_TRY.has(reason) && containers[name]?.view.phase === 'ended';
       return isKept ? [[name, { reason, message }] as const] : [];
     }),
   );
 }
 
-/** The waiting reasons of a container before its first try. */
-const BEFORE_ALL: ReadonlySet<string> = new Set([waitingReasons.containerCreating, waitingReasons.podInitializing]);
+/** The waiting reasons of a container that has not tried to start. */
+const REASONS_BEFORE_FIRST_TRY: ReadonlySet<string> = new Set([
+  waitingReasons.containerCreating,
+  waitingReasons.podInitializing,
+]);
 
 /** The container is being restarted: it stops, or its next instance is not running yet. */
 function restartExpected(view: ContainerView, seen: ContainerFacts | null): boolean {

@@ -73,7 +73,7 @@ import {
 import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
 import { resizing } from './pod-resize.ts';
 import { podSetup as s, sendStatusAgain } from './pod-setup.ts';
-import { nextAttempt, nextRestarts } from './pod-turns.ts';
+import { nextAttempt, nextRestarts } from './pod-start-order.ts';
 import {
   forwardPublished,
   handleObject,

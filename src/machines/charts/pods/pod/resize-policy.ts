@@ -208,7 +208,6 @@ function withPart(base: ResourceRequirements, other: ResourceRequirements, name:
   return { limits: merged(base.limits, other.limits), requests: merged(base.requests, other.requests) };
 }
 
-/** Memory limits that decrease, in bytes. */
 export interface MemoryDecreases {
   /** The new limit of the pod's cgroup; `null` if it does not decrease. */
   readonly podBytes: string | null;

@@ -19,7 +19,6 @@ import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
 
 export type ProbeKind = 'startup' | 'readiness' | 'liveness';
 
-/** The results of probes of one instance of a container. */
 export interface ProbedState extends ProbedInstance {
   /** A probe has failed for good, and ends the instance. */
   readonly failed: boolean;
@@ -71,7 +70,6 @@ export function activeKinds(
   return kinds.filter((kind) => probeOf(container, kind) !== undefined && (kind === 'readiness' || mayEnd));
 }
 
-/** The verdict before the first attempt. */
 export function firstVerdict(kind: ProbeKind, { ready }: ProbedState): Verdict | null {
   if (kind === 'startup') return null;
   return kind === 'liveness' || ready ? 'success' : 'failure';

@@ -7,7 +7,7 @@ import {
   announcementProblem,
   registrationProblem,
   rememberedResources,
-} from '../../../../../src/machines/charts/node/devices/device-policy.ts';
+} from '../../../../../src/machines/model/allocation/device-policy.ts';
 import {
   type Devices,
   deviceHealth,

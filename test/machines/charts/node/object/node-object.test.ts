@@ -20,8 +20,9 @@ import {
   reconciliation,
   statusPatch,
 } from '../../../../../src/machines/charts/node/object/node.ts';
+import { gatesOf } from '../../../../../src/machines/configuration/fields/feature-gates.ts';
 import type { Node, NodeStatus } from '../../../../../src/machines/model/api/pod.ts';
-import { declaredFeatures, gatesOf } from '../../../../../src/machines/startup/context/derive-features.ts';
+import { declaredFeatures } from '../../../../../src/machines/startup/context/derive-features.ts';
 
 interface Recorded {
   readonly method: string;

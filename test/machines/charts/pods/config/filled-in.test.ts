@@ -1,7 +1,7 @@
 /** What is filled in of a manifest, as the Go kubelet 1.36.2 does, and what a node of 0.2.0 did. */
 import { describe, expect, it } from 'vitest';
 import { publishStaticPods } from '../../../../../src/machines/charts/pods/config/pod-source.ts';
-import { staticPod } from '../../../../../src/machines/charts/pods/config/static-pod.ts';
+import { staticPod } from '../../../../../src/machines/model/pods/static-pod.ts';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 
 const BEFORE = { behavior: 0 };

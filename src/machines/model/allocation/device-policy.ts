@@ -4,14 +4,15 @@
  * Upstream: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go and handler.go.
  */
 
-import type { DeviceState, Devices } from '../../../model/allocation/device-state.ts';
-import { decodedResponse, entriesOf, healthyIds } from '../../../model/allocation/device-state.ts';
-import type { ResourcesHandedOver } from '../../../model/allocation/messages.ts';
-import { isExtendedResource } from '../../../model/allocation/request.ts';
-import type { Device, DeviceEntry, DevicePluginOptions } from '../../../model/operations/devices.ts';
-import type { DeviceHolding, DeviceHoldings } from '../../../model/operations/grants.ts';
-import { hasBehavior } from '../../../model/settings/behaviors.ts';
-import { isQualifiedName } from '../../../model/validation/field.ts';
+import type { Device, DeviceEntry, DevicePluginOptions } from '../operations/devices.ts';
+import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';
+import { hasBehavior } from '../settings/behaviors.ts';
+import { isQualifiedName } from '../validation/field.ts';
+import { mapValues } from '../values/tables.ts';
+import type { DeviceState, Devices } from './device-state.ts';
+import { decodedResponse, entriesOf, healthyIds } from './device-state.ts';
+import type { ResourcesHandedOver } from './messages.ts';
+import { isExtendedResource } from './request.ts';
 
 const VERSION = 'v1beta1';
 
@@ -47,7 +48,6 @@ const isResource = (name: string): boolean =>
 
 const invalidName = (name: string): string => `the ResourceName ${JSON.stringify(name)} is invalid`;
 
-/** A resource of this node. */
 export interface ResourceEntry {
   /** The id of the connection to its plugin; empty without one. */
   readonly id: string;
@@ -72,12 +72,11 @@ export function haveChanged(before: Resources, after: Resources): boolean {
 export const NO_OPTIONS: DevicePluginOptions = { preStart: false, prefers: false };
 
 export const devicesOf = (resources: Resources): Devices =>
-  Object.fromEntries(
-    Object.entries(resources).map(([name, { isListed, devices, options }]) => [
-      name,
-      { devices, prefers: options.prefers, ...(isListed ? {} : { isUnlisted: true }) },
-    ]),
-  );
+  mapValues(resources, ({ isListed, devices, options }) => ({
+    devices,
+    prefers: options.prefers,
+    ...(isListed ? {} : { isUnlisted: true }),
+  }));
 
 /**
  * Without its plugin no device can be allocated; the health of devices that containers hold stays as last reported,
@@ -110,7 +109,7 @@ export function devicesHandedOver({ entries }: DeviceState): ResourcesHandedOver
 
 /** Registered devices as the checkpoint lists them: only healthy ones. */
 export const registeredDevices = (resources: Resources): Readonly<Record<string, readonly string[]>> =>
-  Object.fromEntries(Object.entries(devicesOf(resources)).map(([name, resource]) => [name, healthyIds(resource)]));
+  mapValues(devicesOf(resources), healthyIds);
 
 /** Entries of the checkpoint, from the holdings of pods by uid. */
 export const entriesOfAll = (held: Readonly<Record<string, DeviceHoldings>>): readonly DeviceEntry[] =>

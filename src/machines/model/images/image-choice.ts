@@ -1,6 +1,6 @@
 /** Which images are removed, by the room that is needed and by their age. Pure. Part of the chart of `image-gc.ts`. */
-import type { Image } from '../../model/api/cri.ts';
-import type { NodeSettings } from '../../model/settings/node-settings.ts';
+import type { Image } from '../api/cri.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
 
 type Policy = NodeSettings['imageGc'];
 
@@ -18,7 +18,7 @@ export function bytesToFree(capacityBytes: number, availableBytes: number, polic
   return Math.floor((capacityBytes * (100 - policy.lowThresholdPercent)) / 100) - availableBytes;
 }
 
-/** The facts for choosing images. */
+/** The facts by which images are chosen for removal. */
 export interface ImageGcKnowledge {
   readonly policy: Policy;
   readonly startedAtMs: number;

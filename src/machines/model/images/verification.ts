@@ -5,9 +5,9 @@
  * image; every pod may use an image that was pulled with the node's own credentials.
  */
 
-import type { PullCredential, PulledCredentials, PullRecord, SourceCoordinates } from '../../model/operations/image.ts';
-import type { NodeSettings } from '../../model/settings/node-settings.ts';
-import { repositoryOf } from '../../model/spec/image.ts';
+import type { PullCredential, PulledCredentials, PullRecord, SourceCoordinates } from '../operations/image.ts';
+import type { NodeSettings } from '../settings/node-settings.ts';
+import { repositoryOf } from '../spec/image.ts';
 
 export type VerificationSettings = NonNullable<NodeSettings['imagePullVerification']>;
 
@@ -29,7 +29,7 @@ const isListed = (pattern: string, repository: string): boolean =>
   pattern.endsWith('/*') ? repository.startsWith(pattern.slice(0, -1)) : repository === pattern;
 
 /** Whether a pod may use the image, as far as that is known without its credentials; `null`: the credentials decide. */
-export function admittedAnyway(settings: VerificationSettings, image: string, known: PullRecord): boolean | null {
+export function admittedByRecord(settings: VerificationSettings, image: string, known: PullRecord): boolean | null {
   if (!mustVerify(settings, image, known)) return true;
   const pulled = known.record?.[repositoryOf(image)];
   if (pulled === undefined) return false;
@@ -37,13 +37,16 @@ export function admittedAnyway(settings: VerificationSettings, image: string, kn
   return pulled.secrets.length + (pulled.accounts ?? []).length === 0 ? false : null;
 }
 
-/** The same during a pull: its intent is on disk, so that without a record the origin of the image is unknown. */
-export const admittedBeside = (
+/**
+ * As {@link admittedByRecord} while the image is pulled: the intent is on disk, so that without a record the
+ * origin of the image is unknown.
+ */
+export const admittedDuringPull = (
   settings: VerificationSettings | null,
   image: string,
   known: PullRecord | null,
 ): boolean =>
-  settings === null || (known !== null && admittedAnyway(settings, image, { ...known, intended: true }) === true);
+  settings === null || (known !== null && admittedByRecord(settings, image, { ...known, intended: true }) === true);
 
 export interface Admission {
   readonly admitted: boolean;
@@ -51,7 +54,10 @@ export interface Admission {
   readonly learnt: PulledCredentials | null;
 }
 
-/** Credentials that a record learns without a pull: a churn of namespaces must not fill the disk. */
+/**
+ * The maximum number of credentials that are added to a record without a pull, so that short-lived namespaces do not
+ * fill the disk.
+ */
 const SECRETS_MAX = 100;
 
 type KnownSecret = PulledCredentials['secrets'][number];

@@ -18,10 +18,10 @@ import {
   type ResourceRequirements,
   type Volume,
   type VolumeProjection,
-} from '../../../model/api/pod.ts';
-import { pullPolicy } from '../../../model/spec/image.ts';
-import { podLimits, podRequests } from '../../../model/spec/resources.ts';
-import { VOLUME_KINDS } from '../../../model/validation/pod-schema.ts';
+} from '../api/pod.ts';
+import { pullPolicy } from '../spec/image.ts';
+import { podLimits, podRequests } from '../spec/resources.ts';
+import { VOLUME_KINDS } from '../validation/pod-schema.ts';
 import {
   formatBinary,
   formatDecimal,
@@ -30,7 +30,7 @@ import {
   milliUnits,
   type Nano,
   parseQuantity,
-} from '../../../model/values/quantity.ts';
+} from '../values/quantity.ts';
 
 /** rw-r--r-- */
 const VOLUME_FILE_MODE = 0o644;

@@ -2,9 +2,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
-import type { Json } from '../../../../../src/kernel/json.ts';
-import { mergeManifests, staticPod } from '../../../../../src/machines/charts/pods/config/static-pod.ts';
-import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
+import type { Json } from '../../../../src/kernel/json.ts';
+import { mergeManifests, staticPod } from '../../../../src/machines/model/pods/static-pod.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 
 const CONTAINER = { name: 'c', image: 'busybox:1' };
 
@@ -102,7 +102,7 @@ it('a manifest is decoded once, whatever the node has besides', () => {
   expect(podIn(staticPod(one, 'node2'))).not.toBe(pod);
 });
 
-const CASES = new URL('../../../../golden/pods/cases/', import.meta.url);
+const CASES = new URL('../../../golden/pods/cases/', import.meta.url);
 
 it('the spec of a recorded static pod is the one the real kubelet sent for its mirror', () => {
   const read = (file: string) => readFileSync(new URL(`static-pod/${file}`, CASES), 'utf8');

@@ -10,7 +10,7 @@
  *   P2 a bad file costs only its own pod. Of two files that claim one name or one uid, the first in order keeps it.
  */
 
-import { isObject } from '../../../../kernel/xstate.ts';
+import { isObject } from '../../../kernel/xstate.ts';
 import {
   CONFIG_HASH_ANNOTATION,
   CONFIG_SOURCE_ANNOTATION,
@@ -19,22 +19,21 @@ import {
   type PodSpec,
   podFullName,
   type Toleration,
-} from '../../../model/api/pod.ts';
-import type { Manifest, ManifestError } from '../../../model/operations/host.ts';
-import { type Decider, hasBehavior, NEWEST_BEHAVIOR } from '../../../model/settings/behaviors.ts';
+} from '../api/pod.ts';
+import type { Manifest, ManifestError } from '../operations/host.ts';
+import { type Decider, hasBehavior, NEWEST_BEHAVIOR } from '../settings/behaviors.ts';
 
-import { type ApiReferenceRule, apiReferences } from '../../../model/validation/api-references.ts';
-import { validateFeatures } from '../../../model/validation/features.ts';
-import { fullPodSchema } from '../../../model/validation/full-schema.ts';
-import { sizeProblem, validatePod } from '../../../model/validation/pod.ts';
-import { podSchema } from '../../../model/validation/pod-schema.ts';
-import { conform } from '../../../model/validation/schema.ts';
-import { aggregate } from '../../../model/values/go-text.ts';
+import { type ApiReferenceRule, apiReferences } from '../validation/api-references.ts';
+import { validateFeatures } from '../validation/features.ts';
+import { fullPodSchema } from '../validation/full-schema.ts';
+import { sizeProblem, validatePod } from '../validation/pod.ts';
+import { podSchema } from '../validation/pod-schema.ts';
+import { conform } from '../validation/schema.ts';
+import { aggregate } from '../values/go-text.ts';
 import { withDefaults } from './defaults.ts';
 
 export type StaticPod = { readonly pod: Pod; readonly errors?: undefined } | { readonly errors: readonly string[] };
 
-/** The part of the node that reads manifests. */
 export interface ManifestReader extends Decider {
   /** Where the manifests are from; absent: files. */
   readonly source?: 'file' | 'http';
@@ -91,7 +90,6 @@ function withinLimit(errors: readonly string[]): readonly string[] {
   return others === 0 ? shown : [...shown, `and ${others} more errors`];
 }
 
-/** A decoded pod and its errors, or why it could not be decoded. */
 interface DecodedPod {
   readonly pod: Pod | null;
   readonly errors: readonly string[];

@@ -35,24 +35,23 @@ function isPassed(context: PodContext, { container, kind }: Member): boolean {
 
 const hasRequest = ({ request }: PodContext['containers'][string]): boolean => request !== null;
 
-/** The waiting containers that may be created now. */
-export function turnsOf(context: PodContext): Member[] {
+export function membersToCreate(context: PodContext): Member[] {
   if (context.pod === null || context.volumes === null || !Object.values(context.containers).some(hasRequest))
     return [];
   const members = membersOf(context.pod);
-  const hook = members.findIndex((member) => hasHookAhead(context, member));
+  const hook = members.findIndex((member) => awaitsEarlierHook(context, member));
   const waits = ({ kind, container }: Member, at: number): boolean =>
     context.containers[container.name]?.request != null && (kind !== 'regular' || hook === -1 || at <= hook);
-  const reachedNow = context.initialised ? startable(context, members) : reachableMembers(context, members);
+  const reachedNow = context.initialised ? startableMembers(context, members) : reachableMembers(context, members);
   const isReachedNow = new Set(reachedNow);
-  return oneByOne(
+  return withoutConcurrentImageMounts(
     context,
     members.filter((member, at) => isReachedNow.has(member) && waits(member, at)),
   );
 }
 
 /** Members that may start once the pod is initialised; a sidecar only while a regular container stays or restarts. */
-function startable(context: PodContext, members: readonly Member[]): Member[] {
+function startableMembers(context: PodContext, members: readonly Member[]): Member[] {
   const excluded = isEnding(context) ? ['init', 'sidecar'] : ['init'];
   return members.filter(({ kind }) => !excluded.includes(kind));
 }
@@ -70,7 +69,7 @@ function isEnding({ pod, containers, node }: PodContext): boolean {
 }
 
 /** A runtime may mount an image for one container of a sandbox at a time: two concurrent starts disturb each other. */
-function oneByOne({ pod, containers }: PodContext, turns: Member[]): Member[] {
+function withoutConcurrentImageMounts({ pod, containers }: PodContext, turns: Member[]): Member[] {
   const images = new Set((pod?.spec.volumes ?? []).flatMap(({ name, image }) => (image === undefined ? [] : [name])));
   if (images.size === 0) return turns;
   const sees = ({ container }: Member): boolean => (container.volumeMounts ?? []).some(({ name }) => images.has(name));
@@ -86,7 +85,7 @@ function oneByOne({ pod, containers }: PodContext, turns: Member[]): Member[] {
  * The container starts, or its postStart hook runs: the kubelet starts later regular containers when the hook has
  * ended.
  */
-function hasHookAhead({ containers }: PodContext, { kind, container }: Member): boolean {
+function awaitsEarlierHook({ containers }: PodContext, { kind, container }: Member): boolean {
   if (kind !== 'regular' || container.lifecycle?.postStart == null) return false;
   const { phase, reason } = containers[container.name]?.view ?? {};
   return phase === 'starting' || (phase === 'waiting' && reason === '');
@@ -109,17 +108,17 @@ const hasStartedInSandbox = (context: PodContext, { container: { name } }: Membe
   ['starting', 'running'].includes(context.containers[name]?.view.phase ?? '') ||
   hasBegunInSandbox(context.runtime, name);
 
-/** True if all earlier containers are passed. */
-export function isReached(context: PodContext, name: string): boolean {
+/** True if the container need not wait for an earlier one. */
+export function arePredecessorsPassed(context: PodContext, name: string): boolean {
   const { pod, initialised } = context;
   if (pod === null || initialised || (pod.spec.initContainers ?? []).length === 0) return true;
   return reachableMembers(context, membersOf(pod)).some(({ container }) => container.name === name);
 }
 
 /** Containers that requested their image too early and may have it now. */
-export const delayedImages = (context: PodContext): readonly string[] =>
+export const containersWithDelayedImage = (context: PodContext): readonly string[] =>
   Object.entries(context.containers).flatMap(([name, { isEarly }]) =>
-    isEarly === true && isReached(context, name) ? [name] : [],
+    isEarly === true && arePredecessorsPassed(context, name) ? [name] : [],
   );
 
 export const isRegularTurn = (members: readonly Member[]): boolean => members.some(({ kind }) => kind === 'regular');
