@@ -11,6 +11,11 @@ import { isAbsolute, normalize, relative, sep } from 'node:path';
 import { OperationError } from '../../kernel/json.ts';
 import { codeOf } from '../../kernel/thrown.ts';
 
+/**
+ * Linux' flag for a handle that only names a file, which Node.js does not export: a FIFO or a device is not opened for
+ * reading.
+ */
+export const O_PATH = 0o10000000;
 /** Opens a folder, and never through a link. */
 export const FOLDER = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 const PERMISSIONS = 0o777;

@@ -8,13 +8,12 @@
 import { constants } from 'node:fs';
 import { open, readlink, rmdir, stat, symlink, unlink } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
-import { ignoring, inParent } from '../host/root-folder.ts';
+import { ignoring, inParent, O_PATH } from '../host/root-folder.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath } from './tree.ts';
 
 const FOLDER_MODE = 0o750;
 const FILE_MODE = 0o640;
-const O_PATH = 0o10000000;
 
 export const isLinked = async (root: string, link: string): Promise<boolean> =>
   (await inParent(root, link, (path) => readlink(path).catch(ignoring('ENOENT', 'EINVAL')))) !== null;

@@ -16,7 +16,7 @@ import type { SubPath, Unprepared, volumeOperations } from '../../machines/model
 import { trimRight } from '../../machines/model/values/go-text.ts';
 import { goError } from '../go-errors.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
-import { openParent } from '../host/root-folder.ts';
+import { O_PATH, openParent } from '../host/root-folder.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, removeTree } from './tree.ts';
 
@@ -26,8 +26,6 @@ type Input = InputOf<(typeof volumeOperations)['volume.bindSubPaths']>;
 const LINKS_MAX = 40;
 /** Folders below each other: each is held open, and a process has a limit of descriptors. */
 const LEVELS_MAX = 256;
-/** Opens only the path (O_PATH), so that a FIFO or a device is not opened for reading. */
-const NAME_ONLY = 0o10000000;
 const PARENT_MODE = 0o750;
 const TARGET_FILE_MODE = 0o640;
 /** The mode with set-group-ID and sticky bit, which folders of `fsGroup` and tmpfs have. */
@@ -79,7 +77,7 @@ async function bindSubPath(root: string, subPath: SubPath, mounter: Mounter): Pr
 
 /** Opens the entry that the sub-path names. Missing folders are created with the volume's mode if `mayMake` is set. */
 export async function openSubPath(volumePath: string, subPath: string, mayMake = true): Promise<FileHandle> {
-  const trail: FileHandle[] = [await open(volumePath, NAME_ONLY | constants.O_DIRECTORY)];
+  const trail: FileHandle[] = [await open(volumePath, O_PATH | constants.O_DIRECTORY)];
   try {
     await follow(trail, { volumePath, subPath }, mayMake);
     return trail.pop() as FileHandle;
@@ -150,12 +148,12 @@ async function readlinkOf(link: FileHandle, folder: FileHandle, name: string): P
 async function enter(folder: FileHandle, name: string, mode: number | null): Promise<FileHandle> {
   const path = fdPath(folder, name);
   try {
-    return await open(path, NAME_ONLY | constants.O_NOFOLLOW);
+    return await open(path, O_PATH | constants.O_NOFOLLOW);
   } catch (error) {
     if (codeOf(error) !== 'ENOENT' || mode === null) throw error;
   }
   await mkdir(path, mode);
-  const made = await open(path, NAME_ONLY | constants.O_NOFOLLOW);
+  const made = await open(path, O_PATH | constants.O_NOFOLLOW);
   if ((await made.stat()).isDirectory()) await chmod(fdPath(made), mode);
   return made;
 }
@@ -170,7 +168,7 @@ async function bind(root: string, source: FileHandle, path: string, mounter: Mou
     if (isMounted && (await isSame(place.path, from))) return;
     if (isMounted) await mounter.unmount(fdPath(place.folder, place.path.split('/').at(-1)));
     await makeTarget(place.path, from.isDirectory());
-    const target = await open(place.path, NAME_ONLY | constants.O_NOFOLLOW);
+    const target = await open(place.path, O_PATH | constants.O_NOFOLLOW);
     try {
       await mounter.bind(fdPath(source), fdPath(target));
     } finally {
@@ -182,7 +180,7 @@ async function bind(root: string, source: FileHandle, path: string, mounter: Mou
 }
 
 async function isSame(path: string, { dev, ino }: { readonly dev: number; readonly ino: number }): Promise<boolean> {
-  const target = await open(path, NAME_ONLY | constants.O_NOFOLLOW);
+  const target = await open(path, O_PATH | constants.O_NOFOLLOW);
   try {
     const found = await target.stat();
     return found.dev === dev && found.ino === ino;

@@ -10,7 +10,7 @@ import { chmod, chown, type FileHandle, lstat, open, readdir, rename, rmdir, unl
 import { OperationError } from '../../kernel/json.ts';
 import { codeOf } from '../../kernel/thrown.ts';
 import type { Sharing, Unshared } from '../../machines/model/operations/volume.ts';
-import { FOLDER } from '../host/root-folder.ts';
+import { FOLDER, O_PATH } from '../host/root-folder.ts';
 
 const SETGID = 0o2000;
 
@@ -111,8 +111,6 @@ export function sharedMode(mode: number, isFolder: boolean, readOnly: boolean): 
   return isFolder ? fileMode | 0o110 | SETGID : fileMode;
 }
 
-/** A handle that only names the entry: it can be a FIFO or a device, and is never opened for reading. */
-const NAME_ONLY = 0o10000000 | constants.O_NOFOLLOW;
 /** Files processed in parallel, at most one for each thread that Node reads with. */
 const TOGETHER = 8;
 
@@ -189,7 +187,7 @@ class OwnershipChange {
 
   /** Resolves with whether the entry is a folder. */
   async #one(name: Buffer, path: string): Promise<boolean> {
-    const handle = await open(name, NAME_ONLY);
+    const handle = await open(name, O_PATH | constants.O_NOFOLLOW);
     try {
       return await this.give(handle, path);
     } finally {

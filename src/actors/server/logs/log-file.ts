@@ -10,6 +10,7 @@ import { constants, type FSWatcher, type Stats, watch } from 'node:fs';
 import { type FileHandle, open, readlink, realpath, stat } from 'node:fs/promises';
 import { dirname, sep } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { O_PATH } from '../../host/root-folder.ts';
 
 const CHUNK_BYTES = 64 * 1024;
 /** Runtimes split lines at 16 KiB; a longer one was not written by a runtime and is returned in pieces. */
@@ -154,9 +155,6 @@ function changesBelow(directory: string, signal: AbortSignal) {
   };
 }
 
-/** Linux' O_PATH, which Node.js does not export. */
-const PLACE_ONLY = 0o10000000;
-
 export interface OpenedPlace {
   /** Leads to the opened file while `handle` is open, even if it is renamed. */
   readonly path: string;
@@ -176,7 +174,7 @@ export interface OpenedPlace {
  */
 export async function openBelow(path: string, roots: readonly string[]): Promise<OpenedPlace | null> {
   if (path.includes('\0')) return null;
-  const handle = await open(path, PLACE_ONLY).catch(() => null);
+  const handle = await open(path, O_PATH).catch(() => null);
   if (handle === null) return null;
   const place = await described(handle, roots).catch(() => null);
   if (place === null) await handle.close();
