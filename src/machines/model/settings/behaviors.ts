@@ -237,6 +237,17 @@ const BEHAVIORS = [
       'As in the kubelet, an event is recorded for each change of the pod and of the reason; the time of a condition ' +
       'follows its reason.',
   },
+  {
+    name: 'syncsAsKubelet',
+    before:
+      'A rejected pod kept its reason after its deadline, and the status of a rejected static pod had no containers and ' +
+      'no conditions. A container without a configuration (`CreateContainerConfigError`) was tried again after one ' +
+      'second, then after two, four and ten. That the node cannot run a pod (no such RuntimeClass) was reported once.',
+    since:
+      'As in the kubelet, the deadline of a rejected pod is reported, and the status of a rejected static pod is ' +
+      'complete. Such a container is tried again, and such a pod reported again, after ten to fifteen seconds, or at ' +
+      'once when an object changes that it uses.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

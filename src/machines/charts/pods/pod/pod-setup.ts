@@ -41,7 +41,7 @@ import type { PodContext, PodInput } from './pod-context.ts';
 import { fileVariablesOf, subPathsOf } from './pod-files.ts';
 import { proberChanges } from './pod-members.ts';
 import { allEnded, anyAlive, anyReadySandbox, hasRunInOrder, mayBePublished } from './pod-policy.ts';
-import { deadlineOf, isOver, isOverInApi, overdueAt, statusOf } from './pod-status.ts';
+import { deadlineOf, isOver, isOverInApi, isRejected, overdueAt, statusOf } from './pod-status.ts';
 import {
   delayedImages,
   hasClaims,
@@ -129,6 +129,8 @@ export const podSetup = setup({
     isOverAndIdle: ({ context }) =>
       (isOver(context) || isOverInApi(context)) && !anyAlive(context) && !anyReadySandbox(context),
     isBlocked: ({ context }) => runRefusal(context) !== null,
+    syncsAgain: ({ context }) => hasBehavior(context.node, 'syncsAsKubelet'),
+    isRejected: ({ context }) => isRejected(context),
     hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
     /** A missing sandbox is replaced as well: containers that run in order run again. */
     mustReplace: ({ context }) =>
