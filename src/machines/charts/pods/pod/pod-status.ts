@@ -119,7 +119,7 @@ export const isRejected = ({ pod, rejection, node }: PodContext): boolean =>
 const isSynced = ({ pod, kill, stage, node }: PodContext): boolean =>
   hasBehavior(node, 'syncsAsKubelet') &&
   stage === 'terminated' &&
-  (kill?.verdict != null || (pod !== null && isStaticPod(pod)));
+  (kill?.verdict != null || (pod !== null && isStaticPod(pod) && node.apiServer !== undefined));
 
 function resizeOf({
   refusal,
