@@ -248,6 +248,12 @@ const BEHAVIORS = [
       'complete. Such a container is tried again, and such a pod reported again, after ten to fifteen seconds, or at ' +
       'once when an object changes that it uses.',
   },
+  {
+    name: 'leaseAsKubelet',
+    before: 'A lease that could not be renewed five times was renewed again with the next period, after ten seconds.',
+    since:
+      'As in the kubelet, it is read until the API server answers, at most every seven seconds, and renewed at once.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
