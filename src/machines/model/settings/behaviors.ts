@@ -254,6 +254,11 @@ const BEHAVIORS = [
     since:
       'As in the kubelet, it is read until the API server answers, at most every seven seconds, and renewed at once.',
   },
+  {
+    name: 'csiNodeOfNode',
+    before: 'A CSINode whose owner is an earlier Node of this name was kept, until it was garbage collected.',
+    since: 'As in the kubelet, it is deleted and created again.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
