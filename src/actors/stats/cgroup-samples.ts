@@ -7,7 +7,7 @@
  */
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
-import { below, createdAtMs, type Hierarchy, podCgroups, readUsage } from './cgroup-usage.ts';
+import { below, createdAtMs, type Hierarchy, podCgroups, processCount, readUsage } from './cgroup-usage.ts';
 import type { Inventory, RunningPod } from './inventory.ts';
 import { readNumber, readText } from './kernel-text.ts';
 import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './machine-devices.ts';
@@ -35,6 +35,7 @@ export interface CgroupSample {
   readonly atMs: number;
   readonly startedAtMs: number | null;
   readonly usage: CgroupUsage;
+  readonly processes: number | null;
   readonly limits: CgroupLimits;
   /**
    * The labels of a container's or pod's cgroup; the labels of a pod's cgroup have an empty `container`, `image` and
@@ -75,6 +76,7 @@ export async function cgroupSamples(question: Question): Promise<CgroupSample[]>
       atMs: now(),
       startedAtMs: createdAtMs(hierarchy, cgroup),
       usage: readUsage(hierarchy, cgroup, root),
+      processes: processCount(hierarchy, cgroup),
       limits: limitsOf(hierarchy, cgroup),
       labels: known?.labels ?? null,
       files: (known?.labels.name ?? '') === '' ? null : filesOf(question, cgroup),

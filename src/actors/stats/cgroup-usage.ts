@@ -260,6 +260,13 @@ export interface Hierarchy {
   children(cgroup: string): readonly string[];
 }
 
+/** How many processes are in the cgroup itself, as upstream counts: neither threads nor those of the cgroups below. */
+export function processCount(hierarchy: Hierarchy, cgroup: string): number | null {
+  const folder = hierarchy.folder('memory', cgroup);
+  const pids = folder === null ? null : readText(`${folder}/cgroup.procs`);
+  return pids === null ? null : pids.split('\n').filter((pid) => pid !== '').length;
+}
+
 export const below = (cgroup: string, name: string): string => (cgroup === '/' ? `/${name}` : `${cgroup}/${name}`);
 
 /** `root` is the prefix of /proc and /sys. */

@@ -11,7 +11,7 @@ import pLimit from 'p-limit';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { pickBy } from '../../machines/model/values/tables.ts';
 import { type CgroupSample, cgroupSamples, Rates } from './cgroup-samples.ts';
-import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups, readUsage } from './cgroup-usage.ts';
+import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups, processCount, readUsage } from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
 import type { Inventory, RunningContainer, RunningPod, RuntimeCall, RuntimeFileSystems } from './inventory.ts';
 import { inventory, podLayers, runtimeFileSystems } from './inventory.ts';
@@ -262,7 +262,7 @@ export class StatsReader {
       ...common,
       io: usage.io,
       ...(interfaces === null ? {} : { network: networkStats(interfaces, usage.atMs) }),
-      ...(usage.processes === null ? {} : { process_stats: { process_count: usage.processes } }),
+      ...withoutNulls({ process_stats: processStats(hierarchy, cgroup, pod) }),
     };
   }
 
@@ -346,4 +346,13 @@ function withoutNulls<Fields extends Readonly<Record<string, unknown>>>(
   return pickBy(fields, (value) => value != null) as {
     [Key in keyof Fields]?: NonNullable<Fields[Key]>;
   };
+}
+
+/** The processes of a pod are those of its containers, without that of its sandbox. */
+function processStats(hierarchy: Hierarchy, cgroup: PodCgroup | undefined, pod: RunningPod) {
+  const counts = pod.containers.flatMap(({ id }) => {
+    const path = cgroup?.containers.get(id);
+    return path === undefined ? [] : (processCount(hierarchy, path) ?? []);
+  });
+  return counts.length === 0 ? null : { process_count: BigInt(counts.reduce((sum, count) => sum + count)) };
 }

@@ -31,7 +31,6 @@ export interface Usage {
   readonly memory: MemoryStats | null;
   readonly io: IoStats;
   readonly swap: SwapStats | null;
-  readonly processes: bigint | null;
 }
 
 /** `rate` in nanoseconds a second; `unknown` stands for a pressure that the kernel does not count. */
@@ -41,7 +40,7 @@ export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null, u
     const psi = pressure ?? unknown;
     return psi === null ? {} : { psi };
   };
-  const { cpu, memory, io, pids } = usage;
+  const { cpu, memory, io } = usage;
   return {
     atMs,
     cpu: cpu && { time, ...nanoCores(rate), usageCoreNanoSeconds: cpu.usage, ...stall(cpu.pressure) },
@@ -61,7 +60,6 @@ export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null, u
       ...(memory.swapLimit === null ? {} : { swapAvailableBytes: positive(memory.swapLimit - memory.swap) }),
       swapUsageBytes: memory.swap,
     },
-    processes: pids?.current ?? null,
   };
 }
 
@@ -102,7 +100,6 @@ export function runtimeUsage({ cpu, memory, swap }: Pick<RuntimeStats, 'cpu' | '
           ...field('swapUsageBytes', swap.swap_usage_bytes),
         }
       : null,
-    processes: null,
   };
 }
 
@@ -133,7 +130,6 @@ export function sumOf(parts: readonly Usage[], atMs: number): Usage {
     },
     io: { time },
     swap: { time, swapUsageBytes: total(({ swap }) => swap?.swapUsageBytes) },
-    processes: null,
   };
 }
 

@@ -101,7 +101,6 @@ it('a container without limits has zero bytes available, one with limits what is
     memory: { time, usageBytes: 5n },
     io: { time },
     swap: { time, swapUsageBytes: 0n },
-    processes: null,
   };
   expect(containerUsage(unlimited)).toEqual({
     ...unlimited,

@@ -98,7 +98,8 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect(pod).toMatchObject({
       cpu: { usageCoreNanoSeconds: 8_000_000_000n, psi: { some: {}, full: {} } },
       memory: { workingSetBytes: 40_000_000n },
-      process_stats: { process_count: 3n },
+      // Neither the threads of its cgroup nor the process of its sandbox.
+      process_stats: { process_count: 2n },
       network: { name: 'eth0', rxBytes: 2_264_600n, rxErrors: 3n, txBytes: 987_654n, txErrors: 5n },
     });
     expect(pod?.memory).not.toHaveProperty('availableBytes');
@@ -176,6 +177,23 @@ it('waiting of a container is among cAdvisor`s metrics on cgroup v2 only', async
   expect(ofPod?.value).toBe(1.234567);
   expect(await families('cgroup-v1')).toEqual([]);
 });
+
+it.each(['cgroup-v1', 'cgroup-v2'] as const)(
+  'processes of %s are not threads, and are in one cgroup',
+  async (machine) => {
+    const { reader, place } = await node(machine);
+    const families = cadvisorFamilies(await reader.cgroups(place), { disks: [], names: new Map() });
+    const valueOf = (name: string, container: string) =>
+      families
+        .find((family) => family.name === name)
+        ?.samples.find(
+          ({ labels }) => labels['pod'] === 'p' && labels['container'] === container && labels['name'] !== '',
+        )?.value;
+    expect(valueOf('container_processes', 'c')).toBe(2);
+    const ofPods = families.find(({ name }) => name === 'container_processes')?.samples;
+    expect(ofPods?.find(({ labels }) => labels['pod'] === 'p' && labels['name'] === '')?.value).toBe(0);
+  },
+);
 
 it('what others run on the machine is not looked at for cAdvisor`s metrics', async () => {
   const { reader, place } = await node('cgroup-v1');

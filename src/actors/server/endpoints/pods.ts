@@ -5,6 +5,7 @@
 import { join } from 'node:path';
 import { messageOf } from '../../../kernel/thrown.ts';
 import { toServed } from '../../../machines/configuration/fields/decode.ts';
+import type { PodStatus } from '../../../machines/model/api/pod.ts';
 import { parseDecimal, quote } from '../../../machines/model/values/go-text.ts';
 import { type Answer, type ApiRequest, type Endpoint, json, pageNotFound, text } from '../http/endpoint.ts';
 import { type ApiView, containerSpec, isWanted, type NodePod, podNamed } from '../node-pods.ts';
@@ -13,11 +14,19 @@ import { type ApiView, containerSpec, isWanted, type NodePod, podNamed } from '.
 const listOf = (items: readonly object[]): string =>
   `${JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata: {}, items: items.length === 0 ? null : items })}\n`;
 
+/** Upstream encodes a time that is not set as `null`. */
+const withTimes = ({ conditions, ...status }: PodStatus): object =>
+  conditions === undefined
+    ? status
+    : { ...status, conditions: conditions.map((condition) => ({ lastProbeTime: null, ...condition })) };
+
 /** Every wanted pod with its status on this node, without pods that their source has removed. */
 const desiredPods = (pods: readonly NodePod[]): object[] =>
-  pods
-    .filter(isWanted)
-    .map(({ pod: { metadata, spec, status: own }, status }) => ({ metadata, spec, status: status ?? own ?? {} }));
+  pods.filter(isWanted).map(({ pod: { metadata, spec, status: own }, status }) => ({
+    metadata,
+    spec,
+    status: withTimes(status ?? own ?? {}),
+  }));
 
 /** Every running pod, as the runtime knows it. */
 const running = (pods: readonly NodePod[]): object[] =>

@@ -28,6 +28,7 @@ import {
 import {
   answerMalformed,
   closeSoon,
+  hasBody,
   inTurn,
   isAnswerable,
   knownMethod,
@@ -188,7 +189,7 @@ export class ApiServer {
   }
 
   private rewrite(request: IncomingMessage): string {
-    const target = targetOf(request.url ?? '', this.slashed);
+    const target = targetOf(request.url ?? '', this.slashed, sentMethod(request) === 'CONNECT');
     this.targets.set(request, target);
     return target.kind === 'resource' ? target.route : '/';
   }
@@ -275,7 +276,7 @@ export class ApiServer {
     const { status, headers, body } = answer;
     reply.code(status).headers(headers);
     const isTunnel = sentMethod(request.raw) === 'CONNECT' && status < 300;
-    if (!request.raw.complete && !isTunnel) endAfter(request.raw, reply);
+    if (!request.raw.complete && hasBody(request.raw) && !isTunnel) endAfter(request.raw, reply);
     if (body instanceof Readable) return request.method === 'HEAD' ? headOnly(body, reply) : streamed(body, reply);
     if (status === 304) return reply.send();
     if (body.length === 0) return reply.header('content-length', '0').send();

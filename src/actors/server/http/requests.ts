@@ -85,6 +85,10 @@ export function knownMethod(request: IncomingMessage): string {
   return ROUTED.has(method) ? method : 'OPTIONS';
 }
 
+/** A request without a body counts as complete only a moment after its headers. */
+export const hasBody = ({ headers }: IncomingMessage): boolean =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
+
 const head = (status: string) =>
   `HTTP/1.1 ${status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n`;
 
@@ -232,16 +236,19 @@ export type Target =
 
 const MALFORMED: Target = { kind: 'malformed' };
 
-/** `slashed`: paths that exist only with a trailing slash: without it they are redirected. */
-export function targetOf(url: string, slashed: ReadonlySet<string> = new Set()): Target {
-  const origin = originForm(url);
+/**
+ * `slashed`: paths that exist only with a trailing slash: without it they are redirected. `isConnect`: as upstream, the
+ * target of CONNECT may be only an authority, and its path is not cleaned.
+ */
+export function targetOf(url: string, slashed: ReadonlySet<string> = new Set(), isConnect = false): Target {
+  const origin = originForm(isConnect && !url.startsWith('/') ? `http://${url}` : url);
   if (origin === null) return MALFORMED;
   const mark = origin.indexOf('?');
   const escaped = mark < 0 ? origin : origin.slice(0, mark);
   const query = mark < 0 ? '' : origin.slice(mark + 1);
   const path = decoded(escaped);
   if (path === null) return MALFORMED;
-  const cleaned = clean(escaped);
+  const cleaned = isConnect ? escaped : clean(escaped);
   const canonical = slashed.has(cleaned) ? `${cleaned}/` : cleaned;
   if (canonical !== escaped) {
     const location = escapedAgain(canonical);

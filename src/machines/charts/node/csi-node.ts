@@ -5,12 +5,13 @@
  * Decides: create it, or keep the one that exists; which drivers the Node's labels contradict.
  * Owns: the drivers that registered on this node.
  * Hears: `node.registered`; `csi.driverRegistered` and `csi.driverGone` of the plugin manager.
- * Asks: `kube.get`, `kube.create`, `kube.patch` of its CSINode; `kube.get` of the Node, `kube.patch` of nodes/status.
+ * Asks: `kube.get`, `kube.create`, `kube.patch`, `kube.delete` of its CSINode; `kube.get` of the Node, `kube.patch` of nodes/status.
  * Sends: `nodeStatus` whether storage is usable, or why not; `pluginManager` which drivers were written, and which
  *   cannot be.
  * Invariants:
  *   C1 it never gives up, and never repeats a rejected request at once.
- *   C2 an entry of a driver is written before pods may use that driver, the Node's labels and annotation before it.
+ *   C2 a CSINode of an earlier Node is replaced: it would be garbage collected.
+ *   C3 an entry of a driver is written before pods may use that driver, the Node's labels and annotation before it.
  * Upstream: pkg/volume/csi/nodeinfomanager.
  */
 
@@ -114,6 +115,11 @@ function csiNodePatch(context: Context): JsonObject | null {
   return strategicPatch(before, after, { 'spec.drivers': 'name' });
 }
 
+const isOfThisNode = ({ existing, nodeName, nodeUid }: Context): boolean =>
+  (existing?.metadata?.ownerReferences ?? []).some(
+    ({ kind, name, uid }) => kind === 'Node' && name === nodeName && uid === nodeUid,
+  );
+
 const nodePart = ({ node, drivers, gone }: Context) =>
   driversOnNode(required(node, 'the Node that was read'), Object.values(drivers), gone);
 const nodePatch = (context: Context): JsonObject | null => nodePart(context).patch;
@@ -130,8 +136,9 @@ const target = (nodeName: string) =>
 
 const s = setup({
   types: typed<{ input: CSINodeInput; context: Context; events: Event }>(),
-  actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.patch'),
+  actors: pick(kubeOperations, 'kube.get', 'kube.create', 'kube.patch', 'kube.delete'),
   guards: {
+    isOfEarlierNode: ({ context }) => hasBehavior(context, 'csiNodeOfNode') && !isOfThisNode(context),
     isInLine: ({ context }) => csiNodePatch(context) === null,
     isNodeInLine: ({ context }) => nodePatch(context) === null,
     changesNode: ({ context }) =>
@@ -285,9 +292,24 @@ export const csiNodeMachine = s.createMachine({
     comparing: {
       always: [
         { guard: 'changesNode', target: 'beginning' },
+        { guard: 'isOfEarlierNode', target: 'deleting' },
         { guard: 'isInLine', target: 'initialized' },
         { target: 'patching' },
       ],
+    },
+    deleting: {
+      meta: { waitsFor: 'the API server to delete the CSINode of an earlier Node' },
+      entry: line('info', ({ context }) => ['Deleting the CSINode of an earlier Node', { node: context.nodeName }]),
+      invoke: {
+        id: 'delete',
+        src: 'kube.delete',
+        input: ({ context }) => target(context.nodeName),
+        onDone: 'creating',
+        onError: [
+          { guard: ({ event }) => codeOf(event) === 'NotFound', target: 'creating' },
+          { target: 'backingOff', actions: failed },
+        ],
+      },
     },
     patching: {
       meta: { waitsFor: 'the API server to take the drivers of this node' },

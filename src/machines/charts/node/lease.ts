@@ -9,7 +9,8 @@
  *   E1 a renewal is based on the newest version that was seen; a conflict reads again.
  *   E2 a deleted lease is created again, but not while there is no Node; a Lease without an owner gets the Node as
  *      owner once the Node's uid is known.
- *   E3 renewals never stop: a failed one is retried with the next period at the latest.
+ *   E3 renewals never stop: after five failures the lease is read until the API server answers, and then renewed at
+ *      once.
  *   E4 the second failed renewal in a row closes the connections once, so that no request waits for a dead one (S058).
  * Upstream: component-helpers/apimachinery/lease. Seeds: S202, S223.
  */
@@ -43,6 +44,8 @@ interface Context extends LeaseInput {
   /** The pause before a missing lease is created again. */
   readonly ensureMs: number;
   readonly tries: number;
+  /** The lease was read for this renewal, and not known from the one before. */
+  readonly isRead: boolean;
 }
 
 type Event = { readonly type: 'node.registered'; readonly uid: string } | { readonly type: 'node.gone' } | Ended;
@@ -57,6 +60,7 @@ const s = setup({
     isRepeated: ({ context }) => context.tries === REPEATED_TRIES,
     hasNoNode: ({ context }) => context.ownerUid === null,
     mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
+    mayRead: ({ context }) => !context.isRead && hasBehavior(context, 'leaseAsKubelet'),
   },
   delays: {
     ensure: ({ context }) => context.ensureMs,
@@ -105,11 +109,20 @@ const failed = (text: string) =>
     enqueue(line('error', [text, { node: context.nodeName, err: message }]));
   });
 
+const FALLBACK = 'Failed to update lease using latest lease, fallback to ensure lease';
+
 const isCode = (code: string) => (args: { event: { error: unknown } }) => errorOf(args.event).code === code;
 
 export const leaseMachine = s.createMachine({
   id: 'lease',
-  context: ({ input }) => ({ ...input, lease: null, ownerUid: '', ensureMs: NODE_BACK_OFF.baseMs, tries: 0 }),
+  context: ({ input }) => ({
+    ...input,
+    lease: null,
+    ownerUid: '',
+    ensureMs: NODE_BACK_OFF.baseMs,
+    tries: 0,
+    isRead: false,
+  }),
   initial: 'reading',
   on: { 'node.registered': { actions: noteOwner }, 'node.gone': { actions: s.assign({ ownerUid: null }) } },
   states: {
@@ -119,7 +132,7 @@ export const leaseMachine = s.createMachine({
         id: 'get',
         src: 'kube.get',
         input: ({ context }) => target(context, context.nodeName),
-        onDone: { target: 'renewing', actions: noteLease },
+        onDone: { target: 'renewing', actions: [noteLease, s.assign({ isRead: true })] },
         onError: [
           { guard: isCode('NotFound'), target: 'creating' },
           { target: 'pausing', actions: failed('Failed to ensure lease exists, will retry') },
@@ -154,7 +167,7 @@ export const leaseMachine = s.createMachine({
       after: { ensure: 'reading' },
     },
     holding: {
-      entry: assign({ ensureMs: NODE_BACK_OFF.baseMs, tries: 0 }),
+      entry: assign({ ensureMs: NODE_BACK_OFF.baseMs, tries: 0, isRead: false }),
       after: { renew: 'renewing' },
     },
     renewing: {
@@ -173,7 +186,8 @@ export const leaseMachine = s.createMachine({
           { guard: isCode('NotFound'), target: 'creating' },
           { guard: 'isRepeated', target: 'reconnecting', actions: failed('Failed to update lease') },
           { guard: 'mayTryAgain', target: 'renewing', reenter: true, actions: failed('Failed to update lease') },
-          { target: 'holding', actions: failed('Failed to update lease using latest lease, fallback to ensure lease') },
+          { guard: 'mayRead', target: 'reading', actions: failed(FALLBACK) },
+          { target: 'holding', actions: failed(FALLBACK) },
         ],
       },
     },

@@ -237,6 +237,28 @@ const BEHAVIORS = [
       'As in the kubelet, an event is recorded for each change of the pod and of the reason; the time of a condition ' +
       'follows its reason.',
   },
+  {
+    name: 'syncsAsKubelet',
+    before:
+      'A rejected pod kept its reason after its deadline, and the status of a rejected static pod had no containers and ' +
+      'no conditions. A container without a configuration (`CreateContainerConfigError`) was tried again after one ' +
+      'second, then after two, four and ten. That the node cannot run a pod (no such RuntimeClass) was reported once.',
+    since:
+      'As in the kubelet, the deadline of a rejected pod is reported, and the status of a rejected static pod is ' +
+      'complete. Such a container is tried again, and such a pod reported again, after ten to fifteen seconds, or at ' +
+      'once when an object changes that it uses.',
+  },
+  {
+    name: 'leaseAsKubelet',
+    before: 'A lease that could not be renewed five times was renewed again with the next period, after ten seconds.',
+    since:
+      'As in the kubelet, it is read until the API server answers, at most every seven seconds, and renewed at once.',
+  },
+  {
+    name: 'csiNodeOfNode',
+    before: 'A CSINode whose owner is an earlier Node of this name was kept, until it was garbage collected.',
+    since: 'As in the kubelet, it is deleted and created again.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -124,3 +124,17 @@ it('a client that leaves while its turn has not come costs nothing', async () =>
   socket.destroy();
   await expect.poll(() => open).toBe(0);
 });
+
+it('a path that is not served, and one that is redirected, leave the connection open', async () => {
+  const requests = ['/nothing', '//slow', '/slow'].map((path) => `GET ${path} HTTP/1.1\r\n${HOST}\r\n`);
+  const bytes = await exchangeRaw(requests.join('') + LAST.SPDY, { port, isPlain: true });
+  expect(statuses(bytes)).toEqual(['404', '307', '200', '403']);
+});
+
+it('an unread body of such a request closes it', async () => {
+  const bytes = await exchangeRaw(`POST /nothing HTTP/1.1\r\n${HOST}Content-Length: 5\r\n\r\nab${SLOW}`, {
+    port,
+    isPlain: true,
+  });
+  expect(statuses(bytes)).toEqual(['404']);
+});

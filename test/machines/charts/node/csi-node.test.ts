@@ -13,6 +13,11 @@ const recorded = readFileSync(new URL('../../../golden/pods/cases/node-register/
   .map((text) => JSON.parse(text) as { path: string; body: Record<string, unknown> })
   .find(({ path }) => path.endsWith('/csinodes'))!.body;
 
+/** With its owner, the Node. */
+const own = recorded['metadata'] as Readonly<Record<string, unknown>>;
+
+/** The number of the behavior `csiNodeOfNode`. */
+const CSINODE_OF_NODE = 34;
 /** The number of the behavior `driversWithoutTopology`. */
 const WITHOUT_TOPOLOGY = 19;
 
@@ -108,16 +113,39 @@ it.each([
   expect(toPlugins(world.sent())).toHaveLength(written);
 });
 
+it.each([
+  ['is replaced when it is of an earlier Node', NEWEST_BEHAVIOR, ['kube.get', 'kube.delete', 'kube.create']],
+  ['was kept then', CSINODE_OF_NODE - 1, ['kube.get']],
+])('a CSINode %s', (_, behavior, operations) => {
+  const ofEarlier = { ...own, ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: 'node1', uid: 'earlier' }] };
+  const world = runUnder(
+    csiNodeMachine,
+    { ...INPUT, behavior },
+    {
+      'kube.get': ok({ ...recorded, metadata: ofEarlier }),
+      'kube.delete': ok(null),
+      'kube.create': ({ body }: { body: JsonEvent }) => ok(body),
+    },
+    ['nodeStatus'],
+  );
+  world.send(registered);
+  world.time.advanceTo(world.time.now() + 10_000);
+  expect(world.asked()).toEqual(operations);
+  expect(world.state()).toBe('initialized');
+  expect(world.divergence()).toBeNull();
+});
+
 it('does not ask at once again for what the server did not take', () => {
+  const { annotations: _none, ...unannotated } = own;
   let patches = 0;
   const world = runUnder(
     csiNodeMachine,
     INPUT,
     {
-      'kube.get': ok({ ...recorded, metadata: { name: 'node1' } }),
+      'kube.get': ok({ ...recorded, metadata: unannotated }),
       'kube.patch': () => {
         patches += 1;
-        return ok({ ...recorded, metadata: { name: 'node1' } });
+        return ok({ ...recorded, metadata: unannotated });
       },
     },
     ['nodeStatus'],

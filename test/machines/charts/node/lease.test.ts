@@ -81,14 +81,41 @@ it('reads again after a conflict and makes a deleted lease again', () => {
 
 it('tries five times at once, then with the next period, for ever', () => {
   const { answers } = leaseStore();
-  const refusing = { 'kube.update': fail('connect ECONNREFUSED'), 'kube.closeConnections': ok(null) };
+  const refusing = { 'kube.update': fail('the lease is locked'), 'kube.closeConnections': ok(null) };
   const world = runUnder(leaseMachine, input, { ...answers, ...refusing });
+  const count = (operation: string) => world.asked().filter((name) => name === operation).length;
   world.time.advanceTo(1_000_000 + 11_000);
-  expect(world.asked().filter((name) => name === 'kube.update')).toHaveLength(5);
-  expect(world.asked().filter((name) => name === 'kube.closeConnections')).toHaveLength(1);
+  // Five by the lease that was created, then five by the one that was read.
+  expect([count('kube.update'), count('kube.get')]).toEqual([10, 2]);
   expect(world.logged().at(-1)).toBe('Failed to update lease using latest lease, fallback to ensure lease');
   world.time.advanceTo(1_000_000 + 22_000);
-  expect(world.asked().filter((name) => name === 'kube.update')).toHaveLength(10);
+  expect([count('kube.update'), count('kube.get')]).toEqual([20, 3]);
+  expect(world.divergence()).toBeNull();
+});
+
+it.each([
+  ['renews it as soon as the API server answers again', NEWEST_BEHAVIOR, 7_000],
+  ['renewed it with the next period, as 0.2.0 did', 0, 11_000],
+])('%s', (_, behavior, withinMs) => {
+  const { answers, writes } = leaseStore();
+  let isAway = false;
+  const away = fail('connect ECONNREFUSED', 'ECONNREFUSED');
+  const world = runUnder(
+    leaseMachine,
+    { ...input, behavior },
+    {
+      ...answers,
+      'kube.get': () => (isAway ? away : answers['kube.get']()),
+      'kube.update': (asked: { body: LeaseBody }) => (isAway ? away : answers['kube.update'](asked)),
+      'kube.closeConnections': ok(null),
+    },
+  );
+  isAway = true;
+  world.time.advanceTo(1_000_000 + 31_000);
+  isAway = false;
+  const before = writes.length;
+  world.time.advanceTo(1_000_000 + 31_000 + withinMs);
+  expect(writes.length).toBeGreaterThan(before);
   expect(world.divergence()).toBeNull();
 });
 

@@ -26,7 +26,7 @@ import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts'
 import type { ContainerKind } from '../../../model/spec/container.ts';
 import { nextBackoff, restartsAll, shouldRestart } from '../../../model/spec/restart.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
-import { type BackOff, goDuration, pauseMs } from '../../../model/values/time.ts';
+import { type BackOff, goDuration, pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
 
 /** True from the order to restart until the end of the next instance, unless that instance fails to start. */
 function restartExpected({ stop, reason, isReplacing }: ContainerContext, phase: ContainerView['phase']): boolean {
@@ -370,6 +370,16 @@ const willRestart = (stop: ContainerStop | null): boolean => stop?.after === 're
 const RETRY: BackOff = { baseMs: 1_000, maxMs: 10_000, jitter: 0.5 };
 
 export const retryDelay = (failures: number, chance: number): number => Math.round(pauseMs(RETRY, failures, chance));
+
+/** Its configuration was impossible: a change of an object that its pod uses may help. */
+export const wasRefused = (context: ContainerContext): boolean =>
+  context.reason === waitingReasons.createContainerConfigError && hasBehavior(context, 'syncsAsKubelet');
+
+/** The pause before a container whose configuration is impossible is tried again. */
+export const refusalDelay = (context: ContainerContext, chance: number): number =>
+  hasBehavior(context, 'syncsAsKubelet')
+    ? Math.round(pauseMs(SYNC_BACK_OFF, 0, chance))
+    : retryDelay(context.failures, chance);
 
 /** The shortest time to stop, however short the grace period and however long the hook took. */
 const MIN_STOP_SECONDS = 2;

@@ -41,6 +41,7 @@ import {
   nextInstance as nextInstanceOf,
   type Report,
   refOf,
+  refusalDelay,
   remainingGrace,
   requestOf,
   requestsRestartAll,
@@ -51,6 +52,7 @@ import {
   shownIn,
   startsAtOnce,
   viewOf,
+  wasRefused,
   withoutBackoff,
 } from './container-policy.ts';
 
@@ -76,6 +78,8 @@ export type ContainerOrder =
   | { readonly type: 'container.turn' }
   /** The maximum of back-offs changed. */
   | { readonly type: 'container.limited'; readonly maxBackoffMs: number }
+  /** An object or another container of its pod changed: an impossible configuration may be possible now. */
+  | { readonly type: 'container.retry' }
   | { readonly type: 'images.started' };
 
 /** The call that runs a hook of the container. */
@@ -149,6 +153,7 @@ export const containerSetup = setup({
     /** The grace of an order to stop can only become shorter. */
     isShorter: ({ context, event }) =>
       event.type === 'container.stop' && event.graceSeconds < (context.stop?.graceSeconds ?? 0),
+    wasRefused: ({ context }) => wasRefused(context),
     isRedefined: ({ context, event }) =>
       event.type === 'container.configured' && event.wanted.hash !== context.wanted.hash,
     mayStopNow: ({ context }) => context.stop?.awaitsTurn !== true,
@@ -279,7 +284,7 @@ export const noteFailure = (reason: string) =>
 export const noteRefusal = s.assign((args) => {
   const { event, context } = args;
   if (event.type !== 'container.refused') return {};
-  const untilMs = now(args) + retryDelay(context.failures, random(args));
+  const untilMs = now(args) + refusalDelay(context, random(args));
   return { reason: event.reason, message: event.message, failures: context.failures + 1, untilMs };
 });
 

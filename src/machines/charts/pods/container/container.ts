@@ -201,7 +201,7 @@ const waiting = s.createStateConfig({
     failed: {
       entry: { type: 'report', params: { phase: 'waiting', inspect: true } },
       after: { wait: '#container.deciding' },
-      on: onNewDefinition,
+      on: { ...onNewDefinition, 'container.retry': { guard: 'wasRefused', target: '#container.deciding' } },
     },
     /** Between two instances: the first restart is immediate. */
     between: { always: [{ guard: 'startsAtOnce', target: 'image' }, { target: 'backOff' }] },

@@ -6,6 +6,7 @@ import { claimRefusal } from '../../../model/dra/claims.ts';
 import { eventRecorded, nodeEvent } from '../../../model/pods/pod-messages.ts';
 import { type EventText, killMessages, podEvents } from '../../../model/reasons/reasons.ts';
 import { podDns } from '../../../model/spec/dns.ts';
+import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
 import { retryDelay, runsInOrder, SPAWNED } from '../container/container-policy.ts';
 import type { PodContext } from './pod-context.ts';
 import { membersOf, wantedOf } from './pod-members.ts';
@@ -57,6 +58,20 @@ export const recordBlocked = s.enqueueActions(({ context, enqueue }) => {
   const text = podEvents[isOfClaims ? 'failedPrepareDynamicResources' : 'failedCreatePodSandBox'](problem);
   enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
 });
+
+/** When the kubelet would synchronize the pod again. */
+const noteSync = s.assign((args) => ({
+  untilMs: now(args) + Math.round(pauseMs(SYNC_BACK_OFF, 0, random(args))),
+}));
+
+/** A pod that this node cannot run is reported at each sync by the kubelet. */
+export const reportedAgain = {
+  initial: 'reported',
+  states: {
+    reported: s.createStateConfig({ always: { guard: 'syncsAgain', target: 'waiting', actions: noteSync } }),
+    waiting: s.createStateConfig({ after: { wait: '#sync.deciding' } }),
+  },
+} as const;
 
 /**
  * Stores a failure. `reserved for` means that the runtime has this sandbox name already, from a call whose reply was

@@ -12,6 +12,7 @@ import { childIn, line, now, outputOf, reapChild, to } from '../../../../kernel/
 import type { KeptLog } from '../../../model/operations/logs.ts';
 import type { UserMapping } from '../../../model/operations/users.ts';
 import type { FileValues, Unprepared } from '../../../model/operations/volume.ts';
+import { podEvents, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { legacyLogName } from '../../../model/spec/paths.ts';
 import { factsOf, hasBegunInSandbox, instancesOf, withContainer } from '../../../model/status/runtime-facts.ts';
@@ -20,9 +21,9 @@ import { pickKeys } from '../../../model/values/tables.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/time.ts';
 import type { ContainerLogInput } from '../container/container-log.ts';
 import { isCreated, SPAWNED } from '../container/container-policy.ts';
-import { logFailure, noteFailure } from './pod-actions.ts';
+import { logFailure, noteFailure, record } from './pod-actions.ts';
 import type { ContainerRecord, PodContext } from './pod-context.ts';
-import { fileVariablesOf, permission, subPathsOf } from './pod-files.ts';
+import { fileVariablesOf, permission, subPathsOf, usersPlace } from './pod-files.ts';
 import { membersOf } from './pod-members.ts';
 import { rememberPod } from './pod-node.ts';
 import { applyRuntime, noteCallEnded, runtimeOf } from './pod-observation.ts';
@@ -146,6 +147,17 @@ const hasStartedRegular = (context: PodContext): boolean =>
   sandboxPlan(context) === 'use' &&
   (context.pod?.spec.containers ?? []).some(({ name }) => hasBegunInSandbox(context.runtime, name));
 
+/** Containers whose configuration was impossible are tried again: an object or a container of the pod has changed. */
+function retryRefused(enqueue: Enqueue, { containers, node }: PodContext): void {
+  if (!hasBehavior(node, 'syncsAsKubelet')) return;
+  for (const [name, { view }] of Object.entries(containers)) {
+    if (view.reason === waitingReasons.createContainerConfigError)
+      sendToContainer(enqueue, name, { type: 'container.retry' });
+  }
+}
+
+export const retryRefusedContainers = s.enqueueActions(({ context, enqueue }) => retryRefused(enqueue, context));
+
 export const noteContainer = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'container.changed') return;
@@ -159,6 +171,7 @@ export const noteContainer = s.enqueueActions((args) => {
   if (seen) applyRuntime(args, withContainer(runtimeOf(context), seen), { containers, ...acted }, name);
   else applyChange(enqueue, context, { containers, ...acted }, now(args));
   startNextContainers(enqueue, { ...context, containers });
+  if (view.phase === 'running' && record.view.phase !== 'running') retryRefused(enqueue, { ...context, containers });
   if (inspect) enqueue.raise({ type: 'inspection.due' });
   else if (seen) noteCallEnded(args);
 });
@@ -179,8 +192,18 @@ export const beginWriting = s.assign({
       .map(({ container }) => container.name),
 });
 
-export const noteUsers = s.assign({
-  users: ({ event }) => outputOf<UserMapping>(event),
+/** Waits for user ids that no other pod has. */
+export const mappingUsers = s.createStateConfig({
+  invoke: {
+    id: 'users',
+    src: 'users.map',
+    input: ({ context }) => usersPlace(context),
+    onDone: { target: 'deciding', actions: s.assign({ users: ({ event }) => outputOf<UserMapping>(event) }) },
+    onError: {
+      target: 'backingOff',
+      actions: [noteFailure, record((_, error) => podEvents.failedCreatePodSandBox(error.message))],
+    },
+  },
 });
 
 /** The files exist: containers whose turn it is may be created. */

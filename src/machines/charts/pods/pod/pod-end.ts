@@ -215,11 +215,16 @@ export const deadline = s.createStateConfig({
   states: {
     none: { always: { guard: 'hasDeadline', target: 'counting' } },
     counting: {
-      always: { guard: 'isOver', target: 'over' },
+      always: [
+        { guard: 'isRejected', target: 'rejected' },
+        { guard: 'isOver', target: 'over' },
+      ],
       after: { deadline: { target: 'over', actions: [recordDeadlineExceeded, recordDeadlineExceeded, killOverdue] } },
       /** The deadline may have become shorter. */
       on: { 'pod.configured': { target: 'counting', reenter: true } },
     },
+    /** The pod never runs, but its deadline is reported. */
+    rejected: { after: { deadline: { target: 'over', actions: [killOverdue, recordDeadlineExceeded] } } },
     over: {},
   },
 });

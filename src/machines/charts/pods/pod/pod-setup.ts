@@ -52,7 +52,7 @@ import {
   runRefusal,
   sandboxPlan,
 } from './pod-start-order.ts';
-import { deadlineOf, isOver, isOverInApi, overdueAt, statusOf } from './pod-status.ts';
+import { deadlineOf, isOver, isOverInApi, isRejected, overdueAt, statusOf } from './pod-status.ts';
 
 type Event =
   /** One of the pod's own calls has ended: an inspection in progress may not show its effect. */
@@ -129,6 +129,8 @@ export const podSetup = setup({
     isOverAndIdle: ({ context }) =>
       (isOver(context) || isOverInApi(context)) && !anyAlive(context) && !anyReadySandbox(context),
     isBlocked: ({ context }) => runRefusal(context) !== null,
+    syncsAgain: ({ context }) => hasBehavior(context.node, 'syncsAsKubelet'),
+    isRejected: ({ context }) => isRejected(context),
     hasSandbox: ({ context }) => sandboxPlan(context) === 'use',
     /** A missing sandbox is replaced as well: containers that run in order run again. */
     mustReplace: ({ context }) =>

@@ -1,12 +1,12 @@
 /** The status of a pod, from the context of its machine. */
 
 import type { DeviceHealth } from '../../../model/allocation/device-state.ts';
-import { withAllocation } from '../../../model/allocation/request.ts';
+import { type Rejection, withAllocation } from '../../../model/allocation/request.ts';
 import { isStaticPod, type PodStatus } from '../../../model/api/pod.ts';
 import { claimHealthOf } from '../../../model/dra/claims.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { ContainerView } from '../../../model/pods/pod-messages.ts';
-import { waitingReasons } from '../../../model/reasons/reasons.ts';
+import { podMessages, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/pod-status.ts';
@@ -37,7 +37,7 @@ export function statusOf(context: PodContext, nowMs: number): PodStatus | null {
   const { pod, node, containers, rememberedContainers, stage, rejection, kill, runtime } = context;
   if (pod === null) return null;
   const neverRan = runtime === null || runtime.containers.length === 0;
-  if (rejection !== null && (kill === null || neverRan))
+  if (rejection !== null && (kill === null || neverRan) && !isSynced(context))
     return { ...rejectedStatus(pod, rejection, nowMs), ...startTimeOf(context) };
   // Without a report of the runtime the last status stays.
   if (runtime === null) return context.status;
@@ -109,6 +109,19 @@ function isStarting({ phase, reason }: ContainerView, { state }: ContainerFacts)
   return state === 'created' && (phase === 'running' || (phase === 'waiting' && isUnderWay));
 }
 
+/** The node has not admitted the pod, and only its deadline changes its status. */
+export const isRejected = ({ pod, rejection, node }: PodContext): boolean =>
+  pod !== null && rejection !== null && !isStaticPod(pod) && hasBehavior(node, 'syncsAsKubelet');
+
+/**
+ * The kubelet synchronizes a rejected pod once more: a static one when its mirror pod exists, another one when its
+ * deadline is exceeded.
+ */
+const isSynced = ({ pod, kill, stage, node }: PodContext): boolean =>
+  hasBehavior(node, 'syncsAsKubelet') &&
+  stage === 'terminated' &&
+  (kill?.verdict != null || (pod !== null && isStaticPod(pod) && node.apiServer !== undefined));
+
 function resizeOf({
   refusal,
   resize,
@@ -131,12 +144,15 @@ const startTimeOf = ({ status }: PodContext): Pick<PodStatus, 'startTime'> =>
   status?.startTime === undefined ? {} : { startTime: status.startTime };
 
 /** The verdict of the order to end, unless the pod succeeds in the meantime. */
-function verdictOf({ kill, status }: PodContext): Pick<PodStatusFacts, 'failure' | 'kill'> {
-  if (!kill?.verdict) return {};
+function verdictOf(context: PodContext): Pick<PodStatusFacts, 'failure' | 'kill'> {
+  const { kill, status, rejection } = context;
+  if (!kill?.verdict) return rejection !== null && isSynced(context) ? { failure: failureOf(rejection) } : {};
   const { published, ...verdict } = kill.verdict;
   if (published === 'always') return { failure: verdict };
   return isTerminalPhase(status?.phase) ? {} : { kill: verdict };
 }
+
+const failureOf = ({ reason, message }: Rejection) => ({ reason, message: podMessages.rejected(message) });
 
 /** After a restart of the agent the API server still has the published status. */
 const statusInApi = ({ pod }: PodContext): PodStatus | null =>

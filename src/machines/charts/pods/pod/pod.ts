@@ -21,7 +21,16 @@
  *      pod any more.
  */
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { beginReplacing, configure, logFailure, noteFailure, record, recordBlocked, recordDns } from './pod-actions.ts';
+import {
+  beginReplacing,
+  configure,
+  logFailure,
+  noteFailure,
+  record,
+  recordBlocked,
+  recordDns,
+  reportedAgain,
+} from './pod-actions.ts';
 import {
   admitting,
   endAllocation,
@@ -43,20 +52,21 @@ import {
   beginWriting,
   bindingSubPaths,
   logging,
+  mappingUsers,
   noteContainer,
   noteRequest,
-  noteUsers,
   permitContainers,
   preparingDevices,
   readingVariables,
   reapContainer,
   reapLog,
   respawnLog,
+  retryRefusedContainers,
   withVariables,
 } from './pod-containers.ts';
 import { initialPod } from './pod-context.ts';
 import { deadline, stopSandboxes, terminated, terminating } from './pod-end.ts';
-import { filesOfTurn, foldersOf, sandboxConfigOf, usersPlace } from './pod-files.ts';
+import { filesOfTurn, foldersOf, sandboxConfigOf } from './pod-files.ts';
 import { forwardImage, requestDelayedImages, requestImage, requestImagesAgain } from './pod-images.ts';
 import { noteKill, restartingAll } from './pod-kill.ts';
 import { runtimeHandler } from './pod-members.ts';
@@ -188,7 +198,7 @@ const sync = s.createStateConfig({
     'pod.configured': { actions: reconfigure },
     'volumes.mounted': { actions: noteMounted },
     'volumes.lost': { actions: planVolumes },
-    'objects.changed': { actions: handleObjects },
+    'objects.changed': { actions: [handleObjects, retryRefusedContainers] },
     'object.found': { actions: [handleObject, requestImagesAgain] },
   },
   states: {
@@ -209,6 +219,7 @@ const sync = s.createStateConfig({
     /** This node can never run the pod: waits for another configuration. */
     blocked: {
       entry: recordBlocked,
+      ...reportedAgain,
       on: {
         'pod.configured': { target: 'deciding', actions: [...reconfigure, requestImagesAgain] },
         'object.found': { target: 'deciding', actions: [handleObject, requestImagesAgain] },
@@ -218,19 +229,7 @@ const sync = s.createStateConfig({
     restartingAll,
     preparing,
     preparingClaims,
-    /** Waits for user ids that no other pod has. */
-    mappingUsers: {
-      invoke: {
-        id: 'users',
-        src: 'users.map',
-        input: ({ context }) => usersPlace(context),
-        onDone: { target: 'deciding', actions: noteUsers },
-        onError: {
-          target: 'backingOff',
-          actions: [noteFailure, record((_, error) => podEvents.failedCreatePodSandBox(error.message))],
-        },
-      },
-    },
+    mappingUsers,
     creatingSandbox: {
       meta: { waitsFor: 'the runtime to create its sandbox' },
       entry: recordDns,

@@ -36,7 +36,7 @@ describe('another configuration of a pod', () => {
     const { node, kube } = cluster;
     kube.createPod('web', { runtimeClassName: 'quick' });
     node.boot().run(3_000);
-    expect(node.podState(kube.pod('web').metadata.uid)).toEqual({ sync: 'blocked' });
+    expect(node.podState(kube.pod('web').metadata.uid)).toEqual({ sync: { blocked: 'waiting' } });
     const ephemeralContainers = [{ name: 'looker', image: 'app:1', targetContainerName: 'app' }];
     kube.patch('pods', 'web', { spec: { ephemeralContainers } }, 'ephemeralcontainers');
     node.run(1_000);
