@@ -199,7 +199,7 @@ const sync = s.createStateConfig({
     'volumes.mounted': { actions: noteMounted },
     'volumes.lost': { actions: planVolumes },
     'objects.changed': { actions: [handleObjects, retryRefusedContainers] },
-    'object.found': { actions: [handleObject, requestImagesAgain] },
+    'object.found': { actions: [handleObject, requestImagesAgain, retryRefusedContainers] },
   },
   states: {
     deciding: {
