@@ -255,8 +255,10 @@ function sorted(text: string, onlyOnce: boolean): string {
 /** kubectl shows what tar remarks while it copies out of a pod only if that comes before it ends itself. */
 const withoutTar = (text: string): string => text.replace(/^tar: .*\n/gm, '');
 
+/** Ports; and the words in which IPv6 is refused: they depend on whether `/etc/hosts` gives `localhost` a `::1`. */
 const withoutPorts = (text: string): string =>
   text
+    .replace(/(?<=connection refused IPv6 dial tcp6)[^"]+/g, ' <refused>')
     .replace(/(?<=127\.0\.0\.1:|\[::1\]:|connection for )\d+/g, '${PORT}')
     .replace(/^E\d{4} \S+ +\d+ /gm, '<klog> ')
     .replace(/(?<=forwarding )\d+/g, '${PORT}')

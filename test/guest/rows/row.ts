@@ -31,10 +31,15 @@ export async function podsRun(guest: Guest): Promise<void> {
   await guest.until('every pod is ready', 'statelet get pods -n default', isReady);
 }
 
-/** The processes of all containers and sandboxes, by what the runtime says. */
+/**
+ * The processes of all containers and sandboxes, by what the runtime says. It does not know one whose shim has not
+ * answered within two seconds, which happens when the emulator gets no time: then it is asked again.
+ */
 export async function processes(guest: Guest): Promise<readonly string[]> {
-  const tasks = await guest.run('ctr -n k8s.io tasks ls | grep RUNNING');
-  return tasks.trim().split('\n').toSorted();
+  const isKnown = (table: string) => table.includes('RUNNING') && !table.includes('UNKNOWN');
+  const tasks = await guest.until('the runtime knows each task', 'ctr -n k8s.io tasks ls', isKnown);
+  const isRunning = (line: string) => line.includes('RUNNING');
+  return tasks.split('\n').filter(isRunning).toSorted();
 }
 
 /** What systemd has of a unit, by name. */
