@@ -25,6 +25,15 @@ async function resume(kernel: Recorder): Promise<void> {
   await kernel.durable();
 }
 
+/** Whether the folder has a journal of so many records. */
+function isWritten(directory: string, records: number): boolean {
+  try {
+    return recordsIn(directory).length === records;
+  } catch {
+    return false;
+  }
+}
+
 const kindsOf = (records: readonly JournalRecord[]): string[] => [...new Set(records.map(({ k }) => k))];
 
 describe('a full disk', () => {
@@ -176,6 +185,7 @@ describe('a full disk', () => {
     const lines: string[] = [];
     const report = (level: string, sentence: string) => void lines.push(`${level}: ${sentence}`);
     const kernel = record(directory, { disk, durability: 'second', closeMaxMs: 50, report }).boot();
+    await eventually(() => isWritten(directory, kernel.records.length), 'everything is written');
     await kernel.journal.close();
     expect(lines).toEqual(['error: the journal is not closed and may lack its end: the disk takes more than 50 ms']);
     expect(recordsIn(directory)).toEqual(kernel.records);
