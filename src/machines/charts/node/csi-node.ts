@@ -297,6 +297,7 @@ export const csiNodeMachine = s.createMachine({
         { target: 'patching' },
       ],
     },
+    /** It is created after a pause, as by the kubelet: a server that takes owners away is not asked without end. */
     deleting: {
       meta: { waitsFor: 'the API server to delete the CSINode of an earlier Node' },
       entry: line('info', ({ context }) => ['Deleting the CSINode of an earlier Node', { node: context.nodeName }]),
@@ -304,9 +305,9 @@ export const csiNodeMachine = s.createMachine({
         id: 'delete',
         src: 'kube.delete',
         input: ({ context }) => target(context.nodeName),
-        onDone: 'creating',
+        onDone: 'backingOff',
         onError: [
-          { guard: ({ event }) => codeOf(event) === 'NotFound', target: 'creating' },
+          { guard: ({ event }) => codeOf(event) === 'NotFound', target: 'backingOff' },
           { target: 'backingOff', actions: failed },
         ],
       },

@@ -113,17 +113,29 @@ it.each([
   expect(toPlugins(world.sent())).toHaveLength(written);
 });
 
+const ofEarlierNode = {
+  ...recorded,
+  metadata: { ...own, ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: 'node1', uid: 'earlier' }] },
+};
+
 it.each([
-  ['is replaced when it is of an earlier Node', NEWEST_BEHAVIOR, ['kube.get', 'kube.delete', 'kube.create']],
+  [
+    'is replaced when it is of an earlier Node',
+    NEWEST_BEHAVIOR,
+    ['kube.get', 'kube.delete', 'kube.get', 'kube.create'],
+  ],
   ['was kept then', CSINODE_OF_NODE - 1, ['kube.get']],
 ])('a CSINode %s', (_, behavior, operations) => {
-  const ofEarlier = { ...own, ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: 'node1', uid: 'earlier' }] };
+  let exists = true;
   const world = runUnder(
     csiNodeMachine,
     { ...INPUT, behavior },
     {
-      'kube.get': ok({ ...recorded, metadata: ofEarlier }),
-      'kube.delete': ok(null),
+      'kube.get': () => (exists ? ok(ofEarlierNode) : fail('csinodes "node1" not found', 'NotFound')),
+      'kube.delete': () => {
+        exists = false;
+        return ok(null);
+      },
       'kube.create': ({ body }: { body: JsonEvent }) => ok(body),
     },
     ['nodeStatus'],
@@ -133,6 +145,20 @@ it.each([
   expect(world.asked()).toEqual(operations);
   expect(world.state()).toBe('initialized');
   expect(world.divergence()).toBeNull();
+});
+
+it('a CSINode whose owner the server takes away is replaced ever more rarely', () => {
+  const answers = {
+    'kube.get': fail('csinodes "node1" not found', 'NotFound'),
+    'kube.delete': ok(null),
+    'kube.create': ok(ofEarlierNode),
+  };
+  const world = runUnder(csiNodeMachine, INPUT, answers, ['nodeStatus']);
+  world.send(registered);
+  world.time.advanceTo(world.time.now() + 60_000);
+  const deletions = world.asked().filter((name) => name === 'kube.delete').length;
+  expect(deletions).toBeGreaterThan(3);
+  expect(deletions).toBeLessThan(10);
 });
 
 it('does not ask at once again for what the server did not take', () => {
