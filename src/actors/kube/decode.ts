@@ -12,6 +12,7 @@
 import type { Vault } from '../../kernel/journal/secrets.ts';
 import { isObject, type Json, type JsonObject, OperationError } from '../../kernel/json.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
+import { pickKeys } from '../../machines/model/values/tables.ts';
 import { LAST_APPLIED, sealedPod } from '../pod-values.ts';
 
 /** The limit of nesting: API objects have a dozen levels, custom fields a few more. */
@@ -149,10 +150,11 @@ function checkNesting(value: Json | undefined, at: string, levels: number): void
   for (const child of Object.values(value)) checkNesting(child, at, levels + 1);
 }
 
-/** Missing metadata is an empty map, as in Go. */
+/** Without managed fields. Missing metadata is an empty map, as in Go. */
 function metadataOf(value: JsonObject, at: string): JsonObject {
-  const metadata = value['metadata'] ?? {};
-  if (!isObject(metadata)) throw refused(`${at}.metadata`, 'a map', metadata);
+  const given = value['metadata'] ?? {};
+  if (!isObject(given)) throw refused(`${at}.metadata`, 'a map', given);
+  const { managedFields: _dropped, ...metadata } = given;
   checkFields(metadata, OF_METADATA, `${at}.metadata`);
   return metadata;
 }
@@ -160,11 +162,11 @@ function metadataOf(value: JsonObject, at: string): JsonObject {
 /** `at` names the object in errors. */
 export function decodedObject(value: Json | undefined, at: string): KubeObject {
   if (!isObject(value)) throw refused(at, 'a map', value);
-  const metadata = metadataOf(value, at);
+  const object: JsonObject = { ...value, metadata: metadataOf(value, at) };
   // In a Status, the field `status` is text.
-  if (value['kind'] !== 'Status') checkFields(value, OF_OBJECT, at);
-  checkNesting(value, at, 0);
-  return (metadata === value['metadata'] ? value : { ...value, metadata }) as KubeObject;
+  if (object['kind'] !== 'Status') checkFields(object, OF_OBJECT, at);
+  checkNesting(object, at, 0);
+  return object as KubeObject;
 }
 
 interface DecodedList {
@@ -204,17 +206,26 @@ export const isPod = ({ apiVersion, resource }: KubeTarget): boolean => apiVersi
 
 /** The object for machines. */
 export function sealed(target: KubeTarget, object: Json, vault: Vault): KubeObject {
-  const plain = withoutManagedFields(object as JsonObject);
+  const plain = object as JsonObject;
   if (target.subresource === 'token') return withSealedToken(plain, vault) as KubeObject;
   const isSecret = target.apiVersion === 'v1' && target.resource === 'secrets' && target.subresource === undefined;
   if (isPod(target)) return sealedPod(plain, vault) as KubeObject;
   return (isSecret ? withSealedData(plain, vault) : plain) as KubeObject;
 }
 
-function withoutManagedFields(object: JsonObject): JsonObject {
-  if (!isObject(object['metadata']) || object['metadata']['managedFields'] === undefined) return object;
-  const { managedFields: _dropped, ...metadata } = object['metadata'];
-  return { ...object, metadata };
+/** What the writer of a pod's status reads of the answer. */
+const READ_OF_POD: ReadonlySet<string> = new Set(['name', 'namespace', 'uid', 'resourceVersion', 'deletionTimestamp']);
+
+/**
+ * The answer to a write. Events and statuses of pods are written most often and their writers read little of the
+ * answer, which is larger than the write: only that part is sealed, journaled and handed on.
+ */
+export function answerToWrite(target: KubeTarget, object: KubeObject, vault: Vault): KubeObject {
+  const { metadata } = object;
+  if (target.apiVersion === 'v1' && target.resource === 'events') return { metadata: { name: metadata.name } };
+  if (!isPod(target) || target.subresource !== 'status') return sealed(target, object, vault);
+  const read = pickKeys(metadata, (key) => READ_OF_POD.has(key)) as KubeObject['metadata'];
+  return { metadata: read, status: object['status'] ?? {} };
 }
 
 /**

@@ -22,7 +22,7 @@ import { openedPod } from '../pod-values.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import { withLogin } from '../urls.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
-import { decodedList, decodedObject, isPod, parseExactly, sealed } from './decode.ts';
+import { answerToWrite, decodedList, decodedObject, isPod, parseExactly, sealed } from './decode.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
 import type { OnTransport, Transport } from './transport.ts';
 import { readWatch } from './watch.ts';
@@ -166,7 +166,8 @@ class Connection {
     method: ClientRequest['method'],
     rest: Omit<ClientRequest, 'method' | 'path'>,
   ): Promise<KubeObject> {
-    return sealed(target, decodedObject(complete(await this.call(target, method, rest)), target.resource), this.vault);
+    const object = decodedObject(complete(await this.call(target, method, rest)), target.resource);
+    return (method === 'GET' ? sealed : answerToWrite)(target, object, this.vault);
   }
 
   private async list({ input, signal }: PortCall<InputOf<'kube.list'>>) {

@@ -10,7 +10,7 @@ import { readFile, realpath } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { memberOf, OperationError } from '../../kernel/json.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
-import { type Mount, parseMounts } from '../host/kernel/mounts.ts';
+import { escaped, type Mount, parseMounts } from '../host/kernel/mounts.ts';
 import { type SystemCalls, systemCalls } from '../host/kernel/syscall.ts';
 import { namesBelow } from '../host/root-folder.ts';
 
@@ -123,9 +123,14 @@ export async function mountBehind(descriptor: string): Promise<Mount | null> {
   return line === undefined ? null : (parseMounts(line)[0] ?? null);
 }
 
-/** Mount points at or below a folder, the last mounted first. `folder` has to be a real path. */
+/**
+ * Mount points at or below a folder, the last mounted first. `folder` has to be a real path. A node with many pods has
+ * thousands of mounts, so only lines that name the folder are parsed.
+ */
 export async function mountsBelow(folder: string): Promise<readonly string[]> {
-  const points = parseMounts(await readFile('/proc/self/mountinfo', 'utf8')).map(({ point }) => point);
+  const named = ` ${escaped(folder)}`;
+  const lines = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n').filter((line) => line.includes(named));
+  const points = parseMounts(lines.join('\n')).map(({ point }) => point);
   return points.filter((point) => point === folder || point.startsWith(`${folder}/`)).toReversed();
 }
 

@@ -22,6 +22,10 @@ export function parseMounts(mountinfo: string): readonly Mount[] {
   });
 }
 
+/** A path as the kernel's table has it. */
+export const escaped = (path: string): string =>
+  path.replace(/[ \t\n\\]/g, (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, '0')}`);
+
 /** Spaces and similar characters are written as three octal digits. */
 const unescape = (text: string): string =>
   text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));

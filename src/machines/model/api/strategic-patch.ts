@@ -7,22 +7,10 @@
  */
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/xstate.ts';
+import { isSame } from '../values/same.ts';
 
 /** Merge key by the path of its list (`status.conditions`: `type`). */
 export type MergeKeys = Readonly<Record<string, string>>;
-
-const isSame = (left: Json | undefined, right: Json | undefined): boolean =>
-  left === right || JSON.stringify(sorted(left)) === JSON.stringify(sorted(right));
-
-function sorted(value: Json | undefined): Json | undefined {
-  if (Array.isArray(value)) return value.map((each) => sorted(each) ?? null);
-  if (!isObject(value)) return value;
-  return Object.fromEntries(
-    Object.keys(value)
-      .sort()
-      .map((key) => [key, sorted(value[key])]),
-  );
-}
 
 /** A Go server treats an absent list, an empty one and `null` alike; it answers with the form of its type. */
 const isNothing = (value: Json | undefined): boolean =>

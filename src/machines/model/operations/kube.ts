@@ -102,8 +102,10 @@ export const kubeOperations = {
     WatchItem,
     { readonly reason: 'closed' | 'expired'; readonly resourceVersion: string }
   >(),
+  /** Of an event, the output has its name only. */
   'kube.create': once<KubeTarget & { readonly body: Json }, KubeObject>(),
   'kube.update': idempotent<KubeTarget & { readonly body: Json }, KubeObject>(),
+  /** Of `pods/status`, the output has the status and, of the metadata, names, uid, version and time of deletion. */
   'kube.patch': idempotent<KubeTarget & { readonly patchType: PatchType; readonly body: Json }, KubeObject>(),
   'kube.delete': idempotent<
     KubeTarget & { readonly gracePeriodSeconds?: number; readonly preconditions?: KubeDeletePreconditions },

@@ -69,15 +69,27 @@ function mergedConditions(own: readonly PodCondition[], seen: readonly PodCondit
 const isSharedAndAbsent = ({ type }: PodCondition, own: readonly PodCondition[]): boolean =>
   type === SHARED_CONDITION && !own.some((each) => each.type === type);
 
+interface Patched {
+  readonly seen: SeenPod;
+  readonly stage: PodStage;
+  readonly patch: JsonObject | null;
+}
+
+/** The last patch of each status: its publisher needs it to decide, to wait and to write. */
+const lastPatches = new WeakMap<PodStatus, Patched>();
+
 /**
  * The body of the PATCH of `pods/status`; `null` if nothing differs. The uid guards against another pod of the same
  * name.
  */
 export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): JsonObject | null {
+  const last = lastPatches.get(own);
+  if (last?.seen === seen && last.stage === stage) return last.patch;
   const before = withoutNulls(seen.status) as PodStatus;
-  const after = mergedStatus(own, before, stage);
-  const patch = strategicPatch(fieldsOf(before), fieldsOf(after), MERGE_KEYS);
-  return patch === null ? null : { metadata: { uid: seen.uid }, ...patch };
+  const difference = strategicPatch(fieldsOf(before), fieldsOf(mergedStatus(own, before, stage)), MERGE_KEYS);
+  const patch = difference === null ? null : { metadata: { uid: seen.uid }, ...difference };
+  lastPatches.set(own, { seen, stage, patch });
+  return patch;
 }
 
 /** A status is JSON, although its generated type does not express it. */
