@@ -42,6 +42,8 @@ interface Busy {
 export class PodWork extends Instruments implements Projection {
   readonly recordKinds = ['message', 'effect', 'result', 'cancel', 'end'] as const;
   readonly #busy = new Map<string, Busy>();
+  /** Uids of busy pods that have no open request now. */
+  readonly #idle = new Set<string>();
   /** The cause of a pod's next work; `sync` without an entry. */
   readonly #next = new Map<string, Work>();
   /** Uids of pods that this node rejected: as upstream, they have no worker. */
@@ -80,7 +82,7 @@ export class PodWork extends Instruments implements Projection {
       if (record.k === 'result' && !record.error) this.#statusTaken(request.address, kernel.now);
       this.#unwritten.delete(request.address);
       const busy = request.class === 'stream' ? undefined : this.#busy.get(podUidAt(request.address));
-      if (busy) busy.requests -= 1;
+      if (busy && --busy.requests === 0) this.#idle.add(podUidAt(request.address));
     } else if (record.k === 'end') this.#rest(kernel.now);
   }
 
@@ -96,16 +98,18 @@ export class PodWork extends Instruments implements Projection {
     const busy = this.#busy.get(uid) ?? { sinceMs: nowMs, work: this.#next.get(uid) ?? 'sync', requests: 0 };
     busy.requests += 1;
     this.#busy.set(uid, busy);
+    this.#idle.delete(uid);
     this.#next.delete(uid);
   }
 
   /** At the end of a turn, ends the work of pods that have no open request. */
   #rest(nowMs: number): void {
-    for (const [uid, { requests, sinceMs, work }] of this.#busy) {
-      if (requests > 0) continue;
+    for (const uid of this.#idle) {
+      const busy = this.#busy.get(uid);
       this.#busy.delete(uid);
-      this.#durations.observe({ operation_type: work }, (nowMs - sinceMs) / MS_PER_SECOND);
+      if (busy) this.#durations.observe({ operation_type: busy.work }, (nowMs - busy.sinceMs) / MS_PER_SECOND);
     }
+    this.#idle.clear();
   }
 
   #statusWritten(address: string, kernel: RecordContext['kernel']): void {
