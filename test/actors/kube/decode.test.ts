@@ -1,7 +1,8 @@
 /** Answers that no API server gives: an error that names the field, never an exception of the code behind. */
 import { describe, expect, it } from 'vitest';
-import { decodedList, decodedObject } from '../../../src/actors/kube/decode.ts';
+import { answerToWrite, decodedList, decodedObject } from '../../../src/actors/kube/decode.ts';
 import { readWatch } from '../../../src/actors/kube/watch.ts';
+import { Vault } from '../../../src/kernel/journal/secrets.ts';
 import type { Json } from '../../../src/kernel/json.ts';
 
 const deep = (levels: number): Json => JSON.parse(`${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`) as Json;
@@ -72,8 +73,40 @@ describe('an object', () => {
     expect(decodedObject({ kind: 'TokenReview' }, 'reviews')).toEqual({ kind: 'TokenReview', metadata: {} });
   });
 
+  it('has no managed fields, however deep', () => {
+    const metadata = { name: 'a', managedFields: [{ fieldsV1: deep(1_000) }] };
+    expect(decodedObject({ metadata, spec: {} }, 'pods')).toEqual({ metadata: { name: 'a' }, spec: {} });
+  });
+
   it('that is a Status says its status as text', () => {
     expect(decodedObject({ kind: 'Status', metadata: {}, status: 'Success' }, 'pods')).toBeDefined();
+  });
+});
+
+describe('the answer to a write', () => {
+  const vault = new Vault(Buffer.alloc(32, 1));
+  const answer = {
+    kind: 'Any',
+    metadata: { name: 'a', namespace: 'default', uid: '1', resourceVersion: '7', labels: { app: 'web' } },
+    spec: { nodeName: 'node-1' },
+    status: { phase: 'Running' },
+  };
+  const target = { client: 'kube', apiVersion: 'v1', namespace: 'default', name: 'a' } as const;
+
+  it('of the status of a pod has its status and its version', () => {
+    const { labels: _dropped, ...metadata } = answer.metadata;
+    const written = answerToWrite({ ...target, resource: 'pods', subresource: 'status' }, answer, vault);
+    expect(written).toEqual({ metadata, status: answer.status });
+  });
+
+  it('of an event has its name', () => {
+    expect(answerToWrite({ ...target, client: 'event', resource: 'events' }, answer, vault)).toEqual({
+      metadata: { name: 'a' },
+    });
+  });
+
+  it.each(['pods', 'nodes'])('of other %s has all of it', (resource) => {
+    expect(answerToWrite({ ...target, resource }, answer, vault)).toEqual(answer);
   });
 });
 
