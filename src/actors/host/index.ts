@@ -7,13 +7,14 @@ import type { Port, Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import { mounter } from '../volume/mounter.ts';
+import { addressPorts } from './addresses.ts';
 import { configurationPorts } from './configuration/configuration-watch.ts';
 import { directoriesPort, fileSystem, makeSymlink, readable, readTextFile } from './files.ts';
 import { keepIptables } from './kernel/iptables.ts';
 import { watchOom } from './kernel/kmsg.ts';
 import { runCommand, type SystemCalls, systemCalls } from './kernel/syscall.ts';
 import { lockPorts } from './lock.ts';
-import { addressPort, machinePorts } from './machine.ts';
+import { machinePorts } from './machine.ts';
 import { manifestUrlPort } from './manifests/manifest-url.ts';
 import { manifestPort } from './manifests/manifests.ts';
 import { notifyPort, watchdogPorts } from './notify.ts';
@@ -42,7 +43,7 @@ export function hostPorts(options: HostOptions = {}): HostPorts {
     ...limitPorts(root, system),
     ...lockPorts(system),
     ...sysctlPorts(root),
-    'host.addresses': addressPort(root),
+    ...addressPorts(root),
     'host.readFile': readTextFile,
     'host.readable': readable,
     ...configurationPorts(vault),

@@ -1,27 +1,17 @@
 /**
- * Facts of this machine: the user of this process, host name, capacity, identities, cgroups; and `host.addresses`: the
- * addresses of this machine, of a name, and of the interfaces of the default routes.
+ * Facts of this machine: the user of this process, host name, capacity, identities, cgroups.
  *
  * The facts are only read, except that a tmpfs is mounted on a machine with swap. A missing identity is empty text, as
  * in the Go kubelet; memory and cgroups are required.
- *
- * Upstream: k8s.io/apimachinery/pkg/util/net/interface.go.
  */
-import { lookup } from 'node:dns/promises';
 import { access, mkdtemp, readdir, readFile, rmdir } from 'node:fs/promises';
-import { hostname, networkInterfaces, tmpdir } from 'node:os';
+import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { OperationError } from '../../kernel/json.ts';
 import type { Port } from '../../kernel/operation.ts';
 import { codeOf } from '../../kernel/thrown.ts';
 import { hugePageResource } from '../../machines/model/allocation/memory-state.ts';
-import type {
-  CgroupInfo,
-  hostOperations,
-  MachineAddresses,
-  MachineInfo,
-} from '../../machines/model/operations/host.ts';
+import type { CgroupInfo, hostOperations, MachineInfo } from '../../machines/model/operations/host.ts';
 import { readTopology } from '../stats/topology.ts';
 import type { Mounter } from '../volume/mounter.ts';
 import { parseMounts } from './kernel/mounts.ts';
@@ -190,86 +180,5 @@ function enabledControllers(cgroups: string): readonly string[] {
   return cgroups.split('\n').flatMap((line) => {
     const [name = '', , , enabled] = line.split(/\s+/);
     return enabled === '1' ? [name] : [];
-  });
-}
-
-type HostAddress = MachineAddresses['addresses'][number];
-interface OwnAddress extends HostAddress {
-  readonly isInternal: boolean;
-}
-
-/** If no resolver answers in this time, the node starts without the address. */
-const LOOK_UP_MAX_MS = 1_000;
-
-export const addressPort =
-  (root: string): Port<(typeof hostOperations)['host.addresses']> =>
-  async ({ input }) => {
-    const hostAddresses = ownAddresses();
-    const [found, interfaces] = await Promise.all([addressesOf(input.lookUp), defaultInterfaces(root)]);
-    return {
-      addresses: hostAddresses
-        .filter(({ isInternal, address }) => !isInternal && isGlobal(address))
-        .map(({ isInternal: _kind, ...address }) => address),
-      local: hostAddresses.map(({ address }) => address),
-      found,
-      routed: routedAddresses(hostAddresses, interfaces),
-    };
-  };
-
-function ownAddresses(): OwnAddress[] {
-  return Object.entries(networkInterfaces()).flatMap(([name, addresses]) =>
-    (addresses ?? []).map(({ address, family, internal }) => ({
-      interface: name,
-      address,
-      family,
-      isInternal: internal,
-    })),
-  );
-}
-
-/** Whether other machines can use the address: it is no link-local address. */
-const isGlobal = (address: string): boolean => !address.startsWith('169.254.') && !/^fe[89ab]/i.test(address);
-
-async function addressesOf(name: string | undefined): Promise<readonly string[]> {
-  if (name === undefined) return [];
-  const patience = new AbortController();
-  const late = sleep(LOOK_UP_MAX_MS, [], { ref: false, signal: patience.signal }).catch(() => []);
-  const answer = lookup(name, { all: true }).then(
-    (entries) => entries.map(({ address }) => address),
-    () => [],
-  );
-  const found = await Promise.race([answer, late]);
-  patience.abort();
-  return found;
-}
-
-interface DefaultInterfaces {
-  readonly IPv4: readonly string[];
-  readonly IPv6: readonly string[];
-}
-
-/** The interfaces of the default routes, in the order of the kernel's tables. */
-async function defaultInterfaces(root: string): Promise<DefaultInterfaces> {
-  const rows = async (path: string): Promise<string[][]> => {
-    const text = await readFile(`${root}${path}`, 'utf8').catch(() => '');
-    return text.split('\n').map((line) => line.trim().split(/\s+/));
-  };
-  const [v4, v6] = await Promise.all([rows('/proc/net/route'), rows('/proc/net/ipv6_route')]);
-  const isZero = (hex: string | undefined): boolean => hex !== undefined && /^0+$/.test(hex);
-  return {
-    IPv4: v4.flatMap(([name = '', destination]) => (isZero(destination) ? [name] : [])),
-    IPv6: v6.flatMap((row) => (isZero(row[0]) && !isZero(row[4]) ? [row[9] ?? ''] : [])),
-  };
-}
-
-/** Of each family, the first address of an interface of a default route, otherwise of the loopback interface. */
-function routedAddresses(own: readonly OwnAddress[], interfaces: DefaultInterfaces): string[] {
-  return (['IPv4', 'IPv6'] as const).flatMap((family) => {
-    const usable = own.filter((each) => each.family === family && isGlobal(each.address));
-    const chosen = interfaces[family].flatMap((name) => [
-      ...usable.filter((each) => each.interface === name),
-      ...usable.filter(({ isInternal, address }) => isInternal && !/^(127\.|::1$)/.test(address)),
-    ]);
-    return chosen.slice(0, 1).map(({ address }) => address);
   });
 }

@@ -5,7 +5,7 @@
  * Owns: flags, configuration, the node's identity, the facts established by the steps of starting, and the subsystems.
  * Hears: the answer of each step's subsystem; `signal.received` and `agent.faulted` from the process;
  *   `lockFile.contended`, `certificate.failed`, `certificate.lost`, `oomWatcher.failed` and `server.failed`, which end
- *   the node; `configReload.applied`, `resolver.changed`.
+ *   the node; `configReload.applied`, `resolver.changed`, `addresses.changed`.
  * Asks: the operations of the small steps (host name, folders, limits, `host.notify`); all others belong to subsystems.
  * Invariants:
  *   S1 the phases run in the order of the documents; each is a state, not a boolean, and names what it waits for.
@@ -62,6 +62,12 @@ const subsystems = {
     nodeName: context.node.nodeName,
     text: context.resolvConf,
     hasClusterDomain: (context.config.clusterDomain ?? '') !== '',
+  })),
+  nodeAddresses: subsystem('nodeAddresses', ({ context }) => ({
+    ...context.node,
+    nodeIP: context.flags.nodeIP,
+    cloudProvider: context.flags.cloudProvider,
+    periodMs: millisecondsOf(context.config.nodeStatusUpdateFrequency),
   })),
   configReload: subsystem('configReload', ({ context }) => ({
     argv: context.input.argv,
@@ -204,6 +210,20 @@ const alive = kubeletSetup.createStateConfig({
           return { resolvConf, settings: deriveSettings({ ...context, resolvConf }) };
         }),
         sendPods,
+      ],
+    },
+    'addresses.changed': {
+      actions: [
+        assign(({ context, event: { nodeIPs } }) => {
+          const { addressProblem: _solved, ...rest } = context.node;
+          const node = { ...rest, nodeIPs };
+          return { node, settings: deriveSettings({ ...context, node }) };
+        }),
+        sendPods,
+        sendTo(to('nodeStatus'), ({ context }) => ({
+          type: 'node.addressed',
+          addresses: nodeStatusInput(context).facts.addresses,
+        })),
       ],
     },
     'agent.faulted': faulted,

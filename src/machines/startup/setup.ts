@@ -46,6 +46,7 @@ import type { EstablishedContext, KubeletEvent, KubeletInput, KubeletMachineOutp
 import { cadvisorMachine } from './host/cadvisor.ts';
 import { iptablesMachine } from './host/iptables.ts';
 import { lockFileMachine } from './host/lock-file.ts';
+import { nodeAddressesMachine } from './host/node-addresses.ts';
 import { resolverMachine } from './host/resolver.ts';
 import { watchdogMachine } from './host/watchdog.ts';
 import { loggingMachine } from './logging.ts';
@@ -79,6 +80,7 @@ export const SUBSYSTEMS = {
   runOnce: runOnceMachine,
   iptables: iptablesMachine,
   resolver: resolverMachine,
+  nodeAddresses: nodeAddressesMachine,
   nodeStatus: nodeStatusMachine,
   lease: leaseMachine,
   csiNode: csiNodeMachine,

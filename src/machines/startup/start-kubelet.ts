@@ -126,6 +126,9 @@ const kubeletRun = kubeletSetup.createStateConfig({
         }),
         raise({ type: 'create.resolver' }),
         enqueueActions(({ context, enqueue }) => {
+          if (hasBehavior(context.input, 'addressesFollowed')) enqueue.raise({ type: 'create.nodeAddresses' });
+        }),
+        enqueueActions(({ context, enqueue }) => {
           if (isInCluster(context)) for (const id of NODE_PARTS) enqueue.raise({ type: `create.${id}` });
         }),
         createPodCIDR,

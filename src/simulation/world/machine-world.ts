@@ -141,6 +141,7 @@ export const HEALTHY: Answers = {
   'host.watchConfiguration': 'stream',
   'host.hostname': ok({ hostname: 'Node-1' }),
   'host.addresses': ok({ addresses: [{ interface: 'eth0', address: '192.0.2.10', family: 'IPv4' }] }),
+  'host.watchAddresses': 'stream',
   'host.readFile': ok({ content: 'nameserver 192.0.2.1\n' }),
   'host.machineInfo': ok(MACHINE_INFO),
   'host.setOomScoreAdj': ok(null),

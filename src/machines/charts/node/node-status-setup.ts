@@ -54,6 +54,8 @@ type Event =
   /** `allocation` restarted and does not know the Node. */
   | { readonly type: 'node.wanted' }
   | ConditionsChanged
+  /** This machine has other addresses. */
+  | { readonly type: 'node.addressed'; readonly addresses: NodeFacts['addresses'] }
   | { readonly type: 'pressure.seen' }
   | ReflectorReport
   | WatchImagesItem

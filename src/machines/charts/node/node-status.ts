@@ -4,7 +4,8 @@
  * Decides: when the status is sent, and its content; which changes of conditions are events.
  * Owns: the reports of the subsystems, the Node as the API server last had it.
  * Hears: `node.wanted` of `allocation`, `objects` and `csiVolumes`; `node.reported` of every subsystem that reports a
- *   part of the Node, `eviction.conditions`; `images.changed` of the runtime; the watch of its own Node.
+ *   part of the Node, `eviction.conditions`; `node.addressed` of the supervisor; `images.changed` of the runtime; the
+ *   watch of its own Node.
  * Asks: `registration` first; then `cri.watchImages`, `kube.get` of the Node, and `kube.patch` of nodes/status by the
  *   heartbeat client.
  * Sends: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
@@ -53,6 +54,11 @@ const noteReport = s.assign({
     if (event.type !== 'images.changed') return context.reports;
     return { ...context.reports, images: nodeImages(event.images, context.maxImages) };
   },
+});
+
+const noteAddresses = s.assign({
+  facts: ({ context, event }) =>
+    event.type === 'node.addressed' ? { ...context.facts, addresses: event.addresses } : context.facts,
 });
 
 function emit(enqueue: Enqueue, { facts }: Context, eventType: 'Normal' | 'Warning', reason: string, message?: string) {
@@ -186,6 +192,7 @@ export const nodeStatusMachine = s.createMachine({
   on: {
     'node.wanted': { actions: sendAgain },
     'node.reported': { actions: noteReport },
+    'node.addressed': { actions: noteAddresses },
     'images.changed': { actions: noteReport },
     'eviction.conditions': { actions: noteReport },
     'pressure.seen': { actions: noteReport },
@@ -265,6 +272,7 @@ export const nodeStatusMachine = s.createMachine({
           after: { nextReport: 'patching' },
           on: {
             'node.reported': { target: 'judging', actions: noteReport },
+            'node.addressed': { target: 'judging', actions: noteAddresses },
             'images.changed': { target: 'judging', actions: noteReport },
             'eviction.conditions': { target: 'judging', actions: noteReport },
             'pressure.seen': { target: 'judging', actions: noteReport },

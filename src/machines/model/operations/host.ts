@@ -206,6 +206,14 @@ export const hostOperations = {
   'host.hostname': query<Nothing, { hostname: string }>(),
   /** The addresses of the machine; `lookUp`: a name whose addresses are looked up as well. */
   'host.addresses': query<{ lookUp?: string }, MachineAddresses>(),
+  /**
+   * Emits the addresses of the machine: first those that it has, then, if they differ, those of each period. A name
+   * that cannot be looked up keeps its last addresses.
+   */
+  'host.watchAddresses': stream<
+    { lookUp?: string; periodMs: number },
+    { readonly type: 'addresses.seen'; readonly machine: MachineAddresses }
+  >(),
   /** `null` content: the file does not exist. A file larger than `maxBytes` is an error. */
   'host.readFile': query<{ path: string; maxBytes: number }, { content: string | null }>(),
   /** Whether each file can be opened for reading; no content is read. */

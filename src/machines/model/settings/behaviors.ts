@@ -259,6 +259,13 @@ const BEHAVIORS = [
     before: 'A CSINode whose owner is an earlier Node of this name was kept, until it was garbage collected.',
     since: 'As in the kubelet, it is deleted and created again.',
   },
+  {
+    name: 'addressesFollowed',
+    before: 'A node had the addresses that its machine had when the agent started.',
+    since:
+      'As in the kubelet, other addresses of the machine are those of the Node with its next status, and of pods from ' +
+      'then on.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

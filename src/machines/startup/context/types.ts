@@ -123,6 +123,7 @@ export type KubeletEvent =
   | { readonly type: 'watchdog.ready' }
   | { readonly type: 'watchdog.failed'; readonly message: string }
   | { readonly type: 'resolver.changed'; readonly text: string }
+  | { readonly type: 'addresses.changed'; readonly nodeIPs: readonly string[] }
   /** Raised: this subsystem restarts with the new configuration. */
   | { readonly type: `reload.${string}` }
   /** Raised by a phase: this subsystem may start now. */

@@ -47,7 +47,9 @@ function cluster(existing: Node | null, watchMs: number) {
   let [refusals, patchMs] = [0, 0];
   let node = existing;
   const merged = (patch: Patch): Node => {
-    const { conditions: changed = [], ...fields } = patch.status ?? {};
+    const { conditions: changed = [], addresses, ...others } = patch.status ?? {};
+    const replaced = (addresses as NodeFacts['addresses'] | undefined)?.filter((each) => !('$patch' in each));
+    const fields = { ...others, ...(replaced === undefined ? {} : { addresses: replaced }) };
     const conditions = new Map((node!.status?.conditions ?? []).map((condition) => [condition.type, condition]));
     for (const each of changed as NonNullable<NonNullable<Node['status']>['conditions']>) {
       conditions.set(each.type, { ...conditions.get(each.type), ...each });
@@ -97,6 +99,23 @@ function start(existing: Node | null = null, watchMs = 0) {
     });
   return { ...run, ...api, settle, events };
 }
+
+it('reports other addresses of the machine with the next period', () => {
+  const run = start();
+  run.send(reported(READY));
+  run.settle(60_000);
+  const before = run.patches.length;
+  const addresses = [
+    { type: 'InternalIP', address: '192.0.2.99' },
+    { type: 'Hostname', address: 'node1' },
+  ];
+  run.send({ type: 'node.addressed', addresses });
+  run.settle(10_000);
+  expect(run.patches.slice(before).map(({ status }) => status!['addresses'])).toEqual([
+    [...addresses, { $patch: 'replace' }],
+  ]);
+  expect(run.divergence()).toBeNull();
+});
 
 it('registers, tells who waits for that, and says when it is ready, at once', () => {
   const run = start();

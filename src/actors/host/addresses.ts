@@ -1,0 +1,111 @@
+/**
+ * `host.addresses`, the addresses of this machine, of a name, and of the interfaces of the default routes; and
+ * `host.watchAddresses`, which follows them.
+ *
+ * Upstream: k8s.io/apimachinery/pkg/util/net/interface.go.
+ */
+import { lookup } from 'node:dns/promises';
+import { readFile } from 'node:fs/promises';
+import { networkInterfaces } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Port } from '../../kernel/operation.ts';
+import type { hostOperations, MachineAddresses } from '../../machines/model/operations/host.ts';
+import { watchChanges } from '../pause.ts';
+
+type Operations = typeof hostOperations;
+
+type HostAddress = MachineAddresses['addresses'][number];
+interface OwnAddress extends HostAddress {
+  readonly isInternal: boolean;
+}
+
+/** If no resolver answers in this time, the node starts without the address. */
+const LOOK_UP_MAX_MS = 1_000;
+
+export function addressPorts(root: string) {
+  const addresses: Port<Operations['host.addresses']> = async ({ input }) => {
+    const found = await addressesOf(input.lookUp);
+    return { ...(await addressesHere(root)), found: found ?? [] };
+  };
+  const watch: Port<Operations['host.watchAddresses']> = async ({ input: { lookUp, periodMs }, signal, emit }) => {
+    let found: readonly string[] = [];
+    const ask = async () => {
+      found = (await addressesOf(lookUp)) ?? found;
+      const { local, ...rest } = await addressesHere(root);
+      // Each pod's end of its network has a link-local address, which no node can have.
+      return { ...rest, local: local.filter(isGlobal), found };
+    };
+    return watchChanges({ ask, periodMs, signal, emit: (machine) => emit({ type: 'addresses.seen', machine }) });
+  };
+  return { 'host.addresses': addresses, 'host.watchAddresses': watch };
+}
+
+async function addressesHere(root: string): Promise<Omit<Required<MachineAddresses>, 'found'>> {
+  const own = ownAddresses();
+  return {
+    addresses: own
+      .filter(({ isInternal, address }) => !isInternal && isGlobal(address))
+      .map(({ isInternal: _kind, ...address }) => address),
+    local: own.map(({ address }) => address),
+    routed: routedAddresses(own, await defaultInterfaces(root)),
+  };
+}
+
+function ownAddresses(): OwnAddress[] {
+  return Object.entries(networkInterfaces()).flatMap(([name, addresses]) =>
+    (addresses ?? []).map(({ address, family, internal }) => ({
+      interface: name,
+      address,
+      family,
+      isInternal: internal,
+    })),
+  );
+}
+
+/** Whether other machines can use the address: it is no link-local address. */
+const isGlobal = (address: string): boolean => !address.startsWith('169.254.') && !/^fe[89ab]/i.test(address);
+
+/** `null` if the name cannot be looked up. */
+async function addressesOf(name: string | undefined): Promise<readonly string[] | null> {
+  if (name === undefined) return [];
+  const patience = new AbortController();
+  const late = sleep(LOOK_UP_MAX_MS, null, { ref: false, signal: patience.signal }).catch(() => null);
+  const answer = lookup(name, { all: true }).then(
+    (entries) => entries.map(({ address }) => address),
+    () => null,
+  );
+  const found = await Promise.race([answer, late]);
+  patience.abort();
+  return found;
+}
+
+interface DefaultInterfaces {
+  readonly IPv4: readonly string[];
+  readonly IPv6: readonly string[];
+}
+
+/** The interfaces of the default routes, in the order of the kernel's tables. */
+async function defaultInterfaces(root: string): Promise<DefaultInterfaces> {
+  const rows = async (path: string): Promise<string[][]> => {
+    const text = await readFile(`${root}${path}`, 'utf8').catch(() => '');
+    return text.split('\n').map((line) => line.trim().split(/\s+/));
+  };
+  const [v4, v6] = await Promise.all([rows('/proc/net/route'), rows('/proc/net/ipv6_route')]);
+  const isZero = (hex: string | undefined): boolean => hex !== undefined && /^0+$/.test(hex);
+  return {
+    IPv4: v4.flatMap(([name = '', destination]) => (isZero(destination) ? [name] : [])),
+    IPv6: v6.flatMap((row) => (isZero(row[0]) && !isZero(row[4]) ? [row[9] ?? ''] : [])),
+  };
+}
+
+/** Of each family, the first address of an interface of a default route, otherwise of the loopback interface. */
+function routedAddresses(own: readonly OwnAddress[], interfaces: DefaultInterfaces): string[] {
+  return (['IPv4', 'IPv6'] as const).flatMap((family) => {
+    const usable = own.filter((each) => each.family === family && isGlobal(each.address));
+    const chosen = interfaces[family].flatMap((name) => [
+      ...usable.filter((each) => each.interface === name),
+      ...usable.filter(({ isInternal, address }) => isInternal && !/^(127\.|::1$)/.test(address)),
+    ]);
+    return chosen.slice(0, 1).map(({ address }) => address);
+  });
+}
