@@ -24,18 +24,25 @@ const LOOK_UP_MAX_MS = 1_000;
 
 export function addressPorts(root: string) {
   const addresses: Port<Operations['host.addresses']> = async ({ input }) => {
-    const found = await addressesOf(input.lookUp);
+    const found = await inTime(addressesOf(input.lookUp));
     return { ...(await addressesHere(root)), found: found ?? [] };
   };
-  const watch: Port<Operations['host.watchAddresses']> = async ({ input: { lookUp, periodMs }, signal, emit }) => {
+  const watch: Port<Operations['host.watchAddresses']> = async (call) => {
+    const { lookUp, periodMs } = call.input;
     let found: readonly string[] = [];
+    // One question at a time: each occupies a thread until the resolver answers or gives up.
+    let open: Promise<Found> | null = null;
     const ask = async () => {
-      found = (await addressesOf(lookUp)) ?? found;
+      open ??= addressesOf(lookUp).finally(() => {
+        open = null;
+      });
+      found = (await inTime(open)) ?? found;
       const { local, ...rest } = await addressesHere(root);
       // Each pod's end of its network has a link-local address, which no node can have.
       return { ...rest, local: local.filter(isGlobal), found };
     };
-    return watchChanges({ ask, periodMs, signal, emit: (machine) => emit({ type: 'addresses.seen', machine }) });
+    const emit = (machine: MachineAddresses) => call.emit({ type: 'addresses.seen', machine });
+    return watchChanges({ ask, periodMs, signal: call.signal, emit });
   };
   return { 'host.addresses': addresses, 'host.watchAddresses': watch };
 }
@@ -65,15 +72,21 @@ function ownAddresses(): OwnAddress[] {
 /** Whether other machines can use the address: it is no link-local address. */
 const isGlobal = (address: string): boolean => !address.startsWith('169.254.') && !/^fe[89ab]/i.test(address);
 
+type Found = readonly string[] | null;
+
 /** `null` if the name cannot be looked up. */
-async function addressesOf(name: string | undefined): Promise<readonly string[] | null> {
-  if (name === undefined) return [];
+const addressesOf = (name: string | undefined): Promise<Found> =>
+  name === undefined
+    ? Promise.resolve([])
+    : lookup(name, { all: true }).then(
+        (entries) => entries.map(({ address }) => address),
+        () => null,
+      );
+
+/** `null` if there is no answer in time. */
+async function inTime(answer: Promise<Found>): Promise<Found> {
   const patience = new AbortController();
   const late = sleep(LOOK_UP_MAX_MS, null, { ref: false, signal: patience.signal }).catch(() => null);
-  const answer = lookup(name, { all: true }).then(
-    (entries) => entries.map(({ address }) => address),
-    () => null,
-  );
   const found = await Promise.race([answer, late]);
   patience.abort();
   return found;
