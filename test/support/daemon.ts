@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import {
   existsSync,
+  globSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -275,11 +276,10 @@ ${this.options.configuration ?? ''}
     return { code: status ?? -1, stdout, stderr };
   }
 
+  /** No process reads it: those that race with the node are not to take its time. */
   containerLog(pod: string, container: string): string {
-    const found = spawnSync('sh', ['-c', `cat "${this.logs}"/*_${pod}-node1_*/${container}/*.log 2>/dev/null`], {
-      encoding: 'utf8',
-    });
-    return found.stdout;
+    const files = globSync(join(this.logs, `*_${pod}-node1_*`, container, '*.log'));
+    return files.toSorted().map(textIfThere).join('');
   }
 
   /** What is mounted below the root directory, which is a mount itself, the last mounted first. */
@@ -330,3 +330,12 @@ export const shellPod = (name: string, image: string, script: string, spec: obje
 export const SLEEP = "trap 'exit 0' TERM; sleep 3600 & wait";
 
 export const readText = (path: string): string => readFileSync(path, 'utf8');
+
+/** What is removed meanwhile has none. */
+function textIfThere(path: string): string {
+  try {
+    return readText(path);
+  } catch {
+    return '';
+  }
+}
