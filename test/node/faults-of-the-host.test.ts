@@ -39,7 +39,6 @@ const CNI_TIMEOUT_MS = TIMEOUT_MS + CNI_CYCLES * 10_000;
 const UNCONNECTED = 8;
 /** A call to the runtime has twice as long. */
 const HANGING_MS = patient(60_000);
-const CONFIGURATION = `runtimeRequestTimeout: ${HANGING_MS / 500}s`;
 /** Less than what the agent asks for soon. */
 const AGENT_BYTES = 1024 * 1024;
 
@@ -50,7 +49,7 @@ const keepsBrokenSandboxes = !skip && containerdMajor() < 2;
 describe.skipIf(skip)('a node on a machine in trouble', () => {
   let node: FaultyNode;
   beforeAll(async () => {
-    node = await FaultyNode.withBystander({ configuration: CONFIGURATION });
+    node = await FaultyNode.withBystander();
   }, TIMEOUT_MS);
   afterAll(() => node.close());
   afterEach(async () => {
