@@ -10,7 +10,7 @@ import { ObservedNode, type RuntimeInUse, runtimes } from '../support/observed-n
 import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
-const CALL = { timeoutMs: 20_000 };
+const CALL = { timeoutMs: patient(20_000) };
 const TIMEOUT_MS = patient(240_000);
 /** Two rounds of housekeeping, in which nothing may happen to what is of others. */
 const WHILE_MS = 5_000;
@@ -89,7 +89,7 @@ describe.each(runtimes)('bad pods on $name', (choice) => {
   it.skipIf(skip)(
     'an image as a volume is mounted by the runtime alone: one that cannot keeps the container back',
     async () => {
-      const { runtime_version: version } = await node.client.call('Version', {}, { timeoutMs: WHILE_MS });
+      const { runtime_version: version } = await node.client.call('Version', {}, CALL);
       write(
         'album',
         `test -x /data/bin/busybox && ! touch /data/x && echo mounted; ${SLEEP}`,

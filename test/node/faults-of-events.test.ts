@@ -20,9 +20,9 @@ const MANY_PODS = Array.from({ length: PODS }, (_, at) => `one-of-many-${at}`);
 /** A second after their second death, so that nobody waits for ever longer back-offs. */
 const CONFIGURATION = `featureGates: { KubeletCrashLoopBackOffMax: true }
 crashLoopBackOff: { maxContainerRestartPeriod: 1s }`;
-const FROZEN_MS = 10_000;
+const FROZEN_MS = patient(10_000);
 /** Shorter than the freeze, so that calls meet their deadline. */
-const REQUEST_TIMEOUT_SECONDS = 2;
+const REQUEST_TIMEOUT_SECONDS = patient(2);
 /** Calls that may wait for a frozen runtime: the list, the status, and some for each of the few pods. */
 const UNANSWERED_MAX = 25;
 /** An event that comes after the one that follows it. */

@@ -38,7 +38,7 @@ const CNI_TIMEOUT_MS = TIMEOUT_MS + CNI_CYCLES * 10_000;
 /** Pods that fail at once: each of them waits longer and longer. */
 const UNCONNECTED = 8;
 /** A call to the runtime has twice as long. */
-const HANGING_MS = 60_000;
+const HANGING_MS = patient(60_000);
 /** Less than what the agent asks for soon. */
 const AGENT_BYTES = 1024 * 1024;
 
@@ -96,7 +96,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     async () => {
       const good = readFileSync(network(), 'utf8');
       const before = addresses();
-      const hanging = '"ADD "*K8S_POD_NAME=hanging-node1*) exec sleep 600;;';
+      const hanging = `"ADD "*K8S_POD_NAME=hanging-node1*) exec sleep ${patient(600)};;`;
       plugin('statelet-slow', `case "$CNI_COMMAND $CNI_ARGS" in ${hanging} esac; exec "$(dirname "$0")/bridge"`);
       writeFileSync(network(), good.replace('"type":"bridge"', '"type":"statelet-slow"'));
       const asked = (pod: string) => node.proxy.callsOf('RunPodSandbox').filter((call) => node.podOf(call) === pod);

@@ -17,7 +17,7 @@ const BACKOFF_SECONDS = 10;
 const CONFIGURATION = `featureGates: { KubeletCrashLoopBackOffMax: true }
 crashLoopBackOff: { maxContainerRestartPeriod: ${BACKOFF_SECONDS}s }`;
 /** What a busy machine adds to a back-off; whoever goes by the clock that was set waits for an hour. */
-const LATE_SECONDS = 120;
+const LATE_SECONDS = patient(120);
 /** Without waiting for anything but the runtime. */
 const SOON_MS = patient(120_000);
 
@@ -47,7 +47,8 @@ describe.each(runtimes)('a clock that is set, on $name', (choice) => {
 
   const probed = (name: string) => {
     const [only] = shellPod(name, node.image, `touch /tmp/ready-${process.pid}-${name}; ${SLEEP}`).spec.containers;
-    const readinessProbe = { exec: { command: ['test', '-e', `/tmp/ready-${process.pid}-${name}`] }, periodSeconds: 1 };
+    const exec = { command: ['test', '-e', `/tmp/ready-${process.pid}-${name}`] };
+    const readinessProbe = { exec, periodSeconds: 1, timeoutSeconds: patient(1) };
     return { ...only, readinessProbe };
   };
   const ready = (pod: string) =>

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually, readText, SLEEP, shellPod } from '../support/daemon.ts';
 import { ObservedNode, type RuntimeChoice, runtimes } from '../support/observed-node.ts';
+import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
 for (const runtime of runtimes) {
@@ -29,6 +30,7 @@ function probeCases(choice: RuntimeChoice): void {
   const exists = (file: string, more: object = {}) => ({
     exec: { command: ['test', '-f', node.file(file)] },
     periodSeconds: 1,
+    timeoutSeconds: patient(1),
     ...more,
   });
   const container = async (name: string) => (await node.status(name))?.containerStatuses?.[0];
@@ -114,8 +116,8 @@ function probeCases(choice: RuntimeChoice): void {
     const script = `trap 'exit 0' TERM; mkdir /w; echo ok > /w/ok; httpd -p 8080 -h /w; ${SLEEP}`;
     const network = {
       ports: [{ name: 'web', containerPort: 8080 }],
-      startupProbe: { tcpSocket: { port: 8080 }, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 30 },
-      readinessProbe: { httpGet: { path: '/ok', port: 'web' }, periodSeconds: 1, timeoutSeconds: 5 },
+      startupProbe: { tcpSocket: { port: 8080 }, periodSeconds: 1, timeoutSeconds: patient(5), failureThreshold: 30 },
+      readinessProbe: { httpGet: { path: '/ok', port: 'web' }, periodSeconds: 1, timeoutSeconds: patient(5) },
       lifecycle: { preStop: { httpGet: { path: '/ok', port: 'web' } } },
     };
     node.write('web.json', pod('web', script, network, { terminationGracePeriodSeconds: 10 }));
@@ -128,7 +130,7 @@ function probeCases(choice: RuntimeChoice): void {
   it('probes that say the same again and again write nothing', async () => {
     for (const name of ['a', 'b', 'c']) {
       // Longer than a busy machine takes to start a command: a probe that is late says so.
-      const always = exists('config.yaml', { timeoutSeconds: 10 });
+      const always = exists('config.yaml', { timeoutSeconds: patient(10) });
       const probes = { readinessProbe: always, livenessProbe: always };
       node.write(`${name}.json`, pod(name, SLEEP, probes));
     }

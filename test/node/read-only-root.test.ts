@@ -13,7 +13,7 @@ import { ObservedNode, runtimes } from '../support/observed-node.ts';
 import { patient } from '../support/patience.ts';
 import { requirement } from '../support/require.ts';
 
-const CALL = { timeoutMs: 20_000 };
+const CALL = { timeoutMs: patient(20_000) };
 const TIMEOUT_MS = patient(240_000);
 const DISK_BYTES = 64 * 1024 * 1024;
 /** `e2fsck` repaired what it found. */

@@ -17,9 +17,9 @@ const NEIGHBOURS = 20;
 /** Of so many attempts that met the link, none may have shown the node. */
 const REFUSALS = 10;
 const WAIT_MS = 150_000;
-/** A neighbour that could not start tries again within a second, and one that was refused within ten. */
+/** A neighbour that ended or could not start tries again within a second, and one that was refused within ten. */
 const configuration = `featureGates: { KubeletCrashLoopBackOffMax: true }
-crashLoopBackOff: { maxContainerRestartPeriod: 1s }`;
+crashLoopBackOff: { maxContainerRestartPeriod: ${patient(1)}s }`;
 const volumes = [{ name: 'v', emptyDir: {} }];
 
 /**

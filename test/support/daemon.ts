@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import {
   existsSync,
+  globSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -16,7 +17,7 @@ import { join } from 'node:path';
 import { systemCalls } from '../../src/actors/host/kernel/syscall.ts';
 import { mountsBelow } from '../../src/actors/volume/mounter.ts';
 import { cgroupV1Available, makeCgroupRoot, removeCgroupRoot } from './cgroups.ts';
-import { patient } from './patience.ts';
+import { isEmulated, patient } from './patience.ts';
 import { freePort } from './ports.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -54,6 +55,11 @@ const REMOVED = { recursive: true, force: true, maxRetries: 10, retryDelay: 100 
 const ENDING_LIMIT_MS = 45_000;
 /** Of a node that serves nothing: a port has to be named. */
 const UNUSED_PORT = 10_250;
+/**
+ * Of a request to the runtime. An emulated machine starts a container with a hundredth of a CPU, or twenty at once, in
+ * minutes.
+ */
+const SLOW_RUNTIME = isEmulated ? 'runtimeRequestTimeout: 20m' : '';
 /** How every test node is called. */
 const NAMES = ['--hostname-override=node1', '--node-ip=127.0.0.1'];
 
@@ -183,6 +189,7 @@ export class TestNode {
   }
 
   private configuration(): string {
+    const { endpoint, configuration = '' } = this.options;
     return `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 staticPodPath: ${this.manifests}
@@ -197,8 +204,9 @@ cgroupRoot: ${this.cgroupRoot}
 healthzPort: ${this.healthzPort}
 address: 127.0.0.1
 port: ${this.port || UNUSED_PORT}
-${this.options.endpoint ? `containerRuntimeEndpoint: ${this.options.endpoint}` : ''}
-${this.options.configuration ?? ''}
+${endpoint ? `containerRuntimeEndpoint: ${endpoint}` : ''}
+${configuration.includes('runtimeRequestTimeout:') ? '' : SLOW_RUNTIME}
+${configuration}
 `;
   }
 
@@ -275,11 +283,10 @@ ${this.options.configuration ?? ''}
     return { code: status ?? -1, stdout, stderr };
   }
 
+  /** No process reads it: those that race with the node are not to take its time. */
   containerLog(pod: string, container: string): string {
-    const found = spawnSync('sh', ['-c', `cat "${this.logs}"/*_${pod}-node1_*/${container}/*.log 2>/dev/null`], {
-      encoding: 'utf8',
-    });
-    return found.stdout;
+    const files = globSync(join(this.logs, `*_${pod}-node1_*`, container, '*.log'));
+    return files.toSorted().map(textIfThere).join('');
   }
 
   /** What is mounted below the root directory, which is a mount itself, the last mounted first. */
@@ -330,3 +337,12 @@ export const shellPod = (name: string, image: string, script: string, spec: obje
 export const SLEEP = "trap 'exit 0' TERM; sleep 3600 & wait";
 
 export const readText = (path: string): string => readFileSync(path, 'utf8');
+
+/** What is removed meanwhile has none. */
+function textIfThere(path: string): string {
+  try {
+    return readText(path);
+  } catch {
+    return '';
+  }
+}

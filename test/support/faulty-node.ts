@@ -12,8 +12,9 @@ import { type Containerd, startContainerd } from './containerd.ts';
 import { CriProxy, type RecordedCall } from './cri-proxy.ts';
 import { type DaemonOptions, eventually, SLEEP, shellPod } from './daemon.ts';
 import { ObservedNode } from './observed-node.ts';
+import { patient } from './patience.ts';
 
-const CALL = { timeoutMs: 120_000 };
+const CALL = { timeoutMs: patient(120_000) };
 const UID_LABEL = 'io.kubernetes.pod.uid';
 const NAME_LABEL = 'io.kubernetes.pod.name';
 /** Descriptors of a daemon, and of each of its pods; a leak has more. */

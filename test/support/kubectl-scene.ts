@@ -21,7 +21,7 @@ import {
   recordedEvents,
   type Transcript,
 } from './kubectl-transcripts.ts';
-import { isEmulated, patient } from './patience.ts';
+import { patient } from './patience.ts';
 import { ownAddress } from './ports.ts';
 
 /** A start takes a second; on two cores that thirty others use, one of ten pods has taken ten. */
@@ -29,8 +29,6 @@ const STARTING_MS = 150_000;
 /** What the recorded node was configured with, as far as it shows. */
 const RECORDED =
   'enableControllerAttachDetach: false\nevictionHard: { memory.available: 100Mi }\nclusterDNS: [10.98.0.10]';
-/** With a hundredth of a CPU, as pods of the corpus have, runc starts a container in minutes on an emulated machine. */
-const SLOW_STARTS = isEmulated ? '\nruntimeRequestTimeout: 20m' : '';
 
 /** How long something may take to be as recorded: the node waits up to ten seconds before it writes what can wait. */
 const SETTLING_MS = patient(30_000);
@@ -82,7 +80,7 @@ export class Scene {
     this.node = new TestNode({
       endpoint: containerd.endpoint,
       flags: [`--client-ca-file=${cluster.caFile}`],
-      configuration: `${RECORDED}${SLOW_STARTS}`,
+      configuration: RECORDED,
     });
     for (const object of fixtures(containerd.image)) {
       if (object.kind !== 'Pod' || pods.includes(object.metadata.name)) await cluster.admin.create(object);
