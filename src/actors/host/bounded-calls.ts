@@ -52,7 +52,9 @@ export async function boundedCall<T>(
     throw unanswered(`not looking at ${what}: other file systems do not answer`, 'EBUSY');
   const deadline = Promise.withResolvers<never>();
   let state: 'queued' | 'running' | 'given up' = 'queued';
-  const timer = setTimeout(() => {
+  let hasEnded = false;
+  const giveUp = () => {
+    if (hasEnded) return;
     const late = state;
     state = 'given up';
     if (late === 'running') {
@@ -60,7 +62,9 @@ export async function boundedCall<T>(
       void done.then(dispose, () => {}).finally(() => stuck.delete(what));
     }
     deadline.reject(unanswered(`${what} did not answer within ${timeoutMs} ms`, 'ETIMEDOUT'));
-  }, timeoutMs);
+  };
+  // Answers that came while this process was busy are taken before anything is given up.
+  const timer = setTimeout(() => setImmediate(giveUp), timeoutMs);
   const done = slots(async () => {
     if (state === 'given up') throw unanswered(`${what} was given up`, 'ETIMEDOUT');
     if (stuck.has(what)) throw unanswered(`${what} still does not answer`, 'EBUSY');
@@ -70,6 +74,7 @@ export async function boundedCall<T>(
   try {
     return await Promise.race([done, deadline.promise]);
   } finally {
+    hasEnded = true;
     clearTimeout(timer);
   }
 }

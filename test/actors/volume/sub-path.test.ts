@@ -13,6 +13,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -147,6 +148,20 @@ describe('a file system that does not answer', () => {
   it('is no reason to refuse many who ask at once', async () => {
     const all = Array.from({ length: 10 }, (_, at) => boundedCall(`file ${at}`, async () => at));
     expect(await Promise.all(all)).toEqual(Array.from({ length: 10 }, (_, at) => at));
+  });
+
+  it('is none that answered while this process was busy', async () => {
+    const begun = Promise.withResolvers<void>();
+    const look = () => {
+      begun.resolve();
+      return stat('/');
+    };
+    const call = boundedCall('local', look, { timeoutMs: 20 });
+    await begun.promise;
+    const freeMs = performance.now() + 200;
+    while (performance.now() < freeMs);
+    expect((await call).isDirectory()).toBe(true);
+    expect(await boundedCall('local', async () => 'fine')).toBe('fine');
   });
 
   it('costs one thread, however many ask for it', async () => {
