@@ -24,8 +24,8 @@ const LOOK_UP_MAX_MS = 1_000;
 
 export function addressPorts(root: string) {
   const addresses: Port<Operations['host.addresses']> = async ({ input }) => {
-    const found = await inTime(addressesOf(input.lookUp));
-    return { ...(await addressesHere(root)), found: found ?? [] };
+    const [found, machine] = await Promise.all([inTime(addressesOf(input.lookUp)), addressesHere(root)]);
+    return { ...machine, found: found ?? [] };
   };
   const watch: Port<Operations['host.watchAddresses']> = async (call) => {
     const { lookUp, periodMs } = call.input;
@@ -58,14 +58,14 @@ async function addressesHere(root: string): Promise<Omit<Required<MachineAddress
   };
 }
 
+/** kube-proxy's interface in IPVS mode holds the address of every Service, which no node can have. */
+const INTERFACE_OF_SERVICES = 'kube-ipvs0';
+
 function ownAddresses(): OwnAddress[] {
-  return Object.entries(networkInterfaces()).flatMap(([name, addresses]) =>
-    (addresses ?? []).map(({ address, family, internal }) => ({
-      interface: name,
-      address,
-      family,
-      isInternal: internal,
-    })),
+  return Object.entries(networkInterfaces()).flatMap(([name, addresses = []]) =>
+    name === INTERFACE_OF_SERVICES
+      ? []
+      : addresses.map(({ address, family, internal }) => ({ interface: name, address, family, isInternal: internal })),
   );
 }
 
@@ -99,16 +99,26 @@ interface DefaultInterfaces {
 
 /** The interfaces of the default routes, in the order of the kernel's tables. */
 async function defaultInterfaces(root: string): Promise<DefaultInterfaces> {
-  const rows = async (path: string): Promise<string[][]> => {
-    const text = await readFile(`${root}${path}`, 'utf8').catch(() => '');
-    return text.split('\n').map((line) => line.trim().split(/\s+/));
-  };
-  const [v4, v6] = await Promise.all([rows('/proc/net/route'), rows('/proc/net/ipv6_route')]);
-  const isZero = (hex: string | undefined): boolean => hex !== undefined && /^0+$/.test(hex);
+  const [v4, v6] = await Promise.all([
+    rowsOf(`${root}/proc/net/route`, (line) => /^[^\t]+\t00000000\t/.test(line)),
+    rowsOf(`${root}/proc/net/ipv6_route`, (line) => line.startsWith(`${NO_ADDRESS} 00 `)),
+  ]);
   return {
-    IPv4: v4.flatMap(([name = '', destination]) => (isZero(destination) ? [name] : [])),
-    IPv6: v6.flatMap((row) => (isZero(row[0]) && !isZero(row[4]) ? [row[9] ?? ''] : [])),
+    IPv4: v4.flatMap(([name]) => name ?? []),
+    IPv6: v6.flatMap((row) => (row[4] === NO_ADDRESS ? [] : (row[9] ?? []))),
   };
+}
+
+/** `::` in the table of IPv6. */
+const NO_ADDRESS = '0'.repeat(32);
+
+/** The fields of the default routes: other lines are not split, for the table of a router can have a million. */
+async function rowsOf(path: string, isDefaultRoute: (line: string) => boolean): Promise<string[][]> {
+  const table = await readFile(path, 'utf8').catch(() => '');
+  return table
+    .split('\n')
+    .filter(isDefaultRoute)
+    .map((line) => line.trim().split(/\s+/));
 }
 
 /** Of each family, the first address of an interface of a default route, otherwise of the loopback interface. */

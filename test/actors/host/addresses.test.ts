@@ -45,6 +45,12 @@ it('tells the address of the interface of the default route', async () => {
   expect((await addressesWith('lo\t0000007F\t00000000\t0001\n')).routed).toEqual([]);
 });
 
+it('takes no other route for the default route', async () => {
+  const names = Object.keys(networkInterfaces());
+  const others = names.map((name) => `${name}\t000200C0\t00000000\t0001\n`).join('');
+  expect((await addressesWith(others)).routed).toEqual([]);
+});
+
 /** An interface with an address that other machines can reach. */
 const [interfaceName] = Object.entries(networkInterfaces()).flatMap(([each, all]) =>
   all?.some(({ family, internal }) => family === 'IPv4' && !internal) ? [each] : [],
