@@ -10,6 +10,8 @@ import type { GoldenNode } from './golden-node.ts';
 const POLL_MS = 150;
 /** Beyond what the recorder waited: this machine runs other tests at the same time. */
 const PATIENCE_MS = patient(240_000);
+/** For the conditions that an ended pod of the recording had when it was removed: here its sandbox may end later. */
+const SETTLE_MAX_MS = patient(10_000);
 
 export interface Played {
   readonly recording: Recording;
@@ -48,7 +50,10 @@ class Player implements Played {
     if (step.create !== undefined) this.#write(step.create);
     if (step.patch?.startsWith('ConfigMap/') === true) this.#patch(step.patch, step.body);
     if (step.sleep !== undefined) await this.#sleep(step.sleep * 1_000, tookMs);
-    if (step.delete !== undefined) this.#remove(step.delete);
+    if (step.delete !== undefined) {
+      await this.#settle(step);
+      this.#remove(step.delete);
+    }
     if (step.wait !== undefined) await this.#until(`wait ${step.wait}`, tookMs, () => this.#holds(step));
     if (step.gone !== undefined) await this.#until(`gone ${step.gone}`, tookMs, () => this.#isGone(step.gone));
     if (step.killSandbox !== undefined) await this.#killSandbox();
@@ -81,6 +86,17 @@ class Player implements Played {
     this.#write({ ...object, data: { ...object.data, ...body.data } });
   }
 
+  /** Waits for the recorded conditions of an ended pod that is to be removed. Where they do not come, the test tells. */
+  async #settle({ delete: pod, at }: Recorded): Promise<void> {
+    const recorded = this.recording.statuses.findLast(
+      (each) => each.pod === pod && each.at <= at && each.deletionTimestamp === undefined,
+    );
+    if (!/^(Failed|Succeeded)$/.test(recorded?.status.phase ?? '')) return;
+    const wanted = conditionsOf(recorded?.status);
+    const end = Date.now() + SETTLE_MAX_MS;
+    while (Date.now() < end && conditionsOf(await this.#statusOf(pod)) !== wanted) await sleep(POLL_MS);
+  }
+
   #remove(name: string): void {
     // Before: the end of a pod that has nothing is told within the millisecond.
     this.removedAtMs.set(name, Date.now());
@@ -99,9 +115,13 @@ class Player implements Played {
   }
 
   async #holds({ wait, pod = 'p' }: Recorded): Promise<boolean> {
-    const known = (await this.#golden.known()).get(this.#fullName(pod));
-    const status = known === undefined ? null : await this.#golden.status(known.uid);
+    const status = await this.#statusOf(pod);
     return status !== null && condition(wait)({ status });
+  }
+
+  async #statusOf(pod: string): Promise<NonNullable<Pod['status']> | null> {
+    const known = (await this.#golden.known()).get(this.#fullName(pod));
+    return known === undefined ? null : await this.#golden.status(known.uid);
   }
 
   async #isGone(name: string): Promise<boolean> {
@@ -133,6 +153,13 @@ class Player implements Played {
     });
   }
 }
+
+/** The type and the status of each condition. */
+const conditionsOf = (status: Pod['status'] | null): string =>
+  (status?.conditions ?? [])
+    .map((each) => `${each.type} ${each.status}`)
+    .toSorted()
+    .join();
 
 /** A phase, or an expression over the pod object `p`; `Running` means that it is ready, too. */
 function condition(text: string): (pod: Pick<Pod, 'status'>) => boolean {
