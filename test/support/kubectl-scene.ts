@@ -184,7 +184,10 @@ export class Scene {
       `kubectl ${file}: ${recorded.length - wrong.size} of ${recorded.length} equal, ` +
         `${wrong.size - unexcused.length} excused, wrong=${unexcused.length}\n`,
     );
-    expect(unexcused.map(([id, why]) => `${id} ${why}`)).toEqual([]);
+    const unexpected = unexcused.map(([id, why]) => `${id} ${why}`);
+    // Here, too, because a slow machine may be ended before vitest shows its failures.
+    for (const each of unexpected) process.stdout.write(`  ${each}\n`);
+    expect(unexpected).toEqual([]);
     expect(recorded.filter(({ id }) => certain.has(id) && !wrong.has(id)).map(({ id }) => id)).toEqual([]);
   }
 }
