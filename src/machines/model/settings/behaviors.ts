@@ -266,6 +266,15 @@ const BEHAVIORS = [
       'As in the kubelet, other addresses of the machine are those of the Node with its next status, and of pods from ' +
       'then on.',
   },
+  {
+    name: 'resizesJudgedAsKubelet',
+    before:
+      'A resize that waited for room was tried again when a pod ended, or after three minutes; one that exceeds the ' +
+      'whole node was `Infeasible`. A resize of a critical pod waited for room, too.',
+    since:
+      'As in the kubelet, it is tried again also when a resize of another pod frees resources, and stays `Deferred` ' +
+      'whatever it asks for; a critical pod preempts others.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
