@@ -10,12 +10,13 @@
 import type { StringMap } from '../configuration/field-types.ts';
 import type { CgroupDriver, CgroupResources, DesiredCgroup } from '../operations/cgroup.ts';
 import type { StatsPlace } from '../operations/stats.ts';
+import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { cpuShares } from '../spec/resources.ts';
 import { milliUnits, nanoOf, wholeUnits } from '../values/quantity.ts';
 import type { NodeResources } from './allocatable.ts';
 
-export interface NodeGroupSettings {
+export interface NodeGroupSettings extends Decider {
   readonly cgroupDriver: CgroupDriver;
   readonly cgroupRoot: string;
   /** Huge page sizes of the machine as in the kernel's file names: `2MB`. */
@@ -97,7 +98,7 @@ export function qosGroups(
     desired(qosPath(settings, 'burstable'), {
       cpuShares: String(cpuShares(BigInt(demand.burstableCpuMilli))),
       ...burstable,
-      ...minimum(settings, BigInt(demand.burstableMemoryBytes)),
+      ...protectedMemory(settings, reclaimsBurstable(settings), BigInt(demand.burstableMemoryBytes)),
     }),
     desired(qosPath(settings, 'besteffort'), { cpuShares: LEAST_SHARES, ...bestEffort }),
   ];
@@ -123,12 +124,18 @@ function memoryLimits(
 }
 
 /** With MemoryQoS on cgroup v2, requested memory is protected from reclaim. */
-const minimum = ({ memoryQoS }: NodeGroupSettings, bytes: bigint): CgroupResources =>
-  memoryQoS && bytes > 0n ? { unified: { 'memory.min': String(bytes) } } : {};
+const protectedMemory = ({ memoryQoS }: NodeGroupSettings, file: MemoryFile, bytes: bigint): CgroupResources =>
+  memoryQoS && bytes > 0n ? { unified: { [file]: String(bytes) } } : {};
+
+/** Memory that is never reclaimed, or only if nothing else is left. */
+type MemoryFile = 'memory.min' | 'memory.low';
+
+const reclaimsBurstable = (settings: NodeGroupSettings): MemoryFile =>
+  hasBehavior(settings, 'memoryAsKubelet') ? 'memory.low' : 'memory.min';
 
 function guaranteedMinimum(settings: NodeGroupSettings, demand: QOSDemand): readonly DesiredCgroup[] {
   const bytes = BigInt(demand.guaranteedMemoryBytes) + BigInt(demand.burstableMemoryBytes);
-  const resources = minimum(settings, bytes);
+  const resources = protectedMemory(settings, 'memory.min', bytes);
   if (resources.unified === undefined) return [];
   return [{ driver: settings.cgroupDriver, path: nodeAllocatablePath(settings), resources }];
 }

@@ -275,6 +275,13 @@ const BEHAVIORS = [
       'As in the kubelet, it is tried again also when a resize of another pod frees resources, and stays `Deferred` ' +
       'whatever it asks for; a critical pod preempts others.',
   },
+  {
+    name: 'memoryAsKubelet',
+    before:
+      'A container without a limit of huge pages could use none, even if its pod as a whole has one. With MemoryQoS, ' +
+      'the memory of Burstable pods was never reclaimed from their level (`memory.min`).',
+    since: 'As in the kubelet, the container has the limit of its pod, and the level has `memory.low`.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

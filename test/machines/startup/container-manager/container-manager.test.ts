@@ -283,10 +283,13 @@ describe('the levels', () => {
     ]);
   });
 
-  it('keep what was asked for from being reclaimed with MemoryQoS', () => {
-    expect(change(start({ memoryQoS: true }))).toMatchObject([
+  it.each([
+    ['as in the kubelet', {}, 'memory.low'],
+    ['as before', { behavior: 34 }, 'memory.min'],
+  ])('keep what was asked for from being reclaimed with MemoryQoS, %s', (_, more, file) => {
+    expect(change(start({ memoryQoS: true, ...more }))).toMatchObject([
       { path: '/kubepods', resources: { unified: { 'memory.min': '1500' } } },
-      { path: '/kubepods/burstable', resources: { unified: { 'memory.min': '1000' } } },
+      { path: '/kubepods/burstable', resources: { unified: { [file]: '1000' } } },
       { path: '/kubepods/besteffort', resources: { cpuShares: '2' } },
     ]);
   });
