@@ -282,6 +282,13 @@ const BEHAVIORS = [
       'the memory of Burstable pods was never reclaimed from their level (`memory.min`).',
     since: 'As in the kubelet, the container has the limit of its pod, and the level has `memory.low`.',
   },
+  {
+    name: 'volumesAwaited',
+    before:
+      'When the machine shut down, the next group of pods ended as soon as the containers of one had ended: drivers ' +
+      'that are pods could not unmount its volumes.',
+    since: 'As in the kubelet, it ends when these volumes are unmounted, too, or the time of the group is over.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
