@@ -289,6 +289,13 @@ const BEHAVIORS = [
       'that are pods could not unmount its volumes.',
     since: 'As in the kubelet, it ends when these volumes are unmounted, too, or the time of the group is over.',
   },
+  {
+    name: 'reservedPagesAsKubelet',
+    before:
+      'Memory of huge pages that are reserved for daemons was allocatable as memory. The error of reservations that ' +
+      'exceed the machine had an older text.',
+    since: 'As in the kubelet, all huge pages of the node are subtracted, and the error has the words of kubelet 1.36.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -157,7 +157,8 @@ describe('a node that cannot start', () => {
       'it keeps back more than it has',
       { reservations: { ...INPUT.reservations, kubeReserved: { cpu: '3' } } },
       {},
-      'invalid Node Allocatable configuration. Resource "cpu" has an allocatable of 3, capacity of -1',
+      'invalid Node Allocatable configuration. Resource "cpu" has a reservation of 3 but capacity of 2. ' +
+        'Expected capacity >= reservation.',
     ],
     [
       'the kernel is protected and set otherwise',
