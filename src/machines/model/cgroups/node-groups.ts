@@ -12,7 +12,7 @@ import type { CgroupDriver, CgroupResources, DesiredCgroup } from '../operations
 import type { StatsPlace } from '../operations/stats.ts';
 import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
-import { cpuShares } from '../spec/resources.ts';
+import { type Amounts, amountsOf, cpuShares, pageSizeName } from '../spec/resources.ts';
 import { milliUnits, nanoOf, wholeUnits } from '../values/quantity.ts';
 import type { NodeResources } from './allocatable.ts';
 
@@ -39,6 +39,7 @@ export interface QOSDemand {
 export const NO_DEMAND: QOSDemand = { burstableCpuMilli: '0', burstableMemoryBytes: '0', guaranteedMemoryBytes: '0' };
 
 const LEAST_SHARES = '2';
+const HUGE_PAGES = 'hugepages-';
 /** More than any machine has: huge pages are limited per pod, not per level. */
 const UNBOUNDED = String(2n ** 62n);
 
@@ -52,8 +53,23 @@ export function nodeAllocatableGroup(settings: NodeGroupSettings, resources: Nod
   return {
     driver: settings.cgroupDriver,
     path: nodeAllocatablePath(settings),
-    resources: limitsOf(limits),
+    resources: { ...limitsOf(limits), ...pagesOf(settings, limits) },
   };
+}
+
+/** Where memory is limited, huge pages are, too: to none where none are counted. */
+const pagesOf = (settings: NodeGroupSettings, limits: StringMap): CgroupResources =>
+  hasBehavior(settings, 'pagesLimited') ? hugePages(amountsOf(limits), settings.hugePageSizes) : {};
+
+/** Limits of every huge page size of the machine: no group may use huge pages that are not among these amounts. */
+export function hugePages(amounts: Amounts, sizes: readonly string[]): CgroupResources {
+  if (sizes.length === 0) return {};
+  const limits = new Map(
+    Object.entries(amounts)
+      .filter(([name]) => name.startsWith(HUGE_PAGES))
+      .map(([name, amount]) => [pageSizeName(name.slice(HUGE_PAGES.length)), String(wholeUnits(amount))]),
+  );
+  return { hugePageBytes: Object.fromEntries(sizes.map((size) => [size, limits.get(size) ?? '0'])) };
 }
 
 /** Limits of a cgroup: CPU in shares, memory and processes unchanged. */
@@ -158,11 +174,12 @@ export function reservedGroups(settings: NodeGroupSettings, resources: NodeResou
 }
 
 function reservedGroup(
-  { enforceNodeAllocatable: enforced, cgroupDriver: driver }: NodeGroupSettings,
+  settings: NodeGroupSettings,
   who: 'system' | 'kube',
   cgroup: string,
   reserved: StringMap,
 ): readonly ReservedGroup[] {
+  const { enforceNodeAllocatable: enforced, cgroupDriver: driver } = settings;
   const isWhole = enforced.includes(`${who}-reserved`);
   if (!isWhole && !enforced.includes(`${who}-reserved-compressible`)) return [];
   const { cpuShares: shares, ...incompressible } = limitsOf(reserved);
@@ -173,7 +190,7 @@ function reservedGroup(
       desired: {
         driver,
         path: configuredPath(cgroup, driver),
-        resources: isWhole ? { ...cpu, ...incompressible } : cpu,
+        resources: isWhole ? { ...cpu, ...incompressible, ...pagesOf(settings, reserved) } : cpu,
       },
       failure: `Failed to enforce ${name} on "${cgroup}"`,
       success: `Updated limits on ${who} reserved cgroup ${cgroup}`,

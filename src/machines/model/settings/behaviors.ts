@@ -296,6 +296,11 @@ const BEHAVIORS = [
       'exceed the machine had an older text.',
     since: 'As in the kubelet, all huge pages of the node are subtracted, and the error has the words of kubelet 1.36.',
   },
+  {
+    name: 'pagesLimited',
+    before: 'The cgroups of all pods and of daemons had no limit of huge pages.',
+    since: 'As in the kubelet, they have the huge pages that are allocatable or reserved, and no others.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
