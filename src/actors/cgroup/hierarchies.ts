@@ -22,7 +22,7 @@ export interface CgroupFile {
 
 const DEFAULT_PERIOD_US = '100000';
 const [LEAST_SHARES, MOST_SHARES] = [2n, 262_144n];
-const MOST_WEIGHT = 10_000n;
+const [LEAST_WEIGHT, MOST_WEIGHT] = [1n, 10_000n];
 
 const required = (controller: string, name: string, value: string): CgroupFile => ({
   controller,
@@ -64,15 +64,13 @@ export function filesOfVersion2(resources: CgroupResources): readonly CgroupFile
 }
 
 /**
- * The version 2 weight equivalent to these shares: a curve through minimum, default and maximum of both, as in the
- * container runtimes. Source: opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value.
+ * The version 2 weight of these shares, on the straight line through minimum and maximum of both, as in the kubelet:
+ * for its own groups (all pods, levels, pods) it does not use the curve of newer container runtimes.
  */
 export function cpuWeight(shares: bigint): bigint {
-  if (shares <= LEAST_SHARES) return 1n;
+  if (shares <= LEAST_SHARES) return LEAST_WEIGHT;
   if (shares >= MOST_SHARES) return MOST_WEIGHT;
-  const log = Math.log2(Number(shares));
-  const exponent = (log * log + 125 * log) / 612 - 7 / 34;
-  return BigInt(Math.ceil(10 ** exponent));
+  return LEAST_WEIGHT + ((shares - LEAST_SHARES) * (MOST_WEIGHT - LEAST_WEIGHT)) / (MOST_SHARES - LEAST_SHARES);
 }
 
 export interface Hierarchies {

@@ -65,7 +65,7 @@ describe.each(BUS_KINDS)('a slice, over %s', (kind) => {
       CPUAccounting: true,
       IOAccounting: true,
       TasksAccounting: true,
-      CPUWeight: 100n,
+      CPUWeight: 39n,
       CPUQuotaPerSecUSec: 150_000n,
       MemoryMax: 50_331_648n,
       TasksMax: 100n,

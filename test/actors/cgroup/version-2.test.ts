@@ -59,7 +59,7 @@ describe('a group of version 2', () => {
       },
     });
     expect(Object.fromEntries(FILES.map((file) => [file, value(path, file)]))).toEqual({
-      'cpu.weight': '100',
+      'cpu.weight': '39',
       'cpu.max': '15000 100000',
       'memory.max': '50331648',
       'memory.min': '1048576',
@@ -153,12 +153,12 @@ describe('a group of version 2', () => {
   });
 });
 
-describe('the weight of shares', () => {
+describe('the weight of shares, as in the kubelet', () => {
   it.each([
     [2n, 1n],
-    [102n, 17n],
-    [1_024n, 100n],
-    [2_048n, 174n],
+    [102n, 4n],
+    [1_024n, 39n],
+    [2_048n, 79n],
     [262_144n, 10_000n],
   ])('%s is %s', (shares, weight) => expect(cpuWeight(shares)).toBe(weight));
 

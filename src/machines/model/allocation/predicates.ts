@@ -161,14 +161,34 @@ export interface ResizeRefusal {
 
 export const infeasible = (message: string): ResizeRefusal => ({ reason: 'Infeasible', cause: 'Infeasible', message });
 
-/** `wholeNode`: allocatable without the eviction reserve, the maximum that pods could have. */
+const deferred = ({ reason, message }: Rejection): ResizeRefusal => ({ reason: 'Deferred', cause: reason, message });
+
+/** Whether a pod gets other resources; a critical one may preempt others for them. */
+export type ResizeVerdict =
+  | { readonly refusal: ResizeRefusal }
+  /** Granted once the victims have ended; `shortOf` is the resource that was short. */
+  | { readonly refusal: null; readonly victims: readonly string[]; readonly shortOf?: string | undefined };
+
+/** What does not fit may fit later, as upstream: the API server refuses what never fits. */
+export function judgeResize(request: AdmissionRequest, node: NodeView, active: readonly Candidate[]): ResizeVerdict {
+  if (request.rules.isStatic) return { refusal: STATIC_POD };
+  const { rejection, victims = [], shortOf } = admit(request, node, active);
+  return rejection === null ? { refusal: null, victims, shortOf } : { refusal: deferred(rejection) };
+}
+
+const STATIC_POD = infeasible('In-place resize of static-pods is not supported');
+
+/**
+ * The verdict before the behavior `resizesJudgedAsKubelet`. `wholeNode`: allocatable without the eviction reserve, the
+ * maximum that pods could have.
+ */
 export function resize(
   request: AdmissionRequest,
   node: NodeView,
   wholeNode: Readonly<Record<string, string>>,
   active: readonly Candidate[],
 ): ResizeRefusal | null {
-  if (request.rules.isStatic) return infeasible('In-place resize of static-pods is not supported');
+  if (request.rules.isStatic) return STATIC_POD;
   const beyond = ['memory', 'cpu'].find((name) => amount(request.demand, name) > BigInt(wholeNode[name] ?? '0'));
   if (beyond !== undefined) {
     const shortage = `${beyond}, requested: ${amount(request.demand, beyond)}, capacity: ${wholeNode[beyond] ?? '0'}`;
@@ -178,7 +198,7 @@ export function resize(
   const { early, shortages, mismatch, late } = checkPredicates(request, node, others);
   const first = shortages[0] === undefined ? null : outOf(shortages[0]);
   const rejection = early ?? first ?? mismatch ?? late;
-  return rejection === null ? null : { reason: 'Deferred', cause: rejection.reason, message: rejection.message };
+  return rejection === null ? null : deferred(rejection);
 }
 
 const amount = ({ requests }: PodDemand, name: string): bigint => BigInt(requests[name] ?? '0');

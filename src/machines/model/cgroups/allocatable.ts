@@ -10,6 +10,7 @@ import type { StringMap } from '../configuration/field-types.ts';
 import type { KubeletConfiguration } from '../configuration/fields.ts';
 import { thresholdAmount } from '../eviction/thresholds.ts';
 import type { MachineInfo } from '../operations/host.ts';
+import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import { formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { type Parsed, quote } from '../values/go-text.ts';
 import { divideUp, formatBinary, formatDecimal, fromWhole, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
@@ -42,19 +43,21 @@ export interface NodeFacts {
 const HUGE_PAGES = 'hugepages-';
 
 /** Fails if a reserved CPU does not exist, or more is reserved than the machine has. */
-export function nodeResources(settings: Settings, facts: NodeFacts): Parsed<NodeResources> {
+export function nodeResources(settings: Settings, facts: NodeFacts, decider: Decider): Parsed<NodeResources> {
   const reserved = reservations(settings, facts.machine);
   if (reserved.error !== undefined) return reserved;
   const capacity = capacityOf(settings, facts);
   const eviction = evictionReservation(settings, capacity);
   const { kube, system } = reserved.value;
-  const problem = overcommitment(capacity, [kube, system, eviction]);
+  const isAsKubelet = hasBehavior(decider, 'reservedPagesAsKubelet');
+  const kept = [kube, system, eviction];
+  const problem = overcommitment(capacity, kept, isAsKubelet);
   if (problem !== null) return { error: problem };
   const pids = { pid: fromWhole(BigInt(facts.machine.pidMax)) };
   return {
     value: {
       capacity: texts(capacity),
-      allocatable: texts(withoutPages(without(capacity, [kube, system, eviction]))),
+      allocatable: texts(withoutPages(without(capacity, kept), isAsKubelet ? capacity : null)),
       kubeReserved: texts(kube),
       systemReserved: texts(system),
       podsLimit: texts(without({ ...capacity, ...pids }, [kube, system])),
@@ -113,10 +116,10 @@ const without = (capacity: Amounts, kept: readonly Amounts[]): Amounts =>
 
 /**
  * Memory of huge pages cannot be used otherwise, so the scheduler must not count it twice. The kernel does not count
- * it.
+ * it. `capacity`: all pages of the node, reserved ones included; `null`: reserved pages count as memory.
  */
-function withoutPages(left: Amounts): Amounts {
-  const huge = Object.entries(left).reduce(
+function withoutPages(left: Amounts, capacity: Amounts | null): Amounts {
+  const huge = Object.entries(capacity ?? left).reduce(
     (sum, [name, amount]) => (name.startsWith(HUGE_PAGES) ? sum + amount : sum),
     0n,
   );
@@ -127,15 +130,20 @@ const total = (kept: readonly Amounts[], name: string): Nano =>
   kept.reduce((sum, each) => sum + (each[name] ?? 0n), 0n);
 const atLeastZero = (amount: Nano): Nano => (amount < 0n ? 0n : amount);
 
-function overcommitment(capacity: Amounts, kept: readonly Amounts[]): string | null {
+/** Upstream's words since 1.36, with amounts as people write them instead of the fields of a Go structure. */
+function overcommitment(capacity: Amounts, kept: readonly Amounts[], isAsKubelet: boolean): string | null {
   const errors = Object.entries(capacity).flatMap(([name, amount]) => {
     const reserved = total(kept, name);
     if (reserved <= amount) return [];
-    const rest = format(name, amount - reserved);
-    return [`Resource ${quote(name)} has an allocatable of ${format(name, reserved)}, capacity of ${rest}`];
+    const [has, asked, rest] = [amount, reserved, amount - reserved].map((each) => format(name, each));
+    return isAsKubelet
+      ? [`Resource ${quote(name)} has a reservation of ${asked} but capacity of ${has}. ${EXPECTED}`]
+      : [`Resource ${quote(name)} has an allocatable of ${asked}, capacity of ${rest}`];
   });
   return errors.length === 0 ? null : `invalid Node Allocatable configuration. ${errors.join(' ')}`;
 }
+
+const EXPECTED = 'Expected capacity >= reservation.';
 
 const amounts = (map: StringMap): Amounts => mapValues(map, nanoOf);
 

@@ -10,12 +10,13 @@
 import type { StringMap } from '../configuration/field-types.ts';
 import type { CgroupDriver, CgroupResources, DesiredCgroup } from '../operations/cgroup.ts';
 import type { StatsPlace } from '../operations/stats.ts';
+import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
-import { cpuShares } from '../spec/resources.ts';
+import { type Amounts, amountsOf, cpuShares, pageSizeName } from '../spec/resources.ts';
 import { milliUnits, nanoOf, wholeUnits } from '../values/quantity.ts';
 import type { NodeResources } from './allocatable.ts';
 
-export interface NodeGroupSettings {
+export interface NodeGroupSettings extends Decider {
   readonly cgroupDriver: CgroupDriver;
   readonly cgroupRoot: string;
   /** Huge page sizes of the machine as in the kernel's file names: `2MB`. */
@@ -38,6 +39,7 @@ export interface QOSDemand {
 export const NO_DEMAND: QOSDemand = { burstableCpuMilli: '0', burstableMemoryBytes: '0', guaranteedMemoryBytes: '0' };
 
 const LEAST_SHARES = '2';
+const HUGE_PAGES = 'hugepages-';
 /** More than any machine has: huge pages are limited per pod, not per level. */
 const UNBOUNDED = String(2n ** 62n);
 
@@ -51,8 +53,23 @@ export function nodeAllocatableGroup(settings: NodeGroupSettings, resources: Nod
   return {
     driver: settings.cgroupDriver,
     path: nodeAllocatablePath(settings),
-    resources: limitsOf(limits),
+    resources: { ...limitsOf(limits), ...pagesOf(settings, limits) },
   };
+}
+
+/** Where memory is limited, huge pages are, too: to none where none are counted. */
+const pagesOf = (settings: NodeGroupSettings, limits: StringMap): CgroupResources =>
+  hasBehavior(settings, 'pagesLimited') ? hugePages(amountsOf(limits), settings.hugePageSizes) : {};
+
+/** Limits of every huge page size of the machine: no group may use huge pages that are not among these amounts. */
+export function hugePages(amounts: Amounts, sizes: readonly string[]): CgroupResources {
+  if (sizes.length === 0) return {};
+  const limits = new Map(
+    Object.entries(amounts)
+      .filter(([name]) => name.startsWith(HUGE_PAGES))
+      .map(([name, amount]) => [pageSizeName(name.slice(HUGE_PAGES.length)), String(wholeUnits(amount))]),
+  );
+  return { hugePageBytes: Object.fromEntries(sizes.map((size) => [size, limits.get(size) ?? '0'])) };
 }
 
 /** Limits of a cgroup: CPU in shares, memory and processes unchanged. */
@@ -97,7 +114,7 @@ export function qosGroups(
     desired(qosPath(settings, 'burstable'), {
       cpuShares: String(cpuShares(BigInt(demand.burstableCpuMilli))),
       ...burstable,
-      ...minimum(settings, BigInt(demand.burstableMemoryBytes)),
+      ...protectedMemory(settings, reclaimsBurstable(settings), BigInt(demand.burstableMemoryBytes)),
     }),
     desired(qosPath(settings, 'besteffort'), { cpuShares: LEAST_SHARES, ...bestEffort }),
   ];
@@ -123,12 +140,18 @@ function memoryLimits(
 }
 
 /** With MemoryQoS on cgroup v2, requested memory is protected from reclaim. */
-const minimum = ({ memoryQoS }: NodeGroupSettings, bytes: bigint): CgroupResources =>
-  memoryQoS && bytes > 0n ? { unified: { 'memory.min': String(bytes) } } : {};
+const protectedMemory = ({ memoryQoS }: NodeGroupSettings, file: MemoryFile, bytes: bigint): CgroupResources =>
+  memoryQoS && bytes > 0n ? { unified: { [file]: String(bytes) } } : {};
+
+/** Memory that is never reclaimed, or only if nothing else is left. */
+type MemoryFile = 'memory.min' | 'memory.low';
+
+const reclaimsBurstable = (settings: NodeGroupSettings): MemoryFile =>
+  hasBehavior(settings, 'memoryAsKubelet') ? 'memory.low' : 'memory.min';
 
 function guaranteedMinimum(settings: NodeGroupSettings, demand: QOSDemand): readonly DesiredCgroup[] {
   const bytes = BigInt(demand.guaranteedMemoryBytes) + BigInt(demand.burstableMemoryBytes);
-  const resources = minimum(settings, bytes);
+  const resources = protectedMemory(settings, 'memory.min', bytes);
   if (resources.unified === undefined) return [];
   return [{ driver: settings.cgroupDriver, path: nodeAllocatablePath(settings), resources }];
 }
@@ -151,11 +174,12 @@ export function reservedGroups(settings: NodeGroupSettings, resources: NodeResou
 }
 
 function reservedGroup(
-  { enforceNodeAllocatable: enforced, cgroupDriver: driver }: NodeGroupSettings,
+  settings: NodeGroupSettings,
   who: 'system' | 'kube',
   cgroup: string,
   reserved: StringMap,
 ): readonly ReservedGroup[] {
+  const { enforceNodeAllocatable: enforced, cgroupDriver: driver } = settings;
   const isWhole = enforced.includes(`${who}-reserved`);
   if (!isWhole && !enforced.includes(`${who}-reserved-compressible`)) return [];
   const { cpuShares: shares, ...incompressible } = limitsOf(reserved);
@@ -166,7 +190,7 @@ function reservedGroup(
       desired: {
         driver,
         path: configuredPath(cgroup, driver),
-        resources: isWhole ? { ...cpu, ...incompressible } : cpu,
+        resources: isWhole ? { ...cpu, ...incompressible, ...pagesOf(settings, reserved) } : cpu,
       },
       failure: `Failed to enforce ${name} on "${cgroup}"`,
       success: `Updated limits on ${who} reserved cgroup ${cgroup}`,

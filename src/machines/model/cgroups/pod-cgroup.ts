@@ -8,20 +8,19 @@ import type { CgroupDriver, CgroupResources, DesiredCgroup } from '../operations
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { isPositive, podContainers, podQOS } from '../spec/qos.ts';
 import {
+  type Amounts,
   cpuQuota,
   cpuShares,
   ownsCpus,
-  pageSizeName,
   podLimits,
   podOverhead,
   podRequests,
   reservedMemory,
 } from '../spec/resources.ts';
 import { milliUnits, type Nano, wholeUnits } from '../values/quantity.ts';
-import { nodeAllocatablePath, podPath, type QOSLevel } from './node-groups.ts';
+import { hugePages, nodeAllocatablePath, podPath, type QOSLevel } from './node-groups.ts';
 
 const LEAST_SHARES = '2';
-const HUGE_PAGES = 'hugepages-';
 
 const levelOf = (pod: Pod): QOSLevel | null => {
   const qos = podQOS(pod);
@@ -66,8 +65,6 @@ function podGroupResources(pod: Pod, node: NodeSettings): CgroupResources {
   };
 }
 
-type Amounts = Readonly<Record<string, Nano>>;
-
 const withOverhead = (pod: Pod, amounts: Amounts): Amounts => {
   const overhead = podOverhead(pod);
   const names = new Set([...Object.keys(amounts), ...Object.keys(overhead)]);
@@ -108,17 +105,6 @@ function quota(milli: bigint, node: NodeSettings, isFree: boolean): CgroupResour
   const us = cpuQuota(milli, period);
   if (us === 0n) return {};
   return { cpuPeriodUs: String(period), cpuQuotaUs: node.cpuCFSQuota && !isFree ? String(us) : UNLIMITED };
-}
-
-/** Limits of every huge page size of the machine: a pod may not use huge pages that it does not request. */
-function hugePages(requests: Amounts, sizes: readonly string[]): CgroupResources {
-  if (sizes.length === 0) return {};
-  const limits = new Map(
-    Object.entries(requests)
-      .filter(([name]) => name.startsWith(HUGE_PAGES))
-      .map(([name, amount]) => [pageSizeName(name.slice(HUGE_PAGES.length)), String(wholeUnits(amount))]),
-  );
-  return { hugePageBytes: Object.fromEntries(sizes.map((size) => [size, limits.get(size) ?? '0'])) };
 }
 
 function reservation(qos: QOSClass, memory: Nano, node: NodeSettings): CgroupResources {

@@ -266,6 +266,41 @@ const BEHAVIORS = [
       'As in the kubelet, other addresses of the machine are those of the Node with its next status, and of pods from ' +
       'then on.',
   },
+  {
+    name: 'resizesJudgedAsKubelet',
+    before:
+      'A resize that waited for room was tried again when a pod ended, or after three minutes; one that exceeds the ' +
+      'whole node was `Infeasible`. A resize of a critical pod waited for room, too.',
+    since:
+      'As in the kubelet, it is tried again also when a resize of another pod frees resources, and stays `Deferred` ' +
+      'whatever it asks for; a critical pod preempts others.',
+  },
+  {
+    name: 'memoryAsKubelet',
+    before:
+      'A container without a limit of huge pages could use none, even if its pod as a whole has one. With MemoryQoS, ' +
+      'the memory of Burstable pods was never reclaimed from their level (`memory.min`).',
+    since: 'As in the kubelet, the container has the limit of its pod, and the level has `memory.low`.',
+  },
+  {
+    name: 'volumesAwaited',
+    before:
+      'When the machine shut down, the next group of pods ended as soon as the containers of one had ended: drivers ' +
+      'that are pods could not unmount its volumes.',
+    since: 'As in the kubelet, it ends when these volumes are unmounted, too, or the time of the group is over.',
+  },
+  {
+    name: 'reservedPagesAsKubelet',
+    before:
+      'Memory of huge pages that are reserved for daemons was allocatable as memory. The error of reservations that ' +
+      'exceed the machine had an older text.',
+    since: 'As in the kubelet, all huge pages of the node are subtracted, and the error has the words of kubelet 1.36.',
+  },
+  {
+    name: 'pagesLimited',
+    before: 'The cgroups of all pods and of daemons had no limit of huge pages.',
+    since: 'As in the kubelet, they have the huge pages that are allocatable or reserved, and no others.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -6,7 +6,7 @@
 import type { HugepageLimit, LinuxContainerResources } from '../api/cri.ts';
 import type { Container, Pod, QOSClass, ResourceRequirements } from '../api/pod.ts';
 import { isMirrorPod, isStaticPod } from '../api/pod.ts';
-import { hasBehavior } from '../settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { MILLI, milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
 import { memoize } from '../values/same.ts';
@@ -130,10 +130,7 @@ function linuxResources(requests: Amounts, limits: Amounts, node: ResourceSettin
 }
 
 /** `resources` of a sandbox: all containers together, without the overhead. */
-export const sandboxResources = (
-  pod: Pod,
-  node: ResourceSettings & Pick<NodeSettings, 'behavior'>,
-): LinuxContainerResources => ({
+export const sandboxResources = (pod: Pod, node: ResourceSettings & Decider): LinuxContainerResources => ({
   ...linuxResources(podRequests(pod), podLimits(pod), node),
   ...(hasBehavior(node, 'resourcesAsKubelet') && ownsCpus(pod, node) && node.cpuCFSQuota
     ? { cpu_quota: UNLIMITED }
@@ -151,7 +148,11 @@ export function sandboxOverhead(pod: Pod, node: ResourceSettings): LinuxContaine
 }
 
 /** A container without its own limits is limited by those of its pod; time on exclusive CPUs is not limited. */
-export function containerResources(pod: Pod, container: Container, node: ResourceSettings): LinuxContainerResources {
+export function containerResources(
+  pod: Pod,
+  container: Container,
+  node: ResourceSettings & Decider,
+): LinuxContainerResources {
   const podLevel = hasPodLevelResources(pod.spec.resources) ? amountsOf(pod.spec.resources?.limits) : {};
   const limits = { ...pick(podLevel), ...positive(amountsOf(container.resources?.limits)) };
   const resources = linuxResources(requestsOf(container.resources), limits, node);
@@ -164,7 +165,7 @@ export function containerResources(pod: Pod, container: Container, node: Resourc
     oom_score_adj: String(oomScoreAdj(pod, container, node)),
     ...(node.hugePageSizes === undefined || node.hugePageSizes.length === 0
       ? {}
-      : { hugepage_limits: hugepageLimits(limits, node.hugePageSizes) }),
+      : { hugepage_limits: hugepageLimits(pagesOf(pod, container, node), node.hugePageSizes) }),
     ...swapLimit({ ...resources, unified }, node, swapOf(pod, container, node)),
   };
 }
@@ -208,6 +209,12 @@ function swapLimit(
   if (cgroupVersion === 2) return { unified: { ...unified, 'memory.swap.max': String(swap) } };
   return memory === undefined ? {} : { memory_swap_limit_in_bytes: memory };
 }
+
+/** The limits that may be of huge pages: those of a container without own ones are those of its pod. */
+const pagesOf = ({ spec }: Pod, { resources }: Container, decider: Decider): Amounts => ({
+  ...(hasBehavior(decider, 'memoryAsKubelet') ? amountsOf(spec.resources?.limits) : {}),
+  ...amountsOf(resources?.limits),
+});
 
 const pick = ({ cpu, memory }: Amounts): Amounts => ({
   ...(cpu === undefined ? {} : { cpu }),

@@ -172,7 +172,7 @@ export const cgroupRoots = (input: ContainerManagerInput) => ({
 });
 
 export const resourcesOf = (input: ContainerManagerInput, storageBytes: string | null): Parsed<NodeResources> =>
-  nodeResources(input.reservations, { machine: input.machineInfo, storageBytes } satisfies NodeFacts);
+  nodeResources(input.reservations, { machine: input.machineInfo, storageBytes } satisfies NodeFacts, input);
 
 /** A cgroup as printed by upstream: `["kubepods" "burstable"]`. */
 export const printedGroup = (path: string): string =>

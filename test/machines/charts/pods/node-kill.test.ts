@@ -1,13 +1,14 @@
 /** A pod that the node ends (eviction, shutdown): what the world sees of it, and that it stays ended. */
 import { afterEach, expect, it } from 'vitest';
 import type { PodKillWanted } from '../../../../src/machines/model/pods/pod-messages.ts';
+import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
 
 const UID = 'u1';
 let node: PodsNode;
 
-function running(): PodsNode {
-  node = new PodsNode();
+function running(settings: Partial<NodeSettings> = {}): PodsNode {
+  node = new PodsNode({ settings });
   node.world.runtime.images.set('app:1', image('app:1'));
   node.world.setManifests([manifest({ uid: UID, spec: { terminationGracePeriodSeconds: 60 } })]);
   return node.boot().until('Running', () => node.phase(UID) === 'Running');
@@ -48,6 +49,19 @@ it('fails at once, for the reason of the node, with a word about the disruption'
   );
   // Every stop has its two seconds.
   expect(stops).toMatchObject([{ timeoutSeconds: 2 }]);
+});
+
+it('tells the shutdown manager that its containers have ended, then that its volumes are unmounted', () => {
+  running({ shutdown: { periods: [{ priority: 0, graceSeconds: 10 }], stateFile: '/state' } });
+  kill();
+  node.until('over', isOver);
+  const told = node.sink.records.flatMap((record) =>
+    JSON.stringify(record).includes('node.podChanged') && record.k === 'message' ? [record.event] : [],
+  );
+  expect(told.slice(-2)).toEqual([
+    { type: 'node.podChanged', uid: UID, pod: null },
+    { type: 'node.podChanged', uid: UID, pod: null, isReclaimed: true },
+  ]);
 });
 
 it('leaves nothing in the runtime a minute later, and its status as it was', () => {

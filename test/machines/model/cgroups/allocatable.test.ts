@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { nodeResources } from '../../../../src/machines/model/cgroups/allocatable.ts';
 import type { MachineInfo } from '../../../../src/machines/model/operations/host.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 
 const MACHINE: MachineInfo = {
   cores: 2,
@@ -29,10 +30,18 @@ const SETTINGS: Parameters<typeof nodeResources>[0] = {
   ignoreEviction: false,
 };
 
-function resources(settings: Partial<typeof SETTINGS> = {}, machine: Partial<MachineInfo> = {}) {
+/** Before `reservedPagesAsKubelet`. */
+const BEFORE = 36;
+
+function resources(
+  settings: Partial<typeof SETTINGS> = {},
+  machine: Partial<MachineInfo> = {},
+  behavior = NEWEST_BEHAVIOR,
+) {
   const answer = nodeResources(
     { ...SETTINGS, ...settings },
     { machine: { ...MACHINE, ...machine }, storageBytes: '1000000' },
+    { behavior },
   );
   if (answer.error !== undefined) throw new Error(answer.error);
   return answer.value;
@@ -71,6 +80,14 @@ describe('what is left for pods', () => {
     expect(podsLimit).toMatchObject({ memory: '24684096Ki', 'hugepages-2Mi': '1Gi' });
   });
 
+  it('is less by all huge pages, also by those that daemons get, as in the kubelet', () => {
+    const pages = { hugePageTotals: { 'hugepages-2Mi': '1073741824' } };
+    const settings = { evictionHard: {}, kubeReserved: { 'hugepages-2Mi': '512Mi' } };
+    const { allocatable } = resources(settings, pages);
+    expect(allocatable).toMatchObject({ memory: '23635520Ki', 'hugepages-2Mi': '512Mi' });
+    expect(resources(settings, pages, BEFORE).allocatable).toMatchObject({ memory: '24159808Ki' });
+  });
+
   it('is not less by eviction where the owner says so, and never less than nothing', () => {
     expect(resources({ ignoreEviction: true }).allocatable).toMatchObject({ memory: '24684096Ki' });
     const { allocatable } = resources({ evictionHard: {} }, { hugePageTotals: { 'hugepages-2Mi': '30000000000' } });
@@ -102,8 +119,10 @@ describe('reserved CPUs', () => {
   });
 });
 
-it('more than there is cannot be kept back', () => {
-  expect(() => resources({ kubeReserved: { cpu: '3' } })).toThrow(
-    'invalid Node Allocatable configuration. Resource "cpu" has an allocatable of 3, capacity of -1',
-  );
+it('more than there is cannot be kept back, in the words of the kubelet', () => {
+  const settings = { kubeReserved: { cpu: '1500m' }, systemReserved: { cpu: '700m' } };
+  const invalid = 'invalid Node Allocatable configuration. Resource "cpu" has';
+  const since = `${invalid} a reservation of 2200m but capacity of 2. Expected capacity >= reservation.`;
+  expect(() => resources(settings)).toThrow(since);
+  expect(() => resources(settings, {}, BEFORE)).toThrow(`${invalid} an allocatable of 2200m, capacity of -200m`);
 });

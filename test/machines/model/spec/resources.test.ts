@@ -1,7 +1,7 @@
 /** Tables for amounts and what follows from them: classes, cgroups, shares, scores. */
 import { assert, bigInt, property } from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ResourceRequirements } from '../../../../src/machines/model/api/pod.ts';
+import type { Container, ResourceRequirements } from '../../../../src/machines/model/api/pod.ts';
 import { podGroup } from '../../../../src/machines/model/cgroups/pod-cgroup.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 import { cgroupParent, podQOS } from '../../../../src/machines/model/spec/qos.ts';
@@ -21,6 +21,9 @@ import {
 } from '../../../../src/machines/model/values/quantity.ts';
 import { container, pod } from '../../charts/pods/support.ts';
 import { node } from './recordings.ts';
+
+/** Before `memoryAsKubelet`. */
+const BEFORE = 34;
 
 describe('quantities', () => {
   it.each([
@@ -186,6 +189,16 @@ describe('resources', () => {
       { page_size: '2MB', limit: '4194304' },
       { page_size: '1GB' },
     ]);
+  });
+
+  it('gives a container without own huge pages those of its pod, as in the kubelet', () => {
+    const resources = { limits: { 'hugepages-2Mi': '4Mi', memory: '1Mi' } };
+    const own = container({ resources: { limits: { 'hugepages-2Mi': '2Mi' } } });
+    const limits = (of: Container, behavior = node.behavior): unknown =>
+      containerResources(pod({ containers: [of], resources }), of, { ...node, behavior }).hugepage_limits;
+    expect(limits(container())).toEqual([{ page_size: '2MB', limit: '4194304' }, { page_size: '1GB' }]);
+    expect(limits(own)).toEqual([{ page_size: '2MB', limit: '2097152' }, { page_size: '1GB' }]);
+    expect(limits(container(), BEFORE)).toEqual([{ page_size: '2MB' }, { page_size: '1GB' }]);
   });
 
   it('does not limit CPU time when the node does not', () => {

@@ -94,7 +94,12 @@ describe('starting', () => {
       {
         driver: 'cgroupfs',
         path: '/kubepods',
-        resources: { cpuShares: '1536', memoryBytes: '3221225472', pids: '32768' },
+        resources: {
+          cpuShares: '1536',
+          memoryBytes: '3221225472',
+          pids: '32768',
+          hugePageBytes: { '2MB': '0' },
+        },
       },
       {
         driver: 'cgroupfs',
@@ -123,7 +128,22 @@ describe('starting', () => {
 
   it('holds all pods to what the machine has where nobody enforces less', () => {
     const [pods] = start({ enforceNodeAllocatable: [] }).of('cgroup.ensure') as { resources: object }[];
-    expect(pods?.resources).toEqual({ cpuShares: '2048', memoryBytes: '4294967296', pids: '32768' });
+    expect(pods?.resources).toMatchObject({ cpuShares: '2048', memoryBytes: '4294967296', pids: '32768' });
+  });
+
+  it.each([
+    ['as in the kubelet', {}, ['3145728', '1048576']],
+    ['which had no limit before', { behavior: 37 }, [undefined, undefined]],
+  ])('leaves the huge pages that daemons get to them alone, %s', (_, more, [ofPods, ofDaemons]) => {
+    const run = start({
+      machineInfo: { ...INPUT.machineInfo, hugePageTotals: { 'hugepages-2Mi': '4194304' } },
+      reservations: { ...INPUT.reservations, kubeReserved: { 'hugepages-2Mi': '1Mi' } },
+      enforceNodeAllocatable: ['pods', 'kube-reserved'],
+      ...more,
+    });
+    const pagesIn = (group: unknown) =>
+      (group as { resources: { hugePageBytes?: Record<string, string> } }).resources.hugePageBytes?.['2MB'];
+    expect([pagesIn(run.of('cgroup.ensure')[0]), pagesIn(run.of('cgroup.update')[0])]).toEqual([ofPods, ofDaemons]);
   });
 
   it('makes nothing for a runtime that has no cgroups', () => {
@@ -136,7 +156,11 @@ describe('starting', () => {
     const run = start({ enforceNodeAllocatable: ['pods', 'kube-reserved', 'system-reserved-compressible'] });
     expect(run.of('cgroup.update')).toEqual([
       { driver: 'cgroupfs', path: '/system', resources: {} },
-      { driver: 'cgroupfs', path: '/kube', resources: { cpuShares: '512', memoryBytes: '1073741824' } },
+      {
+        driver: 'cgroupfs',
+        path: '/kube',
+        resources: { cpuShares: '512', memoryBytes: '1073741824', hugePageBytes: { '2MB': '0' } },
+      },
     ]);
     expect(run.events()).toEqual([
       'NodeAllocatableEnforced: Updated limits on system reserved cgroup /system',
@@ -157,7 +181,8 @@ describe('a node that cannot start', () => {
       'it keeps back more than it has',
       { reservations: { ...INPUT.reservations, kubeReserved: { cpu: '3' } } },
       {},
-      'invalid Node Allocatable configuration. Resource "cpu" has an allocatable of 3, capacity of -1',
+      'invalid Node Allocatable configuration. Resource "cpu" has a reservation of 3 but capacity of 2. ' +
+        'Expected capacity >= reservation.',
     ],
     [
       'the kernel is protected and set otherwise',
@@ -283,10 +308,13 @@ describe('the levels', () => {
     ]);
   });
 
-  it('keep what was asked for from being reclaimed with MemoryQoS', () => {
-    expect(change(start({ memoryQoS: true }))).toMatchObject([
+  it.each([
+    ['as in the kubelet', {}, 'memory.low'],
+    ['as before', { behavior: 34 }, 'memory.min'],
+  ])('keep what was asked for from being reclaimed with MemoryQoS, %s', (_, more, file) => {
+    expect(change(start({ memoryQoS: true, ...more }))).toMatchObject([
       { path: '/kubepods', resources: { unified: { 'memory.min': '1500' } } },
-      { path: '/kubepods/burstable', resources: { unified: { 'memory.min': '1000' } } },
+      { path: '/kubepods/burstable', resources: { unified: { [file]: '1000' } } },
       { path: '/kubepods/besteffort', resources: { cpuShares: '2' } },
     ]);
   });

@@ -37,9 +37,9 @@ const DETAILS: readonly (readonly [text: RegExp, detail: string])[] = [
   [/with swap/, 'swap_limitation'],
 ];
 
-/** By message of another pod, why a deferred resize may be granted now. */
+/** By message of a pod, this or another one, why a deferred resize may be granted now. */
 const TRIGGERS: Readonly<Record<string, string>> = {
-  'allocation.wanted': 'pod_resized',
+  'allocation.wanted': 'pod_updated',
   'allocation.ended': 'pod_terminated',
   'allocation.released': 'pods_removed',
 };
@@ -56,8 +56,6 @@ export class Resizes extends Instruments implements Projection {
   readonly #working = new Map<string, number>();
   /** The trigger, by the messages to the allocation manager in this turn. */
   #trigger = 'periodic_retry';
-  /** The pod whose new resources are evaluated in this turn; empty for none. */
-  #updated = '';
   readonly #families = families(this.registry);
 
   on(record: NodeRecord, { kernel }: RecordContext): void {
@@ -68,7 +66,6 @@ export class Resizes extends Instruments implements Projection {
       this.#over(podUidAt(record.at), false, kernel.now);
     } else if (record.k === 'end') {
       this.#trigger = 'periodic_retry';
-      this.#updated = '';
     }
   }
 
@@ -88,7 +85,6 @@ export class Resizes extends Instruments implements Projection {
     readonly request: { readonly uid: string };
     allocation: Allocation;
   }): void {
-    this.#updated = uid;
     const before = this.#requests.get(uid);
     this.#requests.set(uid, { allocation, refusal: before?.refusal ?? null });
     if (!before) return;
@@ -116,8 +112,7 @@ export class Resizes extends Instruments implements Projection {
 
   #granted(uid: string): void {
     const resize = this.#requests.get(uid);
-    const retry_trigger = uid === this.#updated ? 'pod_updated' : this.#trigger;
-    if (resize?.refusal?.reason === 'Deferred') this.#families.accepted.inc({ retry_trigger });
+    if (resize?.refusal?.reason === 'Deferred') this.#families.accepted.inc({ retry_trigger: this.#trigger });
     if (resize) resize.refusal = null;
   }
 

@@ -8,7 +8,8 @@
  * Sends: `nodeStatus` and `allocation` that the node is shutting down, and no longer is; `pods` which pods to end.
  * Invariants:
  *   D1 the lock is held from the first moment until the last group is over, and never longer.
- *   D2 a group starts when the pods of the previous one are gone, or its time is over.
+ *   D2 a group starts when the pods of the previous one are gone and their volumes are unmounted, or its time is over:
+ *      the drivers that unmount them are pods of a later group.
  *   D3 without logind the node runs as usual, but its shutdown is not graceful.
  * Seeds: S203, S241. Upstream: pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go.
  */
@@ -18,6 +19,7 @@ import type { NodePod, NodePodChanged } from '../../../model/eviction/ranking.ts
 import { logindOperations } from '../../../model/operations/logind.ts';
 import { nodeEvent, type PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { nodeEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings, ShutdownSettings } from '../../../model/settings/node-settings.ts';
 import { graceOf, periodRequestedSeconds, podsOfGroup } from './policy.ts';
 
@@ -27,6 +29,8 @@ interface Context {
   readonly settings: ShutdownSettings;
   readonly nodeName: string;
   readonly pods: Readonly<Record<string, NodePod>>;
+  /** Uids of pods of this group whose volumes may be mounted; absent: volumes are not awaited. */
+  readonly mounted?: readonly string[];
   readonly delayMs: number;
   /** Index of the group that is ending. */
   readonly group: number;
@@ -58,7 +62,7 @@ const shutdownSetup = setup({
   ),
   guards: {
     waitsLongEnough: ({ context }) => context.delayMs >= requestedMs(context),
-    isGroupGone: ({ context }) => openPods(context).length === 0,
+    isGroupGone: ({ context }) => openPods(context).length === 0 && (context.mounted ?? []).length === 0,
     isLastGroup: ({ context }) => context.group >= context.settings.periods.length - 1,
     isActive: ({ event }) => event.type === 'shutdown.prepared' && event.active,
     isCancelled: ({ event }) => event.type === 'shutdown.prepared' && !event.active,
@@ -134,6 +138,7 @@ const endGroup = s.enqueueActions(({ context, enqueue }) => {
     const kill: PodKillWanted = { type: 'pods.kill', uid, graceSeconds: grace, verdict: VERDICT };
     enqueue.sendTo(to('pods'), kill);
   }
+  if (context.mounted !== undefined) enqueue.assign({ mounted: openPods(context).map(([uid]) => uid) });
 });
 
 const logTimeOut = line<Context, Event, undefined, Event>('info', ({ context }) => [
@@ -145,12 +150,12 @@ const noteDelay = s.assign({
   delayMs: ({ event }) => outputOf<{ delayMs: number }>(event).delayMs,
 });
 
-const notePod = s.assign({
-  pods: ({ context, event }) => {
-    if (event.type !== 'node.podChanged') return context.pods;
-    const { [event.uid]: _before, ...others } = context.pods;
-    return event.pod === null ? others : { ...others, [event.uid]: event.pod };
-  },
+const notePod = s.assign(({ context, event }) => {
+  if (event.type !== 'node.podChanged') return {};
+  const { uid, pod, isReclaimed = false } = event;
+  const { [uid]: _before, ...others } = context.pods;
+  const pods = pod === null ? others : { ...others, [uid]: pod };
+  return isReclaimed ? { pods, mounted: (context.mounted ?? []).filter((each) => each !== uid) } : { pods };
 });
 
 const logUnstored = line<Context, { type: string; error: unknown }, undefined, Event>('error', ({ event }) => [
@@ -250,6 +255,7 @@ export const shutdownMachine = shutdownSetup.createMachine({
     settings: required(input.shutdown, 'the settings of a graceful shutdown'),
     nodeName: input.nodeName,
     pods: {},
+    ...(hasBehavior(input, 'volumesAwaited') ? { mounted: [] } : {}),
     delayMs: 0,
     group: 0,
     beganAtMs: 0,

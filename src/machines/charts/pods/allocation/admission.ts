@@ -8,11 +8,18 @@
 import { childIn, errorOf, line, now, to } from '../../../../kernel/xstate.ts';
 import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts';
 import { callsWithoutAnswer, unexpected, withAnswer, withResponses } from '../../../model/allocation/device-manager.ts';
-import { admit, byUrgency, isOfThisStart, resize } from '../../../model/allocation/predicates.ts';
+import {
+  admit,
+  byUrgency,
+  isOfThisStart,
+  judgeResize,
+  type ResizeVerdict,
+  resize,
+} from '../../../model/allocation/predicates.ts';
 import { type AdmissionRequest, carriedOver, type Rejection } from '../../../model/allocation/request.ts';
 import type { Assignment } from '../../../model/allocation/resource-assignment.ts';
 import { assignedTo, pinnedResize, podShares } from '../../../model/allocation/resource-grants.ts';
-import type { Grant, Holding } from '../../../model/operations/grants.ts';
+import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
 import type { PodKillWanted } from '../../../model/pods/pod-messages.ts';
 import { podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
@@ -186,20 +193,20 @@ function isTooEarly(
 /** Whether other pods of another kubelet have not asked for their resources yet. */
 const awaitsOtherPods = ({ state }: Work, uid: string): boolean => state.awaited.some((other) => other !== uid);
 
-function postponeResize(work: Work, wanted: AllocationRequest): void {
-  const { uid } = wanted.request;
-  const sinceMs = work.state.resizes[uid]?.sinceMs ?? now(work.args);
-  work.state.resizes = {
-    ...work.state.resizes,
-    [uid]: { request: wanted.request, allocation: wanted.allocation, sinceMs },
-  };
+function postponeResize(work: Work, { request, allocation }: AllocationRequest, victims: readonly string[] = []): void {
+  const sinceMs = work.state.resizes[request.uid]?.sinceMs ?? now(work.args);
+  const ending = victims.length === 0 ? {} : { victims };
+  work.state.resizes = { ...work.state.resizes, [request.uid]: { request, allocation, sinceMs, ...ending } };
 }
 
 /** Handles a request of an admitted pod: its actor restarted, or its specification changed. */
 export function regrant(work: Work, wanted: AllocationRequest, held: Grant): void {
   const { uid } = wanted.request;
   const { allocation } = held;
-  if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) return changeGrant(work, wanted, held);
+  if (!isSame(carriedOver(allocation, wanted.allocation), wanted.allocation)) {
+    changeGrant(work, wanted, held);
+    return retryWithFreed(work, uid, held);
+  }
   if (!isSame(allocation, wanted.allocation)) return grantAssigned(work, wanted);
   work.state.resizes = without(work.state.resizes, uid);
   reply(work, {
@@ -214,21 +221,47 @@ export function regrant(work: Work, wanted: AllocationRequest, held: Grant): voi
 }
 
 function changeGrant(work: Work, wanted: AllocationRequest, { allocation }: Grant): void {
-  const { settings } = work.args.context;
-  const { request } = wanted;
-  const { uid } = request;
-  if (awaitsOtherPods(work, uid)) return postponeResize(work, wanted);
-  const wholeNode = settings.admission?.wholeNode ?? {};
-  const refusal =
-    pinnedResize(settings, wanted, allocation) ??
-    resize(request, viewOf(work.args.context), wholeNode, candidates(work.state));
-  if (refusal === null) return grantAssigned(work, wanted);
+  const { uid } = wanted.request;
+  if (awaitsOtherPods(work, uid) || awaitsVictims(work, uid)) return postponeResize(work, wanted, endingFor(work, uid));
+  const verdict = judge(work, wanted, allocation);
+  if (verdict.refusal === null) return giveRoom(work, wanted, verdict);
+  const { refusal } = verdict;
   const sinceMs = work.state.resizes[uid]?.sinceMs ?? now(work.args);
   const pending = refusal.reason === 'Deferred' ? { ...work.state.resizes, [uid]: { ...wanted, sinceMs } } : null;
   work.state.resizes = pending ?? without(work.state.resizes, uid);
-  const shares = podShares(settings, holdingsIn(work.state), uid);
+  const shares = podShares(work.args.context.settings, holdingsIn(work.state), uid);
   reply(work, { type: 'allocation.pending', uid, allocation, refusal, ...shares });
 }
+
+function judge(work: Work, wanted: AllocationRequest, allocation: Allocation): ResizeVerdict {
+  const { context } = work.args;
+  const { settings } = context;
+  const pinned = pinnedResize(settings, wanted, allocation);
+  if (pinned !== null) return { refusal: pinned };
+  const [view, active] = [viewOf(context), candidates(work.state)];
+  if (hasBehavior(settings, 'resizesJudgedAsKubelet')) return judgeResize(wanted.request, view, active);
+  const refusal = resize(wanted.request, view, settings.admission?.wholeNode ?? {}, active);
+  return refusal === null ? { refusal, victims: [] } : { refusal };
+}
+
+/** Grants a resize at once, or ends the pods that a critical pod preempts for it. */
+function giveRoom(
+  work: Work,
+  wanted: AllocationRequest,
+  { victims, shortOf }: Extract<ResizeVerdict, { readonly refusal: null }>,
+): void {
+  const { uid } = wanted.request;
+  if (victims.length === 0) return grantAssigned(work, wanted);
+  if (mayBecomeFree(work, uid)) return postponeResize(work, wanted);
+  postponeResize(work, wanted, victims);
+  for (const victim of victims) preempt(work, victim, uid, shortOf);
+}
+
+/** The pods that are ending to make room for a resize. */
+const endingFor = ({ state }: Work, uid: string): readonly string[] =>
+  (state.resizes[uid]?.victims ?? []).filter((victim) => state.grants[victim] !== undefined);
+
+const awaitsVictims = (work: Work, uid: string): boolean => endingFor(work, uid).length > 0;
 
 /** Retries waiting pods and resizes, the most urgent first, after resources became free or time passed. */
 export function retry(work: Work): void {
@@ -243,8 +276,14 @@ export function retry(work: Work): void {
   }
 }
 
-const increases = (grant: Grant | undefined, { demand }: AdmissionRequest): boolean =>
+const increases = (grant: Grant | undefined, { demand }: Pick<AdmissionRequest, 'demand'>): boolean =>
   ['cpu', 'memory'].some((name) => BigInt(demand.requests[name] ?? '0') > BigInt(grant?.demand.requests[name] ?? '0'));
+
+/** A resize that gave something back makes room for others that wait. */
+function retryWithFreed(work: Work, uid: string, { demand }: Grant): void {
+  const isAsKubelet = hasBehavior(work.args.context.settings, 'resizesJudgedAsKubelet');
+  if (isAsKubelet && increases(work.state.grants[uid], { demand })) retry(work);
+}
 
 export function retryPostponed(work: Work): void {
   for (const wanted of Object.values(work.state.unjudged)) {

@@ -42,6 +42,8 @@ interface PendingResize {
   readonly request: AdmissionRequest;
   readonly allocation: Allocation;
   readonly sinceMs: number;
+  /** Pods that end to make room for it; absent: none. */
+  readonly victims?: readonly string[];
 }
 
 export interface Context {

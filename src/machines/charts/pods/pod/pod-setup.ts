@@ -274,6 +274,7 @@ export const noteReclaimed = s.enqueueActions(({ context: { uid, node }, enqueue
   enqueue.sendTo(to('status'), { type: 'status.reclaimed', uid });
   const message: NodePodChanged = { type: 'node.podChanged', uid, pod: null, isReclaimed: true };
   if (node.eviction !== undefined) enqueue.sendTo(to('eviction'), message);
+  if (node.shutdown !== undefined && hasBehavior(node, 'volumesAwaited')) enqueue.sendTo(to('shutdown'), message);
 });
 
 export const sendToContainer = (enqueue: Enqueue, name: string, message: ContainerOrder | ImageReport): void =>

@@ -11,6 +11,8 @@ const PERIODS = [
   { priority: 2_000_000_000, graceSeconds: 10 },
 ];
 const SIBLINGS = ['pods', 'nodeStatus', 'eventRecorder', 'allocation'];
+/** Before `volumesAwaited`. */
+const BEFORE = 35;
 const PREPARED = { type: 'shutdown.prepared', active: true };
 const CANCELLED = { type: 'shutdown.prepared', active: false };
 
@@ -27,7 +29,7 @@ const pod = (name: string, priority: number, graceSeconds = 30): NodePod => ({
   storage: null,
 });
 
-function start(answers: Answers = {}) {
+function start(answers: Answers = {}, behavior = node.behavior) {
   const world: Answers = {
     'logind.inhibitDelay': ok({ delayMs: 60_000 }),
     'logind.inhibitShutdown': 'stream',
@@ -36,12 +38,14 @@ function start(answers: Answers = {}) {
     ...answers,
   };
   const shutdown = { periods: PERIODS, stateFile: '/state' };
-  const run = runUnder(shutdownMachine, { ...node, shutdown }, world, SIBLINGS);
+  const run = runUnder(shutdownMachine, { ...node, behavior, shutdown }, world, SIBLINGS);
   const sentTo = (id: string) => run.sent().filter(({ to }) => to === `parent/${id}`);
   return {
     ...run,
     sentTo,
-    add: (uid: string, facts: NodePod | null) => run.send({ type: 'node.podChanged', uid, pod: facts }),
+    add: (uid: string, facts: NodePod) => run.send({ type: 'node.podChanged', uid, pod: facts }),
+    stop: (uid: string) => run.send({ type: 'node.podChanged', uid, pod: null }),
+    unmount: (uid: string) => run.send({ type: 'node.podChanged', uid, pod: null, isReclaimed: true }),
     bus: (event: { type: string }) => run.emit('logind.watchShutdown', event),
     kills: () =>
       sentTo('pods').flatMap((sent) =>
@@ -66,10 +70,10 @@ describe('a machine that shuts down', () => {
       ['app', 20],
       ['quick', 3],
     ]);
-    run.add('app', null);
+    run.unmount('app');
     run.pass(1_000);
     expect(run.kills()).toHaveLength(2);
-    run.add('quick', null);
+    run.unmount('quick');
     run.pass(0);
     expect(run.kills().at(-1)).toEqual({
       to: 'parent/pods',
@@ -83,8 +87,38 @@ describe('a machine that shuts down', () => {
         disruptionTarget: true,
       },
     });
-    run.add('system', null);
+    run.unmount('system');
     run.pass(0);
+    expect(run.state()).toEqual({ active: 'released' });
+    expect(run.divergence()).toBeNull();
+  });
+
+  it.each([
+    ['are unmounted before the next group ends, as by the kubelet', node.behavior, ['app']],
+    ['were not awaited before', BEFORE, ['app', 'driver']],
+  ])('the volumes of a group %s', (_, behavior, ended) => {
+    const run = start({}, behavior);
+    run.add('app', pod('app', 0));
+    run.add('driver', pod('driver', 2_000_001_000));
+    run.bus(PREPARED);
+    run.pass(0);
+    run.stop('app');
+    run.pass(1_000);
+    expect(run.kills().map(({ uid }) => uid)).toEqual(ended);
+    run.unmount('app');
+    run.pass(0);
+    expect(run.kills().map(({ uid }) => uid)).toEqual(['app', 'driver']);
+  });
+
+  it('volumes that stay mounted do not hold the others up for longer than the time of their group', () => {
+    const run = start();
+    run.add('app', pod('app', 0));
+    run.bus(PREPARED);
+    run.pass(0);
+    run.stop('app');
+    run.pass(19_000);
+    expect(run.state()).toEqual({ active: { guarding: 'ending' } });
+    run.pass(11_000);
     expect(run.state()).toEqual({ active: 'released' });
     expect(run.divergence()).toBeNull();
   });
@@ -127,7 +161,7 @@ describe('a machine that shuts down', () => {
     run.bus(PREPARED);
     run.pass(5_000);
     expect(run.isHeld()).toBe(1);
-    run.add('app', null);
+    run.unmount('app');
     run.pass(0);
     expect(run.isHeld()).toBe(0);
     const kept = run

@@ -36,12 +36,12 @@ it('is applied to the running init container, and its event names the container'
   expect(node.world.callsOf('cri.stopContainer')).toEqual([]);
 });
 
-it('is infeasible beyond the capacity of the node', () => {
+it('waits beyond the capacity of the node', () => {
   node = bootCountingNode({});
   sendPods(node, 'ADD', asking(1, limited('200m')));
   node.until('it initialises', initRuns);
   sendPods(node, 'UPDATE', asking(2, limited('64')));
   node.run(1_000);
-  expect(conditions()).toMatchObject([{ type: 'PodResizePending', reason: 'Infeasible' }]);
+  expect(conditions()).toMatchObject([{ type: 'PodResizePending', reason: 'Deferred' }]);
   expect(node.world.resizes).toEqual([]);
 });

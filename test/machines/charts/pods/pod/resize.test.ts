@@ -111,14 +111,14 @@ describe('a resize that stays pending', () => {
   }
 
   it('is an event once, whatever the node has left; its condition has the time of its reason', () => {
-    bootPending();
+    bootPending({ cgroupVersion: 2, swapControllerAvailable: true, limitedSwapBytes: '1000000000' });
     expect(deferred()).toHaveLength(1);
     const { lastProbeTime, lastTransitionTime } = pending();
     expect(Date.parse(lastProbeTime!)).toBeGreaterThan(Date.parse(lastTransitionTime!));
     send('UPDATE', asking('p', 3, { requests: { cpu: '1400m' } }));
     expect(deferred()).toHaveLength(2);
     expect(pending()).toMatchObject({ reason: 'Deferred', observedGeneration: 3, lastTransitionTime });
-    send('UPDATE', asking('p', 4, { requests: { cpu: '90' } }));
+    send('UPDATE', asking('p', 4, { requests: { cpu: '1400m', memory: '1Mi' } }));
     expect(resizeEvents().at(-1)).toMatch(/^ResizeInfeasible/);
     expect(Date.parse(pending().lastTransitionTime!)).toBeGreaterThan(Date.parse(lastTransitionTime!));
   });
@@ -141,6 +141,56 @@ describe('a resize that stays pending', () => {
   });
 });
 
+describe('room for a resize', () => {
+  /** Before `resizesJudgedAsKubelet`. */
+  const RELEASED = 33;
+  const HIGHEST = 2_000_000_000;
+  const withPriority = ({ spec, ...rest }: Pod): Pod => ({ ...rest, spec: { ...spec, priority: HIGHEST } });
+  function bootFull(wanted: Pod, more: Partial<NodeSettings> = {}): void {
+    boot(more);
+    const { priority = 0 } = wanted.spec;
+    const small = asking('p', 1, { requests: { cpu: '100m' } });
+    send('ADD', asking('large', 1, { requests: { cpu: '1500m' } }), priority === 0 ? small : withPriority(small));
+    node.until('Running', () => running('p')() && running('large')());
+    send('UPDATE', wanted);
+  }
+  const wanted = asking('p', 2, { requests: { cpu: '1' } });
+
+  it.each([
+    ['is used as soon as another pod gives some back, as by the kubelet', {}, '1'],
+    ['waited for three minutes before', { behavior: RELEASED }, '100m'],
+  ])('%s', (_, more, cpu) => {
+    bootFull(wanted, more);
+    expect(conditions('p')).toMatchObject([{ type: 'PodResizePending', reason: 'Deferred' }]);
+    send('UPDATE', asking('large', 2, { requests: { cpu: '900m' } }));
+    node.run(20_000);
+    expect(node.status('p')?.allocatedResources).toEqual({ cpu });
+  });
+
+  it('is made for a critical pod by preempting others, as by the kubelet', () => {
+    bootFull(withPriority(wanted));
+    node.until('done', () => isCalm('p')() === true);
+    expect(node.status('large')).toMatchObject({ phase: 'Failed', reason: 'Preempting' });
+    expect(node.events().filter((text) => text.startsWith('Preempting'))).toHaveLength(1);
+    expect(node.status('p')?.allocatedResources).toEqual({ cpu: '1' });
+    expect(resizeEvents().map((text) => text.split(':')[0])).toEqual(['ResizeStarted', 'ResizeCompleted']);
+  });
+
+  it('is not made for a critical pod that asks for more than the node has, and that may be had later', () => {
+    bootFull(withPriority(asking('p', 2, { requests: { cpu: '90' } })));
+    const why = '[(res: cpu, q: 88000), ]';
+    expect(conditions('p')).toMatchObject([{ reason: 'Deferred', message: expect.stringContaining(why) }]);
+    expect(node.phase('large')).toBe('Running');
+  });
+
+  it('that no node has made a resize infeasible before', () => {
+    bootFull(asking('p', 2, { requests: { cpu: '90' } }), { behavior: RELEASED });
+    expect(conditions('p')).toMatchObject([
+      { reason: 'Infeasible', message: expect.stringContaining('capacity: 2000') },
+    ]);
+  });
+});
+
 describe('a container whose policy wants a new instance', () => {
   it('is not waited for by a pod that ends, and no condition says so when it has ended', () => {
     boot();
@@ -148,7 +198,7 @@ describe('a container whose policy wants a new instance', () => {
     send('ADD', asking('p', 1, resources));
     node.until('Running', running('p'));
     send('UPDATE', asking('p', 2, { requests: { cpu: '90' } }));
-    const waits = { type: 'PodResizePending', reason: 'Infeasible', observedGeneration: 2 };
+    const waits = { type: 'PodResizePending', reason: 'Deferred', observedGeneration: 2 };
     expect(conditions('p')).toMatchObject([waits]);
     const { metadata, ...rest } = asking('p', 3, { requests: { cpu: '90' } });
     send('UPDATE', { ...rest, metadata: { ...metadata, deletionTimestamp: '2023-11-14T22:13:30Z' } });
