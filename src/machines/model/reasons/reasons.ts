@@ -7,6 +7,8 @@
  * them.
  */
 
+import { quote } from '../values/go-text.ts';
+
 /** An event before the recorder adds object, source and time. */
 export interface EventText {
   readonly type: 'Normal' | 'Warning';
@@ -307,6 +309,10 @@ export const podEvents = {
   certificateExpired: (): EventText => warning('CertificateExpired', 'PodCertificate expired'),
   dnsConfigForming: (message: string): EventText => warning('DNSConfigForming', message),
 } as const;
+
+/** An error of one step of a kill, as in the event about the kill. */
+export const killError = (action: 'KillContainer' | 'KillPodSandbox', target: string, error: string): string =>
+  `failed to "${action}" for ${quote(target)} with ${action}Error: ${quote(error)}`;
 
 const ANY_CODE = /^rpc error: code = \w+ desc = /;
 

@@ -5,12 +5,14 @@
  * Invariant: each step is decided by the state of the runtime, so that an interrupted end resumes.
  */
 
-import { required } from '../../../../kernel/xstate.ts';
+import { errorOf, required } from '../../../../kernel/xstate.ts';
 import { podGroups } from '../../../model/cgroups/pod-cgroup.ts';
-import { podEvents } from '../../../model/reasons/reasons.ts';
+import { killError, podEvents } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { configure, logFailure, noteFailure, record } from './pod-actions.ts';
 import { abandonClaims, endAllocation, releasingClaims } from './pod-allocation.ts';
 import { noteContainer } from './pod-containers.ts';
+import type { PodContext } from './pod-context.ts';
 import { linksOf, logPaths, podPaths } from './pod-files.ts';
 import {
   dequeue,
@@ -26,7 +28,13 @@ import { handleStopped, observeNow } from './pod-observation.ts';
 import { assignChange, noteReclaimed, podSetup as s } from './pod-setup.ts';
 import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
-/** Stops each queued sandbox, then continues. */
+const reportsKills = ({ node }: PodContext): boolean => hasBehavior(node, 'podLifeAsKubelet');
+
+const recordFailedKill = record((context, { message }) =>
+  podEvents.failedKillPod(reportsKills(context) ? killError('KillPodSandbox', context.uid, message) : message),
+);
+
+/** Stops each queued sandbox, then continues. A failure is an event only if it delays the end of the pod. */
 export const stopSandboxes = (done: string) =>
   s.createStateConfig({
     entry: queueSandboxes,
@@ -39,10 +47,15 @@ export const stopSandboxes = (done: string) =>
           src: 'cri.stopPodSandbox',
           input: ({ context }) => ({ podSandboxId: required(context.queue[0], 'the sandbox to stop') }),
           onDone: { target: 'next', actions: [handleStopped, dequeue] },
-          onError: {
-            target: 'failing',
-            actions: [noteFailure, record((_, error) => podEvents.failedKillPod(error.message))],
-          },
+          onError: [
+            {
+              guard: ({ context, event }) => reportsKills(context) && errorOf(event).code === 'NOT_FOUND',
+              target: 'next',
+              actions: dequeue,
+            },
+            { guard: 'isReplacing', target: 'failing', actions: [noteFailure, logFailure('Failed to stop sandbox')] },
+            { target: 'failing', actions: [noteFailure, recordFailedKill] },
+          ],
         },
       },
       failing: { after: { wait: 'stopping' } },

@@ -120,6 +120,8 @@ export const podSetup = setup({
     hasDeadline: ({ context }) => deadlineOf(context) !== null,
     isOverdue: ({ context }) => context.isOverdue && hasBehavior(context.node, 'podsAsKubelet'),
     isKilled: ({ context }) => context.kill !== null,
+    /** Its sandbox is replaced, and the pod goes on. */
+    isReplacing: ({ context }) => context.kill === null && hasBehavior(context.node, 'podLifeAsKubelet'),
     isOver: ({ context }) => isOver(context),
     hasOnlySidecars: ({ context }) => hasOnlySidecars(context),
     mustRestartAll: ({ context }) => mustRestartAll(context),
