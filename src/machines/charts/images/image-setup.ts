@@ -389,7 +389,6 @@ export const failMissingImage = failTurn(
 
 export const failInspection = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = errorOf(event);
-  // Upstream names the reference that it did not get.
   const name = hasBehavior(context, 'podLifeAsKubelet') ? '' : context.image;
   const text = `Failed to inspect image "${name}": ${message}`;
   for (const request of [...context.waiting, ...context.turn]) {

@@ -279,6 +279,15 @@ const BEHAVIORS = [
       'event (`FailedKillPod`), with the name of what failed, and tried again with growing pauses; events name ' +
       'containers instead of their ids.',
   },
+  {
+    name: 'networkAwaited',
+    before:
+      'Without a network on the node (`NetworkReady` of the runtime), the runtime was asked for a sandbox again and ' +
+      'again, each time with an event (`FailedCreatePodSandBox`).',
+    since:
+      'As in the kubelet, a pod that needs a network waits for it, with the event `NetworkNotReady`, every ten to ' +
+      'fifteen seconds. The kubelet records one each second.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -20,6 +20,7 @@ import type { GarbageWanted, ImageReport } from '../../../model/pods/image-messa
 import type {
   ContainerReport,
   ContainerView,
+  NetworkChanged,
   PodMessage,
   ProberReport,
   RuntimeMessage,
@@ -59,6 +60,7 @@ type Event =
   | { readonly type: 'acted' }
   | PodMessage
   | NodeChanged
+  | NetworkChanged
   | AllocationReport
   | RuntimeMessage
   | ContainerReport
@@ -130,6 +132,8 @@ export const podSetup = setup({
       Object.values(context.containers).every(({ kind, view }) => kind === 'ephemeral' || !isStartedView(view)),
     isOverAndIdle: ({ context }) =>
       (isOver(context) || isOverInApi(context)) && !anyAlive(context) && !anyReadySandbox(context),
+    isOffline: ({ context }) => isOffline(context),
+    isOnline: ({ context }) => !isOffline(context),
     isBlocked: ({ context }) => runRefusal(context) !== null,
     syncsAgain: ({ context }) => hasBehavior(context.node, 'syncsAsKubelet'),
     isRejected: ({ context }) => isRejected(context),
@@ -214,6 +218,13 @@ const isResized = ({ actuated, allocation }: PodContext): boolean =>
 
 /** The pod needs admission by the node, which counts its resources, and does not have it yet. */
 const isUnadmitted = ({ node, allocation }: PodContext): boolean => node.admission !== undefined && allocation === null;
+
+/** The pod needs a sandbox with a network, and the node has none. */
+const isOffline = (context: PodContext): boolean =>
+  context.networkError !== '' &&
+  context.pod?.spec.hostNetwork !== true &&
+  ['create', 'replace'].includes(sandboxPlan(context)) &&
+  hasBehavior(context.node, 'networkAwaited');
 
 const s = podSetup;
 export type Enqueue = EnqueueOf<typeof s>;
