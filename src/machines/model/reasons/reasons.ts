@@ -176,8 +176,6 @@ export const containerEvents = {
   backOff: (container: string, pod: string): EventText =>
     warning('BackOff', `Back-off restarting failed container ${container} in pod ${pod}`),
   killing: (message: string): EventText => normal('Killing', message),
-  exceededGracePeriod: (): EventText =>
-    warning('ExceededGracePeriod', 'Container runtime did not kill the pod within specified grace period.'),
   failedPostStartHook: (): EventText => warning('FailedPostStartHook', 'PostStartHook failed'),
   failedPreStopHook: (): EventText => warning('FailedPreStopHook', 'PreStopHook failed'),
   lifecycleHttpFallback: (host: string): EventText =>
@@ -275,6 +273,8 @@ export const podEvents = {
       'FailedCreatePodContainer',
       `unable to ensure pod container exists: failed to create container for ${uid} : ${error}`,
     ),
+  exceededGracePeriod: (): EventText =>
+    warning('ExceededGracePeriod', 'Container runtime did not kill the pod within specified grace period.'),
   failedKillPod: (error: string): EventText => warning('FailedKillPod', `error killing pod: ${error}`),
   failedSync: (error: string): EventText => warning('FailedSync', `error determining status: ${error}`),
   networkNotReady: (error: string): EventText => warning('NetworkNotReady', `network is not ready: ${error}`),

@@ -271,13 +271,13 @@ const BEHAVIORS = [
     before:
       'All addresses of a sandbox were those of its pod. A pod whose sandbox was replaced was Running while its ' +
       'sidecars started again. Ephemeral containers had no part of the room for termination messages. That a ' +
-      'container cannot be killed was no event, and a replaced sandbox that cannot be stopped was one; events about ' +
-      'failed starts named ids.',
+      'container cannot be killed, or a pod not be evicted, was no event, and a replaced sandbox that cannot be stopped ' +
+      'was one; events about failed starts named ids.',
     since:
       'As in the kubelet, a pod has one address of each family, is Pending until its sidecars have started in the new ' +
       'sandbox, and all its containers share the room. A failed kill of a container or sandbox of an ending pod is an ' +
-      'event (`FailedKillPod`), with the name of what failed, and tried again with growing pauses; events name ' +
-      'containers instead of their ids.',
+      'event (`FailedKillPod`), with the name of what failed, and tried again with growing pauses; so is a pod that a ' +
+      'manager of the node cannot end in time (`ExceededGracePeriod`). Events name containers instead of their ids.',
   },
   {
     name: 'networkAwaited',

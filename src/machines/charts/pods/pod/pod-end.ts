@@ -68,6 +68,7 @@ export const terminating = s.createStateConfig({
   on: {
     'pod.kill': { actions: noteKill },
     'pod.configured': { actions: [configure, noteKill] },
+    'kill.overdue': { actions: record(() => podEvents.exceededGracePeriod()) },
   },
   states: {
     /** Observes the effect of the abandoned call. */

@@ -74,6 +74,8 @@ type Event =
   | VolumesReport
   | Ended
   | { readonly type: 'inspection.due' }
+  /** A manager of the node has waited for the end of the pod for as long as it waits. */
+  | { readonly type: 'kill.overdue' }
   | { readonly type: 'volumes.lost' }
   | { readonly type: 'container.respawn'; readonly name: string }
   | { readonly type: 'prober.respawn'; readonly id: string }
