@@ -5,14 +5,13 @@
  * Invariant: each step is decided by the state of the runtime, so that an interrupted end resumes.
  */
 
-import { errorOf, required } from '../../../../kernel/xstate.ts';
+import { required } from '../../../../kernel/xstate.ts';
 import { podGroups } from '../../../model/cgroups/pod-cgroup.ts';
 import { killError, podEvents } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { configure, logFailure, noteFailure, record } from './pod-actions.ts';
 import { abandonClaims, endAllocation, releasingClaims } from './pod-allocation.ts';
 import { noteContainer } from './pod-containers.ts';
-import type { PodContext } from './pod-context.ts';
 import { linksOf, logPaths, podPaths } from './pod-files.ts';
 import {
   dequeue,
@@ -28,10 +27,8 @@ import { handleStopped, observeNow } from './pod-observation.ts';
 import { assignChange, noteReclaimed, podSetup as s } from './pod-setup.ts';
 import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
-const reportsKills = ({ node }: PodContext): boolean => hasBehavior(node, 'podLifeAsKubelet');
-
-const recordFailedKill = record((context, { message }) =>
-  podEvents.failedKillPod(reportsKills(context) ? killError('KillPodSandbox', context.uid, message) : message),
+const recordFailedKill = record(({ node, uid }, { message }) =>
+  podEvents.failedKillPod(hasBehavior(node, 'podLifeAsKubelet') ? killError('KillPodSandbox', uid, message) : message),
 );
 
 /** Stops each queued sandbox, then continues. A failure is an event only if it delays the end of the pod. */
@@ -48,11 +45,6 @@ export const stopSandboxes = (done: string) =>
           input: ({ context }) => ({ podSandboxId: required(context.queue[0], 'the sandbox to stop') }),
           onDone: { target: 'next', actions: [handleStopped, dequeue] },
           onError: [
-            {
-              guard: ({ context, event }) => reportsKills(context) && errorOf(event).code === 'NOT_FOUND',
-              target: 'next',
-              actions: dequeue,
-            },
             { guard: 'isReplacing', target: 'failing', actions: [noteFailure, logFailure('Failed to stop sandbox')] },
             { target: 'failing', actions: [noteFailure, recordFailedKill] },
           ],

@@ -58,15 +58,6 @@ describe('the end of a pod', () => {
     expect(messages('FailedKillPod')).toEqual([kill('KillPodSandbox', 'u1')]);
   });
 
-  it('goes on without a sandbox that the runtime does not have', () => {
-    booted().until('Running', running);
-    node.world.fault = (call, _, nth) =>
-      call === 'cri.stopPodSandbox' && nth === 0 ? { error: 'not found', code: 'NOT_FOUND', lost: true } : undefined;
-    node.world.setManifests([]);
-    node.until('gone', gone, 5_000);
-    expect(messages('FailedKillPod')).toEqual([]);
-  });
-
   it('was reported for sandboxes alone on a node of before', () => {
     booted(EARLIER).until('Running', running);
     fail('cri.stopContainer', STUCK);
