@@ -6,6 +6,7 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonEvent } from '../../../src/kernel/json.ts';
 import { restartDelay } from '../../../src/machines/startup/setup.ts';
+import { runtimeCondition } from '../../../src/simulation/world/machine-world.ts';
 import { image, manifest } from '../../support/pods-node.ts';
 import {
   type Answers,
@@ -39,6 +40,28 @@ const SET_UP_MS = 20;
 
 const runningContainers = (node: BootNode) =>
   [...node.world.pods.runtime.containers.values()].filter(({ state }) => state === 'CONTAINER_RUNNING');
+
+describe('the network of the node', () => {
+  const network = (isReady: boolean) => ({
+    ...RUNTIME_READY,
+    conditions: [runtimeCondition('RuntimeReady', true), runtimeCondition('NetworkReady', isReady, 'NoCNI', 'none')],
+  });
+
+  it.each([
+    ['is there', network(true)],
+    ['was there again before a runtime state that crashed', { type: 'runtime.statusChanged' }],
+  ])('lets pods start that waited for it, when it %s', (_, event) => {
+    const node = boot();
+    node.send(network(false), 'kubelet/runtimeState');
+    node.world.pods.registry.set('app:1', image('app:1'));
+    node.world.pods.setManifests([manifest({ uid: 'u1' })]);
+    node.run(60_000);
+    expect(runningContainers(node)).toEqual([]);
+    node.send(event, 'kubelet/runtimeState').run(5_000);
+    expect(runningContainers(node)).toHaveLength(1);
+    expect(node.replay().divergence).toBeNull();
+  });
+});
 
 describe('the runtime', () => {
   it('that is up stays so for a runtime state that crashed: PLEG says its health again', () => {

@@ -389,7 +389,8 @@ export const failMissingImage = failTurn(
 
 export const failInspection = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = errorOf(event);
-  const text = `Failed to inspect image "${context.image}": ${message}`;
+  const name = hasBehavior(context, 'podLifeAsKubelet') ? '' : context.image;
+  const text = `Failed to inspect image "${name}": ${message}`;
   for (const request of [...context.waiting, ...context.turn]) {
     recordEvent(enqueue, request, containerEvents.inspectFailed(text));
     reportRefused(enqueue, request, waitingReasons.imageInspectError, text, SHOW_ERROR_MS);

@@ -4,9 +4,9 @@
  * Decides: up or down, from the conditions of the runtime and the health of PLEG.
  * Owns: the list of runtime errors and network errors.
  * Hears: `runtime.statusChanged` and `runtime.statusFailed` (runtime service), `pleg.healthy` and `pleg.unhealthy`;
- *   `runtimeState.wanted` of `nodeStatus`, which then gets each change.
+ *   `runtimeState.wanted` of `nodeStatus`, which then gets each change; `network.wanted` of `pods`.
  * Asks: no operation.
- * Sends: the supervisor `runtimeState.up` and `runtimeState.down` on each change.
+ * Sends: the supervisor `runtimeState.up` and `runtimeState.down` on each change; `pods` the state of the network.
  * Invariants:
  *   T1 before the first status nothing is synchronised.
  *   T2 a missing network does not stop host-network pods: only RuntimeReady and PLEG decide.
@@ -14,7 +14,7 @@
  */
 import { assign, line, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { RuntimeAbilities, RuntimeStatusItem } from '../../model/operations/runtime.ts';
-import type { PlegHealth } from '../../model/pods/pod-messages.ts';
+import type { NetworkChanged, PlegHealth } from '../../model/pods/pod-messages.ts';
 import { conditionError, runtimeDown } from '../../model/status/runtime-errors.ts';
 import { type NodeReports, RUNTIME_UNKNOWN } from './object/facts.ts';
 
@@ -25,9 +25,15 @@ export interface RuntimeStateContext {
   readonly abilities: RuntimeAbilities;
   /** The runtime's conditions are part of a Node object. */
   readonly isPublished: boolean;
+  /** The network error that pods know; `null` at first. */
+  readonly sharedNetworkError: string | null;
 }
 
-export type RuntimeStateEvent = RuntimeStatusItem | { readonly type: 'runtimeState.wanted' } | PlegHealth;
+export type RuntimeStateEvent =
+  | RuntimeStatusItem
+  | { readonly type: 'runtimeState.wanted' }
+  | { readonly type: 'network.wanted' }
+  | PlegHealth;
 
 const errorsOf = (context: RuntimeStateContext): readonly string[] =>
   [context.runtimeError, context.plegError].filter((error) => error !== '');
@@ -72,6 +78,14 @@ const publish = s.enqueueActions(({ context, enqueue }) => {
   for (const id of ['nodeStatus', 'allocation']) enqueue.sendTo(to(id), message);
 });
 
+/** Pods that come later ask for it. */
+const shareNetwork = s.enqueueActions(({ context, event, enqueue }) => {
+  const { networkError: error, sharedNetworkError } = context;
+  if (error === sharedNetworkError && event.type !== 'network.wanted') return;
+  enqueue.assign({ sharedNetworkError: error });
+  enqueue.sendTo(to('pods'), { type: 'network.changed', error } satisfies NetworkChanged);
+});
+
 export const runtimeStateMachine = s.createMachine({
   id: 'runtimeState',
   context: {
@@ -80,6 +94,7 @@ export const runtimeStateMachine = s.createMachine({
     plegError: '',
     abilities: { handlers: [], features: null },
     isPublished: false,
+    sharedNetworkError: null,
   },
   entry: [
     sendTo(to('runtimeService'), { type: 'runtime.statusWanted' }),
@@ -88,7 +103,8 @@ export const runtimeStateMachine = s.createMachine({
   initial: 'down',
   on: {
     'runtimeState.wanted': { actions: [assign({ isPublished: true }), publish] },
-    'runtime.statusChanged': { actions: recordStatus, target: '.judging' },
+    'network.wanted': { actions: shareNetwork },
+    'runtime.statusChanged': { actions: [recordStatus, shareNetwork], target: '.judging' },
     'runtime.statusFailed': {
       actions: assign({ runtimeError: ({ event }) => runtimeDown(event.message) }),
       target: '.judging',

@@ -39,6 +39,7 @@ export function startPod(args: Args, ref: PodRef, before: PodRecord | undefined,
   const input: PodInput = {
     ...ref,
     node: context.settings,
+    networkError: context.networkError,
     pod,
     runtime,
     mustInspect,

@@ -13,6 +13,7 @@ import type { SoftState } from '../../model/operations/host.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { GarbageWanted, ImageReport } from '../../model/pods/image-messages.ts';
 import type {
+  NetworkChanged,
   PodKill,
   PodKillWanted,
   PodMessage,
@@ -49,6 +50,8 @@ export type Records = Readonly<Record<string, PodRecord>>;
 interface Context {
   readonly settings: NodeSettings;
   readonly softState: SoftState;
+  /** Why the node has no network for pods; empty if it has one. */
+  readonly networkError: string;
   readonly records: Records;
   readonly objects: ConfigObjects;
   /** The runtime was listed completely: a pod that was not reported does not exist there. */
@@ -69,6 +72,7 @@ type Event =
   | PodsMessage
   | PodKillWanted
   | NodeChanged
+  | NetworkChanged
   | ImageReport
   | GarbageWanted
   | StatusWanted
@@ -97,6 +101,7 @@ export const sendToPod = (
   message:
     | PodMessage
     | NodeChanged
+    | NetworkChanged
     | RuntimeMessage
     | ImageReport
     | AllocationReport

@@ -5,7 +5,8 @@
  * Owns: by uid the name, whether it is wanted, which objects it names, and the kill that was ordered; all ConfigMaps
  *   and Secrets. The pods themselves are in their actors.
  * Hears: `config.objects`, `config.pods`, `runtime.*` and `pods.housekeeping` of `syncLoop`; `pods.kill`;
- *   `softState.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; for its pods `object.found`,
+ *   `softState.loaded`; `pods.wanted` of `containerManager`; `node.changed` of the root; `network.changed` of
+ *   `runtimeState`; for its pods `object.found`,
  *   `csi.*`, restarts of senders and shared CPUs. Answers of `images` and `allocation` go to the pod's actor itself.
  * Asks: `volume.podFolders` and `logs.podFolders` once, for leftovers of an earlier agent; `podConfig` for a pod whose
  *   actor crashed; `softState` for restart counts and back-offs; `objects` for the objects that pods use.
@@ -45,6 +46,13 @@ const LIST_AGAIN_MS = 60_000;
 const handleSettings = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'node.changed') return;
   enqueue.assign({ settings: event.settings });
+  for (const { uid, alive } of Object.values(context.records)) if (alive) sendToPod(enqueue, uid, event);
+});
+
+/** Stores whether there is a network for new pods, and tells the others. */
+const handleNetwork = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type !== 'network.changed') return;
+  enqueue.assign({ networkError: event.error });
   for (const { uid, alive } of Object.values(context.records)) if (alive) sendToPod(enqueue, uid, event);
 });
 
@@ -103,6 +111,7 @@ export const podsMachine = s.createMachine({
   context: ({ input }) => ({
     settings: input.settings,
     softState: { containers: {}, probes: {} },
+    networkError: '',
     records: {},
     objects: {},
     relisted: false,
@@ -112,6 +121,7 @@ export const podsMachine = s.createMachine({
   entry: s.enqueueActions(({ enqueue }) => {
     enqueue.sendTo(to('softState'), { type: 'softState.wanted' });
     for (const other of ['syncLoop', 'status']) enqueue.sendTo(to(other), { type: 'pods.started' });
+    enqueue.sendTo(to('runtimeState'), { type: 'network.wanted' });
   }),
   initial: 'gathering',
   on: {
@@ -123,6 +133,7 @@ export const podsMachine = s.createMachine({
     'pods.housekeeping': { actions: handleHousekeeping },
     'pods.kill': { actions: endByNode },
     'node.changed': { actions: handleSettings },
+    'network.changed': { actions: handleNetwork },
     'allocation.started': { actions: forward },
     'allocation.shared': { actions: forward },
     'runtime.podChanged': { actions: handleObservation },

@@ -185,6 +185,12 @@ export type PlegHealth =
   | { readonly type: 'pleg.healthy' }
   | { readonly type: 'pleg.unhealthy'; readonly message: string };
 
+/** From `runtimeState` to pods: why the node has no network for them; empty if it has one. */
+export interface NetworkChanged {
+  readonly type: 'network.changed';
+  readonly error: string;
+}
+
 /** `runtimeState` restarted and needs the health again. */
 export interface PlegHealthWanted {
   readonly type: 'pleg.healthWanted';

@@ -7,6 +7,8 @@
  * them.
  */
 
+import { quote } from '../values/go-text.ts';
+
 /** An event before the recorder adds object, source and time. */
 export interface EventText {
   readonly type: 'Normal' | 'Warning';
@@ -174,8 +176,6 @@ export const containerEvents = {
   backOff: (container: string, pod: string): EventText =>
     warning('BackOff', `Back-off restarting failed container ${container} in pod ${pod}`),
   killing: (message: string): EventText => normal('Killing', message),
-  exceededGracePeriod: (): EventText =>
-    warning('ExceededGracePeriod', 'Container runtime did not kill the pod within specified grace period.'),
   failedPostStartHook: (): EventText => warning('FailedPostStartHook', 'PostStartHook failed'),
   failedPreStopHook: (): EventText => warning('FailedPreStopHook', 'PreStopHook failed'),
   lifecycleHttpFallback: (host: string): EventText =>
@@ -273,6 +273,8 @@ export const podEvents = {
       'FailedCreatePodContainer',
       `unable to ensure pod container exists: failed to create container for ${uid} : ${error}`,
     ),
+  exceededGracePeriod: (): EventText =>
+    warning('ExceededGracePeriod', 'Container runtime did not kill the pod within specified grace period.'),
   failedKillPod: (error: string): EventText => warning('FailedKillPod', `error killing pod: ${error}`),
   failedSync: (error: string): EventText => warning('FailedSync', `error determining status: ${error}`),
   networkNotReady: (error: string): EventText => warning('NetworkNotReady', `network is not ready: ${error}`),
@@ -307,6 +309,10 @@ export const podEvents = {
   certificateExpired: (): EventText => warning('CertificateExpired', 'PodCertificate expired'),
   dnsConfigForming: (message: string): EventText => warning('DNSConfigForming', message),
 } as const;
+
+/** An error of one step of a kill, as in the event about the kill. */
+export const killError = (action: 'KillContainer' | 'KillPodSandbox', target: string, error: string): string =>
+  `failed to "${action}" for ${quote(target)} with ${action}Error: ${quote(error)}`;
 
 const ANY_CODE = /^rpc error: code = \w+ desc = /;
 

@@ -301,6 +301,28 @@ const BEHAVIORS = [
     before: 'The cgroups of all pods and of daemons had no limit of huge pages.',
     since: 'As in the kubelet, they have the huge pages that are allocatable or reserved, and no others.',
   },
+  {
+    name: 'podLifeAsKubelet',
+    before:
+      'All addresses of a sandbox were those of its pod. A pod whose sandbox was replaced was Running while its ' +
+      'sidecars started again. Ephemeral containers had no part of the room for termination messages. That a ' +
+      'container cannot be killed, or a pod not be evicted, was no event, and a replaced sandbox that cannot be stopped ' +
+      'was one; events about failed starts named ids.',
+    since:
+      'As in the kubelet, a pod has one address of each family, is Pending until its sidecars have started in the new ' +
+      'sandbox, and all its containers share the room. A failed kill of a container or sandbox of an ending pod is an ' +
+      'event (`FailedKillPod`), with the name of what failed, and tried again with growing pauses; so is a pod that a ' +
+      'manager of the node cannot end in time (`ExceededGracePeriod`). Events name containers instead of their ids.',
+  },
+  {
+    name: 'networkAwaited',
+    before:
+      'Without a network on the node (`NetworkReady` of the runtime), the runtime was asked for a sandbox again and ' +
+      'again, each time with an event (`FailedCreatePodSandBox`).',
+    since:
+      'As in the kubelet, a pod that needs a network waits for it, with the event `NetworkNotReady`, every ten to ' +
+      'fifteen seconds. The kubelet records one each second.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -19,6 +19,8 @@ export interface PhaseFacts {
   readonly stopped: boolean;
   /** Containers that are being stopped to be restarted, however they end. */
   readonly comingAgain?: readonly string[];
+  /** The current sandbox has a regular container; absent: by the statuses, which also show those of earlier ones. */
+  readonly hasBegun?: boolean;
 }
 
 export const isTerminalPhase = (phase: string | undefined): boolean => phase === 'Succeeded' || phase === 'Failed';
@@ -32,14 +34,14 @@ interface Counts {
 }
 
 export function podPhase(facts: PhaseFacts): PodPhase {
-  const { pod, initContainerStatuses, containerStatuses } = facts;
+  const { pod, initContainerStatuses, containerStatuses, hasBegun = hasAnyContainerStarted(containerStatuses) } = facts;
   const initContainers = pod.spec.initContainers ?? [];
   const init = initProgress(facts, initContainers);
   if (init.failed) return 'Failed';
   const counts: Counts = { running: 0, waiting: 0, stopped: 0, succeeded: 0, unknown: 0 };
   const sidecarsPending = countSidecars(initContainers, initContainerStatuses, counts);
   for (const container of pod.spec.containers) count(statusOf(containerStatuses, container), counts);
-  if (init.pending || (sidecarsPending && !hasAnyContainerStarted(containerStatuses))) return 'Pending';
+  if (init.pending || (sidecarsPending && !hasBegun)) return 'Pending';
   if (counts.waiting > 0) return 'Pending';
   if (counts.running > 0 && counts.unknown === 0) return 'Running';
   if (counts.running === 0 && counts.stopped > 0 && counts.unknown === 0) return phaseOfStopped(facts, counts);

@@ -20,6 +20,7 @@ import type { NodeSettings } from '../settings/node-settings.ts';
 import { podQOS } from '../spec/qos.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { mayRestartAll } from '../spec/restart.ts';
+import { canonicalIp } from '../values/ip.ts';
 import { rfc3339 } from '../values/time.ts';
 import {
   type ConditionFacts,
@@ -39,6 +40,7 @@ import {
 } from './containers.ts';
 import { isTerminalPhase, podPhase } from './phase.ts';
 import { podResourceStatus } from './resources.ts';
+import { hasBegunInSandbox } from './runtime-facts.ts';
 import { withinBudget } from './termination-messages.ts';
 
 export type PodStage =
@@ -100,7 +102,7 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
   const statuses = { initContainerStatuses: inits, containerStatuses: regulars };
   const isToRemove = restartingAll && instancesToRemove(pod, runtime).length > 0;
   const comingAgain = isToRemove ? [...inits, ...regulars].map(({ name }) => name) : (facts.comingAgain ?? []);
-  const verdict = phaseAndReason(facts, podPhase({ pod, stopped, ...statuses, comingAgain }));
+  const verdict = phaseAndReason(facts, podPhase({ pod, stopped, ...statuses, comingAgain, ...begun(facts) }));
   const foreign = (pod.status?.conditions ?? []).filter(isForeignCondition);
   const conditions: ConditionFacts = {
     pod,
@@ -132,8 +134,13 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
     qosClass: podQOS(pod),
     ...podResourceStatus(facts.node, pod, verdict.phase === 'Running' ? facts.resized : undefined),
   };
-  return withinBudget(pod, facts.stage === 'terminated' ? finalStatus(facts, status) : status);
+  return withinBudget(facts.node, pod, facts.stage === 'terminated' ? finalStatus(facts, status) : status);
 }
+
+const begun = ({ pod, runtime, node }: PodStatusFacts): { readonly hasBegun?: boolean } =>
+  hasBehavior(node, 'podLifeAsKubelet')
+    ? { hasBegun: pod.spec.containers.some(({ name }) => hasBegunInSandbox(runtime, name)) }
+    : {};
 
 const containerFacts = (facts: PodStatusFacts, restartingAll: boolean): ContainerFacts => ({
   restartingAll,
@@ -243,14 +250,27 @@ function addresses({ pod, node, runtime, previous }: PodStatusFacts): Addresses 
 
 const isIPv6 = (ip: string): boolean => ip.includes(':');
 
-/** Addresses of the newest ready sandbox, the family of the node's first address first. */
-export function podIPs(runtime: PodRuntimeStatus | null, node: Pick<NodeSettings, 'nodeIPs'>): readonly string[] {
+/**
+ * Addresses of the newest ready sandbox, the family of the node's first address first: one of each family, because the
+ * API server rejects a status with more.
+ */
+export function podIPs(
+  runtime: PodRuntimeStatus | null,
+  node: Pick<NodeSettings, 'nodeIPs' | 'behavior'>,
+): readonly string[] {
   const network = runtime?.sandboxes.find(({ state }) => state === 'SANDBOX_READY')?.network;
   const ips = [network?.ip ?? '', ...(network?.additional_ips ?? []).map(({ ip }) => ip)].filter((ip) => ip !== '');
-  const primary = node.nodeIPs[0];
+  const [primary] = node.nodeIPs;
+  if (hasBehavior(node, 'podLifeAsKubelet')) return oneOfEachFamily(ips, primary !== undefined && isIPv6(primary));
   if (primary === undefined) return ips;
   return ips.toSorted((a, b) => Number(isIPv6(a) !== isIPv6(primary)) - Number(isIPv6(b) !== isIPv6(primary)));
 }
+
+const oneOfEachFamily = (ips: readonly string[], startsWithIPv6: boolean): readonly string[] =>
+  [startsWithIPv6, !startsWithIPv6].flatMap((wantsIPv6) => {
+    const first = ips.map(canonicalIp).find((ip) => isIPv6(ip) === wantsIPv6);
+    return first ?? [];
+  });
 
 /** The status of a removed pod: a container that never reported its end has ended, and the phase is final. */
 function finalStatus(facts: PodStatusFacts, status: PodStatus): PodStatus {

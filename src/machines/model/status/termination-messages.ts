@@ -1,5 +1,6 @@
 /** Shortens the termination messages of a pod, so that its status stays within the limit of the API server. */
 import type { ContainerState, ContainerStatus, Pod, PodStatus } from '../api/pod.ts';
+import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 
 /** Bytes of all termination messages of one pod, as upstream, in equal parts for its containers. */
 const BUDGET_BYTES = 12_288;
@@ -8,8 +9,9 @@ const REPLACEMENT = '\uFFFD';
 
 const LISTS = ['initContainerStatuses', 'containerStatuses', 'ephemeralContainerStatuses'] as const;
 
-export function withinBudget({ spec }: Pod, status: PodStatus): PodStatus {
-  const count = spec.containers.length + (spec.initContainers ?? []).length;
+export function withinBudget(node: Decider, { spec }: Pod, status: PodStatus): PodStatus {
+  const ephemeral = hasBehavior(node, 'podLifeAsKubelet') ? (spec.ephemeralContainers ?? []) : [];
+  const count = spec.containers.length + (spec.initContainers ?? []).length + ephemeral.length;
   const maxBytes = count === 0 ? BUDGET_BYTES : Math.floor(BUDGET_BYTES / count);
   const lists = LISTS.flatMap((name) =>
     status[name] === undefined ? [] : [[name, status[name].map((each) => shortened(each, maxBytes))] as const],

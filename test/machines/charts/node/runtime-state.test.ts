@@ -30,7 +30,12 @@ describe('the runtime state', () => {
     const run = runUnder(runtimeStateMachine, undefined, {}, ['runtimeService', 'pleg']);
     run.send(status(true, false));
     run.send(status(false, true));
-    expect(run.sent().slice(3)).toMatchObject([
+    expect(
+      run
+        .sent()
+        .filter(({ type }) => type.startsWith('runtimeState.'))
+        .slice(1),
+    ).toMatchObject([
       { type: 'runtimeState.up' },
       {
         type: 'runtimeState.down',
@@ -38,6 +43,18 @@ describe('the runtime state', () => {
       },
     ]);
     expect(run.divergence()).toBeNull();
+  });
+
+  it('tells pods each change of the network, and what it is when they ask', () => {
+    const run = runUnder(runtimeStateMachine, undefined, {}, ['pods']);
+    for (const network of [false, false, true, true]) run.send(status(true, network));
+    run.send({ type: 'network.wanted' });
+    const error = 'container runtime network not ready: NetworkReady=false reason:R message:m';
+    expect(run.sent().filter(({ to }) => to === 'parent/pods')).toEqual([
+      { to: 'parent/pods', type: 'network.changed', error },
+      { to: 'parent/pods', type: 'network.changed', error: '' },
+      { to: 'parent/pods', type: 'network.changed', error: '' },
+    ]);
   });
 
   it('is down while PLEG is not healthy', () => {

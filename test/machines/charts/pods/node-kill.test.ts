@@ -3,6 +3,7 @@ import { afterEach, expect, it } from 'vitest';
 import type { PodKillWanted } from '../../../../src/machines/model/pods/pod-messages.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
+import { nodeBefore } from './support.ts';
 
 const UID = 'u1';
 let node: PodsNode;
@@ -25,7 +26,10 @@ const order: PodKillWanted = {
     disruptionTarget: true,
   },
 };
-const kill = (): void => void node.kernel.dispatch('kubelet/pods', { ...order }, 'test');
+const kill = (more: Partial<PodKillWanted> = {}): void =>
+  void node.kernel.dispatch('kubelet/pods', { ...order, ...more }, 'test');
+const EXCEEDED = 'ExceededGracePeriod: Container runtime did not kill the pod within specified grace period.';
+const reports = () => node.events().filter((text) => text === EXCEEDED).length;
 const isOver = (): boolean => (node.podState(UID) as { terminated?: unknown } | undefined)?.terminated === 'kept';
 const disruption = () => node.status(UID)?.conditions?.find(({ type }) => type === 'DisruptionTarget');
 
@@ -62,6 +66,31 @@ it('tells the shutdown manager that its containers have ended, then that its vol
     { type: 'node.podChanged', uid: UID, pod: null },
     { type: 'node.podChanged', uid: UID, pod: null, isReclaimed: true },
   ]);
+});
+
+it.each([
+  [1, 10],
+  [null, 90],
+])('with a grace of %s s is reported if its end takes more than %d s', (graceSeconds, limit) => {
+  running();
+  node.world.fault = (name) => (name === 'cri.stopPodSandbox' ? { hangs: true } : undefined);
+  kill({ graceSeconds });
+  node.run(limit * 1_000 - 100);
+  expect(reports()).toBe(0);
+  node.run(600_000);
+  expect(reports()).toBe(1);
+});
+
+it('is not reported when it ends in time, nor on a node of before', () => {
+  running();
+  kill();
+  node.until('over', isOver).run(60_000);
+  expect(reports()).toBe(0);
+  running({ behavior: nodeBefore('podLifeAsKubelet') });
+  node.world.fault = (name) => (name === 'cri.stopPodSandbox' ? { hangs: true } : undefined);
+  kill();
+  node.run(60_000);
+  expect(reports()).toBe(0);
 });
 
 it('leaves nothing in the runtime a minute later, and its status as it was', () => {

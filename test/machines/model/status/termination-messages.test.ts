@@ -3,8 +3,9 @@ import { describe, expect, it } from 'vitest';
 import { podStatus } from '../../../../src/machines/model/status/pod-status.ts';
 import { factsOf } from '../../../../src/machines/model/status/runtime-facts.ts';
 import { settings } from '../../../support/pods-node.ts';
-import { container, instance, pod, runtime } from '../../charts/pods/support.ts';
+import { container, instance, nodeBefore, pod, runtime } from '../../charts/pods/support.ts';
 
+const EARLIER = nodeBefore('podLifeAsKubelet');
 const NAMES = ['a', 'b', 'c', 'd'];
 const ended = (name: string, message: string) =>
   instance({ id: name, metadata: { name, attempt: 0 }, state: 'CONTAINER_EXITED', exit_code: 1, message });
@@ -23,6 +24,20 @@ describe('the termination messages of a pod', () => {
     const long = 'x'.repeat(4_096);
     expect(messages(long, NAMES.slice(0, 3))).toEqual([long, long, long]);
     expect(messages(`start${long}`, NAMES)).toEqual(NAMES.map(() => `start${'x'.repeat(3_067)}`));
+  });
+
+  it('leave a part to each ephemeral container, too', () => {
+    const ephemeral = NAMES.map((name) => ({ ...container({ name: `debug-${name}` }), targetContainerName: '' }));
+    const of = (behavior: number) =>
+      podStatus({
+        pod: pod({ containers: [container({ name: 'a' })], ephemeralContainers: ephemeral }),
+        runtime: runtime([ended('a', 'x'.repeat(4_096))]),
+        node: { ...settings, behavior },
+        nowMs: 0,
+        previous: null,
+      }).containerStatuses?.[0]?.state?.terminated?.message;
+    expect(of(settings.behavior)).toBe('x'.repeat(2_457));
+    expect(of(EARLIER)).toBe('x'.repeat(4_096));
   });
 
   it('leave a mark for each byte of a character that is cut', () => {

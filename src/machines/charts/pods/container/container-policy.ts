@@ -364,6 +364,12 @@ export const refOf = (
   fieldPath: containerFieldPath(context.kind, context.name),
 });
 
+/** The pod alone, without the container. */
+export function podRefOf(context: Parameters<typeof refOf>[0]): ObjectReference {
+  const { fieldPath: _, ...ref } = refOf(context);
+  return ref;
+}
+
 const willRestart = (stop: ContainerStop | null): boolean => stop?.after === 'restart' || stop?.after === 'again';
 
 /** The kubelet waits 10 to 15 s after a failed sync; the first retries here may come sooner. */

@@ -20,6 +20,7 @@ import type { ImageReport } from '../../../model/pods/image-messages.ts';
 import type { ContainerReport, ContainerWanted, Hook, SoftStateMessage } from '../../../model/pods/pod-messages.ts';
 import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { containerEvents, type EventText, killMessages, startErrorText } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { type ContainerFacts, factsOfInstance } from '../../../model/status/runtime-facts.ts';
 import { urlOf } from '../prober/prober-policy.ts';
 import {
@@ -39,6 +40,7 @@ import {
   isStillCreated,
   mayRestart,
   nextInstance as nextInstanceOf,
+  podRefOf,
   type Report,
   refOf,
   refusalDelay,
@@ -156,6 +158,8 @@ export const containerSetup = setup({
     wasRefused: ({ context }) => wasRefused(context),
     isRedefined: ({ context, event }) =>
       event.type === 'container.configured' && event.wanted.hash !== context.wanted.hash,
+    /** The pod ends, and waits for this container. */
+    delaysEnd: ({ context }) => context.stop?.after === 'end' && hasBehavior(context, 'podLifeAsKubelet'),
     mayStopNow: ({ context }) => context.stop?.awaitsTurn !== true,
     hasUnreadMessage: ({ context }) => hasUnreadMessage(context),
   },
@@ -363,7 +367,8 @@ export const logFallback = s.enqueueActions(({ context, event, enqueue }) => {
   const hook = context.stop === null ? context.wanted.postStart : context.wanted.preStop;
   if (!output.fellBack || hook?.kind !== 'httpGet') return;
   const text = containerEvents.lifecycleHttpFallback(`${hook.host || context.podIP}:${hook.port}`);
-  enqueue({ type: 'record', params: text });
+  const ref = hasBehavior(context, 'podLifeAsKubelet') ? podRefOf(context) : refOf(context);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
 });
 
 export const notePodIP = s.assign({

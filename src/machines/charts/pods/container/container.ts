@@ -19,8 +19,9 @@
  */
 import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isSame } from '../../../model/values/same.ts';
-import { afterCall, formatPod, initialContext, SPAWNED, viewOf } from './container-policy.ts';
+import { afterCall, type ContainerContext, formatPod, initialContext, SPAWNED, viewOf } from './container-policy.ts';
 import {
   beginWait,
   configure,
@@ -56,9 +57,14 @@ const SHOW_END_MS = 2_000;
 /** Bytes of a termination message, as upstream. */
 const MESSAGE_MAX_BYTES = 4_096;
 
+/** Ids would make each failure another event: the name of the container replaces its id. */
+const nameForId = (context: ContainerContext, text: string): string =>
+  context.id === '' || !hasBehavior(context, 'podLifeAsKubelet') ? text : text.replaceAll(context.id, context.name);
+
 const recordFailed = {
   type: 'record',
-  params: ({ event }: { event: unknown }) => containerEvents.failed(startErrorText(errorOf(event).message)),
+  params: ({ context, event }: { context: ContainerContext; event: unknown }) =>
+    containerEvents.failed(nameForId(context, startErrorText(errorOf(event).message))),
 } as const;
 
 /** A container that has just started has nothing to report to its pod. */

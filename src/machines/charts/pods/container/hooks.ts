@@ -8,9 +8,10 @@
  * instance.
  */
 
-import { errorOf, line } from '../../../../kernel/xstate.ts';
-import { containerEvents } from '../../../model/reasons/reasons.ts';
-import { afterCall, stopSeconds } from './container-policy.ts';
+import { errorOf, line, now, random, to } from '../../../../kernel/xstate.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
+import { containerEvents, killError, podEvents } from '../../../model/reasons/reasons.ts';
+import { afterCall, podRefOf, retryDelay, stopSeconds } from './container-policy.ts';
 import {
   endHook,
   endWait,
@@ -28,6 +29,21 @@ import {
 /** The pause before a failed stop is retried. */
 const STOP_RETRY_MS = 1_000;
 
+const logFailedKill = s.enqueueActions(({ context, event, enqueue }) => {
+  enqueue(line('error', ['Kill container failed', { container: context.name, error: errorOf(event).message }]));
+});
+
+/** Reports why the pod does not end. */
+const recordFailedKill = s.enqueueActions(({ context, event, enqueue }) => {
+  const error = killError('KillContainer', context.name, errorOf(event).message);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(podRefOf(context), podEvents.failedKillPod(error)));
+});
+
+const noteFailedKill = s.assign((args) => ({
+  failures: args.context.failures + 1,
+  untilMs: now(args) + retryDelay(args.context.failures, random(args)),
+}));
+
 /** Waits for the runtime to stop the instance, with grace period. */
 const asking = s.createStateConfig({
   invoke: {
@@ -37,13 +53,8 @@ const asking = s.createStateConfig({
     onDone: { target: '#container.stopped', actions: updateFromAnswer },
     onError: [
       { guard: ({ event }) => errorOf(event).code === 'NOT_FOUND', target: '#container.stopped' },
-      {
-        target: 'failed',
-        actions: line('error', ({ context, event }) => [
-          'Kill container failed',
-          { container: context.name, error: errorOf(event).message },
-        ]),
-      },
+      { guard: 'delaysEnd', target: 'delayed', actions: [logFailedKill, recordFailedKill, noteFailedKill] },
+      { target: 'failed', actions: logFailedKill },
     ],
   },
 });
@@ -53,7 +64,13 @@ const failed = s.createStateConfig({
   after: { [STOP_RETRY_MS]: 'asking' },
 });
 
-export const stopCall = { asking, failed };
+/** The end of the pod waits for this container: each failure is an event, and the pauses get longer. */
+const delayed = s.createStateConfig({
+  entry: { type: 'report', params: { phase: 'stopping', inspect: true } },
+  after: { wait: 'asking' },
+});
+
+export const stopCall = { asking, failed, delayed };
 
 /** Waits for the postStart hook while the process runs. */
 export const started = s.createStateConfig({

@@ -64,6 +64,14 @@ const noteSync = s.assign((args) => ({
   untilMs: now(args) + Math.round(pauseMs(SYNC_BACK_OFF, 0, random(args))),
 }));
 
+/** The node has no network: waits for it, and reports the pod at each sync of the kubelet. */
+export const offline = s.createStateConfig({
+  meta: { waitsFor: 'the network of the node' },
+  entry: [record(({ networkError }) => podEvents.networkNotReady(networkError)), noteSync],
+  always: { guard: 'isOnline', target: 'deciding' },
+  after: { wait: { target: 'offline', reenter: true } },
+});
+
 /** A pod that this node cannot run is reported at each sync by the kubelet. */
 export const reportedAgain = {
   initial: 'reported',

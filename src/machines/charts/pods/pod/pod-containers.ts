@@ -332,6 +332,7 @@ const noteUnprepared = s.assign({
   unprepared: ({ event }) => outputOf<{ failed: Record<string, string> }>(event).failed,
 });
 
+/** Waits for the plugins to prepare the devices of these containers. */
 export const preparingDevices = s.createStateConfig({
   always: { guard: 'lacksSandbox', target: 'deciding' },
   invoke: {

@@ -30,6 +30,8 @@ import type { ResizeStep } from './resize-policy.ts';
 
 export interface PodInput extends PodRef {
   readonly node: NodeSettings;
+  /** Why the node has no network for pods; empty if it has one. */
+  readonly networkError: string;
   /** The definition of the pod; `null` if only the runtime knows the pod. */
   readonly pod: Pod | null;
   /** The sandboxes and containers in the runtime; `null` before the first report. */

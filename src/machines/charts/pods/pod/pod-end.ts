@@ -7,7 +7,8 @@
 
 import { required } from '../../../../kernel/xstate.ts';
 import { podGroups } from '../../../model/cgroups/pod-cgroup.ts';
-import { podEvents } from '../../../model/reasons/reasons.ts';
+import { killError, podEvents } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { configure, logFailure, noteFailure, record } from './pod-actions.ts';
 import { abandonClaims, endAllocation, releasingClaims } from './pod-allocation.ts';
 import { noteContainer } from './pod-containers.ts';
@@ -26,7 +27,11 @@ import { handleStopped, observeNow } from './pod-observation.ts';
 import { assignChange, noteReclaimed, podSetup as s } from './pod-setup.ts';
 import { releasePublished, releaseVolumes, volumesPlace } from './pod-volumes.ts';
 
-/** Stops each queued sandbox, then continues. */
+const recordFailedKill = record(({ node, uid }, { message }) =>
+  podEvents.failedKillPod(hasBehavior(node, 'podLifeAsKubelet') ? killError('KillPodSandbox', uid, message) : message),
+);
+
+/** Stops each queued sandbox, then continues. A failure is an event only if it delays the end of the pod. */
 export const stopSandboxes = (done: string) =>
   s.createStateConfig({
     entry: queueSandboxes,
@@ -39,10 +44,10 @@ export const stopSandboxes = (done: string) =>
           src: 'cri.stopPodSandbox',
           input: ({ context }) => ({ podSandboxId: required(context.queue[0], 'the sandbox to stop') }),
           onDone: { target: 'next', actions: [handleStopped, dequeue] },
-          onError: {
-            target: 'failing',
-            actions: [noteFailure, record((_, error) => podEvents.failedKillPod(error.message))],
-          },
+          onError: [
+            { guard: 'isReplacing', target: 'failing', actions: [noteFailure, logFailure('Failed to stop sandbox')] },
+            { target: 'failing', actions: [noteFailure, recordFailedKill] },
+          ],
         },
       },
       failing: { after: { wait: 'stopping' } },
@@ -55,6 +60,7 @@ export const terminating = s.createStateConfig({
   on: {
     'pod.kill': { actions: noteKill },
     'pod.configured': { actions: [configure, noteKill] },
+    'kill.overdue': { actions: record(() => podEvents.exceededGracePeriod()) },
   },
   states: {
     /** Observes the effect of the abandoned call. */

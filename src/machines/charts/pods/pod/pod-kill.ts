@@ -7,8 +7,9 @@
  * mistaken for a new one. A2 no container gets a grace period or a hook. A3 ephemeral containers stay.
  */
 import { now, to } from '../../../../kernel/xstate.ts';
-import { eventRecorded } from '../../../model/pods/pod-messages.ts';
+import { eventRecorded, type PodKill } from '../../../model/pods/pod-messages.ts';
 import { killMessages, podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { instancesToRemove } from '../../../model/status/conditions.ts';
 import { SPAWNED } from '../container/container-policy.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
@@ -31,6 +32,19 @@ const adoptOrphans = (enqueue: Enqueue, context: PodContext): Partial<PodContext
 /** The kill of a pod that ended by itself, or that is being deleted. */
 const ORDINARY_END = { graceSeconds: null, remove: false, verdict: null };
 
+/** Seconds that a manager of the node waits for the end of a pod, however short its grace period. */
+const MIN_END_SECONDS = 10;
+
+/** A pod that a manager of the node ends is reported if it takes half as long again as its grace period. */
+function timeKill(enqueue: Enqueue, context: PodContext, { graceSeconds, verdict }: PodKill): void {
+  const { node, stage, kill, pod } = context;
+  if (!hasBehavior(node, 'podLifeAsKubelet') || stage !== 'sync' || kill?.verdict != null) return;
+  if (verdict?.published !== 'once') return;
+  const seconds = graceSeconds ?? pod?.spec.terminationGracePeriodSeconds ?? 0;
+  const limit = Math.max(MIN_END_SECONDS, seconds + Math.floor(seconds / 2));
+  enqueue.raise({ type: 'kill.overdue' }, { delay: limit * 1_000, id: 'kill-overdue' });
+}
+
 export const noteKill = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   const kill = mergedKill(context, event.type === 'pod.kill' ? event : ORDINARY_END, now(args));
@@ -38,6 +52,7 @@ export const noteKill = s.enqueueActions((args) => {
   if (kill.verdict?.reason === podReasons.preempting && context.kill?.verdict == null)
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), podEvents.preempting()));
   applyChange(enqueue, context, { kill }, now(args));
+  if (event.type === 'pod.kill') timeKill(enqueue, context, event);
   if (!isNew) return;
   for (const [name, { view }] of Object.entries(context.containers)) {
     if (view.phase === 'stopping') sendToContainer(enqueue, name, stopOrder(name, kill.graceSeconds));

@@ -35,6 +35,7 @@ export const sendNodeChange = s.enqueueActions(({ context, event, enqueue }) => 
 
 /** Applies the node's changed configuration: log actors restart with it, containers get the maximum of back-offs. */
 export const handleNode = s.enqueueActions(({ context, event, enqueue }) => {
+  if (event.type === 'network.changed') enqueue.assign({ networkError: event.error });
   if (event.type !== 'node.changed') return;
   const { settings: node } = event;
   for (const id of Object.keys(context.logs)) enqueue.stopChild(id);

@@ -20,6 +20,7 @@ import type { GarbageWanted, ImageReport } from '../../../model/pods/image-messa
 import type {
   ContainerReport,
   ContainerView,
+  NetworkChanged,
   PodMessage,
   ProberReport,
   RuntimeMessage,
@@ -59,6 +60,7 @@ type Event =
   | { readonly type: 'acted' }
   | PodMessage
   | NodeChanged
+  | NetworkChanged
   | AllocationReport
   | RuntimeMessage
   | ContainerReport
@@ -72,6 +74,8 @@ type Event =
   | VolumesReport
   | Ended
   | { readonly type: 'inspection.due' }
+  /** A manager of the node has waited for the end of the pod for as long as it waits. */
+  | { readonly type: 'kill.overdue' }
   | { readonly type: 'volumes.lost' }
   | { readonly type: 'container.respawn'; readonly name: string }
   | { readonly type: 'prober.respawn'; readonly id: string }
@@ -120,6 +124,8 @@ export const podSetup = setup({
     hasDeadline: ({ context }) => deadlineOf(context) !== null,
     isOverdue: ({ context }) => context.isOverdue && hasBehavior(context.node, 'podsAsKubelet'),
     isKilled: ({ context }) => context.kill !== null,
+    /** Its sandbox is replaced, and the pod goes on. */
+    isReplacing: ({ context }) => context.kill === null && hasBehavior(context.node, 'podLifeAsKubelet'),
     isOver: ({ context }) => isOver(context),
     hasOnlySidecars: ({ context }) => hasOnlySidecars(context),
     mustRestartAll: ({ context }) => mustRestartAll(context),
@@ -128,6 +134,8 @@ export const podSetup = setup({
       Object.values(context.containers).every(({ kind, view }) => kind === 'ephemeral' || !isStartedView(view)),
     isOverAndIdle: ({ context }) =>
       (isOver(context) || isOverInApi(context)) && !anyAlive(context) && !anyReadySandbox(context),
+    isOffline: ({ context }) => isOffline(context),
+    isOnline: ({ context }) => !isOffline(context),
     isBlocked: ({ context }) => runRefusal(context) !== null,
     syncsAgain: ({ context }) => hasBehavior(context.node, 'syncsAsKubelet'),
     isRejected: ({ context }) => isRejected(context),
@@ -212,6 +220,13 @@ const isResized = ({ actuated, allocation }: PodContext): boolean =>
 
 /** The pod needs admission by the node, which counts its resources, and does not have it yet. */
 const isUnadmitted = ({ node, allocation }: PodContext): boolean => node.admission !== undefined && allocation === null;
+
+/** The pod needs a sandbox with a network, and the node has none. */
+const isOffline = (context: PodContext): boolean =>
+  context.networkError !== '' &&
+  context.pod?.spec.hostNetwork !== true &&
+  ['create', 'replace'].includes(sandboxPlan(context)) &&
+  hasBehavior(context.node, 'networkAwaited');
 
 const s = podSetup;
 export type Enqueue = EnqueueOf<typeof s>;

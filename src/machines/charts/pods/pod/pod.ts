@@ -26,6 +26,7 @@ import {
   configure,
   logFailure,
   noteFailure,
+  offline,
   record,
   recordBlocked,
   recordDns,
@@ -205,6 +206,7 @@ const sync = s.createStateConfig({
     deciding: {
       always: [
         { guard: 'isOverdue', target: 'overdue' },
+        { guard: 'isOffline', target: 'offline' },
         { guard: 'isBlocked', target: 'blocked' },
         { guard: 'mustRestartAll', target: 'restartingAll' },
         { guard: 'needsUsers', target: 'mappingUsers' },
@@ -225,6 +227,7 @@ const sync = s.createStateConfig({
         'object.found': { target: 'deciding', actions: [handleObject, requestImagesAgain] },
       },
     },
+    offline,
     replacing,
     restartingAll,
     preparing,
@@ -287,7 +290,6 @@ const sync = s.createStateConfig({
         },
       },
     },
-    /** Waits for the plugins to prepare the devices of these containers. */
     preparingDevices,
     readingVariables,
     withVariables,
@@ -343,6 +345,7 @@ export const podMachine = s.createMachine({
         'csi.mounted': { actions: forwardPublished },
         'csi.started': { actions: forwardPublished },
         'node.changed': { actions: handleNode },
+        'network.changed': { actions: handleNode },
         'garbage.wanted': { actions: [sendCollectorsAgain, sendNode] },
         'status.wanted': { actions: sendStatusAgain },
         'allocation.started': { actions: requestAllocation },

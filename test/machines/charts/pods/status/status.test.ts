@@ -13,8 +13,9 @@ import {
 } from '../../../../../src/machines/model/status/pod-status.ts';
 import { goDuration, rfc3339 } from '../../../../../src/machines/model/values/time.ts';
 import { node } from '../../../model/spec/recordings.ts';
-import { container, instance, pod, runtime, sandbox } from '../support.ts';
+import { container, instance, nodeBefore, pod, runtime, sandbox } from '../support.ts';
 
+const EARLIER = nodeBefore('podLifeAsKubelet');
 const NOW_MS = Date.UTC(2026, 0, 1);
 const LATER_MS = NOW_MS + 60_000;
 
@@ -158,6 +159,28 @@ describe('restart', () => {
   });
 });
 
+describe('the phase of a pod whose sandbox was replaced', () => {
+  const sidecar = container({ name: 's', restartPolicy: 'Always', startupProbe: {} });
+  const spec = pod({ initContainers: [sidecar] });
+  const old = instance({ state: 'CONTAINER_EXITED', exit_code: 1 });
+  const starting = instance({ id: 's1', metadata: { name: 's', attempt: 1 }, created_at: '20' });
+  const phaseOf = (created_at: string, more: Partial<PodStatusFacts> = {}) => {
+    const seen = runtime([old, starting], [sandbox({ created_at })]);
+    return podStatus(facts({ pod: spec, runtime: seen, started: { s: false }, ...more })).phase;
+  };
+
+  it('is Pending until its sidecars have started again', () => {
+    expect(phaseOf('10')).toBe('Pending');
+    expect(phaseOf('10', { started: { s: true } })).toBe('Running');
+  });
+
+  it('stays Running while a sidecar starts again in the same sandbox', () => expect(phaseOf('1')).toBe('Running'));
+
+  it('was Running at once on a node of before', () => {
+    expect(phaseOf('10', { node: { ...node, behavior: EARLIER } })).toBe('Running');
+  });
+});
+
 const facts = (more: Partial<PodStatusFacts> = {}): PodStatusFacts => ({
   pod: pod(),
   runtime: runtime([instance()]),
@@ -231,8 +254,16 @@ describe('sandbox', () => {
   it('gives the node’s family of addresses first', () => {
     const network = { ip: '10.0.0.5', additional_ips: [{ ip: 'fd00::5' }] };
     const dual = runtime([], [sandbox({ network })]);
-    expect(podIPs(dual, { nodeIPs: ['fd00::1'] })).toEqual(['fd00::5', '10.0.0.5']);
-    expect(podIPs(dual, { nodeIPs: [] })).toEqual(['10.0.0.5', 'fd00::5']);
+    expect(podIPs(dual, { ...node, nodeIPs: ['fd00::1'] })).toEqual(['fd00::5', '10.0.0.5']);
+    expect(podIPs(dual, { ...node, nodeIPs: [] })).toEqual(['10.0.0.5', 'fd00::5']);
+  });
+
+  it('gives one address of each family, because the API server takes no more', () => {
+    const others = [{ ip: '10.0.1.5' }, { ip: 'FD00:0::5' }, { ip: 'fd00::6' }];
+    const many = runtime([], [sandbox({ network: { ip: '10.0.0.5', additional_ips: others } })]);
+    expect(podIPs(many, node)).toEqual(['10.0.0.5', 'fd00::5']);
+    expect(podIPs(many, { ...node, nodeIPs: ['fd00::1'] })).toEqual(['fd00::5', '10.0.0.5']);
+    expect(podIPs(many, { ...node, behavior: EARLIER })).toEqual(['10.0.0.5', '10.0.1.5', 'FD00:0::5', 'fd00::6']);
   });
 });
 
