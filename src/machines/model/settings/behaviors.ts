@@ -266,6 +266,13 @@ const BEHAVIORS = [
       'As in the kubelet, other addresses of the machine are those of the Node with its next status, and of pods from ' +
       'then on.',
   },
+  {
+    name: 'nestedMounts',
+    before:
+      'A container that mounts a volume below a ConfigMap, a Secret, a downward API or a projected volume did not start: ' +
+      'a runtime cannot create the folder for it in a read-only volume.',
+    since: 'As in the kubelet, the folder is created with the volume.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
