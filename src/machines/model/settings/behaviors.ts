@@ -273,6 +273,18 @@ const BEHAVIORS = [
       'a runtime cannot create the folder for it in a read-only volume.',
     since: 'As in the kubelet, the folder is created with the volume.',
   },
+  {
+    name: 'expansionsAsKubelet',
+    before:
+      'A driver was asked to expand a volume that its controller had expanded alone, and a driver that cannot expand ' +
+      'volumes on a node was a failure, also in the claim. A volume got the size of its PersistentVolume, and so did the ' +
+      'status of its claim. A missing driver was a failure in the claim, and one that cannot expand a volume in use an ' +
+      'event.',
+    since:
+      'As in the kubelet, such a volume is not expanded again, unless several nodes write to it; a volume and its claim ' +
+      'get the size that was allocated to the claim; a missing driver is only an event, and a volume in use only a ' +
+      'condition of its claim.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
