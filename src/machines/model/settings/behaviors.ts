@@ -285,6 +285,12 @@ const BEHAVIORS = [
       'get the size that was allocated to the claim; a missing driver is only an event, and a volume in use only a ' +
       'condition of its claim.',
   },
+  {
+    name: 'blockDevicesAsKubelet',
+    before:
+      'The driver of a block device was not told for which pod it publishes it, and got tokens of its service account.',
+    since: 'As in the kubelet, it is told if `podInfoOnMount` asks for it, and gets no tokens.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

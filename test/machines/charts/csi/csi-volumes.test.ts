@@ -414,6 +414,17 @@ describe('a volume of the pod itself', () => {
     expect(node.askedFor('kube.create')).toHaveLength(3);
   });
 
+  it('and the driver of a block device is told of the pod, too, but gets no tokens', () => {
+    boot({ spec: { attachRequired: false, podInfoOnMount: true, tokenRequests: [{ audience: 'vault' }] } });
+    node.want('u1', volumeOf({ isBlock: true }));
+    const [first] = node.disk.published;
+    expect(first!.request.volume_context).toMatchObject({
+      'csi.storage.k8s.io/pod.name': 'pod-u1',
+      'csi.storage.k8s.io/ephemeral': 'false',
+    });
+    expect([first!.tokens, node.askedFor('kube.create')]).toEqual([{}, []]);
+  });
+
   it('gets another token when the one it had is forgotten', () => {
     boot({ spec: { volumeLifecycleModes: ['Ephemeral'], tokenRequests: [{ audience: 'vault' }] } });
     let isForgotten = true;
