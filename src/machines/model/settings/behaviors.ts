@@ -291,6 +291,11 @@ const BEHAVIORS = [
       'The driver of a block device was not told for which pod it publishes it, and got tokens of its service account.',
     since: 'As in the kubelet, it is told if `podInfoOnMount` asks for it, and gets no tokens.',
   },
+  {
+    name: 'swapOfNode',
+    before: 'The Node did not say how much its machine can swap, and took it back from another kubelet.',
+    since: 'As in the kubelet, `nodeInfo.swap` has the capacity.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
