@@ -296,6 +296,11 @@ const BEHAVIORS = [
     before: 'The Node did not say how much its machine can swap, and took it back from another kubelet.',
     since: 'As in the kubelet, `nodeInfo.swap` has the capacity.',
   },
+  {
+    name: 'overdueVolumesAsKubelet',
+    before: 'An event named the volumes for which a pod had waited two minutes, and did so again each two minutes.',
+    since: 'As in the kubelet 1.36, the log names them: a wait that is over its time is no event.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

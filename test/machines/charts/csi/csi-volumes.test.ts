@@ -168,17 +168,24 @@ describe('a volume that must be attached', () => {
     expect(node.events()).toEqual([]);
   });
 
-  it('is named when its pod has waited for long', () => {
+  it('is named in the log when its pod has waited for long, and is no event', () => {
     boot({ spec: null });
     node.want('u1', volumeOf());
     node.send({ type: 'csi.overdue', uid: 'u1' });
     const text = (unattached: string) =>
-      `Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[${unattached}], ` +
+      `unmounted volumes=[data], unattached volumes=[${unattached}], ` +
       'failed to process volumes=[]: context deadline exceeded';
-    expect(node.events()).toEqual([text('data')]);
+    const logged = () =>
+      node
+        .records()
+        .flatMap((record) =>
+          record.k === 'log' && record.text === 'Error syncing pod, skipping' ? [record.fields?.['err']] : [],
+        );
+    expect(logged()).toEqual([text('data')]);
     node.send(listed({ attached: [NAME] }));
     node.send({ type: 'csi.overdue', uid: 'u1' });
-    expect(node.events().at(-1)).toBe(text(''));
+    expect(logged().at(-1)).toBe(text(''));
+    expect(node.events().filter((each) => each.includes('unmounted volumes'))).toEqual([]);
   });
 
   it('says why it cannot be attached', () => {
