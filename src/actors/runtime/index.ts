@@ -149,11 +149,19 @@ async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal
 async function status(connection: CriPorts, signal: AbortSignal) {
   try {
     const { conditions, ...abilities } = await connection.ports['cri.status'](callOf(signal));
-    return { type: 'runtime.statusChanged', conditions: conditions.map(plainCondition), ...abilities } as const;
+    const status = { conditions: conditions.map(plainCondition), ...abilities, ...(await version(connection, signal)) };
+    return { type: 'runtime.statusChanged', ...status } as const;
   } catch (thrown) {
     return { type: 'runtime.statusFailed', message: messageOf(thrown) } as const;
   }
 }
+
+/** Nothing if the runtime does not answer: only its status decides whether it is up. */
+const version = (connection: CriPorts, signal: AbortSignal): Promise<{ readonly version?: string }> =>
+  connection.ports['cri.version'](callOf(signal)).then(
+    (answer) => ({ version: answer.runtimeVersion }),
+    () => ({}),
+  );
 
 function plainCondition(condition: Partial<RuntimeCondition>): RuntimeCondition {
   const { type = '', status = false, reason = '', message = '' } = condition;

@@ -5,7 +5,8 @@
  * rename; each visible name is a link through `..data`.
  *
  * Invariants: equal content changes nothing on disk; the folder of `..data` is complete; nothing outside the open
- * folder is touched; leftovers of an interrupted write are removed by the next one.
+ * folder is touched; leftovers of an interrupted write are removed by the next one; a folder for a mount is never
+ * replaced.
  */
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -23,7 +24,7 @@ import {
 } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import { codeOf } from '../../kernel/thrown.ts';
-import { FOLDER } from '../host/root-folder.ts';
+import { FOLDER, ignoring } from '../host/root-folder.ts';
 import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
 
 export interface PlainFile {
@@ -44,12 +45,22 @@ const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBL
 /** The limit of the random number in a folder's name: ten digits, as in Go's mkdtemp. */
 const RANDOM_MAX = 2 ** 32;
 
+export interface WrittenContent {
+  readonly files: readonly PlainFile[];
+  /**
+   * Folders for mounts of other volumes. They are beside the files, and stay as they are when these change: a container
+   * would lose the mount with its folder.
+   */
+  readonly folders: readonly string[];
+}
+
 export async function writeAtomically(
   volume: FileHandle,
-  files: readonly PlainFile[],
+  { files, folders }: WrittenContent,
   ownership: Ownership | null,
 ): Promise<void> {
-  for (const { path } of files) refuseEscape(path);
+  for (const path of [...files.map((file) => file.path), ...folders]) refuseEscape(path);
+  const kept = await makeFolders(volume, { files, folders }, ownership);
   const before = await currentFolder(volume);
   const ownedFiles = files.map((file) => ({ ...file, mode: modeOf(file, ownership) }));
   if (before === null || !(await hasExactly(volume, before, ownedFiles))) {
@@ -59,7 +70,30 @@ export async function writeAtomically(
     await symlink(folder, fdPath(volume, DATA_NEW));
     await rename(fdPath(volume, DATA_NEW), fdPath(volume, DATA));
   }
-  await linkNames(volume, new Map(files.map((file) => [file.path.split('/')[0] ?? file.path, file])));
+  const links = files.map((file) => [topOf(file.path), file] as const).filter(([name]) => !kept.has(name));
+  await linkNames(volume, new Map(links), kept);
+}
+
+const topOf = (path: string): string => path.split('/', 1)[0] ?? path;
+
+/**
+ * Creates the folders for mounts, and returns their names in the volume. A name of a file stays the file's: it is a
+ * place for a mount itself.
+ */
+async function makeFolders(
+  volume: FileHandle,
+  { files, folders }: WrittenContent,
+  ownership: Ownership | null,
+): Promise<ReadonlySet<string>> {
+  const named = new Set(files.map(({ path }) => path));
+  const wanted = folders.filter((path) => !named.has(topOf(path)));
+  const tops = new Set(wanted.map(topOf));
+  for (const name of tops) {
+    const found = await lstat(fdPath(volume, name)).catch(ignoring('ENOENT'));
+    if (found !== null && !found.isDirectory()) await removeTree(fdPath(volume, name));
+  }
+  for (const path of wanted) await inFolder(volume, path.split('/'), ownership, async () => {});
+  return tops;
 }
 
 /** Fails for a path that leads out of the folder, or to files that the writer itself keeps there. */
@@ -106,25 +140,31 @@ async function writeFolder(
   const folder = await open(fdPath(volume, name), FOLDER);
   try {
     await shareFolder(folder, ownership);
-    for (const file of files) await writeFile(folder, file.path.split('/'), file, ownership);
+    for (const file of files) await writeFile(folder, file, ownership);
   } finally {
     await folder.close();
   }
 }
 
-async function writeFile(
+async function writeFile(folder: FileHandle, file: PlainFile, ownership: Ownership | null): Promise<void> {
+  const names = file.path.split('/');
+  const name = names.pop() ?? file.path;
+  await inFolder(folder, names, ownership, (inner) => writeOne(fdPath(inner, name), file, ownership));
+}
+
+/** Opens the folder with these names, one below the other, for `use`; missing ones are created. */
+async function inFolder(
   folder: FileHandle,
-  names: readonly string[],
-  file: PlainFile,
+  [name, ...rest]: readonly string[],
   ownership: Ownership | null,
+  use: (inner: FileHandle) => Promise<void>,
 ): Promise<void> {
-  const [name = '', ...rest] = names;
-  if (rest.length === 0) return await writeOne(fdPath(folder, name), file, ownership);
+  if (name === undefined) return await use(folder);
   const isNew = await makeFolder(fdPath(folder, name));
   const next = await open(fdPath(folder, name), FOLDER);
   try {
     if (isNew) await shareFolder(next, ownership);
-    await writeFile(next, rest, file, ownership);
+    await inFolder(next, rest, ownership, use);
   } finally {
     await next.close();
   }
@@ -214,9 +254,14 @@ async function isSameFile(path: string, wanted: PlainFile | undefined): Promise<
 }
 
 /**
- * Creates the missing links, each with the owner of its file, and removes all other names except the current folder.
+ * Creates the missing links, each with the owner of its file, and removes all other names except the current folder and
+ * `kept`.
  */
-async function linkNames(volume: FileHandle, names: ReadonlyMap<string, PlainFile>): Promise<void> {
+async function linkNames(
+  volume: FileHandle,
+  names: ReadonlyMap<string, PlainFile>,
+  kept: ReadonlySet<string>,
+): Promise<void> {
   const current = await readlink(fdPath(volume, DATA));
   const found = new Set(await readdir(fdPath(volume)));
   for (const [name, file] of names) {
@@ -230,7 +275,8 @@ async function linkNames(volume: FileHandle, names: ReadonlyMap<string, PlainFil
     if (uid !== ownerOf(file)) await lchown(link, ownerOf(file), gid);
   }
   for (const name of found) {
-    if (name !== DATA && name !== current && !names.has(name)) await removeTree(fdPath(volume, name));
+    const isUsed = name === DATA || name === current || names.has(name) || kept.has(name);
+    if (!isUsed) await removeTree(fdPath(volume, name));
   }
 }
 

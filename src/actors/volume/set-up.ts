@@ -163,7 +163,7 @@ async function fill(folder: FileHandle, volume: Files, vault: Vault): Promise<vo
   const ownership = volume.groupId === null ? null : { groupId: volume.groupId, readOnly: true };
   const files = volume.files.map(({ content, ...file }) => ({ ...file, bytes: bytesOf(content, vault) }));
   if (ownership !== null) await shareTop(folder, ownership.groupId);
-  await writeAtomically(folder, files, ownership);
+  await writeAtomically(folder, { files, folders: volume.folders ?? [] }, ownership);
 }
 
 /** Sets the group of an empty volume's root folder, which its links inherit. */

@@ -54,11 +54,17 @@ function nodeFacts({ flags, config, node, machineInfo, runtime, input }: Establi
       kubeProxyVersion: isOn('DisableNodeKubeProxyVersion') ? '' : input.version,
       operatingSystem: 'linux',
       architecture: machineInfo.architecture,
+      ...swapOf(machineInfo, input.behavior),
     },
     port: config.port,
     ...registration(flags, config, input.behavior),
     declaredFeatures: declaredFeatures(isOn),
   };
+}
+
+function swapOf({ swapBytes }: EstablishedContext['machineInfo'], behavior: number) {
+  const isShown = swapBytes !== '0' && hasBehavior({ behavior }, 'swapOfNode');
+  return isShown ? { swap: { capacity: Number(swapBytes) } } : {};
 }
 
 function registration(flags: KubeletFlags, config: KubeletConfiguration, behavior: number) {

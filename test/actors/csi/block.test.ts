@@ -11,6 +11,7 @@ import { tearDownVolumes } from '../../../src/actors/volume/tear-down.ts';
 import { expandRequest } from '../../../src/machines/charts/csi/expansion-policy.ts';
 import { deviceIdOf, devicePlace, mountPlace } from '../../../src/machines/model/csi/paths.ts';
 import { deviceData, publishRequest, stageRequest, volumeData } from '../../../src/machines/model/csi/policy.ts';
+import { NEWEST_BEHAVIOR } from '../../../src/machines/model/settings/behaviors.ts';
 import { podOf, volumeOf } from '../../machines/charts/csi/support.ts';
 import { requirement } from '../../support/require.ts';
 import { loopProblem, needsMounts } from '../volume/support.ts';
@@ -28,7 +29,7 @@ const plugin = () => join(room.root, 'plugins/kubernetes.io/csi/volumeDevices');
 const device = () => devicePlace(room.root, deviceIdOf(volume));
 const mount = () => mountPlace(room, volume);
 const staged = () => ({ stagingPath: device().staging, publishContext: {} });
-const more = { capabilities, secrets: {}, publishContext: {} };
+const more = { capabilities, secrets: {}, publishContext: {}, behavior: NEWEST_BEHAVIOR };
 const isDevice = (path: string) => statSync(path).isBlockDevice();
 
 const stage = () =>

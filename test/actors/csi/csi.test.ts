@@ -9,6 +9,7 @@ import { expandRequest } from '../../../src/machines/charts/csi/expansion-policy
 import type { CSIVolume } from '../../../src/machines/model/csi/messages.ts';
 import { deviceIdOf, devicePlace, mountPlace } from '../../../src/machines/model/csi/paths.ts';
 import { deviceData, publishRequest, stageRequest, volumeData } from '../../../src/machines/model/csi/policy.ts';
+import { NEWEST_BEHAVIOR } from '../../../src/machines/model/settings/behaviors.ts';
 import { needsMounts } from '../volume/support.ts';
 import { CsiRoom } from './support.ts';
 
@@ -64,6 +65,7 @@ const publish = (more: object = {}, secrets = {}) =>
       capabilities: CAPABILITIES,
       secrets,
       device: staged(),
+      behavior: NEWEST_BEHAVIOR,
     }),
     tokens: {},
     tokensIn: 'volume_context',

@@ -69,6 +69,32 @@ describe('written volumes', () => {
     expect([read('a'), read('b')]).toEqual(['3', '4']);
   });
 
+  it('have folders for mounts of others, which stay when the files change', async () => {
+    const place = room.path('configmap', 'v');
+    const folders = ['cache', 'deep/er'];
+    expect(await setUp(files([file('a', '1')], { folders }))).toEqual({ failed: [] });
+    const { ino } = statSync(join(place, 'deep/er'));
+    expect(readdirSync(place).toSorted()).toEqual([data(), '..data', 'a', 'cache', 'deep']);
+    await setUp(files([file('b', '2')], { folders }));
+    expect(readdirSync(place).toSorted()).toEqual([data(), '..data', 'b', 'cache', 'deep']);
+    expect(statSync(join(place, 'deep/er')).ino).toBe(ino);
+    expect(statSync(join(place, 'cache')).mode & 0o777).toBe(0o755);
+  });
+
+  it('have such a folder in place of files in a folder of that name, but not of a file', async () => {
+    const place = room.path('configmap', 'v');
+    const list = [file('d/f', '1'), file('g', '2')];
+    await setUp(files(list));
+    expect(await setUp(files(list, { folders: ['d/n', 'g'] }))).toEqual({ failed: [] });
+    expect(readdirSync(join(place, 'd'))).toEqual(['n']);
+    expect(read('g')).toBe('2');
+  });
+
+  it('refuse a folder that is not below them', async () => {
+    const { failed } = await setUp(files([file('a', '1')], { folders: ['../x'] }));
+    expect(failed[0]?.message).toBe('refusing to write "../x": it is no path below a volume');
+  });
+
   it.each([
     ['a mode', [file('a', '1', 0o600)]],
     ['a length', [file('a', '12')]],

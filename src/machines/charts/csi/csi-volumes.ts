@@ -29,7 +29,7 @@ import { deviceKey } from '../../model/csi/policy.ts';
 import type { CSIInventory } from '../../model/operations/csi.ts';
 import type { KubeObject } from '../../model/operations/kube.ts';
 import { eventRecorded, type PodKillWanted } from '../../model/pods/pod-messages.ts';
-import { podEvents, podMessages } from '../../model/reasons/reasons.ts';
+import { overdueVolumes, podEvents, podMessages } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { Context, Enqueue, Event } from './csi-volumes-setup.ts';
 import { fullDriver, missingVolumes, csiVolumesSetup as s } from './csi-volumes-setup.ts';
@@ -96,8 +96,12 @@ const reportOverdue = s.enqueueActions(({ context, event, enqueue }) => {
   const full = fullDriver(context, pod.uid);
   if (full !== null) return reject(enqueue, ref, full);
   const { unmounted, unattached } = missingVolumes(context, pod.uid);
-  const text = podEvents.unmountedVolumes(unmounted, unattached);
-  if (unmounted.length > 0) enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
+  if (unmounted.length === 0) return;
+  if (hasBehavior(context, 'overdueVolumesAsKubelet')) {
+    const fields = { pod: `${ref.namespace}/${ref.name}`, podUID: ref.uid, err: overdueVolumes(unmounted, unattached) };
+    return enqueue(line('error', ['Error syncing pod, skipping', fields]));
+  }
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, podEvents.unmountedVolumes(unmounted, unattached)));
 });
 
 const handleReleased = updating(({ pods }, event) => {

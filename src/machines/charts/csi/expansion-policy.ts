@@ -52,6 +52,19 @@ export function verdictOf({ status }: PersistentVolumeClaim, to: string): Verdic
   return isLarger(to, status.capacity?.[STORAGE] ?? '') ? 'refused' : 'expanded';
 }
 
+/**
+ * The size that the controller has allocated to the claim: its driver may have made the PersistentVolume larger than
+ * that. `to` if the controller does not report it.
+ */
+export const allocatedSize = ({ status }: PersistentVolumeClaim, to: string): string =>
+  status?.allocatedResources?.[STORAGE] ?? to;
+
+const NOT_REQUIRED = 'volume.kubernetes.io/node-expansion-not-required';
+
+/** Each node that uses the volume expands it for itself, also if the claim has its size already. */
+export const concernsEachNode = ({ metadata, spec }: PersistentVolumeClaim): boolean =>
+  spec?.accessModes?.includes('ReadWriteMany') === true && !Object.hasOwn(metadata?.annotations ?? {}, NOT_REQUIRED);
+
 /** The claim requests another size by now: the controller has to decide again. */
 export const isOutdated = ({ spec }: PersistentVolumeClaim, to: string): boolean =>
   nanoOf(spec?.resources?.requests?.[STORAGE] ?? '') !== nanoOf(to);
@@ -157,5 +170,7 @@ export const failedBeforeCall = (message: string): ExpandFailure => ({
   isInUse: false,
 });
 
-export const cannotExpand = (driver: string): string =>
-  `Expander.NodeExpand found CSI plugin kubernetes.io/csi/${driver} to not support node expansion`;
+export const cannotExpand = (driver: string, asKubelet: boolean): string =>
+  asKubelet
+    ? `NodeExpand is not supported by the CSI driver ${driver}`
+    : `Expander.NodeExpand found CSI plugin kubernetes.io/csi/${driver} to not support node expansion`;

@@ -22,6 +22,7 @@ import { csiOperations } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
 import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { type EventText, volumeEvents } from '../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { rfc3339 } from '../../model/values/time.ts';
 import {
   afterFailure,
@@ -35,7 +36,9 @@ import {
   secretsIn,
 } from './driver-calls.ts';
 import {
+  allocatedSize,
   cannotExpand,
+  concernsEachNode,
   type ExpandFailure,
   expandFailure,
   expandRequest,
@@ -89,6 +92,15 @@ interface Context extends ExpansionInput {
   readonly outcome: ExpansionResult['outcome'];
 }
 
+const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'expansionsAsKubelet');
+
+/** The size to which the driver expands the volume, and that the claim then has. */
+const sizeOf = (context: Context): string =>
+  isAsKubelet(context) ? allocatedSize(context.claim, context.expansion.to) : context.expansion.to;
+
+const verdictIn = (context: Context) => verdictOf(context.claim, sizeOf(context));
+const isExpanded = (context: Context): boolean => verdictIn(context) === 'expanded';
+
 const s = setup({
   types: typed<{
     input: ExpansionInput;
@@ -104,12 +116,15 @@ const s = setup({
     ...driverGuards,
     isReleased: ({ context }) => context.isReleased,
     isReadOnly: ({ context }) => context.volume.readOnly,
-    isRefused: ({ context: { claim, expansion } }) => verdictOf(claim, expansion.to) === 'refused',
-    mustMark: ({ context: { claim, expansion } }) =>
-      verdictOf(claim, expansion.to) === 'expanding' && progressPatch(claim) !== null,
+    isRefused: ({ context }) => verdictIn(context) === 'refused',
+    isSettled: ({ context }) => isAsKubelet(context) && isExpanded(context) && !concernsEachNode(context.claim),
+    mustMark: ({ context }) => verdictIn(context) === 'expanding' && progressPatch(context.claim) !== null,
+    needNotExpand: ({ context }) =>
+      isAsKubelet(context) && !expands(context.capabilities) && verdictIn(context) !== 'expanding',
     cannotExpand: ({ context }) => !expands(context.capabilities),
     hasSecret: ({ context }) => context.volume.expandSecret !== null,
-    isDone: ({ context: { claim, expansion } }) => hasSize(claim, expansion.to),
+    isDone: ({ context }) =>
+      hasSize(context.claim, sizeOf(context)) && !(isAsKubelet(context) && verdictIn(context) === 'expanding'),
     mustReportFailure: ({ context }) => failureToReport(context) !== null,
     isInUse: ({ context }) => context.failure.isInUse,
   },
@@ -117,9 +132,10 @@ const s = setup({
 });
 
 /** The patch of the claim's status after a failure; `null` for no change. */
-function failureToReport({ claim, expansion, failure, failedAt, hasFailed }: Context) {
-  if (!failure.isFinal || verdictOf(claim, expansion.to) === 'unguided') return null;
-  const isInfeasible = failure.isInfeasible || (hasFailed && isOutdated(claim, expansion.to));
+function failureToReport(context: Context) {
+  const { claim, failure, failedAt, hasFailed } = context;
+  if (!failure.isFinal || verdictIn(context) === 'unguided') return null;
+  const isInfeasible = failure.isInfeasible || (hasFailed && isOutdated(claim, sizeOf(context)));
   return failurePatch(claim, failure.message, isInfeasible, failedAt);
 }
 
@@ -143,6 +159,10 @@ const failing = (message: (context: Context, error: string) => string) =>
     const error = 'error' in event ? errorOf(event).message : '';
     return { failure: failedBeforeCall(message(context, error)) };
   });
+/** A missing driver may come back: it has refused nothing. */
+const noteUnregistered = s.assign(({ context }) => ({
+  failure: { ...failedBeforeCall(notRegistered(context.volume.driver)), isFinal: !isAsKubelet(context) },
+}));
 const noteFailure = s.assign(({ event }) => ({ failure: expandFailure(errorOf(event)) }));
 const patchError = ({ claim }: Context, error: string): string =>
   `patchPVCStatus failed to patch PVC ${JSON.stringify(claim.metadata?.name ?? '')}: ${error}`;
@@ -167,7 +187,8 @@ const reportFailure = s.enqueueActions(({ context, enqueue }) => {
   const { serviceAccount: _, ...pod } = context.pod;
   const waiting = volume.isBlock ? volumeEvents.notMapped : volumeEvents.notMounted;
   const text = (isInUse ? volumeEvents.notExpanded : waiting)(volume.spec, failure.message);
-  enqueue.sendTo(to('eventRecorder'), eventRecorded(pod, text));
+  const isSilent = failure.isInUse && isAsKubelet(context);
+  if (!isSilent) enqueue.sendTo(to('eventRecorder'), eventRecorded(pod, text));
   enqueue(line('warn', [text.message, { pod: `${pod.namespace}/${pod.name}`, driver: volume.driver }]));
 });
 
@@ -202,7 +223,7 @@ const expanding = s.createStateConfig({
         {
           guard: 'isUnregistered',
           target: '#csiExpansion.failed',
-          actions: failing(({ volume }) => notRegistered(volume.driver)),
+          actions: noteUnregistered,
         },
         { target: 'asking' },
       ],
@@ -219,10 +240,11 @@ const expanding = s.createStateConfig({
     },
     choosing: {
       always: [
+        { guard: 'needNotExpand', target: '#csiExpansion.over', actions: ends('expanded') },
         {
           guard: 'cannotExpand',
           target: '#csiExpansion.failed',
-          actions: failing(({ volume }) => cannotExpand(volume.driver)),
+          actions: failing((context) => cannotExpand(context.volume.driver, isAsKubelet(context))),
         },
         { guard: 'hasSecret', target: 'fetchingSecret' },
         { target: 'calling' },
@@ -242,7 +264,7 @@ const expanding = s.createStateConfig({
         src: 'csi.expand',
         input: ({ context }) => ({
           endpoint: context.driver.endpoint,
-          request: expandRequest(context.volume, context.expansion.to, context),
+          request: expandRequest(context.volume, sizeOf(context), context),
         }),
         onDone: {
           target: '#csiExpansion.expanded',
@@ -328,6 +350,7 @@ export const csiExpansionMachine = s.createMachine({
     judging: {
       always: [
         { guard: 'isRefused', target: 'over', actions: ends('refused') },
+        { guard: 'isSettled', target: 'over', actions: ends('expanded') },
         { guard: 'mustMark', target: 'marking' },
         { target: 'expanding' },
       ],
@@ -354,7 +377,7 @@ export const csiExpansionMachine = s.createMachine({
       invoke: {
         id: 'finish',
         src: 'kube.patch',
-        input: ({ context }) => patching(context, finishPatch(context.claim, context.expansion.to)),
+        input: ({ context }) => patching(context, finishPatch(context.claim, sizeOf(context))),
         onDone: { target: 'over', actions: ends('expanded') },
         onError: { target: 'failed', actions: uncertain('mountVolume.NodeExpandVolume update pvc status failed: ') },
       },

@@ -10,6 +10,7 @@ import { mountPlace } from '../../model/csi/paths.ts';
 import { type Capabilities, modeRefusal, ownershipOf, type Secrets } from '../../model/csi/policy.ts';
 import { csiOperations, type IssuedToken } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { serviceAccountTokenRequest } from '../../model/volumes/credentials.ts';
 import { type SharingInput, sharingMachine } from '../volumes/sharing.ts';
 import { driverGuards, retryDelays } from './driver-calls.ts';
@@ -100,11 +101,13 @@ export type CachedTokens = Readonly<Record<string, { readonly issued: IssuedToke
 
 type Spec = CSIDriverSpec | null;
 
-/** Audiences without a token, or whose token is too old. */
-export const dueTokens = (spec: Spec, cached: CachedTokens, nowMs: number): readonly string[] =>
-  (spec?.tokenRequests ?? [])
+/** Audiences without a token, or whose token is too old. The driver of a block device gets no tokens, as upstream. */
+export function dueTokens({ driver, volume, tokens, behavior }: Context, nowMs: number): readonly string[] {
+  if (volume.isBlock && hasBehavior({ behavior }, 'blockDevicesAsKubelet')) return [];
+  return (driver.spec?.tokenRequests ?? [])
     .map(({ audience }) => audience)
-    .filter((audience) => (cached[audience]?.refreshMs ?? 0) <= nowMs);
+    .filter((audience) => (tokens[audience]?.refreshMs ?? 0) <= nowMs);
+}
 
 export function tokenRequestOf(spec: Spec, audience: string, pod: CSIPod) {
   const request = (spec?.tokenRequests ?? []).find((each) => each.audience === audience);

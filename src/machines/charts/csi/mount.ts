@@ -95,10 +95,7 @@ const mayRetryAtOnce = ({ context, event }: { context: Context; event: Known }):
 
 const noteCapabilities = s.assign(({ event }) => capabilitiesIn(event));
 const noteSecrets = s.assign(({ event }) => secretsIn(event));
-const noteDue = s.assign((args) => {
-  const { context } = args;
-  return { due: dueTokens(context.driver.spec ?? null, context.tokens, now(args)) };
-});
+const noteDue = s.assign((args) => ({ due: dueTokens(args.context, now(args)) }));
 const noteToken = s.assign((args) => {
   const { context, event } = args;
   const [audience = '', ...due] = context.due;

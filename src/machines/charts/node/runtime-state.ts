@@ -23,6 +23,8 @@ export interface RuntimeStateContext {
   readonly networkError: string;
   readonly plegError: string;
   readonly abilities: RuntimeAbilities;
+  /** As the runtime last reported it. */
+  readonly version?: string;
   /** The runtime's conditions are part of a Node object. */
   readonly isPublished: boolean;
   /** The network error that pods know; `null` at first. */
@@ -46,6 +48,7 @@ const recordStatus = assign<
   never
 >(({ event }) => ({
   abilities: { handlers: event.handlers, features: event.features },
+  ...(event.version === undefined ? {} : { version: event.version }),
   runtimeError: conditionError('RuntimeReady', event.conditions),
   networkError: conditionError('NetworkReady', event.conditions),
 }));
@@ -64,6 +67,7 @@ function reportsOf(context: RuntimeStateContext): Partial<NodeReports> {
       },
     })),
     features: features === null ? null : { supplementalGroupsPolicy: features.supplemental_groups_policy },
+    ...(context.version === undefined ? {} : { runtimeVersion: context.version }),
   };
 }
 

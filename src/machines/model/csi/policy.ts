@@ -8,6 +8,7 @@ import { sha256 } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec, Pod, Volume, VolumeAttachment } from '../api/pod.ts';
 import type { NodePublishRequest, NodeStageRequest, VolumeCapability, VolumeData } from '../operations/csi.ts';
 import type { BoundVolume, Content } from '../operations/volume.ts';
+import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { CSIPod, CSIVolume, Driver, StagedDevice } from './messages.ts';
 
 /** The capabilities that a driver reports: see `csi.capabilities`. */
@@ -123,7 +124,7 @@ export const publishRequest = (
     capabilities: Capabilities;
     secrets: Secrets;
     device: StagedDevice | null;
-  },
+  } & Decider,
 ): NodePublishRequest => ({
   volume_id: volume.handle,
   publish_context: more.device?.publishContext ?? {},
@@ -132,16 +133,16 @@ export const publishRequest = (
   volume_capability: capabilityOf(volume, more.capabilities, groupOf(volume, more.capabilities)),
   readonly: volume.readOnly,
   secrets: more.secrets,
-  volume_context: { ...volume.attributes, ...podInfo(volume, more.pod, more.spec) },
+  volume_context: { ...volume.attributes, ...podInfo(volume, more) },
 });
 
-/** The pod's attributes for the driver; none for a block device. */
+/** The pod's attributes for the driver. */
 function podInfo(
   { isEphemeral, isBlock }: CSIVolume,
-  pod: CSIPod,
-  spec: CSIDriverSpec | null,
+  { pod, spec, behavior }: { readonly pod: CSIPod; readonly spec: CSIDriverSpec | null } & Decider,
 ): Readonly<Record<string, string>> {
-  if (spec?.podInfoOnMount !== true || isBlock) return {};
+  const isLeftOut = isBlock && !hasBehavior({ behavior }, 'blockDevicesAsKubelet');
+  if (spec?.podInfoOnMount !== true || isLeftOut) return {};
   return {
     'csi.storage.k8s.io/pod.name': pod.name,
     'csi.storage.k8s.io/pod.namespace': pod.namespace,

@@ -12,7 +12,12 @@ export interface RuntimeCondition {
 export type RuntimeAbilities = Pick<RuntimeStatus, 'handlers' | 'features'>;
 
 export type RuntimeStatusItem =
-  | ({ readonly type: 'runtime.statusChanged'; readonly conditions: readonly RuntimeCondition[] } & RuntimeAbilities)
+  | ({
+      readonly type: 'runtime.statusChanged';
+      readonly conditions: readonly RuntimeCondition[];
+      /** The runtime may be replaced while the agent runs; absent: not known. */
+      readonly version?: string;
+    } & RuntimeAbilities)
   | { readonly type: 'runtime.statusFailed'; readonly message: string };
 
 export const runtimeOperations = {
@@ -25,6 +30,6 @@ export const runtimeOperations = {
   'runtime.exists': query<{ endpoint: string }, { exists: boolean }>(),
   /** Starts the embedded runtime in this process and returns its endpoint. */
   'runtime.startEmbedded': idempotent<{ rootDir: string }, { endpoint: string }>(),
-  /** Reads the runtime's conditions every `periodMs`; emits when they changed, or when reading starts to fail. */
+  /** Reads the runtime's status and version every `periodMs`; emits changes, and when reading starts to fail. */
   'runtime.watchStatus': stream<{ periodMs: number }, RuntimeStatusItem>(),
 };

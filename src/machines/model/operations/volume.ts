@@ -103,6 +103,8 @@ export type VolumeSetUp =
       readonly mount: VolumeMount | null;
       readonly groupId: number | null;
       readonly files: readonly VolumeFile[];
+      /** Folders on which containers mount other volumes; absent: none. */
+      readonly folders?: readonly string[];
     }
   /**
    * A path of the host that must exist, or is created. `spec`: the name of the PersistentVolume; absent without one.

@@ -240,6 +240,11 @@ const NO_CLUSTER_DNS =
 /** Recorded on the node for each pod whose requested DNS policy is not available. */
 export const nodeWithoutClusterDNS: EventText = warning('MissingClusterDNS', NO_CLUSTER_DNS);
 
+/** Why a pod is still not synchronised after upstream's wait for its volumes. */
+export const overdueVolumes = (unmounted: readonly string[], unattached: readonly string[]): string =>
+  `unmounted volumes=${list(unmounted)}, unattached volumes=${list(unattached)}, ` +
+  'failed to process volumes=[]: context deadline exceeded';
+
 export const podEvents = {
   preempting: (): EventText => warning(podReasons.preempting, podMessages.preempted),
   sandboxChanged: (): EventText => normal('SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.'),
@@ -260,11 +265,7 @@ export const podEvents = {
         `failed to process volumes=${list(volumes)}: ${errors.join('; ')}`,
     ),
   unmountedVolumes: (unmounted: readonly string[], unattached: readonly string[]): EventText =>
-    warning(
-      'FailedMount',
-      `Unable to attach or mount volumes: unmounted volumes=${list(unmounted)}, ` +
-        `unattached volumes=${list(unattached)}, failed to process volumes=[]: context deadline exceeded`,
-    ),
+    warning('FailedMount', `Unable to attach or mount volumes: ${overdueVolumes(unmounted, unattached)}`),
   attachmentLimit: (): EventText =>
     warning('VolumeAttachmentLimitExceeded', 'Node has reached its volume attachment limit, rejecting pod'),
   failedMakeDirectories: (error: string): EventText => warning('Failed', `error making pod data directories: ${error}`),

@@ -323,6 +323,41 @@ const BEHAVIORS = [
       'As in the kubelet, a pod that needs a network waits for it, with the event `NetworkNotReady`, every ten to ' +
       'fifteen seconds. The kubelet records one each second.',
   },
+  {
+    name: 'nestedMounts',
+    before:
+      'A container that mounts a volume below a ConfigMap, a Secret, a downward API or a projected volume did not start: ' +
+      'a runtime cannot create the folder for it in a read-only volume.',
+    since: 'As in the kubelet, the folder is created with the volume.',
+  },
+  {
+    name: 'expansionsAsKubelet',
+    before:
+      'A driver was asked to expand a volume that its controller had expanded alone, and a driver that cannot expand ' +
+      'volumes on a node was a failure, also in the claim. A volume got the size of its PersistentVolume, and so did the ' +
+      'status of its claim. A missing driver was a failure in the claim, and one that cannot expand a volume in use an ' +
+      'event.',
+    since:
+      'As in the kubelet, such a volume is not expanded again, unless several nodes write to it; a volume and its claim ' +
+      'get the size that was allocated to the claim; a missing driver is only an event, and a volume in use only a ' +
+      'condition of its claim.',
+  },
+  {
+    name: 'blockDevicesAsKubelet',
+    before:
+      'The driver of a block device was not told for which pod it publishes it, and got tokens of its service account.',
+    since: 'As in the kubelet, it is told if `podInfoOnMount` asks for it, and gets no tokens.',
+  },
+  {
+    name: 'swapOfNode',
+    before: 'The Node did not say how much its machine can swap, and took it back from another kubelet.',
+    since: 'As in the kubelet, `nodeInfo.swap` has the capacity.',
+  },
+  {
+    name: 'overdueVolumesAsKubelet',
+    before: 'An event named the volumes for which a pod had waited two minutes, and did so again each two minutes.',
+    since: 'As in the kubelet 1.36, the log names them: a wait that is over its time is no event.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -13,11 +13,13 @@ import { csiVolumeOf } from '../csi/policy.ts';
 import { objectKey } from '../objects/config-objects.ts';
 import { claimNameOf } from '../objects/keys.ts';
 import type { BoundVolume, HostPathType, VolumeFailure, VolumeMount, VolumeSetUp } from '../operations/volume.ts';
+import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { podDirectory, volumeDirectory } from '../spec/paths.ts';
 import { podContainers } from '../spec/qos.ts';
 import { type MountedVolume, type MountedVolumes, volumeKind } from '../spec/volumes.ts';
 import { nanoOf, wholeUnits } from '../values/quantity.ts';
+import { nestedFolders } from './nested.ts';
 import { type PayloadInput, payload } from './payload.ts';
 
 export interface VolumePlan {
@@ -249,7 +251,8 @@ function setUpOf(volume: Volume, input: PayloadInput): VolumeSetUp | null {
   }
   const mount = volume.configMap ? null : { ...memoryMount(input.pod, input.node), optional: true };
   const files = payload(volume, input) ?? [];
-  return { kind: 'files', name, path, mount, groupId, files };
+  const folders = hasBehavior(input.node, 'nestedMounts') ? nestedFolders(name, input.pod) : [];
+  return { kind: 'files', name, path, mount, groupId, files, ...(folders.length > 0 ? { folders } : {}) };
 }
 
 /**

@@ -168,17 +168,24 @@ describe('a volume that must be attached', () => {
     expect(node.events()).toEqual([]);
   });
 
-  it('is named when its pod has waited for long', () => {
+  it('is named in the log when its pod has waited for long, and is no event', () => {
     boot({ spec: null });
     node.want('u1', volumeOf());
     node.send({ type: 'csi.overdue', uid: 'u1' });
     const text = (unattached: string) =>
-      `Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[${unattached}], ` +
+      `unmounted volumes=[data], unattached volumes=[${unattached}], ` +
       'failed to process volumes=[]: context deadline exceeded';
-    expect(node.events()).toEqual([text('data')]);
+    const logged = () =>
+      node
+        .records()
+        .flatMap((record) =>
+          record.k === 'log' && record.text === 'Error syncing pod, skipping' ? [record.fields?.['err']] : [],
+        );
+    expect(logged()).toEqual([text('data')]);
     node.send(listed({ attached: [NAME] }));
     node.send({ type: 'csi.overdue', uid: 'u1' });
-    expect(node.events().at(-1)).toBe(text(''));
+    expect(logged().at(-1)).toBe(text(''));
+    expect(node.events().filter((each) => each.includes('unmounted volumes'))).toEqual([]);
   });
 
   it('says why it cannot be attached', () => {
@@ -412,6 +419,17 @@ describe('a volume of the pod itself', () => {
     node.advance(480_000);
     expect(node.disk.published.length - before).toBeGreaterThan(4);
     expect(node.askedFor('kube.create')).toHaveLength(3);
+  });
+
+  it('and the driver of a block device is told of the pod, too, but gets no tokens', () => {
+    boot({ spec: { attachRequired: false, podInfoOnMount: true, tokenRequests: [{ audience: 'vault' }] } });
+    node.want('u1', volumeOf({ isBlock: true }));
+    const [first] = node.disk.published;
+    expect(first!.request.volume_context).toMatchObject({
+      'csi.storage.k8s.io/pod.name': 'pod-u1',
+      'csi.storage.k8s.io/ephemeral': 'false',
+    });
+    expect([first!.tokens, node.askedFor('kube.create')]).toEqual([{}, []]);
   });
 
   it('gets another token when the one it had is forgotten', () => {

@@ -83,7 +83,8 @@ describe('a volume in use', () => {
     grow();
     node.want('u1', sized('2Gi', '2Gi'));
     expect(node.disk.expanded).toHaveLength(1);
-    node.knobs.claim = claimOf({ ...PENDING, capacity: { storage: '2Gi' } }) as never;
+    const allocatedResources = { storage: '3Gi' };
+    node.knobs.claim = claimOf({ ...PENDING, allocatedResources, capacity: { storage: '2Gi' } }) as never;
     node.want('u1', sized('3Gi', '2Gi', 'NodeResizePending'));
     expect(node.disk.expanded.map(({ capacity_range }) => capacity_range.required_bytes)).toEqual([
       String(2 * 1024 ** 3),
@@ -119,10 +120,69 @@ describe('a volume in use', () => {
     expect(node.disk.expanded).toHaveLength(1);
   });
 
-  it('that another node has expanded is expanded here, too, and the claim is not told', () => {
-    grow({ status: { ...PENDING, allocatedResourceStatuses: {}, capacity: { storage: '2Gi' } } });
+  describe('that the claim already has', () => {
+    const DONE_ELSEWHERE = { ...PENDING, allocatedResourceStatuses: {}, capacity: { storage: '2Gi' } };
+    const shared = (annotations = {}) => {
+      boot({ status: DONE_ELSEWHERE });
+      const { metadata, spec, ...rest } = claim();
+      node.knobs.claim = {
+        ...rest,
+        metadata: { ...metadata, annotations },
+        spec: { ...spec, accessModes: ['ReadWriteMany'] },
+      } as never;
+    };
+    const enlarge = () => {
+      node.want('u1', sized('1Gi', '1Gi'));
+      node.want('u1', sized('2Gi', '2Gi'));
+      node.advance(600_000);
+    };
+
+    it('is not expanded: its controller did it alone', () => {
+      boot({ status: DONE_ELSEWHERE });
+      enlarge();
+      expect([node.disk.expanded, patches(), node.events()]).toEqual([[], [], []]);
+      expect(node.askedFor('kube.get')).toHaveLength(1);
+    });
+
+    it('and that several nodes write to is expanded by each, and the claim is not told', () => {
+      shared();
+      enlarge();
+      expect(node.disk.expanded).toHaveLength(1);
+      expect([patches(), node.events()]).toEqual([[], [DONE, DONE]]);
+    });
+
+    it('is not expanded where its controller says that no node has to', () => {
+      shared({ 'volume.kubernetes.io/node-expansion-not-required': 'true' });
+      enlarge();
+      expect([node.disk.expanded, patches(), node.events()]).toEqual([[], [], []]);
+    });
+
+    it('is no failure of a driver that does not expand', () => {
+      shared();
+      node.disk.capabilities = ['STAGE_UNSTAGE_VOLUME'];
+      enlarge();
+      expect([patches(), node.events()]).toEqual([[], []]);
+    });
+  });
+
+  it('gets the size that was allocated to its claim, and so does the claim', () => {
+    boot({ status: { ...PENDING, allocatedResources: { storage: '1536Mi' } } });
+    node.want('u1', sized('1Gi', '1Gi'));
+    node.want('u1', sized('2Gi', '1Gi', 'NodeResizePending'));
+    expect(node.disk.expanded[0]!.capacity_range).toEqual({ required_bytes: String(1_536 * 1024 ** 2) });
+    expect(claim().status).toMatchObject({ capacity: { storage: '1536Mi' } });
+    node.want('u1', sized('2Gi', '1536Mi'));
+    node.advance(600_000);
     expect(node.disk.expanded).toHaveLength(1);
-    expect(patches()).toEqual([]);
+  });
+
+  it('of a controller that says nothing of its steps is not expanded by a driver that cannot', () => {
+    boot({ status: { conditions: [CONDITION] } });
+    node.disk.capabilities = ['STAGE_UNSTAGE_VOLUME'];
+    node.want('u1', sized('1Gi', '1Gi'));
+    node.want('u1', sized('2Gi', '1Gi'));
+    node.advance(600_000);
+    expect([patches(), node.events()]).toEqual([[], []]);
   });
 
   it('of a controller that says nothing of its steps is expanded, and its claim is told at the end', () => {
@@ -235,14 +295,14 @@ describe('a failure', () => {
     expect(node.events()).toEqual([`${FAILED}${text}`]);
   });
 
-  it('of a driver that cannot while the volume is in use is told once', () => {
+  it('of a driver that cannot while the volume is in use is told to the claim only, once', () => {
     boot().want('u1', sized('1Gi', '1Gi'));
     failing('FAILED_PRECONDITION', 'rpc error: code = FailedPrecondition desc = in use');
     node.want('u1', sized('2Gi', '1Gi', 'NodeResizePending'));
     node.want('u1', sized('2Gi', '1Gi', 'NodeResizeInProgress'));
     node.advance(600_000);
     expect(node.askedFor('csi.expand')).toHaveLength(1);
-    expect(node.events()).toHaveLength(1);
+    expect(node.events()).toEqual([]);
     expect(claim().status.conditions).toContainEqual(
       error('Expander.NodeExpand failed to expand the volume : rpc error: code = FailedPrecondition desc = in use'),
     );
@@ -262,9 +322,9 @@ describe('a failure', () => {
     boot().want('u1', sized('1Gi', '1Gi'));
     node.disk.capabilities = ['STAGE_UNSTAGE_VOLUME'];
     node.want('u1', sized('2Gi', '1Gi', 'NodeResizePending'));
-    expect(node.events()).toEqual([
-      `${FAILED}Expander.NodeExpand found CSI plugin kubernetes.io/csi/${DRIVER} to not support node expansion`,
-    ]);
+    const text = `NodeExpand is not supported by the CSI driver ${DRIVER}`;
+    expect(node.events()).toEqual([`${FAILED}${text}`]);
+    expect(claim().status.conditions).toContainEqual(error(text));
   });
 
   it.each([
@@ -286,6 +346,7 @@ describe('a failure', () => {
     node.send({ type: 'csi.driverGone', name: DRIVER });
     node.want('u1', sized('2Gi', '1Gi', 'NodeResizePending'));
     expect(node.events()).toEqual([`${FAILED}driver name ${DRIVER} not found in the list of registered CSI drivers`]);
+    expect(claim().status.conditions).toEqual([OTHER, CONDITION]);
     node.listen();
     expect(node.disk.expanded).toHaveLength(1);
   });

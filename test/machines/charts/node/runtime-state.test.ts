@@ -57,6 +57,22 @@ describe('the runtime state', () => {
     ]);
   });
 
+  it('has the version of the runtime for the Node, as long as it knows it', () => {
+    const run = runUnder(runtimeStateMachine, undefined, {}, ['runtimeService', 'pleg', 'nodeStatus', 'allocation']);
+    run.send({ type: 'runtimeState.wanted' });
+    run.send({ ...status(true, true), version: '2.1.0' });
+    run.send(status(true, false));
+    const reports = run
+      .sent()
+      .flatMap(({ to, ...event }) =>
+        to === 'parent/nodeStatus'
+          ? [(event as { reports?: { runtimeVersion?: string } }).reports?.runtimeVersion]
+          : [],
+      );
+    expect(reports).toEqual([undefined, '2.1.0', '2.1.0']);
+    expect(run.divergence()).toBeNull();
+  });
+
   it('is down while PLEG is not healthy', () => {
     const run = runUnder(runtimeStateMachine, undefined, {});
     run.send(status(true, true));

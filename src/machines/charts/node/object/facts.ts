@@ -63,6 +63,8 @@ export interface NodeReports {
   readonly images: readonly NodeImage[];
   readonly runtimeHandlers: readonly NodeRuntimeHandler[];
   readonly features: NodeFeatures | null;
+  /** The version of the runtime; absent: that of the start. */
+  readonly runtimeVersion?: string;
   /** `<plugin>/<volume>` of attachable volumes that pods here have mounted, sorted; `null`: not known yet. */
   readonly volumesInUse: readonly string[] | null;
 }

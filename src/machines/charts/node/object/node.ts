@@ -149,13 +149,20 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
     conditions: nodeConditions(reports, before.conditions ?? [], nowMs),
     ...addressesOf(facts, before),
     daemonEndpoints: { kubeletEndpoint: { Port: facts.port } },
-    nodeInfo: facts.info,
+    nodeInfo: infoOf(facts, reports),
     images: reports.images,
     ...(facts.declaredFeatures.length === 0 ? {} : { declaredFeatures: facts.declaredFeatures }),
     ...(volumesInUse.length === 0 ? {} : { volumesInUse }),
     ...(reports.runtimeHandlers.length === 0 ? {} : { runtimeHandlers: reports.runtimeHandlers }),
     ...(reports.features === null ? {} : { features: reports.features }),
   };
+}
+
+/** The runtime may be upgraded while the agent runs; its name is that of the start. */
+function infoOf({ info }: NodeFacts, { runtimeVersion }: NodeReports): NodeFacts['info'] {
+  if (runtimeVersion === undefined) return info;
+  const [name = ''] = info.containerRuntimeVersion.split('://', 1);
+  return { ...info, containerRuntimeVersion: `${name}://${runtimeVersion}` };
 }
 
 /** The Node keeps its addresses where a cloud provider's controller has set them, and where this machine has none. */

@@ -72,6 +72,14 @@ it('a new Node is what the recorded kubelet posted', () => {
   expect(timeless(node)).toEqual(posted);
 });
 
+it('follows the version of a runtime that is replaced while the agent runs', () => {
+  const before = nodeStatus(facts, reports, {}, START_MS);
+  const after = nodeStatus(facts, { ...reports, runtimeVersion: '9.9.9' }, before, START_MS);
+  expect(statusPatch(before, after)).toEqual({
+    status: { nodeInfo: { containerRuntimeVersion: 'containerd://9.9.9' } },
+  });
+});
+
 it('readiness is told as the recorded PATCH does', () => {
   const before = nodeStatus(facts, reports, {}, START_MS);
   const after = nodeStatus(facts, { ...reports, storageError: '' }, before, START_MS + 1_000);
