@@ -84,7 +84,7 @@ const subsystems = {
     clientCertificateInput(clientBuilderInput(context), false),
   ),
   servingCertificate: subsystem('servingCertificate', ({ context }) => servingCertificateInput(context)),
-  runtimeState: subsystem('runtimeState', () => ({})),
+  runtimeState: subsystem('runtimeState', ({ context }) => ({ behavior: context.input.behavior })),
   runtimeService: subsystem('runtimeService', ({ context }) => ({
     endpoint: context.config.containerRuntimeEndpoint,
     imageEndpoint: context.config.imageServiceEndpoint ?? '',

@@ -266,6 +266,15 @@ const BEHAVIORS = [
       'As in the kubelet, other addresses of the machine are those of the Node with its next status, and of pods from ' +
       'then on.',
   },
+  {
+    name: 'runtimeStateAsKubelet',
+    before:
+      'A runtime that could not be asked once, as during its restart, made the Node unready at once, with an error ' +
+      'before those of PLEG; a runtime that was not ready lost the handlers that it had.',
+    since:
+      'As in the kubelet, the Node is unready when the runtime did not answer for thirty seconds (`container runtime ' +
+      'is down`); what it answered follows the error of PLEG, and its handlers stay.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
