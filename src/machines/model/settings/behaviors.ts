@@ -275,6 +275,11 @@ const BEHAVIORS = [
       'As in the kubelet, the Node is unready when the runtime did not answer for thirty seconds (`container runtime ' +
       'is down`); what it answered follows the error of PLEG, and its handlers stay.',
   },
+  {
+    name: 'usersReleased',
+    before: 'A pod with users of its own kept their ids until its folder was removed, long after it had ended.',
+    since: 'As in the kubelet, they are free for other pods when the pod has ended.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
