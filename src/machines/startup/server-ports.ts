@@ -45,6 +45,7 @@ function authSettings(config: KubeletConfiguration): AuthSettings {
     webhookAuthentication: webhook.enabled,
     clientCAFile: x509.clientCAFile,
     ...(gatesOf(config)('ReloadKubeletClientCAFile') ? {} : { isClientCAFixed: true }),
+    ...(gatesOf(config)('AllowParsingUserUIDFromCertAuth') ? {} : { ignoresUids: true }),
     authorization: authorization.mode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
     tokenTtlMs: millisecondsOf(webhook.cacheTTL),
     authorizedTtlMs: millisecondsOf(authorization.webhook.cacheAuthorizedTTL),

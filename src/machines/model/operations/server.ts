@@ -27,6 +27,8 @@ export type AuthSettings = {
   readonly clientCAFile: string;
   /** The file is read once; absent: again whenever it changes. */
   readonly isClientCAFixed?: boolean;
+  /** Certificates of clients do not name the uids of their users; absent: they may. */
+  readonly ignoresUids?: boolean;
   readonly authorization: 'AlwaysAllow' | 'Webhook';
   readonly tokenTtlMs: number;
   readonly authorizedTtlMs: number;

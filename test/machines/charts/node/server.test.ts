@@ -92,6 +92,9 @@ describe('a node', () => {
     const [api] = ports({ featureGates: { ...gated, AllAlpha: true, ReloadKubeletClientCAFile: false } });
     expect(api?.settings).toMatchObject({ splitStreams: true, without: ['checkpoint', 'flagz', 'statusz'] });
     expect(api?.secure).toMatchObject({ auth: { isClientCAFixed: true } });
+    expect(ports({ featureGates: { AllowParsingUserUIDFromCertAuth: false } })[0]?.secure).toMatchObject({
+      auth: { ignoresUids: true },
+    });
     const [fixed] = ports({ featureGates: { ReloadKubeletServerCertificateFile: false } });
     expect(fixed?.secure?.tls.isFixed).toBe(true);
     expect(ports({})[0]?.settings).not.toHaveProperty('without');
