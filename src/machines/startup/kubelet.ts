@@ -81,7 +81,11 @@ const subsystems = {
     exitOnContention: context.flags.exitOnLockContention,
   })),
   clientCertificate: subsystem('clientCertificate', ({ context }) =>
-    clientCertificateInput(clientBuilderInput(context), false),
+    clientCertificateInput(
+      clientBuilderInput(context),
+      false,
+      hasBehavior(context.input, 'expiredIsNone') ? { isNoneWhenExpired: true } : {},
+    ),
   ),
   servingCertificate: subsystem('servingCertificate', ({ context }) => servingCertificateInput(context)),
   runtimeState: subsystem('runtimeState', ({ context }) => ({ behavior: context.input.behavior })),

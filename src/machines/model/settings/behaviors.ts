@@ -280,6 +280,13 @@ const BEHAVIORS = [
     before: 'A pod with users of its own kept their ids until its folder was removed, long after it had ended.',
     since: 'As in the kubelet, they are free for other pods when the pod has ended.',
   },
+  {
+    name: 'expiredIsNone',
+    before:
+      'A node that started with a client certificate that had expired more than five minutes before ended as soon as ' +
+      'the API server refused its request for another one.',
+    since: 'As in the kubelet, such a certificate counts as none, and the node ends five minutes after its start.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

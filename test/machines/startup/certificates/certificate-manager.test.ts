@@ -148,6 +148,36 @@ describe('the certificate manager', () => {
     });
   });
 
+  describe('of a certificate that had expired before the start', () => {
+    const input = clientCertificateInput({ certDir: '/pki', nodeName: 'n1' }, false, { isNoneWhenExpired: true });
+    const start = (refusal: ReturnType<typeof fail>) =>
+      runUnder(certificateManagerMachine, input, {
+        ...world,
+        'certificate.load': ok({ certificate: facts(START_MS - 2 * HOUR_MS, START_MS - HOUR_MS) }),
+        'kube.create': refusal,
+      });
+
+    it('ends the node five minutes after the start, when the server answers', () => {
+      const subject = start(fail('Unauthorized', 'Unauthorized'));
+      subject.time.advanceTo(START_MS + 299_000);
+      expect(toParent(subject)).toEqual([]);
+      subject.time.advanceTo(START_MS + 301_000);
+      const message = 'No valid client certificate is found and the server is responsive, exiting.';
+      expect(toParent(subject)).toMatchObject([{ type: 'certificate.lost', message }]);
+      expect(subject.divergence()).toBeNull();
+    });
+
+    it('waits for a server that is away', () => {
+      const subject = start(fail('connection refused', 'ECONNREFUSED'));
+      subject.time.advanceTo(START_MS + HOUR_MS);
+      expect(toParent(subject)).toEqual([]);
+      expect(subject.logged()).toContain(
+        'No valid client certificate is found but the server is not responsive. ' +
+          'A restart may be necessary to retrieve new initial credentials.',
+      );
+    });
+  });
+
   it('says of files that are no pair what upstream says', () => {
     const subject = run({ 'certificate.load': fail('tls: failed to find any PEM data in certificate input') });
     expect(toParent(subject)).toMatchObject([
