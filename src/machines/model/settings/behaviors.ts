@@ -287,6 +287,15 @@ const BEHAVIORS = [
       'the API server refused its request for another one.',
     since: 'As in the kubelet, such a certificate counts as none, and the node ends five minutes after its start.',
   },
+  {
+    name: 'servingAsKubelet',
+    before:
+      'A node with `serverTLSBootstrap` and a configured certificate served the latter for ever. A host name that is ' +
+      'an address was requested as a name.',
+    since:
+      'As in the kubelet, it serves the configured certificate until another one is issued, and requests such a host ' +
+      'name as an address.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

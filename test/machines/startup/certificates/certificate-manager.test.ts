@@ -2,7 +2,11 @@
 
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';
-import { type CertificateNames, namesOf } from '../../../../src/machines/model/operations/certificate.ts';
+import {
+  type CertificateNames,
+  namesOf,
+  requestedNames,
+} from '../../../../src/machines/model/operations/certificate.ts';
 import type { KubeObject } from '../../../../src/machines/model/operations/kube.ts';
 import { certificateManagerMachine } from '../../../../src/machines/startup/certificates/certificate-manager.ts';
 import {
@@ -291,6 +295,17 @@ describe('the policy', () => {
       { type: 'Hostname', address: 'n1' },
       { type: 'ExternalDNS', address: 'n1.example' },
     ];
-    expect(namesOf(addresses)).toEqual({ dnsNames: ['n1', 'n1.example'], ipAddresses: ['10.0.0.1'] });
+    const names = { dnsNames: ['n1', 'n1.example'], ipAddresses: ['10.0.0.1'] };
+    expect([namesOf(addresses), requestedNames(addresses)]).toEqual([names, names]);
+  });
+
+  it('takes a host name that is an address for one, and leaves out what is none', () => {
+    const addresses = [
+      { type: 'InternalIP', address: 'FD00:0:0:0:0:0:a:1' },
+      { type: 'ExternalIP', address: 'none' },
+      { type: 'InternalDNS', address: '' },
+      { type: 'Hostname', address: '10.0.0.1' },
+    ];
+    expect(requestedNames(addresses)).toEqual({ dnsNames: [], ipAddresses: ['fd00::a:1', '10.0.0.1'] });
   });
 });
