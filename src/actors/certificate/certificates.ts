@@ -21,6 +21,7 @@ import {
   type certificateOperations,
   currentPair,
 } from '../../machines/model/operations/certificate.ts';
+import { canonicalIp } from '../../machines/model/values/ip.ts';
 import { type Kubeconfig, loadKubeconfig, type Pem } from '../kube/kubeconfig.ts';
 
 const KUBECONFIG_MODE = 0o600;
@@ -168,7 +169,8 @@ function factsOf(path: string, certificate: string, key: string): CertificateFac
     commonName,
     organizations,
     dnsNames: namesOf('DNS:'),
-    ipAddresses: namesOf('IP Address:'),
+    // OpenSSL writes every zero of an IPv6 address; requests have them as Go writes them.
+    ipAddresses: namesOf('IP Address:').map(canonicalIp),
   };
 }
 

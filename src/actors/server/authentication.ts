@@ -250,6 +250,8 @@ type ReviewToken = (token: string) => Promise<User | null>;
 export interface AuthenticationOptions {
   readonly anonymous: boolean;
   readonly clientCertificates: boolean;
+  /** A certificate does not name the uid of its user (gate AllowParsingUserUIDFromCertAuth). */
+  readonly ignoresUids?: boolean;
   /** Whether this certificate is valid now: its authority may have changed since the handshake. */
   readonly isTrusted: (socket: TLSSocket) => boolean;
   /** `null`: tokens are ignored. */
@@ -299,18 +301,26 @@ async function tokenUser(request: IncomingMessage, reviewToken: ReviewToken): Pr
 
 function certificateUser(
   socket: TLSSocket,
-  { isTrusted, onCertificate }: AuthenticationOptions,
+  { isTrusted, onCertificate, ignoresUids = false }: AuthenticationOptions,
 ): Authentication | null {
   const certificate = socket.getPeerX509Certificate?.();
   if (!certificate) return null;
   onCertificate(certificate.validToDate.getTime());
   if (!isTrusted(socket)) return { refused: `x509: ${socket.authorizationError ?? 'the authority has changed'}` };
-  const { CN, O }: { CN?: string | string[]; O?: string | string[] } = socket.getPeerCertificate().subject;
+  const { CN, O, [UID]: UIDs }: Subject = socket.getPeerCertificate().subject;
   const name = [CN ?? []].flat().at(-1) ?? '';
   if (name === '') return null;
+  const uids = ignoresUids ? [] : [UIDs ?? []].flat();
+  if (uids.length > 1) return { refused: `expected 1 UID, but found multiple: [${uids.join(' ')}]` };
+  const [uid] = uids;
+  if (uid === '') return { refused: 'UID cannot be an empty string' };
   const extra = { 'authentication.kubernetes.io/credential-id': [`X509SHA256=${fingerprint(certificate)}`] };
-  return { user: authenticated({ name, groups: [O ?? []].flat(), extra }) };
+  return { user: authenticated({ name, groups: [O ?? []].flat(), ...(uid === undefined ? {} : { uid }), extra }) };
 }
+
+/** The attribute of a certificate's subject with the uid of its user, by the number that Kubernetes gave it. */
+const UID = '1.3.6.1.4.1.57683.2';
+type Subject = Readonly<Partial<Record<'CN' | 'O' | typeof UID, string | readonly string[]>>>;
 
 const fingerprint = (certificate: X509Certificate): string =>
   createHash('sha256').update(certificate.raw).digest('hex');

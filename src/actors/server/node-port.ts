@@ -83,6 +83,7 @@ function gateOf(
   const credentials = {
     anonymous: auth.anonymous,
     clientCertificates: auth.clientCAFile !== '',
+    ...(auth.ignoresUids === true ? { ignoresUids: true } : {}),
     isTrusted,
     reviewToken: auth.webhookAuthentication
       ? tokenReviewer(create, { tokenMs: auth.tokenTtlMs }, requests.auth.tokens)

@@ -19,6 +19,8 @@ const syncFolder = promisify(fsync);
 
 /** The unit of ranges of ids; the first unit has the ids of the node's own users. */
 const UNIT = 65_536;
+/** Linux has ids below this. */
+const IDS_END = 2 ** 32;
 /** The user whose subordinate ids the pods get. */
 const KUBELET_USER = 'kubelet';
 const FILE = 'userns';
@@ -81,8 +83,14 @@ function checked(mapping: UserMapping, { first, length }: Pool, idsPerPod: numbe
   return mapping;
 }
 
+/** All ids of the machine but those of its own users: a pod of another kubelet may have any of them. */
+const allIds = (idsPerPod: number): Pool => ({
+  first: idsPerPod,
+  length: Math.floor((IDS_END - idsPerPod) / idsPerPod) * idsPerPod,
+});
+
 async function poolOf({ idsPerPod, maxPods }: Input, options: UserNamespaceOptions): Promise<Pool> {
-  const pool = (await subordinateIds(options)) ?? { first: idsPerPod, length: idsPerPod * maxPods };
+  const pool = (await subordinateIds(options)) ?? allIds(idsPerPod);
   const refuse = (why: string) => new OperationError(`kubelet user ${why}`, { code: 'ERANGE' });
   if (idsPerPod % UNIT !== 0) throw refuse(`namespace length ${idsPerPod} is not a multiple of ${UNIT}`);
   if (pool.first % idsPerPod !== 0) throw refuse(`assigned ID ${pool.first} is not a multiple of ${idsPerPod}`);

@@ -81,10 +81,14 @@ const subsystems = {
     exitOnContention: context.flags.exitOnLockContention,
   })),
   clientCertificate: subsystem('clientCertificate', ({ context }) =>
-    clientCertificateInput(clientBuilderInput(context), false),
+    clientCertificateInput(
+      clientBuilderInput(context),
+      false,
+      hasBehavior(context.input, 'expiredIsNone') ? { isNoneWhenExpired: true } : {},
+    ),
   ),
   servingCertificate: subsystem('servingCertificate', ({ context }) => servingCertificateInput(context)),
-  runtimeState: subsystem('runtimeState', () => ({})),
+  runtimeState: subsystem('runtimeState', ({ context }) => ({ behavior: context.input.behavior })),
   runtimeService: subsystem('runtimeService', ({ context }) => ({
     endpoint: context.config.containerRuntimeEndpoint,
     imageEndpoint: context.config.imageServiceEndpoint ?? '',

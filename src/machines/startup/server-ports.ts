@@ -5,6 +5,7 @@ import { gatesOf } from '../configuration/fields/feature-gates.ts';
 import type { KubeletConfiguration } from '../model/configuration/fields.ts';
 import { curveNames } from '../model/configuration/tls-options.ts';
 import type { ApiSettings, AuthSettings, LocalSocket, ServedPort } from '../model/operations/server.ts';
+import { hasBehavior } from '../model/settings/behaviors.ts';
 import { millisecondsOf } from '../model/values/time.ts';
 import type { EstablishedContext } from './context/types.ts';
 
@@ -45,6 +46,7 @@ function authSettings(config: KubeletConfiguration): AuthSettings {
     webhookAuthentication: webhook.enabled,
     clientCAFile: x509.clientCAFile,
     ...(gatesOf(config)('ReloadKubeletClientCAFile') ? {} : { isClientCAFixed: true }),
+    ...(gatesOf(config)('AllowParsingUserUIDFromCertAuth') ? {} : { ignoresUids: true }),
     authorization: authorization.mode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
     tokenTtlMs: millisecondsOf(webhook.cacheTTL),
     authorizedTtlMs: millisecondsOf(authorization.webhook.cacheAuthorizedTTL),
@@ -59,14 +61,16 @@ export function apiPort(context: EstablishedContext): ServerInput {
   const { tlsCurvePreferences } = config;
   const { certDir } = flags;
   const isIssued = tlsCertFile === '' && config.serverTLSBootstrap;
+  const isReplaced = !isIssued && config.serverTLSBootstrap && hasBehavior(context.input, 'servingAsKubelet');
   const tls: NonNullable<ServedPort['secure']>['tls'] = {
     certFile: isIssued ? `${certDir}/${ISSUED}` : tlsCertFile,
     keyFile: isIssued ? `${certDir}/${ISSUED}` : tlsPrivateKeyFile,
+    ...(isReplaced ? { issuedFile: `${certDir}/${ISSUED}` } : {}),
     mayBeMissing: isIssued,
     minVersion: tlsMinVersion,
     cipherSuites: tlsCipherSuites,
     ...(tlsCurvePreferences.length === 0 ? {} : { curves: curveNames(tlsCurvePreferences) }),
-    ...(isIssued || gatesOf(config)('ReloadKubeletServerCertificateFile') ? {} : { isFixed: true }),
+    ...(isIssued || isReplaced || gatesOf(config)('ReloadKubeletServerCertificateFile') ? {} : { isFixed: true }),
   };
   return {
     served: { address, port, settings: apiSettings(context), secure: { tls, auth: authSettings(config) } },

@@ -314,6 +314,16 @@ describe('a serving certificate', () => {
     expect(manager.logged()).toContain('Current certificate is missing requested IP addresses [10.1.2.4]');
   });
 
+  it('is asked for once by a node with an IPv6 address', async () => {
+    server.signer.autoApprove = true;
+    await connect();
+    const manager = start(certificateManagerMachine, serving());
+    manager.send({ type: 'certificate.namesChanged', dnsNames: ['node2'], ipAddresses: ['fd00::a:1'] } as never);
+    const determined = 'Certificate rotation deadline determined';
+    await until(() => manager.logged().includes(determined), manager.logged);
+    expect(csrs()).toHaveLength(1);
+  });
+
   it('that is no certificate ends the node with upstream words', async () => {
     await connect();
     const certFile = join(root, 'tls.crt');

@@ -143,6 +143,27 @@ describe('an answer for one token is never another’s', () => {
     expect(await who('secre', false)).toBe('refused');
   });
 
+  it('a certificate may name the uid of its user, once', async () => {
+    const certificate = { validToDate: new Date(0), raw: Buffer.from('certificate') };
+    const who = async (uid: string | string[], ignoresUids = false) => {
+      const subject = { CN: 'jane', O: ['group'], '1.3.6.1.4.1.57683.2': uid };
+      const socket = { getPeerX509Certificate: () => certificate, getPeerCertificate: () => ({ subject }) };
+      const found = await authenticate({ headers: {}, socket } as unknown as IncomingMessage, {
+        anonymous: true,
+        clientCertificates: true,
+        ignoresUids,
+        isTrusted: () => true,
+        reviewToken: null,
+        onCertificate: () => undefined,
+      });
+      return 'user' in found ? found.user.uid : found.refused;
+    };
+    expect(await who('u-1')).toBe('u-1');
+    expect(await who('u-1', true)).toBeUndefined();
+    expect(await who(['u-1', 'u-2'])).toBe('expected 1 UID, but found multiple: [u-1 u-2]');
+    expect(await who('')).toBe('UID cannot be an empty string');
+  });
+
   it('and an API server that does not answer is a refusal, even where the anonymous may ask', async () => {
     const timeout = AbortSignal.timeout(20);
     vi.spyOn(AbortSignal, 'timeout').mockReturnValueOnce(timeout);

@@ -6,6 +6,8 @@ import { type UserNamespaceOptions, userNamespacePorts } from '../../../src/acto
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 
 const UNIT = 65_536;
+/** The last range of all. */
+const MANY = 2 ** 32 - UNIT;
 
 async function node(options: UserNamespaceOptions = {}) {
   const root = await temporaryFolder();
@@ -20,7 +22,7 @@ async function node(options: UserNamespaceOptions = {}) {
 
 describe('ids for pods', () => {
   it('are a range of its own for each, the same after a restart, and free again when the pod is gone', async () => {
-    const { root, map, file } = await node();
+    const { map, file } = await node();
     const mapped = await Promise.all(['a', 'b', 'c'].map((uid) => map(uid)));
     expect(mapped.map(({ hostId }) => hostId)).toEqual([UNIT, 2 * UNIT, 3 * UNIT]);
     expect(JSON.parse(readFileSync(file('b'), 'utf8'))).toEqual({
@@ -29,8 +31,7 @@ describe('ids for pods', () => {
     });
     expect(statSync(file('b')).mode & 0o777).toBe(0o600);
     expect(await map('b')).toEqual({ hostId: 2 * UNIT, length: UNIT });
-    await expect(map('d')).rejects.toThrow('could not find an empty slot to allocate a user namespace');
-    rmSync(join(root, 'pods/b'), { recursive: true });
+    rmSync(file('b'));
     expect(await map('d')).toEqual({ hostId: 2 * UNIT, length: UNIT });
   });
 
@@ -63,8 +64,21 @@ describe('ids for pods', () => {
     const { map } = await node();
     await map('a');
     await expect(map('a', { idsPerPod: 2 * UNIT })).rejects.toThrow('wrong user namespace length 65536');
-    await map('b');
-    await expect(map('b', { maxPods: 1 })).rejects.toThrow(`id ${2 * UNIT} is out of range`);
+  });
+
+  it.each([MANY, UNIT])('that another kubelet gave to a pod stay: %i', async (hostId) => {
+    const { map, file } = await node();
+    await map('a');
+    const mappings = [{ hostId, containerId: 0, length: UNIT }];
+    writeFileSync(file('a'), JSON.stringify({ uidMappings: mappings, gidMappings: mappings }));
+    expect(await map('a')).toEqual({ hostId, length: UNIT });
+  });
+
+  it('are within those of the machine, whatever the size of a range', async () => {
+    const { map } = await node();
+    expect(await map('a', { idsPerPod: 3 * UNIT })).toEqual({ hostId: 3 * UNIT, length: 3 * UNIT });
+    const tooMany = 'kubelet user assigned IDs are not enough to support 65536 pods';
+    await expect(map('b', { maxPods: UNIT })).rejects.toThrow(tooMany);
   });
 });
 
@@ -81,6 +95,15 @@ describe('subordinate ids of the user kubelet', () => {
   it('are where the ranges come from', async () => {
     const { map } = await withUser(`0: kubelet ${8 * UNIT} ${3 * UNIT}\n`);
     expect(await map('a')).toEqual({ hostId: 8 * UNIT, length: UNIT });
+    await Promise.all(['b', 'c'].map((uid) => map(uid)));
+    await expect(map('d')).rejects.toThrow('could not find an empty slot to allocate a user namespace');
+  });
+
+  it('are the only ones that a pod may have', async () => {
+    const { map, file } = await withUser(`0: kubelet ${8 * UNIT} ${3 * UNIT}\n`);
+    await map('a');
+    writeFileSync(file('a'), readFileSync(file('a'), 'utf8').replaceAll(String(8 * UNIT), String(2 * UNIT)));
+    await expect(map('a')).rejects.toThrow(`id ${2 * UNIT} is out of range`);
   });
 
   it.each([

@@ -10,6 +10,7 @@ import { dirname } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { createSecureContext } from 'node:tls';
 import { messageOf } from '../../../kernel/thrown.ts';
+import { canRead } from '../../host/files.ts';
 import { PathWatch } from '../../host/path-watch.ts';
 
 /** Upstream's period of reading the files, which finds changes without a hint. */
@@ -20,6 +21,8 @@ const SETTLE_MS = 100;
 export interface MaterialFiles {
   readonly certFile: string;
   readonly keyFile: string;
+  /** Certificate and key that replace the others once they exist; absent: there are none. */
+  readonly issuedFile?: string;
   /** Empty: no client authenticates by certificate. */
   readonly clientCAFile: string;
   /** The certificate and its key are read only once. */
@@ -43,7 +46,8 @@ export interface CertificateFacts {
 }
 
 /** Rejects if a file cannot be read or has invalid content, with the file's name. */
-export async function loadMaterial({ certFile, keyFile, clientCAFile }: MaterialFiles): Promise<Material> {
+export async function loadMaterial(files: MaterialFiles): Promise<Material> {
+  const { certFile, keyFile, clientCAFile } = await currentOf(files);
   const [cert, key] = await Promise.all([readFile(certFile), readFile(keyFile)]);
   const ca = clientCAFile === '' ? null : await readFile(clientCAFile);
   mustHavePem(cert, 'certificate', certFile);
@@ -54,6 +58,12 @@ export async function loadMaterial({ certFile, keyFile, clientCAFile }: Material
   }
   if (ca) authoritiesOf(ca, clientCAFile);
   return { cert, key, ca };
+}
+
+async function currentOf(files: MaterialFiles): Promise<MaterialFiles> {
+  const { issuedFile } = files;
+  if (issuedFile === undefined || !(await canRead(issuedFile))) return files;
+  return { ...files, certFile: issuedFile, keyFile: issuedFile };
 }
 
 /** Throws Go's error, which names the malformed file; OpenSSL's does not. */
@@ -101,7 +111,9 @@ export async function watchMaterial(
 ): Promise<void> {
   let hint = () => {};
   const directories = new Set(
-    [files.certFile, files.keyFile, files.clientCAFile].filter(Boolean).map((f) => dirname(f)),
+    [files.certFile, files.keyFile, files.issuedFile, files.clientCAFile].flatMap((file) =>
+      file ? [dirname(file)] : [],
+    ),
   );
   const watches = [...directories].map((directory) => new PathWatch(directory, () => hint()));
   let [before, reported] = [known, ''];

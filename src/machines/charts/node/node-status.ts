@@ -23,7 +23,7 @@
 import { assign, errorOf, line, now, outputOf, random, sendTo, to } from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node } from '../../model/api/pod.ts';
-import { namesOf } from '../../model/operations/certificate.ts';
+import { namesOf, requestedNames } from '../../model/operations/certificate.ts';
 import { nodeEvent } from '../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { Context, Enqueue } from './node-status-setup.ts';
@@ -98,7 +98,8 @@ const noteNode = s.enqueueActions(({ context, event, enqueue }) => {
   for (const id of ['allocation', 'podCIDR']) enqueue.sendTo(to(id), message);
   const addresses = node.status?.addresses ?? [];
   if (JSON.stringify(addresses) !== JSON.stringify(context.node?.status?.addresses ?? [])) {
-    enqueue.sendTo(to('servingCertificate'), { type: 'certificate.namesChanged', ...namesOf(addresses) });
+    const names = hasBehavior(context, 'servingAsKubelet') ? requestedNames(addresses) : namesOf(addresses);
+    enqueue.sendTo(to('servingCertificate'), { type: 'certificate.namesChanged', ...names });
   }
 });
 

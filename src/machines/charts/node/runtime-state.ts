@@ -10,18 +10,30 @@
  * Invariants:
  *   T1 before the first status nothing is synchronised.
  *   T2 a missing network does not stop host-network pods: only RuntimeReady and PLEG decide.
+ *   T3 pods wait from the first failure of the runtime; the Node says that it is down after {@link SILENT_MS}, so that
+ *      a restart of the runtime does not make the node unready.
  * Seeds: S183, S236. Upstream: pkg/kubelet/runtime.go, updateRuntimeUp.
  */
 import { assign, line, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { RuntimeAbilities, RuntimeStatusItem } from '../../model/operations/runtime.ts';
 import type { NetworkChanged, PlegHealth } from '../../model/pods/pod-messages.ts';
-import { conditionError, runtimeDown } from '../../model/status/runtime-errors.ts';
+import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
+import { conditionError, RUNTIME_DOWN, runtimeDown } from '../../model/status/runtime-errors.ts';
 import { type NodeReports, RUNTIME_UNKNOWN } from './object/facts.ts';
 
-export interface RuntimeStateContext {
+/** Upstream's threshold: how long a runtime may fail to answer that it is ready. */
+const SILENT_MS = 30_000;
+
+export interface RuntimeStateContext extends Decider {
   readonly runtimeError: string;
   readonly networkError: string;
   readonly plegError: string;
+  /** The last answer was that the runtime is ready. */
+  readonly isReady: boolean;
+  /** The Node's error about a runtime that has not answered yet, or not for too long. */
+  readonly silenceError: string;
+  /** The Node's error about the last answer: a runtime that cannot be asked keeps it. */
+  readonly answeredError: string;
   readonly abilities: RuntimeAbilities;
   /** As the runtime last reported it. */
   readonly version?: string;
@@ -35,10 +47,25 @@ export type RuntimeStateEvent =
   | RuntimeStatusItem
   | { readonly type: 'runtimeState.wanted' }
   | { readonly type: 'network.wanted' }
+  /** It has not been ready for {@link SILENT_MS}. */
+  | { readonly type: 'runtime.silent' }
   | PlegHealth;
 
 const errorsOf = (context: RuntimeStateContext): readonly string[] =>
   [context.runtimeError, context.plegError].filter((error) => error !== '');
+
+/** The errors in the Node, in upstream's order. */
+function nodeErrorsOf(context: RuntimeStateContext): readonly string[] {
+  if (!hasBehavior(context, 'runtimeStateAsKubelet')) return errorsOf(context);
+  return [context.silenceError, context.plegError, context.answeredError].filter((error) => error !== '');
+}
+
+/** As upstream, a runtime that is not ready keeps the abilities that it had. */
+const hasAbilities = (context: RuntimeStateContext, event: RuntimeStatusItem): boolean =>
+  isReadyAnswer(event) || !hasBehavior(context, 'runtimeStateAsKubelet');
+
+const isReadyAnswer = (event: RuntimeStateEvent): boolean =>
+  event.type === 'runtime.statusChanged' && conditionError('RuntimeReady', event.conditions) === '';
 
 const recordStatus = assign<
   RuntimeStateContext,
@@ -46,8 +73,8 @@ const recordStatus = assign<
   undefined,
   RuntimeStateEvent,
   never
->(({ event }) => ({
-  abilities: { handlers: event.handlers, features: event.features },
+>(({ context, event }) => ({
+  abilities: hasAbilities(context, event) ? { handlers: event.handlers, features: event.features } : context.abilities,
   ...(event.version === undefined ? {} : { version: event.version }),
   runtimeError: conditionError('RuntimeReady', event.conditions),
   networkError: conditionError('NetworkReady', event.conditions),
@@ -57,7 +84,7 @@ const recordStatus = assign<
 function reportsOf(context: RuntimeStateContext): Partial<NodeReports> {
   const { handlers, features } = context.abilities;
   return {
-    runtimeErrors: errorsOf(context),
+    runtimeErrors: nodeErrorsOf(context),
     networkError: context.networkError,
     runtimeHandlers: handlers.map((handler) => ({
       name: handler.name,
@@ -72,8 +99,21 @@ function reportsOf(context: RuntimeStateContext): Partial<NodeReports> {
 }
 
 const s = setup({
-  types: typed<{ context: RuntimeStateContext; events: RuntimeStateEvent }>(),
+  types: typed<{ input: Decider; context: RuntimeStateContext; events: RuntimeStateEvent }>(),
   guards: { isUp: ({ context }) => errorsOf(context).length === 0 },
+});
+
+const noteAnswer = s.enqueueActions(({ context, event, enqueue }) => {
+  if (!hasBehavior(context, 'runtimeStateAsKubelet')) return;
+  const isReady = isReadyAnswer(event);
+  if (event.type === 'runtime.statusChanged') {
+    enqueue.assign({ answeredError: conditionError('RuntimeReady', event.conditions) });
+  }
+  enqueue.assign({ isReady });
+  if (isReady) {
+    enqueue.assign({ silenceError: '' });
+    enqueue.cancel('silence');
+  } else if (context.isReady) enqueue.raise({ type: 'runtime.silent' }, { id: 'silence', delay: SILENT_MS });
 });
 
 const publish = s.enqueueActions(({ context, enqueue }) => {
@@ -92,14 +132,18 @@ const shareNetwork = s.enqueueActions(({ context, event, enqueue }) => {
 
 export const runtimeStateMachine = s.createMachine({
   id: 'runtimeState',
-  context: {
+  context: ({ input }) => ({
+    behavior: input.behavior,
     runtimeError: RUNTIME_UNKNOWN,
     networkError: '',
     plegError: '',
+    isReady: false,
+    silenceError: RUNTIME_UNKNOWN,
+    answeredError: '',
     abilities: { handlers: [], features: null },
     isPublished: false,
     sharedNetworkError: null,
-  },
+  }),
   entry: [
     sendTo(to('runtimeService'), { type: 'runtime.statusWanted' }),
     sendTo(to('pleg'), { type: 'pleg.healthWanted' }),
@@ -108,9 +152,10 @@ export const runtimeStateMachine = s.createMachine({
   on: {
     'runtimeState.wanted': { actions: [assign({ isPublished: true }), publish] },
     'network.wanted': { actions: shareNetwork },
-    'runtime.statusChanged': { actions: [recordStatus, shareNetwork], target: '.judging' },
+    'runtime.statusChanged': { actions: [recordStatus, noteAnswer, shareNetwork], target: '.judging' },
+    'runtime.silent': { actions: [assign({ silenceError: RUNTIME_DOWN }), publish] },
     'runtime.statusFailed': {
-      actions: assign({ runtimeError: ({ event }) => runtimeDown(event.message) }),
+      actions: [assign({ runtimeError: ({ event }) => runtimeDown(event.message) }), noteAnswer],
       target: '.judging',
     },
     'pleg.healthy': { actions: assign({ plegError: '' }), target: '.judging' },

@@ -5,6 +5,7 @@
  * one. Private keys cross this boundary as handles only.
  */
 import { idempotent, once, query, type SecretHandle } from '../../../kernel/xstate.ts';
+import { canonicalIp, isIpAddress } from '../values/ip.ts';
 
 export type CertificatePurpose = 'client' | 'serving';
 
@@ -74,7 +75,20 @@ export interface CertificateNames {
   readonly ipAddresses: readonly string[];
 }
 
-export function namesOf(addresses: readonly { readonly type: string; readonly address: string }[]): CertificateNames {
+type Addresses = readonly { readonly type: string; readonly address: string }[];
+
+/** The names and addresses of a Node as upstream requests them: a host name that is an address is requested as one. */
+export function requestedNames(addresses: Addresses): CertificateNames {
+  const { dnsNames, ipAddresses } = namesOf(addresses);
+  const hostNames = addresses.flatMap(({ type, address }) => (type === 'Hostname' ? [address] : []));
+  const all = [...ipAddresses, ...hostNames].filter(isIpAddress).map(canonicalIp);
+  return {
+    dnsNames: dnsNames.filter((name) => name !== '' && !(hostNames.includes(name) && isIpAddress(name))),
+    ipAddresses: [...new Set(all)],
+  };
+}
+
+export function namesOf(addresses: Addresses): CertificateNames {
   const addressesOf = (...types: string[]) =>
     addresses.filter(({ type }) => types.includes(type)).map(({ address }) => address);
   return {

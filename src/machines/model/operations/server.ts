@@ -27,6 +27,8 @@ export type AuthSettings = {
   readonly clientCAFile: string;
   /** The file is read once; absent: again whenever it changes. */
   readonly isClientCAFixed?: boolean;
+  /** Certificates of clients do not name the uids of their users; absent: they may. */
+  readonly ignoresUids?: boolean;
   readonly authorization: 'AlwaysAllow' | 'Webhook';
   readonly tokenTtlMs: number;
   readonly authorizedTtlMs: number;
@@ -37,6 +39,8 @@ export type AuthSettings = {
 type ServingTls = {
   readonly certFile: string;
   readonly keyFile: string;
+  /** A pair that the API server has issued, which replaces the configured one once it exists; absent: there is none. */
+  readonly issuedFile?: string;
   /** The certificate may not exist yet: it is requested from the API server, and handshakes fail until it is issued. */
   readonly mayBeMissing: boolean;
   /** The files are read once; absent: again whenever they change. */

@@ -10,7 +10,7 @@ export interface UserMapping {
 export const userOperations = {
   /**
    * The ids of one pod, which no other pod of this node has: those in the file `userns` of its folder, or newly
-   * assigned ones that are written there. They are free again once the folder is removed.
+   * assigned ones that are written there. They are free again once the file is removed.
    */
   'users.map': idempotent<{ root: string; uid: string; idsPerPod: number; maxPods: number }, UserMapping>(),
 };

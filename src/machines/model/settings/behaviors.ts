@@ -358,6 +358,36 @@ const BEHAVIORS = [
     before: 'An event named the volumes for which a pod had waited two minutes, and did so again each two minutes.',
     since: 'As in the kubelet 1.36, the log names them: a wait that is over its time is no event.',
   },
+  {
+    name: 'runtimeStateAsKubelet',
+    before:
+      'A runtime that could not be asked once, as during its restart, made the Node unready at once, with an error ' +
+      'before those of PLEG; a runtime that was not ready lost the handlers that it had.',
+    since:
+      'As in the kubelet, the Node is unready when the runtime did not answer for thirty seconds (`container runtime ' +
+      'is down`); what it answered follows the error of PLEG, and its handlers stay.',
+  },
+  {
+    name: 'usersReleased',
+    before: 'A pod with users of its own kept their ids until its folder was removed, long after it had ended.',
+    since: 'As in the kubelet, they are free for other pods when the pod has ended.',
+  },
+  {
+    name: 'expiredIsNone',
+    before:
+      'A node that started with a client certificate that had expired more than five minutes before ended as soon as ' +
+      'the API server refused its request for another one.',
+    since: 'As in the kubelet, such a certificate counts as none, and the node ends five minutes after its start.',
+  },
+  {
+    name: 'servingAsKubelet',
+    before:
+      'A node with `serverTLSBootstrap` and a configured certificate served the latter for ever. A host name that is ' +
+      'an address was requested as a name.',
+    since:
+      'As in the kubelet, it serves the configured certificate until another one is issued, and requests such a host ' +
+      'name as an address.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

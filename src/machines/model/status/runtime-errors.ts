@@ -8,8 +8,11 @@ import type { RuntimeCondition } from '../operations/runtime.ts';
 /** Upstream's text before the first relist. */
 export const PLEG_UNKNOWN = 'PLEG is not healthy: pleg has yet to be successful';
 
+/** Upstream's text for a runtime that has not been ready for too long. */
+export const RUNTIME_DOWN = 'container runtime is down';
+
 /** The error of a runtime whose status cannot be read. */
-export const runtimeDown = (message: string): string => `container runtime is down: ${message}`;
+export const runtimeDown = (message: string): string => `${RUNTIME_DOWN}: ${message}`;
 
 /** Upstream's text for a condition that is missing or false; empty if it is true. */
 export function conditionError(kind: 'RuntimeReady' | 'NetworkReady', conditions: readonly RuntimeCondition[]): string {

@@ -24,6 +24,7 @@ import { assign, errorOf, line, now, required, sendParent } from '../../../kerne
 import type { CertificateFacts, CertificatePurpose } from '../../model/operations/certificate.ts';
 import type { Answer, CertificateReport } from '../context/types.ts';
 import {
+  type Context,
   csrObject,
   csrOf,
   failed,
@@ -42,6 +43,7 @@ import {
   SIGNED_TIMEOUT_MS,
   setDeadline,
   storeRequest,
+  validUntil,
   verdictOf,
 } from './setup.ts';
 
@@ -138,9 +140,9 @@ const rotation = managerSetup.createStateConfig({
             actions: [
               sendParent(({ context }) => isLoaded(context.purpose)),
               logLine('Loading cert/key pair from a file'),
-              assign(({ event }) => ({
+              assign(({ context, event }) => ({
                 certificate: event.output.certificate,
-                validUntilMs: event.output.certificate?.notAfterMs ?? 0,
+                validUntilMs: validUntil(context, event.output.certificate?.notAfterMs ?? 0),
               })),
             ],
           },
@@ -268,8 +270,12 @@ const failureOf = (purpose: CertificatePurpose): string =>
     : 'failed to create kubelet: failed to initialize certificate manager: failed to initialize server certificate manager';
 
 const RESTART = 'A restart may be necessary to retrieve new initial credentials.';
-const lossMessage = ({ certificate }: { certificate: CertificateFacts | null }): string =>
-  certificate === null ? 'No valid client certificate is found' : 'The currently active client certificate has expired';
+const NONE = 'No valid client certificate is found';
+type Loss = Pick<Context, 'certificate' | 'isNoneWhenExpired'>;
+const lossMessage = ({ certificate, isNoneWhenExpired }: Loss): string =>
+  certificate === null || isNoneWhenExpired === true ? NONE : 'The currently active client certificate has expired';
+const unansweredMessage = (context: Loss): string =>
+  `${lossMessage(context)}${context.isNoneWhenExpired ? '' : ','} but the server is not responsive. ${RESTART}`;
 
 /** How long a node runs without a valid client certificate. */
 const guarding = managerSetup.createStateConfig({
@@ -280,7 +286,7 @@ const guarding = managerSetup.createStateConfig({
     valid: { after: { untilLost: 'checking' } },
     checking: { entry: readClock, always: [{ guard: 'isLost', target: 'lost' }, { target: 'valid' }] },
     lost: {
-      entry: line('error', ({ context }) => `${lossMessage(context)}, but the server is not responsive. ${RESTART}`),
+      entry: line('error', ({ context }) => unansweredMessage(context)),
       always: [
         { guard: 'isValidAgain', target: 'valid' },
         { guard: 'isServerHealthy', target: 'ending' },

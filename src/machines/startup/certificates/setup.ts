@@ -29,6 +29,8 @@ export interface CertificateManagerInput {
   readonly template: CertificateTemplate;
   /** A serving certificate may have names only (gate AllowDNSOnlyNodeCSR); absent: it needs an address. */
   readonly mayLackAddresses?: boolean;
+  /** A certificate that has expired counts as none, so that a start with one has time to get another. */
+  readonly isNoneWhenExpired?: true;
 }
 
 /** How long a signature may take, because it may need manual approval. Upstream's limit. */
@@ -120,6 +122,10 @@ export const logLine = (text: string, fields: (context: Context) => Record<strin
     text,
     { logger: context.signerName, ...fields(context) },
   ]);
+
+/** When the node is without a valid certificate, if none is issued; `notAfterMs` is that of the loaded one. */
+export const validUntil = ({ isNoneWhenExpired, validUntilMs }: Context, notAfterMs: number): number =>
+  isNoneWhenExpired === true ? Math.max(notAfterMs, validUntilMs) : notAfterMs;
 
 export const readClock = managerSetup.assign({ nowMs: (args) => now({ system: args.self.system }) });
 

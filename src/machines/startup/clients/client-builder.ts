@@ -71,6 +71,7 @@ export function kubeSettings(context: ClientBuilderContext, role: KubeSettings['
 export const clientCertificateInput = (
   { certDir, nodeName }: Pick<ClientBuilderInput, 'certDir' | 'nodeName'>,
   once: boolean,
+  further: Pick<CertificateManagerInput, 'isNoneWhenExpired'> = {},
 ): CertificateManagerInput => ({
   purpose: 'client',
   once,
@@ -79,6 +80,7 @@ export const clientCertificateInput = (
   certFile: '',
   keyFile: '',
   template: nodeTemplate(nodeName, { dnsNames: [], ipAddresses: [] }),
+  ...further,
 });
 
 const s = setup({

@@ -87,11 +87,22 @@ describe('a node', () => {
     });
   });
 
+  it('serves the certificate of its configuration until the cluster has issued another one', () => {
+    const files = { tlsCertFile: '/tls.crt', tlsPrivateKeyFile: '/tls.key' };
+    const issuedFile = '/var/lib/kubelet/pki/kubelet-server-current.pem';
+    const tlsOf = (more: object) => ports({ ...files, ...more })[0]?.secure?.tls;
+    expect(tlsOf({ serverTLSBootstrap: true })).toMatchObject({ certFile: '/tls.crt', issuedFile });
+    expect(tlsOf({})).not.toHaveProperty('issuedFile');
+  });
+
   it('serves without what its feature gates turn off, and what a group of gates turns on', () => {
     const gated = { ContainerCheckpoint: false, ComponentFlagz: false, ComponentStatusz: false };
     const [api] = ports({ featureGates: { ...gated, AllAlpha: true, ReloadKubeletClientCAFile: false } });
     expect(api?.settings).toMatchObject({ splitStreams: true, without: ['checkpoint', 'flagz', 'statusz'] });
     expect(api?.secure).toMatchObject({ auth: { isClientCAFixed: true } });
+    expect(ports({ featureGates: { AllowParsingUserUIDFromCertAuth: false } })[0]?.secure).toMatchObject({
+      auth: { ignoresUids: true },
+    });
     const [fixed] = ports({ featureGates: { ReloadKubeletServerCertificateFile: false } });
     expect(fixed?.secure?.tls.isFixed).toBe(true);
     expect(ports({})[0]?.settings).not.toHaveProperty('without');

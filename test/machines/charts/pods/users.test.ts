@@ -55,6 +55,17 @@ describe('users of its own', () => {
     node.until('it runs', runs);
   });
 
+  it('are free again when the pod has ended, and before it is deleted', () => {
+    boot(ABLE, { hostUsers: false, restartPolicy: 'Never' }).until('it runs', runs);
+    for (const container of node.world.runtime.containers.values()) node.world.runtime.exit(container, 0);
+    node.until('it has ended', () => node.phase('u1') === 'Succeeded');
+    node.run(3_000);
+    const removed = node.sink.records.flatMap((record) =>
+      record.k === 'effect' && record.name === 'host.removePod' ? [record.input] : [],
+    );
+    expect(removed).toEqual([{ root: '/var/lib/kubelet', paths: ['/var/lib/kubelet/pods/u1/userns'] }]);
+  });
+
   it('are the node’s where the pod does not ask', () => {
     boot(ABLE, {}).until('it runs', runs);
     expect(inputs('users.map')).toEqual([]);

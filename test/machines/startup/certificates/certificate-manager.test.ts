@@ -2,7 +2,11 @@
 
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';
-import { type CertificateNames, namesOf } from '../../../../src/machines/model/operations/certificate.ts';
+import {
+  type CertificateNames,
+  namesOf,
+  requestedNames,
+} from '../../../../src/machines/model/operations/certificate.ts';
 import type { KubeObject } from '../../../../src/machines/model/operations/kube.ts';
 import { certificateManagerMachine } from '../../../../src/machines/startup/certificates/certificate-manager.ts';
 import {
@@ -148,6 +152,36 @@ describe('the certificate manager', () => {
     });
   });
 
+  describe('of a certificate that had expired before the start', () => {
+    const input = clientCertificateInput({ certDir: '/pki', nodeName: 'n1' }, false, { isNoneWhenExpired: true });
+    const start = (refusal: ReturnType<typeof fail>) =>
+      runUnder(certificateManagerMachine, input, {
+        ...world,
+        'certificate.load': ok({ certificate: facts(START_MS - 2 * HOUR_MS, START_MS - HOUR_MS) }),
+        'kube.create': refusal,
+      });
+
+    it('ends the node five minutes after the start, when the server answers', () => {
+      const subject = start(fail('Unauthorized', 'Unauthorized'));
+      subject.time.advanceTo(START_MS + 299_000);
+      expect(toParent(subject)).toEqual([]);
+      subject.time.advanceTo(START_MS + 301_000);
+      const message = 'No valid client certificate is found and the server is responsive, exiting.';
+      expect(toParent(subject)).toMatchObject([{ type: 'certificate.lost', message }]);
+      expect(subject.divergence()).toBeNull();
+    });
+
+    it('waits for a server that is away', () => {
+      const subject = start(fail('connection refused', 'ECONNREFUSED'));
+      subject.time.advanceTo(START_MS + HOUR_MS);
+      expect(toParent(subject)).toEqual([]);
+      expect(subject.logged()).toContain(
+        'No valid client certificate is found but the server is not responsive. ' +
+          'A restart may be necessary to retrieve new initial credentials.',
+      );
+    });
+  });
+
   it('says of files that are no pair what upstream says', () => {
     const subject = run({ 'certificate.load': fail('tls: failed to find any PEM data in certificate input') });
     expect(toParent(subject)).toMatchObject([
@@ -261,6 +295,17 @@ describe('the policy', () => {
       { type: 'Hostname', address: 'n1' },
       { type: 'ExternalDNS', address: 'n1.example' },
     ];
-    expect(namesOf(addresses)).toEqual({ dnsNames: ['n1', 'n1.example'], ipAddresses: ['10.0.0.1'] });
+    const names = { dnsNames: ['n1', 'n1.example'], ipAddresses: ['10.0.0.1'] };
+    expect([namesOf(addresses), requestedNames(addresses)]).toEqual([names, names]);
+  });
+
+  it('takes a host name that is an address for one, and leaves out what is none', () => {
+    const addresses = [
+      { type: 'InternalIP', address: 'FD00:0:0:0:0:0:a:1' },
+      { type: 'ExternalIP', address: 'none' },
+      { type: 'InternalDNS', address: '' },
+      { type: 'Hostname', address: '10.0.0.1' },
+    ];
+    expect(requestedNames(addresses)).toEqual({ dnsNames: [], ipAddresses: ['fd00::a:1', '10.0.0.1'] });
   });
 });

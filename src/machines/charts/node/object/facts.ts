@@ -75,7 +75,10 @@ export const CSINODE_UNKNOWN = 'CSINode is not yet initialized';
 
 /** True while a part of the readiness was not observed since the agent started. */
 export const isUndecided = ({ runtimeErrors, storageError }: NodeReports): boolean =>
-  runtimeErrors.includes(RUNTIME_UNKNOWN) || storageError === CSINODE_UNKNOWN;
+  (runtimeErrors.includes(RUNTIME_UNKNOWN) && !runtimeErrors.some(isOfAnswer)) || storageError === CSINODE_UNKNOWN;
+
+/** The runtime has answered that it is not ready. */
+const isOfAnswer = (error: string): boolean => error.startsWith('container runtime not ready');
 
 /** True while only the first relist is missing: it takes seconds on a node with many pods. */
 export const lacksRelist = ({ runtimeErrors: errors }: NodeReports): boolean =>

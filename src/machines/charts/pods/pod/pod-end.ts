@@ -12,7 +12,7 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { configure, logFailure, noteFailure, record } from './pod-actions.ts';
 import { abandonClaims, endAllocation, releasingClaims } from './pod-allocation.ts';
 import { noteContainer } from './pod-containers.ts';
-import { linksOf, logPaths, podPaths } from './pod-files.ts';
+import { linksOf, logPaths, podPaths, usersFile } from './pod-files.ts';
 import {
   dequeue,
   killOverdue,
@@ -131,16 +131,28 @@ export const terminated = s.createStateConfig({
     stillMounted: { after: { wait: 'volumes' } },
     /** Waits until the cgroup of the pod is removed, with processes that still ran in it. */
     group: {
-      always: { guard: 'hasNoGroup', target: 'deciding' },
+      always: { guard: 'hasNoGroup', target: 'users' },
       invoke: {
         id: 'removeGroup',
         src: 'cgroup.destroy',
         input: ({ context }) => podGroups(context),
-        onDone: 'deciding',
+        onDone: 'users',
         onError: { target: 'stillGrouped', actions: [noteFailure, logFailure('Cannot remove the cgroup of a pod')] },
       },
     },
     stillGrouped: { after: { wait: 'group' } },
+    /** Waits until other pods may have the user ids of this one, which has no process any more. */
+    users: {
+      always: { guard: 'hasNoUsers', target: 'deciding' },
+      invoke: {
+        id: 'releaseUsers',
+        src: 'host.removePod',
+        input: ({ context }) => usersFile(context),
+        onDone: 'deciding',
+        onError: { target: 'stillMapped', actions: [noteFailure, logFailure('Cannot free the user ids of a pod')] },
+      },
+    },
+    stillMapped: { after: { wait: 'users' } },
     deciding: {
       entry: noteReclaimed,
       always: [{ guard: 'mustRemove', target: 'removing' }, { target: 'kept' }],

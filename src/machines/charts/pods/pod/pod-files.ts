@@ -72,6 +72,12 @@ export const usersPlace = ({ uid, node }: PodContext) => ({
   maxPods: node.maxPods,
 });
 
+/** The file whose removal frees the user ids of a pod. */
+export const usersFile = (context: PodContext) => ({
+  root: context.node.rootDir,
+  paths: [`${podDirectory(podOrName(context), context.node)}/userns`],
+});
+
 export const linksOf = (context: PodContext) => ({
   links: context.node.containerLogsDir,
   folder: podLogDirectory(podOrName(context), context.node),

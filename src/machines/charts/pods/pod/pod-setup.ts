@@ -164,6 +164,7 @@ export const podSetup = setup({
       isResized(context) && (context.resize?.anew ?? []).every((name) => isShownRunning(context, name)),
     isResizeChanged: ({ context }) => JSON.stringify(context.resize?.target) !== JSON.stringify(context.allocation),
     hasNoGroup: ({ context }) => context.node.makesPodCgroups !== true,
+    hasNoUsers: ({ context: { pod, node } }) => pod?.spec.hostUsers !== false || !hasBehavior(node, 'usersReleased'),
     hasFileVariables: ({ context }) => fileVariablesOf(context).length > 0,
     hasSubPaths: ({ context }) => subPathsOf(context).length > 0,
     hasDevices: ({ context: { writing, devices } }) => writing.some((name) => devices[name] !== undefined),
