@@ -62,7 +62,7 @@ describe('the runtime state', () => {
   });
 
   it('tells pods each change of the network, and what it is when they ask', () => {
-    const run = runUnder(runtimeStateMachine, undefined, {}, ['pods']);
+    const run = runUnder(runtimeStateMachine, input, {}, ['pods']);
     for (const network of [false, false, true, true]) run.send(status(true, network));
     run.send({ type: 'network.wanted' });
     const error = 'container runtime network not ready: NetworkReady=false reason:R message:m';
@@ -74,7 +74,7 @@ describe('the runtime state', () => {
   });
 
   it('has the version of the runtime for the Node, as long as it knows it', () => {
-    const run = runUnder(runtimeStateMachine, undefined, {}, ['runtimeService', 'pleg', 'nodeStatus', 'allocation']);
+    const run = runUnder(runtimeStateMachine, input, {}, ['runtimeService', 'pleg', 'nodeStatus', 'allocation']);
     run.send({ type: 'runtimeState.wanted' });
     run.send({ ...status(true, true), version: '2.1.0' });
     run.send(status(true, false));
