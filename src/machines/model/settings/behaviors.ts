@@ -301,6 +301,14 @@ const BEHAVIORS = [
     before: 'The cgroups of all pods and of daemons had no limit of huge pages.',
     since: 'As in the kubelet, they have the huge pages that are allocatable or reserved, and no others.',
   },
+  {
+    name: 'groupsAsKubelet',
+    before:
+      'With the driver systemd, a slice of daemons with a dash in its name, and a configured root, were looked for in ' +
+      'other places. With MemoryQoS, the memory of pods that are gone stayed protected, and that of daemons was not. The ' +
+      'group of all pods had no CPUs, so systemd could take the cpuset controller from it.',
+    since: 'Paths, protection, CPUs and the names of these groups in events follow the kubelet.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
