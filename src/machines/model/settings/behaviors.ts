@@ -306,8 +306,11 @@ const BEHAVIORS = [
     before:
       'With the driver systemd, a slice of daemons with a dash in its name, and a configured root, were looked for in ' +
       'other places. With MemoryQoS, the memory of pods that are gone stayed protected, and that of daemons was not. The ' +
-      'group of all pods had no CPUs, so systemd could take the cpuset controller from it.',
-    since: 'Paths, protection, CPUs and the names of these groups in events follow the kubelet.',
+      'group of all pods had no CPUs, so systemd could take the cpuset controller from it. Without groups of pods ' +
+      '(`cgroupsPerQOS: false`), sandboxes were put below `cgroupRoot`.',
+    since:
+      'Paths, protection, CPUs and the names of these groups in events follow the kubelet; without groups of pods the ' +
+      'runtime chooses the place.',
   },
 ] as const;
 

@@ -78,7 +78,8 @@ describe('cgroup parent', () => {
     [{ cgroupDriver: 'cgroupfs' }, '/kubepods/besteffort/poda-b'],
     [{ cgroupDriver: 'systemd' }, '/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-poda_b.slice'],
     [{ cgroupsPerQOS: false }, ''],
-    [{ cgroupsPerQOS: false, cgroupRoot: '/own' }, '/own'],
+    [{ cgroupsPerQOS: false, cgroupRoot: '/own' }, ''],
+    [{ cgroupsPerQOS: false, cgroupRoot: '/own', behavior: 38 }, '/own'],
   ] satisfies ReadonlyArray<[Partial<NodeSettings>, string]>)('%j: %s', (settings, expected) =>
     expect(parent(settings)).toBe(expected),
   );
