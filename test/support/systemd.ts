@@ -55,6 +55,8 @@ export class FakeSystemd {
   readonly calls: string[] = [];
   /** How jobs end. */
   result = 'done';
+  /** As systemd names its release. */
+  version = '252.39-1~deb12u1';
   private bus: MessageBus | undefined;
   private readonly tree: string;
   private jobs = 0;
@@ -95,6 +97,7 @@ export class FakeSystemd {
           handler: ({ name }) => this.stop(name),
         },
       },
+      properties: { Version: { type: 's', get: () => this.version } },
       signals: { JobRemoved: { args: { id: 'u', job: 'o', unit: 's', result: 's' } } },
     });
   }

@@ -35,30 +35,42 @@ const optional = (controller: string, name: string, value: string): CgroupFile =
   optional: true,
 });
 
+/** Memory of zero bytes is not a limit, as in the runtimes: it would end every process of the group. */
+export const isLimit = (memoryBytes: string | undefined): memoryBytes is string =>
+  memoryBytes !== undefined && memoryBytes !== '0';
+
+/** systemd has no limit of zero processes. */
+export const atLeastOne = (pids: string): string => (pids === '0' ? '1' : pids);
+
 export function filesOfVersion1(resources: CgroupResources): readonly CgroupFile[] {
   const { cpuShares, cpuPeriodUs, cpuQuotaUs, memoryBytes, pids, hugePageBytes = {} } = resources;
   return [
-    ...(memoryBytes === undefined ? [] : [required('memory', 'memory.limit_in_bytes', memoryBytes)]),
+    ...(isLimit(memoryBytes) ? [required('memory', 'memory.limit_in_bytes', memoryBytes)] : []),
     ...(cpuShares === undefined ? [] : [required('cpu', 'cpu.shares', cpuShares)]),
     ...(cpuPeriodUs === undefined ? [] : [required('cpu', 'cpu.cfs_period_us', cpuPeriodUs)]),
     ...(cpuQuotaUs === undefined ? [] : [required('cpu', 'cpu.cfs_quota_us', cpuQuotaUs)]),
-    ...(pids === undefined ? [] : [required('pids', 'pids.max', pids)]),
-    ...Object.entries(hugePageBytes).map(([size, bytes]) =>
+    ...(pids === undefined ? [] : [required('pids', 'pids.max', atLeastOne(pids))]),
+    ...Object.entries(hugePageBytes).flatMap(([size, bytes]) => [
       optional('hugetlb', `hugetlb.${size}.limit_in_bytes`, bytes),
-    ),
+      optional('hugetlb', `hugetlb.${size}.rsvd.limit_in_bytes`, bytes),
+    ]),
   ];
 }
 
 export function filesOfVersion2(resources: CgroupResources): readonly CgroupFile[] {
-  const { cpuShares, cpuPeriodUs, cpuQuotaUs, memoryBytes, pids, hugePageBytes = {}, unified = {} } = resources;
+  const { cpuShares, cpuPeriodUs, cpuQuotaUs, memoryBytes, pids, cpus, hugePageBytes = {}, unified = {} } = resources;
   return [
-    ...(memoryBytes === undefined ? [] : [required('', 'memory.max', memoryBytes === '-1' ? 'max' : memoryBytes)]),
+    ...(isLimit(memoryBytes) ? [required('', 'memory.max', memoryBytes === '-1' ? 'max' : memoryBytes)] : []),
     ...(cpuShares === undefined ? [] : [required('', 'cpu.weight', cpuWeight(BigInt(cpuShares)).toString())]),
     ...(cpuQuotaUs === undefined
       ? []
       : [required('', 'cpu.max', `${cpuQuotaUs === '-1' ? 'max' : cpuQuotaUs} ${cpuPeriodUs ?? DEFAULT_PERIOD_US}`)]),
-    ...(pids === undefined ? [] : [required('', 'pids.max', pids)]),
-    ...Object.entries(hugePageBytes).map(([size, bytes]) => optional('', `hugetlb.${size}.max`, bytes)),
+    ...(pids === undefined ? [] : [required('', 'pids.max', atLeastOne(pids))]),
+    ...(cpus === undefined ? [] : [optional('', 'cpuset.cpus', cpus)]),
+    ...Object.entries(hugePageBytes).flatMap(([size, bytes]) => [
+      optional('', `hugetlb.${size}.max`, bytes),
+      optional('', `hugetlb.${size}.rsvd.max`, bytes),
+    ]),
     ...Object.entries(unified).map(([name, value]) => required('', name, value)),
   ];
 }

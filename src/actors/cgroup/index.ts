@@ -16,13 +16,14 @@ import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type {
   CgroupDriver,
+  CgroupResources,
   CgroupsHeld,
   cgroupOperations,
   DesiredCgroup,
 } from '../../machines/model/operations/cgroup.ts';
 import { pause } from '../pause.ts';
 import { cpuWeight, foldersOf, type Hierarchies, readHierarchies } from './hierarchies.ts';
-import { type SystemdManager, systemdManager } from './systemd.ts';
+import { inWholePerCents, type SystemdManager, systemdManager } from './systemd.ts';
 import {
   checkedPath,
   enter,
@@ -115,7 +116,8 @@ async function forgetWhenOver(making: Groups['making'], path: string, ended: Pro
 }
 
 async function create({ hierarchies, systemd }: Groups, desired: DesiredCgroup, signal: AbortSignal): Promise<void> {
-  const { driver, path, resources } = desired;
+  const { driver, path } = desired;
+  const resources = limitsOf(desired);
   const found = await hierarchies();
   signal.throwIfAborted();
   if (driver === 'systemd') await systemd.start(path, resources, found.version);
@@ -124,7 +126,12 @@ async function create({ hierarchies, systemd }: Groups, desired: DesiredCgroup, 
   await writeLimits(found, path, resources);
 }
 
-async function update({ hierarchies, systemd }: Groups, { driver, path, resources }: DesiredCgroup): Promise<null> {
+const limitsOf = ({ driver, resources }: DesiredCgroup): CgroupResources =>
+  driver === 'systemd' ? inWholePerCents(resources) : resources;
+
+async function update({ hierarchies, systemd }: Groups, desired: DesiredCgroup): Promise<null> {
+  const { driver, path } = desired;
+  const resources = limitsOf(desired);
   const found = await hierarchies();
   const missing = await missingFolders(found, path);
   if (missing.length > 0) {

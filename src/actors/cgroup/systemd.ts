@@ -6,11 +6,13 @@
  * Source: org.freedesktop.systemd1(5), systemd.resource-control(5).
  */
 import { basename } from 'node:path';
-import { DBusError, type Message, type MessageBus, Variant } from 'dbus-native';
+import { DBusError, type Message, type MessageBus, Variant, variantValue } from 'dbus-native';
 import { OperationError } from '../../kernel/json.ts';
 import { keepNewest } from '../../kernel/keep-newest.ts';
 import type { CgroupResources } from '../../machines/model/operations/cgroup.ts';
+import { cpuIds } from '../../machines/model/values/cpu-set.ts';
 import { busErrorName, connectBus, systemBusAddress } from '../bus.ts';
+import { atLeastOne, isLimit } from './hierarchies.ts';
 
 export interface SystemdManager {
   start(path: string, resources: CgroupResources, version: 1 | 2): Promise<void>;
@@ -50,6 +52,46 @@ function propertiesOfSlice(path: string, version: 1 | 2): Property[] {
 const MICROSECONDS = 1_000_000n;
 /** systemd keeps whole per cents of a CPU, so the quota is rounded up. */
 const ONE_PER_CENT_US = 10_000n;
+const DEFAULT_PERIOD_US = '100000';
+
+/**
+ * Limits that systemd can keep. Files get the rounded quota as well: on version 1 runtimes round the quotas of
+ * containers in the same way, and the kernel refuses a quota above that of the group's parent.
+ */
+export function inWholePerCents(resources: CgroupResources): CgroupResources {
+  const { cpuQuotaUs, cpuPeriodUs = DEFAULT_PERIOD_US } = resources;
+  if (cpuQuotaUs === undefined || BigInt(cpuQuotaUs) <= 0n) return resources;
+  const perSecond = quotaPerSecond(BigInt(cpuQuotaUs), BigInt(cpuPeriodUs));
+  const rounded = (perSecond * BigInt(cpuPeriodUs)) / MICROSECONDS;
+  return rounded > BigInt(cpuQuotaUs) ? { ...resources, cpuQuotaUs: String(rounded) } : resources;
+}
+
+/** The first versions of systemd that know a property; older ones refuse the whole request. */
+const KNOWS_QUOTA_PERIOD = 242;
+const KNOWS_CPUS = 244;
+
+/** Properties that came late to cgroup v2. Without them systemd takes its default period, and the cpuset controller. */
+function newerProperties({ cpuQuotaUs, cpuPeriodUs, cpus }: CgroupResources, release: number): Property[] {
+  return [
+    ...(cpuQuotaUs === undefined || cpuPeriodUs === undefined || release < KNOWS_QUOTA_PERIOD
+      ? []
+      : [amount('CPUQuotaPeriodUSec', BigInt(cpuPeriodUs))]),
+    ...(cpus === undefined || release < KNOWS_CPUS
+      ? []
+      : [['AllowedCPUs', new Variant('ay', bitsOf(cpus))] satisfies Property]),
+  ];
+}
+
+/** One bit a CPU, the first CPU in the lowest bit of the first byte. */
+function bitsOf(cpus: string): Buffer {
+  const ids = cpuIds(cpus);
+  const bytes = Buffer.alloc(Math.floor(Math.max(0, ...ids) / 8) + 1);
+  for (const id of ids) bytes.writeUInt8(bytes.readUInt8(id >> 3) | (1 << (id & 7)), id >> 3);
+  return bytes;
+}
+
+const needsRelease = ({ cpuPeriodUs, cpus }: CgroupResources, version: 1 | 2): boolean =>
+  version === 2 && (cpuPeriodUs !== undefined || cpus !== undefined);
 
 /** Files of v2 that systemd overwrites from its own properties whenever it realizes the unit. */
 const UNIFIED_PROPERTIES: Readonly<Record<string, string>> = {
@@ -68,18 +110,18 @@ function unifiedProperties(unified: Readonly<Record<string, string>>): Property[
 
 /** The same limits as systemd properties. The agent itself writes those that systemd cannot express. */
 function propertiesOf(resources: CgroupResources, version: 1 | 2, weight: (shares: bigint) => bigint): Property[] {
-  const { cpuShares, cpuQuotaUs, cpuPeriodUs = '100000', memoryBytes, pids, unified = {} } = resources;
+  const { cpuShares, cpuQuotaUs, cpuPeriodUs = DEFAULT_PERIOD_US, memoryBytes, pids, unified = {} } = resources;
   return [
-    ...(memoryBytes === undefined
-      ? []
-      : [amount(version === 2 ? 'MemoryMax' : 'MemoryLimit', memoryBytes === '-1' ? INFINITY : BigInt(memoryBytes))]),
+    ...(isLimit(memoryBytes)
+      ? [amount(version === 2 ? 'MemoryMax' : 'MemoryLimit', memoryBytes === '-1' ? INFINITY : BigInt(memoryBytes))]
+      : []),
     ...(cpuShares === undefined
       ? []
       : [version === 2 ? amount('CPUWeight', weight(BigInt(cpuShares))) : amount('CPUShares', BigInt(cpuShares))]),
     ...(cpuQuotaUs === undefined
       ? []
       : [amount('CPUQuotaPerSecUSec', quotaPerSecond(BigInt(cpuQuotaUs), BigInt(cpuPeriodUs)))]),
-    ...(pids === undefined ? [] : [amount('TasksMax', pids === 'max' ? INFINITY : BigInt(pids))]),
+    ...(pids === undefined ? [] : [amount('TasksMax', pids === 'max' ? INFINITY : BigInt(atLeastOne(pids)))]),
     ...(version === 2 ? unifiedProperties(unified) : []),
   ];
 }
@@ -102,15 +144,19 @@ export function systemdManager(
       connecting = undefined;
       throw error;
     }));
+  const limits = async (resources: CgroupResources, version: 1 | 2): Promise<Property[]> => {
+    const release = needsRelease(resources, version) ? await (await connection()).release() : 0;
+    return [...propertiesOf(resources, version, weight), ...newerProperties(resources, release)];
+  };
   const setProperties: SystemdManager['set'] = async (path, resources, version) => {
-    const body = [unitOf(path), true, propertiesOf(resources, version, weight)];
+    const body = [unitOf(path), true, await limits(resources, version)];
     await (await connection()).call('SetUnitProperties', 'sba(sv)', body);
   };
   const job = async (member: string, signature: string, body: unknown[]) =>
     (await connection()).job(member, signature, body);
   return {
     async start(path, resources, version) {
-      const properties = [...propertiesOfSlice(path, version), ...propertiesOf(resources, version, weight)];
+      const properties = [...propertiesOfSlice(path, version), ...(await limits(resources, version))];
       const body = [unitOf(path), 'replace', properties, []];
       await ignoreError('UnitExists', job('StartTransientUnit', 'ssa(sv)a(sa(sv))', body));
       await setProperties(path, resources, version);
@@ -143,6 +189,8 @@ interface Connection {
   call(member: string, signature: string, body: unknown[]): Promise<unknown>;
   /** Resolves when the job that the call started has finished. */
   job(member: string, signature: string, body: unknown[]): Promise<void>;
+  /** The release of systemd, `255`; 0 if it does not say. */
+  release(): Promise<number>;
   close(): void;
 }
 
@@ -158,6 +206,7 @@ async function connect(address: string, timeoutMs: number | undefined, onClosed:
     }
   };
   const jobs = finishedJobs(bus);
+  let found: number | undefined;
   await Promise.race([bus.watch(`type='signal',interface='${MANAGER}',member='JobRemoved'`), broken]);
   await call('Subscribe', '', []);
   return {
@@ -167,8 +216,17 @@ async function connect(address: string, timeoutMs: number | undefined, onClosed:
       const result = await Promise.race([jobs.finished(path), broken]);
       if (result !== 'done') throw new OperationError(`systemd: the job of ${member} ${String(body[0])}: ${result}`);
     },
+    release: async () => (found ??= await Promise.race([releaseOf(bus), broken])),
     close: () => void bus.close(),
   };
+}
+
+const PROPERTIES = 'org.freedesktop.DBus.Properties';
+
+async function releaseOf(bus: MessageBus): Promise<number> {
+  const of = { destination: SERVICE, path: OBJECT, interface: PROPERTIES, member: 'Get' };
+  const version = await bus.invoke({ ...of, signature: 'ss', body: [MANAGER, 'Version'] }).catch(() => '');
+  return Number(/\d+/.exec(String(variantValue(version)))?.[0] ?? 0);
 }
 
 const withoutBody = ({ signature: _signature, body: _body, ...message }: Message): Message => message;

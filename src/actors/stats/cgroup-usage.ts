@@ -27,13 +27,19 @@ const NANOS_PER_MICRO = 1_000n;
 
 function readUnified(hierarchy: Hierarchy, cgroup: string, root: string): CgroupUsage {
   const folder = hierarchy.folder('memory', cgroup)!;
-  const current = readNumber(`${folder}/pids.current`);
+  const current = readNumber(`${folder}/pids.current`) ?? rootProcesses(hierarchy, cgroup);
   return {
     cpu: unifiedCpu(folder),
     memory: cgroup === '/' ? unifiedRootMemory(folder, root) : unifiedMemory(folder),
     io: { devices: unifiedIo(folder), pressure: readPressure(pressureFile(folder, 'io', cgroup, root)) },
     pids: current === null ? null : { current, limit: readNumber(`${folder}/pids.max`) },
   };
+}
+
+/** The root counts no threads: upstream then takes its processes. */
+function rootProcesses(hierarchy: Hierarchy, cgroup: string): bigint | null {
+  const count = processCount(hierarchy, cgroup);
+  return count === null ? null : BigInt(count);
 }
 
 /**
@@ -239,14 +245,23 @@ export function readUsage(hierarchy: Hierarchy, cgroup: string, root: string): C
   return hierarchy.version === 2 ? readUnified(hierarchy, cgroup, root) : readLegacy(hierarchy, cgroup, root);
 }
 
-/** When the cgroup was created, by its folder; `null` if it is removed. */
+/**
+ * When the cgroup was created, by its folder and a file in it, whichever is older: the folder's time changes with the
+ * groups below, the file's when the kernel forgets and reads it again. `null` if it is removed.
+ */
 export function createdAtMs(hierarchy: Hierarchy, cgroup: string): number | null {
   const folder = hierarchy.folder('memory', cgroup) ?? hierarchy.folder('cpuacct', cgroup);
   const file = hierarchy.version === 2 ? 'cgroup.events' : 'cgroup.clone_children';
+  const times = [`${folder}`, `${folder}/${file}`].flatMap(changedAtMs);
+  return times.length === 0 ? null : Math.round(Math.min(...times));
+}
+
+/** None if the file is gone. */
+function changedAtMs(path: string): number[] {
   try {
-    return Math.round(statSync(`${folder}/${file}`).mtimeMs);
+    return [statSync(path).mtimeMs];
   } catch {
-    return null;
+    return [];
   }
 }
 
@@ -297,6 +312,8 @@ export interface PodCgroup {
 const QOS_CGROUP = /(^|-)(burstable|besteffort)(\.slice)?$/;
 const POD_CGROUP = /^pod(.+)$/;
 const POD_SLICE = /-pod([^-]+)\.slice$/;
+/** CRI-O's monitor of a container has a cgroup with its id, too, which is not counted. */
+const MONITOR = 'crio-conmon';
 const CONTAINER = /^(?:[a-z-]+-)?([0-9a-f]{64})(?:\.scope)?$/;
 
 /** `podsCgroup` is `/kubepods`, `/kubepods.slice`, ...; empty if pods have no cgroup of their own. */
@@ -314,7 +331,7 @@ function podOf(hierarchy: Hierarchy, parent: string, name: string): PodCgroup[] 
   if (uid === undefined) return [];
   const cgroup = below(parent, name);
   const containers = hierarchy.children(cgroup).flatMap((child): [string, string][] => {
-    const id = CONTAINER.exec(child)?.[1];
+    const id = child.startsWith(MONITOR) ? undefined : CONTAINER.exec(child)?.[1];
     return id === undefined ? [] : [[id, below(cgroup, child)]];
   });
   return [{ uid, cgroup, containers: new Map(containers) }];

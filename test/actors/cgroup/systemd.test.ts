@@ -1,5 +1,5 @@
 /** The driver `systemd`: what is asked of a manager over a real D-Bus socket, and what comes of it. */
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { cpuWeight } from '../../../src/actors/cgroup/hierarchies.ts';
@@ -66,6 +66,7 @@ describe.each(BUS_KINDS)('a slice, over %s', (kind) => {
       IOAccounting: true,
       TasksAccounting: true,
       CPUWeight: 39n,
+      CPUQuotaPeriodUSec: 100_000n,
       CPUQuotaPerSecUSec: 150_000n,
       MemoryMax: 50_331_648n,
       TasksMax: 100n,
@@ -79,11 +80,38 @@ describe.each(BUS_KINDS)('a slice, over %s', (kind) => {
     expect(systemd.units.get(UNIT)).toMatchObject({ CPUQuotaPerSecUSec: INFINITY, MemoryMax: INFINITY });
   });
 
-  it('gets a quota in whole per cents of a CPU, rounded up', async () => {
-    const { systemd, ports } = await machine(kind);
-    const resources = { cpuPeriodUs: '100000', cpuQuotaUs: '15001' };
+  it('gets a quota in whole per cents of a CPU, rounded up, and its file the same one', async () => {
+    const { systemd, ports, tree } = await machine(kind);
+    const resources = { cpuPeriodUs: '50000', cpuQuotaUs: '15001' };
     await perform(ports['cgroup.ensure'], { driver, path: POD, resources });
-    expect(systemd.units.get(UNIT)).toMatchObject({ CPUQuotaPerSecUSec: 160_000n });
+    expect(systemd.units.get(UNIT)).toMatchObject({ CPUQuotaPerSecUSec: 310_000n, CPUQuotaPeriodUSec: 50_000n });
+    expect(readFileSync(join(tree, POD, 'cpu.max'), 'utf8')).toBe('15500 50000');
+    await perform(ports['cgroup.update'], { driver, path: POD, resources: { ...resources, cpuQuotaUs: '15000' } });
+    expect(readFileSync(join(tree, POD, 'cpu.max'), 'utf8')).toBe('15000 50000');
+  });
+
+  it('has its CPUs as bits, so that systemd keeps the controller', async () => {
+    const { systemd, ports } = await machine(kind);
+    await perform(ports['cgroup.ensure'], { driver, path: POD, resources: { cpus: '0-2,9' } });
+    expect(systemd.units.get(UNIT)).toMatchObject({ AllowedCPUs: Buffer.from([0b111, 0b10]) });
+  });
+
+  it('is not asked for properties that an old systemd does not know', async () => {
+    const { systemd, ports } = await machine(kind);
+    systemd.version = 'systemd 239 (239-82.el8)';
+    await perform(ports['cgroup.ensure'], { driver, path: POD, resources: { ...RESOURCES, cpus: '0-1' } });
+    expect(systemd.units.get(UNIT)).toMatchObject({ CPUQuotaPerSecUSec: 150_000n });
+    expect(Object.keys(systemd.units.get(UNIT) ?? {})).not.toContain('CPUQuotaPeriodUSec');
+    expect(Object.keys(systemd.units.get(UNIT) ?? {})).not.toContain('AllowedCPUs');
+  });
+
+  it('is not limited to nothing: zero bytes are no limit, and systemd takes one process at least', async () => {
+    const { systemd, ports, tree } = await machine(kind);
+    await perform(ports['cgroup.ensure'], { driver, path: POD, resources: { memoryBytes: '0', pids: '0' } });
+    expect(systemd.units.get(UNIT)).toMatchObject({ TasksMax: 1n });
+    expect(Object.keys(systemd.units.get(UNIT) ?? {})).not.toContain('MemoryMax');
+    expect(readFileSync(join(tree, POD, 'memory.max'), 'utf8')).toBe('max');
+    expect(readFileSync(join(tree, POD, 'pids.max'), 'utf8')).toBe('1');
   });
 
   it('is stopped and gone; stopping it again is done', async () => {

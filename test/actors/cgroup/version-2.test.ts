@@ -16,7 +16,8 @@ import { perform, temporaryFolder } from '../../support/host-ports.ts';
 import { requirement } from '../../support/require.ts';
 
 const MOUNTINFO = '30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n';
-const FILES = ['cpu.weight', 'cpu.max', 'memory.max', 'memory.min', 'memory.high', 'pids.max', 'hugetlb.2MB.max'];
+const LIMITS = ['cpu.weight', 'cpu.max', 'cpuset.cpus', 'memory.max', 'memory.min', 'memory.high', 'pids.max'];
+const FILES = [...LIMITS, 'hugetlb.2MB.max', 'hugetlb.2MB.rsvd.max'];
 const UNIFIED = '/sys/fs/cgroup/unified';
 const driver = 'cgroupfs' as const;
 
@@ -54,6 +55,7 @@ describe('a group of version 2', () => {
         cpuQuotaUs: '15000',
         memoryBytes: '50331648',
         pids: '100',
+        cpus: '0-3',
         hugePageBytes: { '2MB': '4194304', '1GB': '0' },
         unified: { 'memory.min': '1048576', 'memory.high': '2097152' },
       },
@@ -61,11 +63,13 @@ describe('a group of version 2', () => {
     expect(Object.fromEntries(FILES.map((file) => [file, value(path, file)]))).toEqual({
       'cpu.weight': '39',
       'cpu.max': '15000 100000',
+      'cpuset.cpus': '0-3',
       'memory.max': '50331648',
       'memory.min': '1048576',
       'memory.high': '2097152',
       'pids.max': '100',
       'hugetlb.2MB.max': '4194304',
+      'hugetlb.2MB.rsvd.max': '4194304',
     });
   });
 

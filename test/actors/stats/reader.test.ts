@@ -1,5 +1,5 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { cadvisorFamilies } from '../../../src/actors/server/metrics/usage/cadvisor.ts';
 import type { RuntimeCall } from '../../../src/actors/stats/inventory.ts';
@@ -194,6 +194,35 @@ it.each(['cgroup-v1', 'cgroup-v2'] as const)(
     expect(ofPods?.find(({ labels }) => labels['pod'] === 'p' && labels['name'] === '')?.value).toBe(0);
   },
 );
+
+it('the root of cgroup v2 counts no threads: its processes are counted, as by cAdvisor', async () => {
+  const { reader, place } = await node('cgroup-v2');
+  writeFileSync(join(reader.root, 'sys/fs/cgroup/cgroup.procs'), '1\n2\n3\n');
+  const [root] = await reader.cgroups(place);
+  expect(root).toMatchObject({ cgroup: '/', usage: { pids: { current: 3n, limit: null } } });
+});
+
+it('a cgroup is as old as its folder, or the file in it that is older', async () => {
+  const { reader, place } = await node('cgroup-v2');
+  const folder = join(reader.root, 'sys/fs/cgroup', place.podsCgroup);
+  writeFileSync(join(folder, 'cgroup.events'), 'populated 1\n');
+  const startOf = async () =>
+    (await reader.cgroups(place)).find(({ cgroup }) => cgroup === place.podsCgroup)?.startedAtMs;
+  utimesSync(folder, 1_000, 1_000);
+  expect(await startOf()).toBe(1_000_000);
+  utimesSync(join(folder, 'cgroup.events'), 500, 500);
+  expect(await startOf()).toBe(500_000);
+});
+
+it('the monitor that CRI-O puts beside a container is not the container', async () => {
+  const { reader, place } = await node('cgroup-v2');
+  const samples = await reader.cgroups(place);
+  const container = samples.find(({ labels }) => labels?.container === 'c')!.cgroup;
+  const monitor = join(dirname(container), `crio-conmon-${CONTAINER}.scope`);
+  mkdirSync(join(reader.root, 'sys/fs/cgroup', monitor));
+  const named = (await reader.cgroups(place)).filter(({ labels }) => labels?.container === 'c');
+  expect(named.map(({ cgroup }) => cgroup)).toEqual([container]);
+});
 
 it('what others run on the machine is not looked at for cAdvisor`s metrics', async () => {
   const { reader, place } = await node('cgroup-v1');

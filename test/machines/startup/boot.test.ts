@@ -100,6 +100,19 @@ describe('a standalone boot', () => {
     expect(groupsOf(ok(null)).at(-1)).toMatch(/-pod\w+\.slice$/);
   });
 
+  it.each([
+    ['without a CPU manager', [], '0-1'],
+    ['unless a CPU manager gives them out', ['--cpu-manager-policy=static', '--kube-reserved=cpu=500m'], undefined],
+  ])('gives the group of all pods the CPUs of the machine, %s', (_, flags, cpus) => {
+    const online = [1, 0].map((id) => ({ id, core: id, socket: 0, numaNode: 0 }));
+    const machine = { ...MACHINE_INFO, cores: 2, topology: { ...MACHINE_INFO.topology, cpus: online } };
+    const node = boot({ argv: [...ARGV, ...flags], answers: { 'host.machineInfo': ok(machine) } });
+    const [all] = node.effects('cgroup.ensure').map(({ input }) => input as { path: string; resources: object });
+    expect(all?.path).toBe('/kubepods.slice');
+    expect(all?.resources).toHaveProperty('memoryBytes');
+    expect((all?.resources as { cpus?: string }).cpus).toBe(cpus);
+  });
+
   it.each([true, false])('shares mounts with containers where the runtime has any: %s', (exists) => {
     const [data] = boot({ answers: { 'runtime.exists': ok({ exists }) } }).effects('host.makeDirectories');
     const { directories } = data!.input as { directories: { path: string; shared?: true }[] };

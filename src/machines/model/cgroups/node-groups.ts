@@ -26,7 +26,12 @@ export interface NodeGroupSettings extends Decider {
   readonly systemReservedCgroup: string;
   /** The percentage of the requests of Guaranteed and Burstable pods that lower levels may not use; `null` for none. */
   readonly memoryReservedPercent: number | null;
+  /** Requested memory is protected: the gate MemoryQoS, with the policy `TieredReservation`. */
   readonly memoryQoS: boolean;
+  /** The gate MemoryQoS alone. */
+  readonly hasMemoryQoS?: boolean;
+  /** The CPUs of the machine if no manager gives them out: `0-3`. */
+  readonly cpus?: string;
 }
 
 /** The sum of the requests of active pods, by QoS level. Decimal text: bytes, thousandths of a CPU. */
@@ -53,9 +58,13 @@ export function nodeAllocatableGroup(settings: NodeGroupSettings, resources: Nod
   return {
     driver: settings.cgroupDriver,
     path: nodeAllocatablePath(settings),
-    resources: { ...limitsOf(limits), ...pagesOf(settings, limits) },
+    resources: { ...limitsOf(limits), ...pagesOf(settings, limits), ...cpusOf(settings) },
   };
 }
+
+/** With its CPUs a slice has the cpuset controller, which systemd would otherwise take from it. */
+const cpusOf = (settings: NodeGroupSettings): CgroupResources =>
+  hasBehavior(settings, 'groupsAsKubelet') && settings.cpus !== undefined ? { cpus: settings.cpus } : {};
 
 /** Where memory is limited, huge pages are, too: to none where none are counted. */
 const pagesOf = (settings: NodeGroupSettings, limits: StringMap): CgroupResources =>
@@ -139,9 +148,13 @@ function memoryLimits(
   ];
 }
 
-/** With MemoryQoS on cgroup v2, requested memory is protected from reclaim. */
-const protectedMemory = ({ memoryQoS }: NodeGroupSettings, file: MemoryFile, bytes: bigint): CgroupResources =>
-  memoryQoS && bytes > 0n ? { unified: { [file]: String(bytes) } } : {};
+/** With MemoryQoS on cgroup v2, requested memory is protected from reclaim, and that of pods that are gone no longer. */
+function protectedMemory(settings: NodeGroupSettings, file: MemoryFile, bytes: bigint): CgroupResources {
+  const { memoryQoS, hasMemoryQoS = memoryQoS } = settings;
+  const least = memoryQoS ? bytes : 0n;
+  const isSet = hasBehavior(settings, 'groupsAsKubelet') ? hasMemoryQoS : least > 0n;
+  return isSet ? { unified: { [file]: String(least) } } : {};
+}
 
 /** Memory that is never reclaimed, or only if nothing else is left. */
 type MemoryFile = 'memory.min' | 'memory.low';
@@ -183,20 +196,28 @@ function reservedGroup(
   const isWhole = enforced.includes(`${who}-reserved`);
   if (!isWhole && !enforced.includes(`${who}-reserved-compressible`)) return [];
   const { cpuShares: shares, ...incompressible } = limitsOf(reserved);
-  const cpu = shares === undefined ? {} : { cpuShares: shares };
+  const cpu = { ...(shares === undefined ? {} : { cpuShares: shares }), ...cpusOf(settings) };
   const name = `${who === 'system' ? 'System' : 'Kube'} Reserved ${isWhole ? '' : 'Compressible '}Cgroup Limits`;
   return [
     {
       desired: {
         driver,
-        path: configuredPath(cgroup, driver),
-        resources: isWhole ? { ...cpu, ...incompressible, ...pagesOf(settings, reserved) } : cpu,
+        path: hasBehavior(settings, 'groupsAsKubelet') ? daemonPath(cgroup, driver) : configuredPath(cgroup, driver),
+        resources: isWhole
+          ? { ...cpu, ...incompressible, ...pagesOf(settings, reserved), ...keptMemory(settings, incompressible) }
+          : cpu,
       },
       failure: `Failed to enforce ${name} on "${cgroup}"`,
       success: `Updated limits on ${who} reserved cgroup ${cgroup}`,
     },
   ];
 }
+
+/** With MemoryQoS the memory that is reserved for daemons is never reclaimed. */
+const keptMemory = (settings: NodeGroupSettings, { memoryBytes }: CgroupResources): CgroupResources =>
+  hasBehavior(settings, 'groupsAsKubelet') && settings.hasMemoryQoS === true && memoryBytes !== undefined
+    ? { unified: { 'memory.min': memoryBytes } }
+    : {};
 
 const SLICE = '.slice';
 const NODE_ALLOCATABLE = 'kubepods';
@@ -238,6 +259,25 @@ export const podParents = (naming: Naming): readonly string[] => [
   qosPath(naming, 'burstable'),
   qosPath(naming, 'besteffort'),
 ];
+
+/** The configured root as a path of the driver. */
+export const rootPath = ({ cgroupRoot, cgroupDriver }: Naming): string => cgroupPath(stepsOf(cgroupRoot), cgroupDriver);
+
+/**
+ * The cgroup that is configured for daemons as a path of the driver. For systemd its last step is the slice, in which
+ * dashes separate levels: `/kube-reserved.slice` is `/kube.slice/kube-reserved.slice`.
+ */
+const daemonPath = (name: string, driver: CgroupDriver): string => cgroupPath(groupName(name, driver), driver);
+
+/** The levels of a cgroup without the notation of its driver. */
+export function groupName(path: string, driver: CgroupDriver): readonly string[] {
+  const steps = stepsOf(path);
+  if (driver === 'cgroupfs') return steps;
+  const unit = steps.at(-1);
+  if (unit === undefined) return [];
+  const slice = unit.endsWith(SLICE) ? unit.slice(0, -SLICE.length) : unit;
+  return slice.split('-').map((level) => level.replaceAll('_', '-'));
+}
 
 /** A configured cgroup (`/system.slice`, `/kube`) as a path of the driver. */
 export const configuredPath = (name: string, driver: CgroupDriver): string =>

@@ -17,10 +17,13 @@ export interface CgroupResources {
   /** Microseconds in a period; -1: no limit. */
   readonly cpuQuotaUs?: string;
   readonly cpuPeriodUs?: string;
+  /** -1: no limit; zero is not a limit. */
   readonly memoryBytes?: string;
   /** A cgroup that already uses more than `memoryBytes` is limited to its usage. */
   readonly memoryAtLeastUsed?: boolean;
   readonly pids?: string;
+  /** CPUs that the group may use, `0-3`; on version 2 only. */
+  readonly cpus?: string;
   /** Bytes by page size, named as in the kernel: `2MB`. */
   readonly hugePageBytes?: Readonly<Record<string, string>>;
   /** Files of version 2 with their content: `memory.min`. */

@@ -388,6 +388,17 @@ const BEHAVIORS = [
       'As in the kubelet, it serves the configured certificate until another one is issued, and requests such a host ' +
       'name as an address.',
   },
+  {
+    name: 'groupsAsKubelet',
+    before:
+      'With the driver systemd, a slice of daemons with a dash in its name, and a configured root, were looked for in ' +
+      'other places. With MemoryQoS, the memory of pods that are gone stayed protected, and that of daemons was not. The ' +
+      'group of all pods had no CPUs, so systemd could take the cpuset controller from it. Without groups of pods ' +
+      '(`cgroupsPerQOS: false`), sandboxes were put below `cgroupRoot`.',
+    since:
+      'Paths, protection, CPUs and the names of these groups in events follow the kubelet; without groups of pods the ' +
+      'runtime chooses the place.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -6,6 +6,7 @@
  */
 
 import type { Container, Pod, QOSClass, ResourceRequirements } from '../api/pod.ts';
+import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { nanoOf } from '../values/quantity.ts';
 import { memoize } from '../values/same.ts';
@@ -44,12 +45,16 @@ function isGuaranteed(resources: ResourceRequirements | undefined): boolean {
 export const isPositive = (quantity: string | undefined): boolean => quantity !== undefined && nanoOf(quantity) > 0n;
 const sameAmount = (a: string, b: string): boolean => nanoOf(a) === nanoOf(b);
 
-/** `cgroup_parent` of a sandbox. systemd's path names each level by all levels above it: `/a.slice/a-b.slice`. */
+/**
+ * `cgroup_parent` of a sandbox; empty for the runtime's own place. systemd's path names each level by all levels above
+ * it: `/a.slice/a-b.slice`.
+ */
 export function cgroupParent(
   pod: Pod,
-  node: Pick<NodeSettings, 'cgroupRoot' | 'cgroupDriver' | 'cgroupsPerQOS'>,
+  node: Pick<NodeSettings, 'cgroupRoot' | 'cgroupDriver' | 'cgroupsPerQOS' | 'behavior'>,
 ): string {
-  if (!node.cgroupsPerQOS) return node.cgroupRoot === '/' ? '' : node.cgroupRoot;
+  if (!node.cgroupsPerQOS)
+    return hasBehavior(node, 'groupsAsKubelet') || node.cgroupRoot === '/' ? '' : node.cgroupRoot;
   const qos = podQOS(pod);
   const parts = [
     ...node.cgroupRoot.split('/').filter((part) => part !== ''),

@@ -170,11 +170,20 @@ export function containerResources(
   };
 }
 
-function memoryQoSOf(pod: Pod, { resources }: Container, node: ResourceSettings): Readonly<Record<string, string>> {
+/** Memory that may be reclaimed, also in a container that was protected before its resize. */
+const UNPROTECTED = { 'memory.min': '0', 'memory.low': '0' } as const;
+
+function memoryQoSOf(
+  pod: Pod,
+  { resources }: Container,
+  node: ResourceSettings & Decider,
+): Readonly<Record<string, string>> {
   const memory = requestsOf(resources).memory ?? 0n;
   const limit = wholeUnits(amountsOf(resources?.limits).memory ?? 0n);
+  const reserved = reservedMemory(podQOS(pod), memory, node);
+  const isReset = hasBehavior(node, 'groupsAsKubelet') && Object.keys(reserved).length === 0;
   return {
-    ...reservedMemory(podQOS(pod), memory, node),
+    ...(isReset && node.cgroupVersion === 2 && node.memoryQoS ? UNPROTECTED : reserved),
     ...throttledMemory({ request: wholeUnits(memory), limit }, node),
   };
 }

@@ -25,7 +25,7 @@ import { stateFilePaths } from '../../model/allocation/resource-grants.ts';
 import { NO_DEMAND } from '../../model/cgroups/node-groups.ts';
 import { aggregate } from '../../model/values/go-text.ts';
 import { allPods, levels, movedProcesses, orphans, ownCgroup, settingUp, stateFiles } from './groups.ts';
-import { cgroupRoots, KERNEL_SETTINGS, missingRoot, refusalOf } from './policy.ts';
+import { cgroupRoots, KERNEL_SETTINGS, missingRoot, refusalOf, rootOf } from './policy.ts';
 import {
   cgroupsIn,
   checkStateFiles,
@@ -109,10 +109,12 @@ export const containerManagerMachine = s.createMachine({
       invoke: {
         id: 'root',
         src: 'cgroup.missing',
-        input: ({ context }) => ({ path: context.cgroupRoot }),
+        input: ({ context }) => ({ path: rootOf(context) }),
         onDone: {
           target: 'judgingRoot',
-          actions: assign({ refusal: ({ context, event }) => missingRoot(context, event.output.missing) }),
+          actions: assign({
+            refusal: ({ context, event }) => missingRoot(context, cgroupsIn(context).version, event.output.missing),
+          }),
         },
         onError: { target: 'refused', actions: refuse((message) => `invalid configuration: ${message}`) },
       },

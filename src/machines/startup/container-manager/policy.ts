@@ -10,17 +10,20 @@ import { numaNodesOf } from '../../model/allocation/memory-state.ts';
 import { type NodeFacts, type NodeResources, nodeResources } from '../../model/cgroups/allocatable.ts';
 import {
   configuredPath,
+  groupName,
   type NodeGroupSettings,
   nodeAllocatableGroup,
   nodeAllocatablePath,
   qosGroupsAtStart,
   reservedGroups,
+  rootPath,
   stepsOf,
 } from '../../model/cgroups/node-groups.ts';
 import type { DesiredCgroup } from '../../model/operations/cgroup.ts';
 import type { MachineInfo } from '../../model/operations/host.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
 import type { ResourceManagers } from '../../model/settings/node-settings.ts';
+import { formatCpuSet } from '../../model/values/cpu-set.ts';
 import type { Parsed } from '../../model/values/go-text.ts';
 import { hugePageName, resourceManagers } from '../context/derive-settings.ts';
 import type { EstablishedContext } from '../context/types.ts';
@@ -106,6 +109,7 @@ function cgroupSettings({ config, flags, runtime }: EstablishedContext) {
     systemReservedCgroup: config.systemReservedCgroup,
     memoryReservedPercent: isOn('QOSReserved') ? (qosReserved['memory'] ?? null) : null,
     memoryQoS: isOn('MemoryQoS') && config.memoryReservationPolicy === 'TieredReservation',
+    ...(isOn('MemoryQoS') ? { hasMemoryQoS: true } : {}),
   };
 }
 
@@ -117,6 +121,9 @@ const managerSettings = ({ config, machineInfo, input }: EstablishedContext) => 
   memoryManagerPolicy: config.memoryManagerPolicy,
   memoryManagerError: memoryManagerError(config, memoryMachine(machineInfo))?.error ?? '',
   managers: resourceManagers(input.behavior, config, machineInfo),
+  ...(config.cpuManagerPolicy === 'none' && machineInfo.topology.cpus.length > 0
+    ? { cpus: formatCpuSet(machineInfo.topology.cpus.map(({ id }) => id).toSorted((left, right) => left - right)) }
+    : {}),
 });
 
 /** Upstream's error why a machine cannot be a node. A policy that cannot be enforced prevents the start. */
@@ -175,15 +182,42 @@ export const resourcesOf = (input: ContainerManagerInput, storageBytes: string |
   nodeResources(input.reservations, { machine: input.machineInfo, storageBytes } satisfies NodeFacts, input);
 
 /** A cgroup as printed by upstream: `["kubepods" "burstable"]`. */
-export const printedGroup = (path: string): string =>
-  `[${stepsOf(path)
-    .map((step) => JSON.stringify(step))
-    .join(' ')}]`;
+const printedGroup = (path: string): string => printed(stepsOf(path));
 
-export const missingRoot = ({ cgroupRoot }: ContainerManagerInput, missing: readonly string[]): string =>
-  missing.length === 0
-    ? ''
-    : `invalid configuration: cgroup ${printedGroup(cgroupRoot)} has some missing paths: ${missing.join(', ')}`;
+const printed = (name: readonly string[]): string => `[${name.map((level) => JSON.stringify(level)).join(' ')}]`;
+
+/** The configured root as the kernel shows it. */
+export const rootOf = (input: ContainerManagerInput): string =>
+  hasBehavior(input, 'groupsAsKubelet') ? rootPath(input) : input.cgroupRoot;
+
+export function missingRoot(input: ContainerManagerInput, version: 1 | 2, missing: readonly string[]): string {
+  if (missing.length === 0) return '';
+  const name = printedGroup(input.cgroupRoot);
+  const why =
+    version === 2 && hasBehavior(input, 'groupsAsKubelet')
+      ? unreadable(name, rootOf(input))
+      : `cgroup ${name} ${MISSING_PATHS}: ${missing.join(', ')}`;
+  return `invalid configuration: ${why}`;
+}
+
+const MISSING_PATHS = 'has some missing paths';
+
+/** Upstream's words for a cgroup of version 2 that is missing. */
+const unreadable = (name: string, path: string): string =>
+  `could not read controllers for cgroup ${name}: open /sys/fs/cgroup${path}/cgroup.controllers: ` +
+  'no such file or directory';
+
+/** Why the group of daemons at `path` cannot be limited: it is missing, as `message` says. */
+export function missingGroup(input: ContainerManagerInput, version: 1 | 2, path: string, message: string): string {
+  if (!hasBehavior(input, 'groupsAsKubelet')) return `${printedGroup(path)} cgroup does not exist`;
+  const name = nameOf(input, path);
+  const isGone = message.includes(MISSING_PATHS);
+  return version === 2 && isGone ? unreadable(name, path) : message.replace(JSON.stringify(path), () => name);
+}
+
+/** The name of a cgroup in events, without the notation of its driver. */
+export const nameOf = (input: ContainerManagerInput, path: string): string =>
+  hasBehavior(input, 'groupsAsKubelet') ? printed(groupName(path, input.cgroupDriver)) : printedGroup(path);
 
 /** Kernel settings that a node needs, with upstream's values. */
 export const KERNEL_SETTINGS = {

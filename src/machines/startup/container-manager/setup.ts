@@ -23,7 +23,7 @@ import { nodeEvent } from '../../model/pods/pod-messages.ts';
 import { nodeEvents } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { ContainerManagerInput, PodGroup, SetUpStep } from './policy.ts';
-import { orphansOf, printedGroup, resourcesOf } from './policy.ts';
+import { missingGroup, nameOf, orphansOf, resourcesOf } from './policy.ts';
 
 export interface ContainerManagerContext extends ContainerManagerInput {
   readonly cgroups: CgroupInfo | null;
@@ -165,7 +165,8 @@ export const stepFailed = s.enqueueActions((args) => {
   const [step] = args.context.steps;
   const { code, message } = errorOf(args.event);
   const isAbsent = step?.isMade === false && code === 'ENOENT';
-  const why = isAbsent ? `${printedGroup(step.desired.path)} cgroup does not exist` : message;
+  const { version } = cgroupsIn(args.context);
+  const why = isAbsent ? missingGroup(args.context, version, step.desired.path, message) : message;
   const refusal = `${step?.failure ?? ''}${why}`;
   if (step && step.event !== '') recordEvent(args, false, refusal);
   args.enqueue.assign({ refusal });
@@ -177,7 +178,7 @@ export const reportCgroupUpdate = s.enqueueActions((args) => {
   if (event.type !== 'cgroups.held') return;
   const { group, message } = event;
   if (group === 'pods') {
-    const name = printedGroup(nodeAllocatableGroup(context, resourcesIn(context)).path);
+    const name = nameOf(context, nodeAllocatableGroup(context, resourcesIn(context)).path);
     const isUpdated = message === '';
     const failure = `Failed to update Node Allocatable Limits ${name}: ${message}`;
     recordEvent(args, isUpdated, isUpdated ? 'Updated Node Allocatable limit across pods' : failure);

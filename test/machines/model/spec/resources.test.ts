@@ -78,7 +78,8 @@ describe('cgroup parent', () => {
     [{ cgroupDriver: 'cgroupfs' }, '/kubepods/besteffort/poda-b'],
     [{ cgroupDriver: 'systemd' }, '/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-poda_b.slice'],
     [{ cgroupsPerQOS: false }, ''],
-    [{ cgroupsPerQOS: false, cgroupRoot: '/own' }, '/own'],
+    [{ cgroupsPerQOS: false, cgroupRoot: '/own' }, ''],
+    [{ cgroupsPerQOS: false, cgroupRoot: '/own', behavior: 38 }, '/own'],
   ] satisfies ReadonlyArray<[Partial<NodeSettings>, string]>)('%j: %s', (settings, expected) =>
     expect(parent(settings)).toBe(expected),
   );
@@ -160,20 +161,23 @@ describe('resources', () => {
       return containerResources(pod({ containers: [own] }), own, settings(more)).unified;
     };
     const KILL = { 'memory.oom.group': '1' };
+    const UNPROTECTED = { 'memory.min': '0', 'memory.low': '0' };
     const burstable = { requests: { memory: '1Mi' }, limits: { memory: '2Mi' } };
 
     it.each<[string, ResourceRequirements, object]>([
       ['one that may burst', burstable, { 'memory.low': '1048576', 'memory.high': '1990656' }],
       ['one without a limit', { requests: { memory: '1Mi' } }, { 'memory.low': '1048576', 'memory.high': '9101312' }],
       ['a guaranteed one', { limits: { cpu: '1', memory: '2Mi' } }, { 'memory.min': '2097152' }],
-      ['one that asks for nothing', {}, {}],
+      ['one that asks for nothing', {}, UNPROTECTED],
     ])('keeps memory for %s, and slows it before its limit', (_, resources, memory) =>
       expect(of(resources)).toEqual({ ...KILL, ...memory }),
     );
 
     it('keeps nothing unless it is to, and does nothing with hierarchies of version 1', () => {
       const memoryQoS = { throttlingFactor: 0.9, reserves: false };
-      expect(of(burstable, { memoryQoS })).toEqual({ ...KILL, 'memory.high': '1990656' });
+      expect(of(burstable, { memoryQoS })).toEqual({ ...KILL, ...UNPROTECTED, 'memory.high': '1990656' });
+      const before = { memoryQoS, behavior: 38 };
+      expect(of(burstable, before)).toEqual({ ...KILL, 'memory.high': '1990656' });
       expect(of(burstable, { cgroupVersion: 1 })).toBeUndefined();
     });
 

@@ -58,6 +58,10 @@ const ANSWERS: Answers = {
   'cgroup.own': ok({ path: '/kubelet' }),
 };
 
+const VERSION_2 = ok({ version: 2, controllers: ['cpu'], swapCounted: false });
+/** Before `groupsAsKubelet`. */
+const BEFORE = 38;
+
 type SentEvent = { readonly type: string; readonly reason?: string; readonly message?: string };
 
 function start(change: Partial<ContainerManagerInput> = {}, answers: Answers = {}) {
@@ -146,6 +150,35 @@ describe('starting', () => {
     expect([pagesIn(run.of('cgroup.ensure')[0]), pagesIn(run.of('cgroup.update')[0])]).toEqual([ofPods, ofDaemons]);
   });
 
+  it.each([
+    ['as in the kubelet', NEWEST_BEHAVIOR, '0-2', ['/my_node.slice', '0-2', '/kube.slice/kube-reserved.slice', '0-2']],
+    ['as in the kubelet, where they are given out', NEWEST_BEHAVIOR, undefined, ['/my_node.slice', undefined]],
+    ['which had none before', BEFORE, '0-2', ['/my-node', undefined, '/kube-reserved.slice', undefined]],
+  ])('finds slices by the names of systemd and gives them the CPUs of the machine, %s', (_, behavior, cpus, found) => {
+    const run = start({
+      behavior,
+      ...(cpus === undefined ? {} : { cpus }),
+      cgroupDriver: 'systemd',
+      cgroupRoot: '/my-node',
+      kubeReservedCgroup: '/kube-reserved.slice',
+      enforceNodeAllocatable: ['pods', 'kube-reserved-compressible'],
+    });
+    type Group = { path: string; resources: { cpus?: string } };
+    const [all, daemons] = [...run.of('cgroup.ensure').slice(0, 1), ...run.of('cgroup.update')] as Group[];
+    const root = (run.of('cgroup.missing') as { path: string }[])[0]?.path;
+    expect([root, all?.resources.cpus, daemons?.path, daemons?.resources.cpus].slice(0, found.length)).toEqual(found);
+    expect(run.divergence()).toBeNull();
+  });
+
+  it.each([
+    ['as in the kubelet', NEWEST_BEHAVIOR, { 'memory.min': '1073741824' }],
+    ['which was not done before', BEFORE, undefined],
+  ])('protects the memory of daemons with MemoryQoS, %s', (_, behavior, unified) => {
+    const run = start({ behavior, hasMemoryQoS: true, enforceNodeAllocatable: ['kube-reserved'] });
+    const [group] = run.of('cgroup.update') as { resources: { unified?: object } }[];
+    expect(group?.resources.unified).toEqual(unified);
+  });
+
   it('makes nothing for a runtime that has no cgroups', () => {
     const run = start({ usesCgroups: false });
     expect(run.asked()).toEqual(['host.cgroups']);
@@ -204,7 +237,36 @@ describe('a node that cannot start', () => {
       'a group of daemons is not there',
       { enforceNodeAllocatable: ['system-reserved'] },
       { 'cgroup.update': fail('cgroup "/system" has some missing paths', 'ENOENT') },
+      'Failed to enforce System Reserved Cgroup Limits on "/system": cgroup ["system"] has some missing paths',
+    ],
+    [
+      'a group of daemons was not there before',
+      { behavior: BEFORE, enforceNodeAllocatable: ['system-reserved'] },
+      { 'cgroup.update': fail('cgroup "/system" has some missing paths', 'ENOENT') },
       'Failed to enforce System Reserved Cgroup Limits on "/system": ["system"] cgroup does not exist',
+    ],
+    [
+      'a slice of daemons is not there on version 2',
+      { cgroupDriver: 'systemd', systemReservedCgroup: '/sys-1.slice', enforceNodeAllocatable: ['system-reserved'] },
+      {
+        'host.cgroups': VERSION_2,
+        'cgroup.update': fail('cgroup "/sys.slice/sys-1.slice" has some missing paths: /', 'ENOENT'),
+      },
+      'Failed to enforce System Reserved Cgroup Limits on "/sys-1.slice": could not read controllers for cgroup ' +
+        '["sys" "1"]: open /sys/fs/cgroup/sys.slice/sys-1.slice/cgroup.controllers: no such file or directory',
+    ],
+    [
+      'a slice of daemons lacks a controller',
+      { enforceNodeAllocatable: ['system-reserved'] },
+      { 'host.cgroups': VERSION_2, 'cgroup.update': fail('failed to write "1" to /memory.max', 'ENOENT') },
+      'Failed to enforce System Reserved Cgroup Limits on "/system": failed to write "1" to /memory.max',
+    ],
+    [
+      'its root of cgroups is not there on version 2',
+      { cgroupDriver: 'systemd', cgroupRoot: '/a/b' },
+      { 'host.cgroups': VERSION_2, 'cgroup.missing': ok({ missing: ['/sys/fs/cgroup/a.slice/a-b.slice'] }) },
+      'invalid configuration: could not read controllers for cgroup ["a" "b"]: ' +
+        'open /sys/fs/cgroup/a.slice/a-b.slice/cgroup.controllers: no such file or directory',
     ],
     [
       'CPUs shall be kept for containers in no cgroup',
@@ -320,7 +382,35 @@ describe('the levels', () => {
   });
 });
 
+describe('memory that is no longer asked for', () => {
+  const heldAt = (settings: Partial<ContainerManagerInput>) => {
+    const [last] = start({ hasMemoryQoS: true, ...settings })
+      .of('cgroup.hold')
+      .slice(-1) as { desired: readonly { path: string; resources: { unified?: object } }[] }[];
+    return last!.desired.map(({ resources }) => resources.unified);
+  };
+
+  it.each([
+    ['when the pods are gone', { memoryQoS: true }],
+    ['when the policy protects none', { memoryQoS: false }],
+  ])('is not protected %s, as by the kubelet', (_, settings) => {
+    expect(heldAt(settings)).toEqual([{ 'memory.min': '0' }, { 'memory.low': '0' }, undefined]);
+  });
+
+  it('stayed protected before', () => {
+    expect(heldAt({ memoryQoS: true, behavior: BEFORE })).toEqual([undefined, undefined]);
+  });
+});
+
 describe('keeping', () => {
+  it('names slices in events as the kubelet does', () => {
+    const run = start({ cgroupDriver: 'systemd', cgroupRoot: '/my-node' });
+    run.send({ type: 'cgroups.held', group: 'pods', message: 'device busy' });
+    expect(run.events()).toEqual([
+      'FailedNodeAllocatableEnforcement: Failed to update Node Allocatable Limits ["my-node" "kubepods"]: device busy',
+    ]);
+  });
+
   it('tells an event when all pods are held to their limit, and when they are not', () => {
     const run = start();
     run.send({ type: 'cgroups.held', group: 'pods', message: 'device busy' });
