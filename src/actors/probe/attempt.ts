@@ -1,6 +1,7 @@
 /** The result of one attempt of a probe, and the exec and TCP probes. Texts are those of the Go kubelet's events. */
 import { createConnection } from 'node:net';
 import { OperationError } from '../../kernel/json.ts';
+import { goDuration } from '../../machines/model/values/time.ts';
 import { dialText, hostPort } from '../go-errors.ts';
 import { limitMs } from '../pause.ts';
 
@@ -27,6 +28,9 @@ export function cut(text: string): string {
 /** The first bytes as text. Bytes that are not UTF-8 become U+FFFD; a character cut by the limit is left out. */
 export const textWithin = (bytes: Uint8Array, limit: number): string =>
   new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes.subarray(0, limit), { stream: bytes.length > limit });
+
+/** A timeout as Go writes it: `1m30s`. */
+export const goSeconds = (seconds: number): string => goDuration(seconds * 1_000);
 
 export interface AttemptOptions {
   readonly timeoutSeconds: number;
@@ -63,7 +67,7 @@ export async function probeExec(
   } catch (error) {
     const { code, message } = error instanceof OperationError ? error : { code: undefined, message: String(error) };
     if (code !== 'DEADLINE_EXCEEDED') return errored(message);
-    return failure(`command timed out: ${JSON.stringify(shown.join(' '))} timed out after ${timeoutSeconds}s`);
+    return failure(`command timed out: ${JSON.stringify(shown.join(' '))} timed out after ${goSeconds(timeoutSeconds)}`);
   }
 }
 

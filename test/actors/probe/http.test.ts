@@ -300,6 +300,35 @@ describe('a hook', () => {
     expect(await call(`https://127.0.0.1:${port}/`)).toEqual({ fellBack: true });
   });
 
+  it('that falls back to HTTP does not send its credentials there', async () => {
+    const sent: IncomingHttpHeaders[] = [];
+    const port = await httpServer((request, response) => {
+      sent.push(request.headers);
+      response.end();
+    });
+    const headers = [
+      { name: 'AUTHORIZATION', value: 'Bearer of a hook' },
+      { name: 'X-Other', value: 'kept' },
+    ];
+    await perform(portsOf()['probe.httpHook'], { url: `https://127.0.0.1:${port}/`, headers });
+    expect(sent).toHaveLength(1);
+    expect(sent[0]).toMatchObject({ 'x-other': 'kept' });
+    expect(sent[0]).not.toHaveProperty('authorization');
+  });
+
+  it('is not led to another host, and is content with the redirect', async () => {
+    const visited: unknown[] = [];
+    const other = await httpServer((request, response) => {
+      visited.push(request.headers);
+      response.end();
+    });
+    const port = await httpServer((_, response) =>
+      response.writeHead(302, { location: `http://localhost:${other}/` }).end(),
+    );
+    expect(await call(`http://127.0.0.1:${port}/`)).toEqual({ fellBack: false });
+    expect(visited).toEqual([]);
+  });
+
   it('that nobody answers fails', async () => {
     const port = await freePort();
     await expect(call(`http://127.0.0.1:${port}/`)).rejects.toThrow('connection refused');
