@@ -9,6 +9,8 @@ export interface Attempt {
   /** `errored`: the attempt was not possible, or its answer was unreadable; it does not count towards a verdict. */
   readonly result: 'success' | 'warning' | 'failure' | 'errored';
   readonly output: string;
+  /** The state that an errored attempt resulted in, if it is known. */
+  readonly state?: 'failure';
 }
 
 /**
@@ -19,6 +21,8 @@ export const OUTPUT_MAX_BYTES = 10 * 1024;
 export const success = (output: string): Attempt => ({ result: 'success', output: cut(output) });
 export const failure = (output: string): Attempt => ({ result: 'failure', output: cut(output) });
 export const errored = (output: string): Attempt => ({ result: 'errored', output: cut(output) });
+/** An attempt whose server answered, though not to the end. */
+export const brokenOff = (output: string): Attempt => ({ ...errored(output), state: 'failure' });
 
 export function cut(text: string): string {
   const bytes = Buffer.from(text.slice(0, OUTPUT_MAX_BYTES + 1));
@@ -67,7 +71,9 @@ export async function probeExec(
   } catch (error) {
     const { code, message } = error instanceof OperationError ? error : { code: undefined, message: String(error) };
     if (code !== 'DEADLINE_EXCEEDED') return errored(message);
-    return failure(`command timed out: ${JSON.stringify(shown.join(' '))} timed out after ${goSeconds(timeoutSeconds)}`);
+    return failure(
+      `command timed out: ${JSON.stringify(shown.join(' '))} timed out after ${goSeconds(timeoutSeconds)}`,
+    );
   }
 }
 

@@ -80,12 +80,7 @@ const failed = (what: 'exchange' | 'body', url: URL | string, text: string, plai
   plain,
 });
 
-function get(
-  url: URL,
-  headers: http.OutgoingHttpHeaders,
-  signal: AbortSignal,
-  isLate: () => boolean,
-): Promise<Step> {
+function get(url: URL, headers: http.OutgoingHttpHeaders, signal: AbortSignal, isLate: () => boolean): Promise<Step> {
   const scheme = url.protocol === 'https:' ? https : http;
   const agent = url.protocol === 'https:' ? AGENTS.https : AGENTS.http;
   return new Promise((resolve) => {

@@ -17,6 +17,7 @@ import { openedText } from '../pod-values.ts';
 import {
   type Attempt,
   type AttemptOptions,
+  brokenOff,
   type ExecSync,
   errored,
   failure,
@@ -138,7 +139,7 @@ type HttpHandler = Extract<ProbeHandler, { kind: 'httpGet' }>;
 async function probeHttp({ url, headers }: HttpHandler, { timeoutSeconds, signal }: AttemptOptions): Promise<Attempt> {
   const timeoutMs = timeoutSeconds * 1_000;
   const answer = await httpGet({ url, headers, userAgent: PROBE_AGENT, timeoutMs, signal });
-  if ('failed' in answer) return answer.failed === 'body' ? errored(answer.text) : failure(answer.text);
+  if ('failed' in answer) return answer.failed === 'body' ? brokenOff(answer.text) : failure(answer.text);
   const { status, body } = answer;
   if (status < STATUS_OK || status >= STATUS_ERROR) return failure(`HTTP probe failed with statuscode: ${status}`);
   if (status < STATUS_REDIRECT) return success(body);
