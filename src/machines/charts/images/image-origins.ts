@@ -14,7 +14,7 @@ import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, outputOf, pick, required, setup, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
-import { parseImage, repositoryOf } from '../../model/spec/image.ts';
+import { nameOf, repositoryOf } from '../../model/spec/image.ts';
 
 export interface ImageOriginsInput {
   readonly root: string;
@@ -53,9 +53,7 @@ const match = s.assign(({ context, event }) => {
 });
 
 function repositoryWithTag(image: string): string {
-  const reference = parseImage(image);
-  const name = 'error' in reference ? image : reference.name;
-  return `${repositoryOf(image)}${image.slice(name.length)}`;
+  return `${repositoryOf(image)}${image.slice(nameOf(image).length)}`;
 }
 
 const logUnreadIntents = s.enqueueActions(({ event, enqueue }) => {
