@@ -25,6 +25,9 @@ export const runtimeOperations = {
   'runtime.exists': query<{ endpoint: string }, { exists: boolean }>(),
   /** Starts the embedded runtime in this process and returns its endpoint. */
   'runtime.startEmbedded': idempotent<{ rootDir: string }, { endpoint: string }>(),
-  /** Reads the runtime's conditions every `periodMs`; emits when they changed, or when reading starts to fail. */
+  /**
+   * Reads the runtime's conditions every `periodMs`; emits when they changed, or when reading has failed for half a
+   * minute.
+   */
   'runtime.watchStatus': stream<{ periodMs: number }, RuntimeStatusItem>(),
 };
