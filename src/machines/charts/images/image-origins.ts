@@ -56,9 +56,18 @@ function repositoryWithTag(image: string): string {
   return `${repositoryOf(image)}${image.slice(nameOf(image).length)}`;
 }
 
+const UNREAD = 'Cannot tell which images were being pulled when the agent ended';
+
 const logUnreadIntents = s.enqueueActions(({ event, enqueue }) => {
   const { message } = errorOf(event);
-  enqueue(line('error', ['Cannot tell which images were being pulled when the agent ended', { error: message }]));
+  enqueue(line('error', [UNREAD, { error: message }]));
+});
+
+/** The intents that can be read are resolved without the others. */
+const noteIntents = s.enqueueActions(({ event, enqueue }) => {
+  const { images, unread = [] } = outputOf<{ images: readonly string[]; unread?: readonly string[] }>(event);
+  enqueue.assign({ intents: images });
+  for (const error of unread) enqueue(line('error', [UNREAD, { error }]));
 });
 
 const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });
@@ -75,7 +84,7 @@ export const imageOriginsMachine = s.createMachine({
         input: ({ context }) => ({ root: context.root }),
         onDone: {
           target: 'read',
-          actions: s.assign({ intents: ({ event }) => outputOf<{ images: readonly string[] }>(event).images }),
+          actions: noteIntents,
         },
         onError: { target: 'done', actions: logUnreadIntents },
       },
