@@ -377,7 +377,6 @@ describe('headers and leftovers', () => {
 describe('mirrors', () => {
   /** Folders of src whose code is tested elsewhere, and where. */
   const elsewhere: Readonly<Record<string, string>> = {
-    'actors/runtime': 'finds and connects a runtime: test/node and test/conformance start the daemon with one',
     'simulation/api-server': 'the objects of the API server that test/contract/api-server*.test.ts asks',
     'simulation/world': 'the world of all tests of charts, and of test/simulation',
     'machines/configuration/fields':

@@ -284,10 +284,9 @@ export const decideByCredentials = s.enqueueActions((args) => {
 /** Whether this credential admits the pod; `null` if credentials do not decide. */
 function verdictOf(context: Context): Admission | null {
   const { verification, record, credentials } = context;
-  const name = recordName(context);
-  const pulled = record?.record?.[name];
+  const pulled = record?.record?.[recordName(context)];
   if (verification === null || record === null || pulled === undefined) return null;
-  return admittedByRecord(verification, name, record) === null ? admission(pulled, credentials) : null;
+  return admittedByRecord(verification, recordName(context), record) === null ? admission(pulled, credentials) : null;
 }
 
 /** The input that records the learnt credential, or the credential of the pull. */
