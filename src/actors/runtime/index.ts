@@ -20,7 +20,6 @@ import type { RuntimeClient } from '../cri/client.ts';
 import { type CriPorts, criPorts } from '../cri/ports.ts';
 import type { EmbeddedRuntime, RuntimeLog } from '../embedded-runtime/embedded-runtime.ts';
 import { watchChanges } from '../pause.ts';
-import { StatusPatience } from './status-patience.ts';
 
 type RuntimePorts = Ports<typeof runtimeOperations> & Ports<typeof criOperations>;
 
@@ -80,15 +79,13 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntim
       connection = opened;
       return version;
     },
-    'runtime.watchStatus': ({ input, signal, ...call }) => {
-      const patience = new StatusPatience(() => status(current(), signal), signal);
-      return watchChanges({
-        ask: () => patience.next(),
+    'runtime.watchStatus': ({ input, signal, ...call }) =>
+      watchChanges({
+        ask: () => status(current(), signal),
         periodMs: input.periodMs,
         signal,
         emit: (item) => call.emit(item),
-      });
-    },
+      }),
   };
   return {
     ports: { ...runtime, ...(cri as Ports<typeof criOperations>) },

@@ -25,9 +25,6 @@ export const runtimeOperations = {
   'runtime.exists': query<{ endpoint: string }, { exists: boolean }>(),
   /** Starts the embedded runtime in this process and returns its endpoint. */
   'runtime.startEmbedded': idempotent<{ rootDir: string }, { endpoint: string }>(),
-  /**
-   * Reads the runtime's conditions every `periodMs`; emits when they changed, or when reading has failed for half a
-   * minute.
-   */
+  /** Reads the runtime's conditions every `periodMs`; emits when they changed, or when reading starts to fail. */
   'runtime.watchStatus': stream<{ periodMs: number }, RuntimeStatusItem>(),
 };
