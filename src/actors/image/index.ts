@@ -114,8 +114,10 @@ async function secretsKeyring(secrets: readonly ConfigObject[], vault: Vault): P
     const [key, decode] = DECODERS[type] ?? [];
     const content = key === undefined ? undefined : data[key];
     if (content === undefined || decode === undefined) continue;
+    const text = opened(content, vault);
+    if (text === '') continue;
     try {
-      ring.add(decode(opened(content, vault)), { kind: 'Secret', namespace, name, uid });
+      ring.add(decode(text), { kind: 'Secret', namespace, name, uid });
     } catch (error) {
       const message = `pull secret ${namespace}/${name}: ${messageOf(error)}`;
       throw new OperationError(message, { code: 'INVALID_ARGUMENT' });
@@ -166,8 +168,11 @@ const authOf = ({ username, password }: Login): AuthConfig => ({
   ...(password === '' ? {} : { password }),
 });
 
+/** The hash is that of the kubelet's record of the login. */
 function sealed({ login, source }: StoredLogin<Source>, vault: Vault): PullCredential {
-  const auth = goJson(authOf(login));
-  const hash = createHash('sha256').update(auth).digest('hex');
-  return { auth: vault.seal(JSON.stringify(authOf(login))), hash: vault.seal(hash), source };
+  const auth = authOf(login);
+  const { email } = login;
+  const identity = goJson({ ...auth, ...(email === undefined ? {} : { email }) });
+  const hash = createHash('sha256').update(identity).digest('hex');
+  return { auth: vault.seal(JSON.stringify(auth)), hash: vault.seal(hash), source };
 }

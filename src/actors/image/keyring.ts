@@ -24,6 +24,8 @@ const MATCHES_MAX = 100;
 export interface Login {
   readonly username: string;
   readonly password: string;
+  /** Counts for the identity of the login, and is not sent to the runtime. */
+  readonly email?: string;
 }
 
 /** By registry: a host, or a host with a path prefix. */
@@ -59,15 +61,19 @@ function loginsOf(value: unknown): Logins {
 }
 
 function loginOf(entry: unknown): Login {
-  const { username = '', password = '', auth = '' } = isObject(entry) ? entry : {};
-  if (typeof username !== 'string' || typeof password !== 'string' || typeof auth !== 'string') {
+  const fields = isObject(entry) ? entry : {};
+  const text = (name: string): string => {
+    const value = fields[name] ?? '';
+    if (typeof value === 'string') return value;
     throw new Error('a login of the docker configuration has a field that is not text');
-  }
-  if (auth === '') return { username, password };
+  };
+  const [username, password, auth, email] = [text('username'), text('password'), text('auth'), text('email')];
+  const about = email === '' ? {} : { email };
+  if (auth === '') return { username, password, ...about };
   const decoded = Buffer.from(auth, 'base64').toString('utf8');
   const colon = decoded.indexOf(':');
   if (colon < 0) throw new Error('unable to parse auth field, must be formatted as base64(username:password)');
-  return { username: decoded.slice(0, colon), password: decoded.slice(colon + 1) };
+  return { username: decoded.slice(0, colon), password: decoded.slice(colon + 1), ...about };
 }
 
 interface Place {

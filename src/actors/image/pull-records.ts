@@ -11,6 +11,7 @@ import { join } from 'node:path';
 import type { SecretHandle, Vault } from '../../kernel/journal/secrets.ts';
 import { isObject, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { imageOperations, PulledCredentials } from '../../machines/model/operations/image.ts';
 import { rfc3339 } from '../../machines/model/values/time.ts';
 import { serializer } from '../serializer.ts';
@@ -55,8 +56,14 @@ export function recordPorts(vault: Vault): RecordPorts {
       return null;
     },
     'images.listIntents': async ({ input: { root } }) => {
-      const intents = await Promise.all((await recordFiles(join(root, PULLING))).map((path) => readJson(path)));
-      return { images: intents.flatMap((each) => (typeof each?.['image'] === 'string' ? [each['image']] : [])) };
+      const files = await recordFiles(join(root, PULLING));
+      const intents = await Promise.allSettled(files.map((path) => readJson(path)));
+      const unread = intents.flatMap((each) => (each.status === 'rejected' ? [messageOf(each.reason)] : []));
+      const images = intents.flatMap((each) => {
+        const image = each.status === 'fulfilled' ? each.value?.['image'] : undefined;
+        return typeof image === 'string' ? [image] : [];
+      });
+      return { images, ...(unread.length > 0 ? { unread } : {}) };
     },
     'images.pruneRecords': async ({ input: { root, keep, untilMs } }) => {
       const kept = new Set(keep.map((imageRef) => pulled(root, imageRef)));
@@ -67,10 +74,10 @@ export function recordPorts(vault: Vault): RecordPorts {
   };
 }
 
+/** A record that cannot be read stays, because it may be newer: without it every pod could use its image. */
 async function prune(path: string, untilMs: number): Promise<void> {
-  const record = await readJson(path);
-  if (Date.parse(String(record?.['lastUpdatedTime'])) >= untilMs) return;
-  await rm(path, { force: true });
+  const record = await readJson(path).catch(() => null);
+  if (Date.parse(String(record?.['lastUpdatedTime'])) < untilMs) await rm(path, { force: true });
 }
 
 /** Returns `before` itself if nothing is new. */

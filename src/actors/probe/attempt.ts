@@ -1,6 +1,7 @@
 /** The result of one attempt of a probe, and the exec and TCP probes. Texts are those of the Go kubelet's events. */
 import { createConnection } from 'node:net';
 import { OperationError } from '../../kernel/json.ts';
+import { goDuration } from '../../machines/model/values/time.ts';
 import { dialText, hostPort } from '../go-errors.ts';
 import { limitMs } from '../pause.ts';
 
@@ -8,6 +9,8 @@ export interface Attempt {
   /** `errored`: the attempt was not possible, or its answer was unreadable; it does not count towards a verdict. */
   readonly result: 'success' | 'warning' | 'failure' | 'errored';
   readonly output: string;
+  /** The state that an errored attempt resulted in, if it is known. */
+  readonly state?: 'failure';
 }
 
 /**
@@ -18,6 +21,8 @@ export const OUTPUT_MAX_BYTES = 10 * 1024;
 export const success = (output: string): Attempt => ({ result: 'success', output: cut(output) });
 export const failure = (output: string): Attempt => ({ result: 'failure', output: cut(output) });
 export const errored = (output: string): Attempt => ({ result: 'errored', output: cut(output) });
+/** An attempt whose server answered, though not to the end. */
+export const brokenOff = (output: string): Attempt => ({ ...errored(output), state: 'failure' });
 
 export function cut(text: string): string {
   const bytes = Buffer.from(text.slice(0, OUTPUT_MAX_BYTES + 1));
@@ -27,6 +32,9 @@ export function cut(text: string): string {
 /** The first bytes as text. Bytes that are not UTF-8 become U+FFFD; a character cut by the limit is left out. */
 export const textWithin = (bytes: Uint8Array, limit: number): string =>
   new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes.subarray(0, limit), { stream: bytes.length > limit });
+
+/** A timeout as Go writes it: `1m30s`. */
+export const goSeconds = (seconds: number): string => goDuration(seconds * 1_000);
 
 export interface AttemptOptions {
   readonly timeoutSeconds: number;
@@ -63,7 +71,9 @@ export async function probeExec(
   } catch (error) {
     const { code, message } = error instanceof OperationError ? error : { code: undefined, message: String(error) };
     if (code !== 'DEADLINE_EXCEEDED') return errored(message);
-    return failure(`command timed out: ${JSON.stringify(shown.join(' '))} timed out after ${timeoutSeconds}s`);
+    return failure(
+      `command timed out: ${JSON.stringify(shown.join(' '))} timed out after ${goSeconds(timeoutSeconds)}`,
+    );
   }
 }
 

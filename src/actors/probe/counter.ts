@@ -57,7 +57,7 @@ function count(before: Tally, { result }: Attempt): Tally {
 
 function reportOf(
   before: Tally,
-  { result, output }: Attempt,
+  { result, ...told }: Attempt,
   nowMs: number,
 ): { readonly after: Tally; readonly report: readonly ProbeReport[] } {
   if (result === 'success') return { after: before, report: [] };
@@ -65,6 +65,6 @@ function reportOf(
   if (reportsLeft < 1) return { after: before, report: [] };
   return {
     after: { ...before, reportsLeft: reportsLeft - 1, atMs: nowMs },
-    report: [{ type: 'probe.reported', result, output }],
+    report: [{ type: 'probe.reported', result, ...told }],
   };
 }

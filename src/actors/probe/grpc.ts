@@ -7,7 +7,7 @@ import * as grpc from '@grpc/grpc-js';
 import { Contract } from '../contract.ts';
 import { hostPort } from '../go-errors.ts';
 import { PlainCredentials } from '../grpc-socket.ts';
-import { type Attempt, type AttemptOptions, failure, OUTPUT_MAX_BYTES, success } from './attempt.ts';
+import { type Attempt, type AttemptOptions, failure, goSeconds, OUTPUT_MAX_BYTES, success } from './attempt.ts';
 
 const CHANNEL_OPTIONS: grpc.ChannelOptions = {
   'grpc.primary_user_agent': 'kube-probe/1.36',
@@ -63,7 +63,7 @@ export async function probeGrpc(
       if (await isConnected(client, deadline)) return await check(client, serviceName, deadline, timeoutSeconds);
       const reason = 'context deadline exceeded';
       return failure(
-        `timeout: failed to connect service ${JSON.stringify(address)} within ${timeoutSeconds}s: ${reason}`,
+        `timeout: failed to connect service ${JSON.stringify(address)} within ${goSeconds(timeoutSeconds)}: ${reason}`,
       );
     });
   } finally {
@@ -90,7 +90,7 @@ function errorText({ code, details }: grpc.ServiceError, timeoutSeconds: number)
     case grpc.status.UNIMPLEMENTED:
       return `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${details}`;
     case grpc.status.DEADLINE_EXCEEDED:
-      return `timeout: health rpc did not complete within ${timeoutSeconds}s`;
+      return `timeout: health rpc did not complete within ${goSeconds(timeoutSeconds)}`;
     default:
       return `error: health rpc probe failed: rpc error: code = ${goCode(code)} desc = ${details}`;
   }

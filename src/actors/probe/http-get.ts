@@ -35,8 +35,6 @@ export interface GetOptions {
   readonly userAgent: string;
   /** `null` for no timeout. */
   readonly timeoutMs: number | null;
-  /** Whether a redirect to another host is followed; otherwise the redirect is the answer. */
-  readonly followsElsewhere: boolean;
   readonly signal: AbortSignal;
 }
 
@@ -62,7 +60,7 @@ async function follow(options: GetOptions, signal: AbortSignal, isLate: () => bo
   let url: URL | null = URL.parse(options.url);
   let headers = headersOf(options);
   for (let hops = 0; url !== null; hops++) {
-    const step = await get(url, headers, options, signal, isLate);
+    const step = await get(url, headers, signal, isLate);
     if (!('location' in step)) return step;
     const next: URL | null = isTooLong(step.location) ? null : URL.parse(step.location, url);
     if (next === null) return failed('exchange', url, `failed to parse Location header ${quoted(step.location)}`);
@@ -82,13 +80,7 @@ const failed = (what: 'exchange' | 'body', url: URL | string, text: string, plai
   plain,
 });
 
-function get(
-  url: URL,
-  headers: http.OutgoingHttpHeaders,
-  { followsElsewhere }: GetOptions,
-  signal: AbortSignal,
-  isLate: () => boolean,
-): Promise<Step> {
+function get(url: URL, headers: http.OutgoingHttpHeaders, signal: AbortSignal, isLate: () => boolean): Promise<Step> {
   const scheme = url.protocol === 'https:' ? https : http;
   const agent = url.protocol === 'https:' ? AGENTS.https : AGENTS.http;
   return new Promise((resolve) => {
@@ -110,7 +102,7 @@ function get(
     request.on('error', fail);
     limitInterim(request);
     request.once('response', (response) => {
-      const location = redirectOf(response, url, followsElsewhere);
+      const location = redirectOf(response, url);
       if (location !== null) {
         request.destroy();
         return resolve({ location });
@@ -142,12 +134,12 @@ const LATE_HEADERS = 'context deadline exceeded (Client.Timeout exceeded while a
 const LATE_BODY = 'context deadline exceeded (Client.Timeout or context cancellation while reading body)';
 
 /** The URL of the next request; `null` if the response is final. */
-function redirectOf({ statusCode = 0, headers }: http.IncomingMessage, url: URL, elsewhere: boolean): string | null {
+function redirectOf({ statusCode = 0, headers }: http.IncomingMessage, url: URL): string | null {
   const { location } = headers;
   if (!REDIRECTS.has(statusCode) || location === undefined || location === '') return null;
   if (isTooLong(location)) return location;
   const target = URL.parse(location, url);
-  return elsewhere || target === null || target.hostname === url.hostname ? location : null;
+  return target === null || target.hostname === url.hostname ? location : null;
 }
 
 function readBody(response: http.IncomingMessage, answer: (answer: Answer) => void): void {

@@ -17,6 +17,7 @@ import { openedText } from '../pod-values.ts';
 import {
   type Attempt,
   type AttemptOptions,
+  brokenOff,
   type ExecSync,
   errored,
   failure,
@@ -137,24 +138,27 @@ type HttpHandler = Extract<ProbeHandler, { kind: 'httpGet' }>;
 
 async function probeHttp({ url, headers }: HttpHandler, { timeoutSeconds, signal }: AttemptOptions): Promise<Attempt> {
   const timeoutMs = timeoutSeconds * 1_000;
-  const answer = await httpGet({ url, headers, userAgent: PROBE_AGENT, timeoutMs, followsElsewhere: false, signal });
-  if ('failed' in answer) return answer.failed === 'body' ? errored(answer.text) : failure(answer.text);
+  const answer = await httpGet({ url, headers, userAgent: PROBE_AGENT, timeoutMs, signal });
+  if ('failed' in answer) return answer.failed === 'body' ? brokenOff(answer.text) : failure(answer.text);
   const { status, body } = answer;
   if (status < STATUS_OK || status >= STATUS_ERROR) return failure(`HTTP probe failed with statuscode: ${status}`);
   if (status < STATUS_REDIRECT) return success(body);
   return { result: 'warning', output: `Probe terminated redirects, Response body: ${body}` };
 }
 
-/** Any response is a success; the hook fails only without one. */
+/**
+ * Any response is a success; the hook fails only without one. Credentials that were meant for TLS are not sent without.
+ */
 const httpHook =
   (vault: Vault): Port<(typeof probeOperations)['probe.httpHook']> =>
   async ({ input, signal }) => {
     const headers = openedHeaders(input.headers, vault);
-    const get = (url: string) =>
-      httpGet({ url, headers, userAgent: HOOK_AGENT, timeoutMs: null, followsElsewhere: true, signal });
-    const answer = await get(input.url);
+    const get = (url: string, sent: readonly Header[]) =>
+      httpGet({ url, headers: sent, userAgent: HOOK_AGENT, timeoutMs: null, signal });
+    const answer = await get(input.url, headers);
     if (!('failed' in answer) || answer.failed === 'body') return { fellBack: false };
-    const plain = answer.plain ? await get(input.url.replace(/^https:/, 'http:')) : answer;
+    const harmless = headers.filter(({ name }) => name.toLowerCase() !== 'authorization');
+    const plain = answer.plain ? await get(input.url.replace(/^https:/, 'http:'), harmless) : answer;
     if ('failed' in plain) throw new OperationError(answer.text, { code: 'HOOK_FAILED' });
     return { fellBack: true };
   };

@@ -1,5 +1,6 @@
 /** Credentials from all three places, with real plugins. */
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -43,6 +44,25 @@ describe('pull secrets', () => {
       secret('opaque', logins('three'), 'Opaque'),
     ];
     expect(await lookup('a.io/x', secrets)).toEqual(['one:p of ns/one', 'two:p of ns/two', 'node:p']);
+  });
+
+  it('are known by the hash of the kubelet, which has the address of their owner, and sent without it', async () => {
+    const { root, ports, secret, vault } = await credentialsIn();
+    const auth = Buffer.from('u:p<').toString('base64');
+    const secrets = [secret('one', { 'a.io': { auth, email: 'u@a.io' } })];
+    const input = { root, repository: 'a.io/x', secrets, pod: null };
+    const [found] = (await perform(ports['images.credentials'], input)).credentials;
+    const identity = '{"username":"u","password":"p\\u003c","email":"u@a.io"}';
+    expect(vault.open(found!.hash)).toBe(createHash('sha256').update(identity).digest('hex'));
+    expect(JSON.parse(vault.open(found!.auth))).toEqual({ username: 'u', password: 'p<' });
+  });
+
+  it('that are empty have no logins, and null is no text', async () => {
+    const { lookup, vault, secret } = await credentialsIn();
+    const data = { '.dockerconfigjson': { text: vault.seal('') } };
+    const empty = { ...secret('empty', {}), data };
+    const secrets = [empty, secret('one', { 'a.io': { username: 'one', password: 'p', auth: null, email: null } })];
+    expect(await lookup('a.io/x', secrets)).toEqual(['one:p of ns/one']);
   });
 
   it('is an error that names the secret and not what it holds', async () => {

@@ -104,6 +104,18 @@ it('drops the records of images that are gone, but not of those that were just p
   });
 });
 
+it('lists and prunes what can be read without what cannot, which stays', async () => {
+  const { root, ports, pulled, files } = await records();
+  await perform(ports['images.recordIntent'], { root, image: 'a.io/y:1' });
+  writeFileSync(join(root, 'image_manager/pulling/sha256-0'), '{');
+  const { images, unread = [] } = await perform(ports['images.listIntents'], { root });
+  expect([images, unread.length]).toEqual([['a.io/y:1'], 1]);
+  await pulled({ nodePodsAccessible: true, secrets: [] });
+  writeFileSync(join(root, 'image_manager/pulled/sha256-0'), '{');
+  await perform(ports['images.pruneRecords'], { root, keep: [], untilMs: Date.now() + 60_000 });
+  expect(files('pulled')).toEqual(['sha256-0']);
+});
+
 it('reads a record of an older kubelet, and fails on a damaged one', async () => {
   const { root, pulled, read, files } = await records();
   await pulled({ nodePodsAccessible: true, secrets: [] });

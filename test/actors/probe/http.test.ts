@@ -11,7 +11,7 @@ import { Vault } from '../../../src/kernel/journal/secrets.ts';
 import { OperationError } from '../../../src/kernel/json.ts';
 import { perform, temporaryFolder } from '../../support/host-ports.ts';
 import { freePort } from '../../support/ports.ts';
-import { attempt, HASTY, httpServer, portsOf, rawServer } from './support.ts';
+import { attempt, HASTY, httpServer, portsOf, rawServer, watch } from './support.ts';
 
 const get = (port: number, path = '/', headers: { name: string; value: string }[] = []) =>
   ({ kind: 'httpGet', url: `http://127.0.0.1:${port}${path}`, headers }) as const;
@@ -237,7 +237,11 @@ describe('a server', () => {
     ['that ends too early', 'content-length: 100\r\n\r\nhello'],
   ])('whose body is one %s judges nothing', async (_, rest) => {
     const port = await rawServer((socket) => socket.once('data', () => socket.end(`HTTP/1.1 200 OK\r\n${rest}`)));
-    expect(await attempt(get(port))).toMatchObject({ verdict: null, result: 'errored' });
+    const stream = watch(get(port));
+    const report = await stream.until(({ type }) => type === 'probe.reported', 60_000);
+    await stream.close();
+    expect(report).toMatchObject({ result: 'errored', state: 'failure' });
+    expect(stream.items).toHaveLength(1);
   });
 });
 
@@ -298,6 +302,35 @@ describe('a hook', () => {
   it('over HTTPS falls back to HTTP where nobody speaks TLS', async () => {
     const port = await httpServer((_, response) => response.end());
     expect(await call(`https://127.0.0.1:${port}/`)).toEqual({ fellBack: true });
+  });
+
+  it('that falls back to HTTP does not send its credentials there', async () => {
+    const sent: IncomingHttpHeaders[] = [];
+    const port = await httpServer((request, response) => {
+      sent.push(request.headers);
+      response.end();
+    });
+    const headers = [
+      { name: 'AUTHORIZATION', value: 'Bearer of a hook' },
+      { name: 'X-Other', value: 'kept' },
+    ];
+    await perform(portsOf()['probe.httpHook'], { url: `https://127.0.0.1:${port}/`, headers });
+    expect(sent).toHaveLength(1);
+    expect(sent[0]).toMatchObject({ 'x-other': 'kept' });
+    expect(sent[0]).not.toHaveProperty('authorization');
+  });
+
+  it('is not led to another host, and is content with the redirect', async () => {
+    const visited: unknown[] = [];
+    const other = await httpServer((request, response) => {
+      visited.push(request.headers);
+      response.end();
+    });
+    const port = await httpServer((_, response) =>
+      response.writeHead(302, { location: `http://localhost:${other}/` }).end(),
+    );
+    expect(await call(`http://127.0.0.1:${port}/`)).toEqual({ fellBack: false });
+    expect(visited).toEqual([]);
   });
 
   it('that nobody answers fails', async () => {

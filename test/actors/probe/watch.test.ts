@@ -161,15 +161,19 @@ describe('exec', () => {
     expect((await attempt(ask('yes'), {}, ports)).output).toBe('é'.repeat(5_120));
   });
 
-  it('fails when its time is over', async () => {
+  it.each([
+    [1, '1s'],
+    [60, '1m0s'],
+    [90, '1m30s'],
+  ])('fails when its time of %d seconds is over', async (timeoutSeconds, shown) => {
     const ports = await runtime({
       ExecSync: () => {
         throw new Refusal(grpc.status.DEADLINE_EXCEEDED, 'timeout 1s exceeded');
       },
     });
-    expect(await attempt(ask('sh', '-c', 'sleep 9'), HASTY, ports)).toMatchObject({
+    expect(await attempt(ask('sh', '-c', 'sleep 9'), { timeoutSeconds }, ports)).toMatchObject({
       verdict: 'failure',
-      output: 'command timed out: "sh -c sleep 9" timed out after 1s',
+      output: `command timed out: "sh -c sleep 9" timed out after ${shown}`,
     });
   });
 

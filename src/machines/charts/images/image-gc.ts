@@ -10,19 +10,26 @@
  *   G1 pinned images and images of any container, dead ones included, are never removed.
  *   G2 above the high threshold the least recently used images are removed until the low threshold is reached; never
  *      one known for less than the minimum age, and none while the agent itself is younger than that.
- *   G3 with the high threshold at 100 and no maximum age it does nothing at all.
+ *   G3 in place of an image that cannot be removed the next ones are, until enough is freed.
+ *   G4 with the high threshold at 100 and no maximum age it does nothing at all.
  */
 
 import type { Ended, PlainError } from '../../../kernel/xstate.ts';
 import { errorOf, line, now, outputOf, pick, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import type { Candidate, ImageGcKnowledge } from '../../model/images/image-choice.ts';
-import { bytesToFree, imagesToRemove, namesOf, usedPercentOf } from '../../model/images/image-choice.ts';
+import {
+  bytesToFree,
+  hasSubstitutes,
+  imagesToRemove,
+  namesOf,
+  usedPercentOf,
+} from '../../model/images/image-choice.ts';
 import { operations } from '../../model/operations/index.ts';
 import type { GarbagePurge, ImageUsed } from '../../model/pods/image-messages.ts';
 import { nodeEvent } from '../../model/pods/pod-messages.ts';
 import { type EventText, nodeEvents } from '../../model/reasons/reasons.ts';
-import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';
 import { aggregate } from '../../model/values/go-text.ts';
@@ -36,7 +43,7 @@ export type ImageGcInput = Pick<
   'behavior' | 'imageGc' | 'nodeName' | 'rootDir' | 'imagePullVerification'
 >;
 
-interface Context extends ImageGcKnowledge, Decider {
+interface Context extends ImageGcKnowledge {
   readonly nodeName: string;
   /** The folder of pull records; `null` without them. */
   readonly recordsRoot: string | null;
@@ -71,6 +78,11 @@ const s = setup({
   ),
   guards: {
     isOff: ({ context }) => context.policy.highThresholdPercent === 100 && context.policy.maxAgeMs === 0,
+    removesNext: ({ context }) => {
+      const { queue, freedBytes, toFreeBytes } = context;
+      const [next] = queue;
+      return next !== undefined && (!hasSubstitutes(context) || next.isTooOld || freedBytes < toFreeBytes);
+    },
     hasErrors: ({ context }) => !context.purging && context.errors.length > 0,
     isShort: ({ context }) => !context.purging && context.freedBytes < context.toFreeBytes,
     hasRemoved: ({ context }) => context.recordsRoot !== null && context.freedBytes > 0,
@@ -284,7 +296,7 @@ export const imageGcMachine = s.createMachine({
     },
     next: {
       always: [
-        { guard: ({ context }) => context.queue.length > 0, target: 'removing' },
+        { guard: 'removesNext', target: 'removing' },
         { guard: 'hasErrors', target: 'waiting', actions: notRemoved },
         { guard: 'isShort', target: 'settling', actions: notEnough },
         { target: 'settling', actions: succeed },

@@ -14,7 +14,7 @@ import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, outputOf, pick, required, setup, typed } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import { operations } from '../../model/operations/index.ts';
-import { parseImage, repositoryOf } from '../../model/spec/image.ts';
+import { nameOf, repositoryOf } from '../../model/spec/image.ts';
 
 export interface ImageOriginsInput {
   readonly root: string;
@@ -53,14 +53,21 @@ const match = s.assign(({ context, event }) => {
 });
 
 function repositoryWithTag(image: string): string {
-  const reference = parseImage(image);
-  const name = 'error' in reference ? image : reference.name;
-  return `${repositoryOf(image)}${image.slice(name.length)}`;
+  return `${repositoryOf(image)}${image.slice(nameOf(image).length)}`;
 }
+
+const UNREAD = 'Cannot tell which images were being pulled when the agent ended';
 
 const logUnreadIntents = s.enqueueActions(({ event, enqueue }) => {
   const { message } = errorOf(event);
-  enqueue(line('error', ['Cannot tell which images were being pulled when the agent ended', { error: message }]));
+  enqueue(line('error', [UNREAD, { error: message }]));
+});
+
+/** The intents that can be read are resolved without the others. */
+const noteIntents = s.enqueueActions(({ event, enqueue }) => {
+  const { images, unread = [] } = outputOf<{ images: readonly string[]; unread?: readonly string[] }>(event);
+  enqueue.assign({ intents: images });
+  for (const error of unread) enqueue(line('error', [UNREAD, { error }]));
 });
 
 const dequeue = s.assign({ queue: ({ context }) => context.queue.slice(1) });
@@ -77,7 +84,7 @@ export const imageOriginsMachine = s.createMachine({
         input: ({ context }) => ({ root: context.root }),
         onDone: {
           target: 'read',
-          actions: s.assign({ intents: ({ event }) => outputOf<{ images: readonly string[] }>(event).images }),
+          actions: noteIntents,
         },
         onError: { target: 'done', actions: logUnreadIntents },
       },

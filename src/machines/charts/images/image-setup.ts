@@ -15,7 +15,7 @@ import {
 } from '../../../kernel/xstate.ts';
 import type { Image } from '../../model/api/cri.ts';
 import type { Admission, VerificationSettings } from '../../model/images/verification.ts';
-import { admission, admittedByRecord, recordOf } from '../../model/images/verification.ts';
+import { admission, admittedByRecord, recordName, recordOf } from '../../model/images/verification.ts';
 import type { PullCredential, PulledCredentials, PullingPod, PullRecord } from '../../model/operations/image.ts';
 import { operations } from '../../model/operations/index.ts';
 import { type ImageFacts, type ImageReport, type ImageWanted, imageFacts } from '../../model/pods/image-messages.ts';
@@ -237,7 +237,7 @@ export const answerKnown = s.enqueueActions((args) => {
   const { context, enqueue } = args;
   const { present, verification, record } = context;
   const isFree = verification === null || record === null;
-  const anyway = present && (isFree ? true : admittedByRecord(verification, context.place.image, record));
+  const anyway = present && (isFree ? true : admittedByRecord(verification, recordName(context), record));
   const rest = context.waiting.filter((request) => {
     const admitted = mayUsePresentImage(request) ? (anyway ?? null) : false;
     if (present !== null && admitted === true) reportPresent(enqueue, request, present);
@@ -282,17 +282,18 @@ export const decideByCredentials = s.enqueueActions((args) => {
 });
 
 /** Whether this credential admits the pod; `null` if credentials do not decide. */
-function verdictOf({ verification, record, repository, place, credentials }: Context): Admission | null {
-  const pulled = record?.record?.[repository];
+function verdictOf(context: Context): Admission | null {
+  const { verification, record, credentials } = context;
+  const pulled = record?.record?.[recordName(context)];
   if (verification === null || record === null || pulled === undefined) return null;
-  return admittedByRecord(verification, place.image, record) === null ? admission(pulled, credentials) : null;
+  return admittedByRecord(verification, recordName(context), record) === null ? admission(pulled, credentials) : null;
 }
 
 /** The input that records the learnt credential, or the credential of the pull. */
 export const recordInput = ({ context }: { context: Context }) => ({
   ...context.place,
   imageRef: context.present?.ref ?? '',
-  repository: context.repository,
+  repository: recordName(context),
   credentials: context.learnt ?? recordOf(context.credentials[context.attempt]),
 });
 

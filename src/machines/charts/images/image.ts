@@ -20,7 +20,7 @@
  */
 
 import { sendParent } from '../../../kernel/xstate.ts';
-import { admittedDuringPull } from '../../model/images/verification.ts';
+import { admittedDuringPull, recordName } from '../../model/images/verification.ts';
 import { containerEvents } from '../../model/reasons/reasons.ts';
 import {
   addForNextPull,
@@ -58,9 +58,9 @@ const addRequestDuringPull = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'image.asked') return;
   const { request } = event;
-  const { present, verification, place, record } = context;
-  const isFree =
-    answersDuringPull(context) && mayUsePresentImage(request) && admittedDuringPull(verification, place.image, record);
+  const { present, verification, record } = context;
+  const mayUse = answersDuringPull(context) && mayUsePresentImage(request);
+  const isFree = mayUse && admittedDuringPull(verification, recordName(context), record);
   if (present !== null && isFree) return reportPresent(enqueue, request, present);
   enqueue(addRequest);
   if (answersDuringPull(context) && isServedByPull(context, request))

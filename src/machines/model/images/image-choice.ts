@@ -1,5 +1,6 @@
 /** Which images are removed, by the room that is needed and by their age. Pure. Part of the chart of `image-gc.ts`. */
 import type { Image } from '../api/cri.ts';
+import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 
 type Policy = NodeSettings['imageGc'];
@@ -7,6 +8,8 @@ type Policy = NodeSettings['imageGc'];
 export interface Candidate {
   readonly id: string;
   readonly sizeBytes: number;
+  /** It is removed at any disk usage. */
+  readonly isTooOld: boolean;
 }
 
 export const usedPercentOf = (capacityBytes: number, availableBytes: number): number =>
@@ -19,7 +22,7 @@ export function bytesToFree(capacityBytes: number, availableBytes: number, polic
 }
 
 /** The facts by which images are chosen for removal. */
-export interface ImageGcKnowledge {
+export interface ImageGcKnowledge extends Decider {
   readonly policy: Policy;
   readonly startedAtMs: number;
   /** The assumed last use of an image that no pod has used; 0 without `imagesAsKubelet`. */
@@ -51,7 +54,13 @@ function lastUse({ usedAtMs }: ImageGcKnowledge, names: readonly string[]): numb
 
 export const namesOf = ({ id, repo_tags, repo_digests }: Image): string[] => [id, ...repo_tags, ...repo_digests];
 
-/** The images to remove: too old ones, then the least recently used until enough bytes are freed. */
+/** Whether all images that may be removed are candidates, so that one takes the place of another. */
+export const hasSubstitutes = (known: Decider): boolean => hasBehavior(known, 'imageDetailsAsKubelet');
+
+/**
+ * The images to remove: too old ones, then the least recently used. With {@link hasSubstitutes} the caller stops when
+ * enough bytes are freed.
+ */
 export function imagesToRemove(known: ImageGcKnowledge, images: readonly Image[], nowMs: number): Candidate[] {
   const { policy } = known;
   const refs = new Set(Object.values(known.inUse).flat());
@@ -64,9 +73,10 @@ export function imagesToRemove(known: ImageGcKnowledge, images: readonly Image[]
     known.firstUsedAtMs === null ? usedAt(image) : (known.firstUsedAtMs[image.id] ?? known.unusedSinceMs);
   for (const image of unused) {
     const isYoung = nowMs - knownSince(image) < policy.minAgeMs;
-    if (!isTooOld(known, namesOf(image), nowMs) && (rest <= 0 || isYoung)) continue;
-    chosen.push({ id: image.id, sizeBytes: Number(image.size) });
-    rest -= Number(image.size);
+    const isOld = isTooOld(known, namesOf(image), nowMs);
+    if (!isOld && (rest <= 0 || isYoung)) continue;
+    chosen.push({ id: image.id, sizeBytes: Number(image.size), isTooOld: isOld });
+    if (!hasSubstitutes(known)) rest -= Number(image.size);
   }
   return chosen;
 }

@@ -6,32 +6,43 @@
  */
 
 import type { PullCredential, PulledCredentials, PullRecord, SourceCoordinates } from '../operations/image.ts';
+import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
-import { repositoryOf } from '../spec/image.ts';
+import { nameOf } from '../spec/image.ts';
 
 export type VerificationSettings = NonNullable<NodeSettings['imagePullVerification']>;
 
-/** Whether a pod needs a credential for this image at all. */
-export function mustVerify({ policy, allowlist }: VerificationSettings, image: string, known: PullRecord): boolean {
+/** An image as its actor knows it. */
+export interface KnownImage extends Decider {
+  readonly repository: string;
+  readonly place: { readonly image: string };
+}
+
+/** The name of an image in records and in the allowlist: as pods write it, without tag and digest. */
+export const recordName = (image: KnownImage): string =>
+  hasBehavior(image, 'imageDetailsAsKubelet') ? nameOf(image.place.image) : image.repository;
+
+/** Whether a pod needs a credential for the image of this {@link recordName} at all. */
+export function mustVerify({ policy, allowlist }: VerificationSettings, name: string, known: PullRecord): boolean {
   switch (policy) {
     case 'AlwaysVerify':
       return true;
     case 'NeverVerifyPreloadedImages':
       return known.intended || known.record !== null;
     case 'NeverVerifyAllowlistedImages':
-      return !allowlist.some((pattern) => isListed(pattern, repositoryOf(image)));
+      return !allowlist.some((pattern) => isListed(pattern, name));
     default:
       return false;
   }
 }
 
-const isListed = (pattern: string, repository: string): boolean =>
-  pattern.endsWith('/*') ? repository.startsWith(pattern.slice(0, -1)) : repository === pattern;
+const isListed = (pattern: string, name: string): boolean =>
+  pattern.endsWith('/*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
 
 /** Whether a pod may use the image, as far as that is known without its credentials; `null`: the credentials decide. */
-export function admittedByRecord(settings: VerificationSettings, image: string, known: PullRecord): boolean | null {
-  if (!mustVerify(settings, image, known)) return true;
-  const pulled = known.record?.[repositoryOf(image)];
+export function admittedByRecord(settings: VerificationSettings, name: string, known: PullRecord): boolean | null {
+  if (!mustVerify(settings, name, known)) return true;
+  const pulled = known.record?.[name];
   if (pulled === undefined) return false;
   if (pulled.nodePodsAccessible) return true;
   return pulled.secrets.length + (pulled.accounts ?? []).length === 0 ? false : null;
@@ -43,10 +54,10 @@ export function admittedByRecord(settings: VerificationSettings, image: string, 
  */
 export const admittedDuringPull = (
   settings: VerificationSettings | null,
-  image: string,
+  name: string,
   known: PullRecord | null,
 ): boolean =>
-  settings === null || (known !== null && admittedByRecord(settings, image, { ...known, intended: true }) === true);
+  settings === null || (known !== null && admittedByRecord(settings, name, { ...known, intended: true }) === true);
 
 export interface Admission {
   readonly admitted: boolean;

@@ -84,8 +84,8 @@ export const imageOperations = {
     null
   >(),
   'images.forgetIntent': idempotent<RecordPlace, null>(),
-  /** Images whose pull an earlier agent started and did not finish. */
-  'images.listIntents': query<{ root: string }, { images: readonly string[] }>(),
+  /** Images whose pull an earlier agent started and did not finish. `unread`: why some intents cannot be read. */
+  'images.listIntents': query<{ root: string }, { images: readonly string[]; unread?: readonly string[] }>(),
   /** Removes the records of images that no longer exist, except those written after `untilMs`. */
   'images.pruneRecords': idempotent<{ root: string; keep: readonly string[]; untilMs: number }, null>(),
 };

@@ -40,6 +40,8 @@ export type ProbeReport = {
   readonly type: 'probe.reported';
   readonly result: 'failure' | 'warning' | 'errored';
   readonly output: string;
+  /** The state that an errored attempt resulted in; absent: unknown. */
+  readonly state?: 'failure';
 };
 
 export type ProbeJudged = { readonly type: 'probe.judged'; readonly verdict: Verdict };

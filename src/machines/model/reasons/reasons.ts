@@ -184,8 +184,8 @@ export const containerEvents = {
       `request to HTTPS lifecycle hook ${host} got HTTP response, retry with HTTP succeeded`,
     ),
   unhealthy: (probe: ProbeName, output: string): EventText => warning('Unhealthy', `${probe} probe failed: ${output}`),
-  probeErrored: (probe: ProbeName, error: string): EventText =>
-    warning('Unhealthy', `${probe} probe errored and resulted in unknown state: ${error}`),
+  probeErrored: (probe: ProbeName, error: string, state: 'failure' | 'unknown' = 'unknown'): EventText =>
+    warning('Unhealthy', `${probe} probe errored and resulted in ${state} state: ${error}`),
   probeWarning: (probe: ProbeName, output: string): EventText =>
     warning('ProbeWarning', `${probe} probe warning: ${output}`),
 } as const;

@@ -399,6 +399,16 @@ const BEHAVIORS = [
       'Paths, protection, CPUs and the names of these groups in events follow the kubelet; without groups of pods the ' +
       'runtime chooses the place.',
   },
+  {
+    name: 'imageDetailsAsKubelet',
+    before:
+      'Records of pulls and the allowlist of images that need no credential had the full name of an image ' +
+      '(`docker.io/library/busybox`). Images were chosen for removal by the room that was needed: one that could not be ' +
+      'removed was chosen again in each round, and no other one in its place.',
+    since:
+      'As in the kubelet, they have the name as the pod writes it (`busybox`), and in place of an image that cannot be ' +
+      'removed the next ones are, until there is room.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

@@ -77,10 +77,15 @@ export function imageWithTag(image: string): string {
   return 'error' in reference || reference.tag !== '' || reference.digest !== '' ? image : `${image}:latest`;
 }
 
+/** The name of an image as written, without tag and digest: `busybox`. Expects a valid name. */
+export function nameOf(image: string): string {
+  const reference = parseImage(image);
+  return 'error' in reference ? image : reference.name;
+}
+
 /** The full name of a repository, without tag and digest: `docker.io/library/busybox`. Expects a valid name. */
 export function repositoryOf(image: string): string {
-  const reference = parseImage(image);
-  const name = 'error' in reference ? image : reference.name;
+  const name = nameOf(image);
   const { domain, path } = partsOf(name);
   if (domain !== null && !HUB.includes(domain)) return name;
   return path.length > 1 ? `docker.io/${path.join('/')}` : `docker.io/library/${path.join('/')}`;

@@ -41,6 +41,27 @@ it('logs the first failed round, and records an event with all reasons of the se
   expect(run.divergence()).toBeNull();
 });
 
+it('removes the next images in place of one that cannot be removed, and no more than it needs', () => {
+  const asked: string[] = [];
+  const answers: Answers = {
+    'cri.imageFsInfo': ok({ mountpoint: '/i' }),
+    'host.fileSystem': ok({ capacityBytes: '10000', availableBytes: '500' }),
+    'cri.listImages': ok({ images: [image('a'), image('b'), image('c')] }),
+    'cri.removeImage': ({ image: id }: { image: string }) => {
+      asked.push(id);
+      return id === 'a' ? fail('in use elsewhere') : ok(null);
+    },
+  };
+  const policy = { ...input.imageGc, lowThresholdPercent: 85 };
+  const run = runUnder(imageGcMachine, { ...input, imageGc: policy }, answers, ['pods', 'eviction', 'eventRecorder']);
+  run.time.advanceTo(run.time.now() + ROUND_MS + 1);
+  expect(asked).toEqual(['a', 'b']);
+  expect(JSON.stringify(run.records())).toContain(
+    'wanted to free 1000 bytes, but freed 1000 bytes space with errors in image deletion: in use elsewhere',
+  );
+  expect(run.divergence()).toBeNull();
+});
+
 it('keeps the records of pulls that began after it requested the list of images', () => {
   const prunes: { untilMs: number }[] = [];
   const answers: Answers = {

@@ -180,6 +180,20 @@ describe('an image that is there', () => {
     expect(pulls()).toHaveLength(count);
   });
 
+  it.each([
+    ['x', 0],
+    ['docker.io/library/x', 1],
+    ['docker.io/library/*', 1],
+  ])('that a pod names by its short name is on the list as %s and costs %d pulls', (listed, count) => {
+    const short = { ...pod('u'), containers: [{ name: 'app', image: 'x:1', imagePullPolicy: 'IfNotPresent' }] };
+    prepare({ imagePullVerification: { policy: 'NeverVerifyAllowlistedImages', allowlist: [listed] } }, short);
+    for (const images of [node.world.runtime.images, node.world.registry]) images.set('x:1', image('x:1'));
+    node.boot().until('it runs', runs('u'));
+    expect(pulls()).toHaveLength(count);
+    const [record = {}] = [...node.world.rights.records.values()];
+    expect(Object.keys(record)).toEqual(count === 0 ? [] : ['x']);
+  });
+
   it('is pulled when the records cannot be read', () => {
     prepare(VERIFIED, pod('u')).world.runtime.images.set(IMAGE, image(IMAGE));
     node.world.fault = (name) => (name === 'images.pullRecord' ? { error: 'damaged', code: 'X' } : undefined);

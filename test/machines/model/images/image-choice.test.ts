@@ -2,12 +2,14 @@
 import { describe, expect, it } from 'vitest';
 import type { Image } from '../../../../src/machines/model/api/cri.ts';
 import { bytesToFree, imagesToRemove } from '../../../../src/machines/model/images/image-choice.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { image } from '../../../support/pods-node.ts';
 
 describe('the choice of images', () => {
   const policy = { highThresholdPercent: 85, lowThresholdPercent: 80, minAgeMs: 120_000, maxAgeMs: 0 };
   const of = (id: string, more: Partial<Image> = {}): Image => ({ ...image(id), id, size: '100', ...more });
   const known = {
+    behavior: NEWEST_BEHAVIOR,
     usedAtMs: {},
     firstUsedAtMs: {},
     inUse: {},
@@ -39,7 +41,12 @@ describe('the choice of images', () => {
       toFreeBytes: 1_000,
     };
     expect(imagesToRemove(facts, images, 1_000_000).map(({ id }) => id)).toEqual(['old', 'new']);
-    expect(imagesToRemove({ ...facts, toFreeBytes: 50 }, images, 1_000_000).map(({ id }) => id)).toEqual(['old']);
+    expect(imagesToRemove({ ...facts, toFreeBytes: 50 }, images, 1_000_000).map(({ id }) => id)).toEqual([
+      'old',
+      'new',
+    ]);
+    const exact = { ...facts, behavior: 0, toFreeBytes: 50 };
+    expect(imagesToRemove(exact, images, 1_000_000).map(({ id }) => id)).toEqual(['old']);
     expect(imagesToRemove({ ...facts, toFreeBytes: 0 }, images, 1_000_000)).toEqual([]);
     const before = { ...facts, firstUsedAtMs: null };
     expect(imagesToRemove(before, images, 1_000_000).map(({ id }) => id)).toEqual(['old']);

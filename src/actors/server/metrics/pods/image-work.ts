@@ -3,10 +3,15 @@ import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import { type ImageGcKnowledge, isTooOld } from '../../../../machines/model/images/image-choice.ts';
 import type { VerificationSettings } from '../../../../machines/model/images/verification.ts';
-import { admission, admittedByRecord, mustVerify } from '../../../../machines/model/images/verification.ts';
+import {
+  admission,
+  admittedByRecord,
+  type KnownImage,
+  mustVerify,
+  recordName,
+} from '../../../../machines/model/images/verification.ts';
 import type { PullRecord } from '../../../../machines/model/operations/image.ts';
 import type { ImageWanted } from '../../../../machines/model/pods/image-messages.ts';
-import { repositoryOf } from '../../../../machines/model/spec/image.ts';
 import { recordCounts } from '../../../image/pull-records.ts';
 import type { NodeEffect, NodeMessageRecord, NodeRecord, NodeResult } from '../../../node-records.ts';
 import { contextOf } from '../../../node-records.ts';
@@ -65,9 +70,8 @@ function needsPull({ policy, actor, isPresent, isPulled }: ImageRequest, isReady
   return isPresent === null || policy === 'Never' ? null : true;
 }
 
-interface ImageContext {
+interface ImageContext extends KnownImage {
   readonly verification: VerificationSettings | null;
-  readonly place: { readonly image: string };
   readonly record: PullRecord | null;
 }
 
@@ -166,20 +170,23 @@ export class ImageWork extends Instruments implements Projection {
   /** Counts the pods that requested a present image, and whose policy allows its use without a pull. */
   #checked({ output: known, error }: ResultOf<'images.pullRecord'>, actor: string, kernel: Kernel): void {
     const waiting = this.#of(actor).filter(({ policy }) => policy !== 'Always').length;
-    const { verification, place } = imageContext(actor, kernel) ?? {};
-    if (!verification || !place || waiting === 0) return;
+    const image = imageContext(actor, kernel);
+    if (!image?.verification || waiting === 0) return;
     if (error) return this.#families.checks.inc({ result: 'error' }, waiting);
-    const admitted = admittedByRecord(verification, place.image, known);
+    const name = recordName(image);
+    const admitted = admittedByRecord(image.verification, name, known);
     if (admitted === null) return;
-    const found = mustVerify(verification, place.image, known) ? 'credentialRecordFound' : 'credentialPolicyAllowed';
+    const found = mustVerify(image.verification, name, known) ? 'credentialRecordFound' : 'credentialPolicyAllowed';
     this.#families.checks.inc({ result: admitted ? found : 'mustAuthenticate' }, waiting);
   }
 
   /** Counts the pods for which credentials decided. */
   #compared({ output, error }: ResultOf<'images.credentials'>, actor: string, kernel: Kernel): void {
-    const { verification, place, record } = imageContext(actor, kernel) ?? {};
-    const pulled = place && record?.record?.[repositoryOf(place.image)];
-    if (error || !verification || !pulled || admittedByRecord(verification, place.image, record) !== null) return;
+    const image = imageContext(actor, kernel);
+    if (error || !image?.verification || !image.record) return;
+    const name = recordName(image);
+    const pulled = image.record.record?.[name];
+    if (!pulled || admittedByRecord(image.verification, name, image.record) !== null) return;
     const { admitted } = admission(pulled, output.credentials);
     this.#families.checks.inc({ result: admitted ? 'credentialRecordFound' : 'mustAuthenticate' });
   }

@@ -41,10 +41,10 @@ const NAMES: Readonly<Record<ProbeKind, ProbeName>> = {
   liveness: 'Liveness',
 };
 
-function textOf(kind: ProbeKind, { result, output }: ProbeReport) {
+function textOf(kind: ProbeKind, { result, output, state }: ProbeReport) {
   if (result === 'failure') return containerEvents.unhealthy(NAMES[kind], output);
   if (result === 'warning') return containerEvents.probeWarning(NAMES[kind], output);
-  return containerEvents.probeErrored(NAMES[kind], output);
+  return containerEvents.probeErrored(NAMES[kind], output, state);
 }
 
 const s = setup({

@@ -69,6 +69,13 @@ describe('readiness', () => {
     expect([isReady(), runs()]).toEqual([false, true]);
   });
 
+  it('whose answer broke off is an event that tells of a failure', () => {
+    boot({ readinessProbe: exec('ready') }).until('running', runs);
+    node.world.answers.set('ready', { result: 'errored', output: 'unexpected EOF', state: 'failure' });
+    node.run(11_000);
+    expect(node.events()).toContain('Unhealthy: Readiness probe errored and resulted in failure state: unexpected EOF');
+  });
+
   it('is not asked before its initial delay', () => {
     boot({ readinessProbe: exec('ready', { initialDelaySeconds: 7 }) }).until('running', runs);
     const startedMs = node.time.ms;
