@@ -301,6 +301,20 @@ const BEHAVIORS = [
     before: 'The cgroups of all pods and of daemons had no limit of huge pages.',
     since: 'As in the kubelet, they have the huge pages that are allocatable or reserved, and no others.',
   },
+  {
+    name: 'registrationsRetried',
+    before:
+      'A plugin whose registration failed after it was accepted had to recreate its socket, and one that did not take ' +
+      'the answer stayed registered without knowing it.',
+    since: 'As since kubelet 1.36, neither is registered, and both are registered again after a growing pause.',
+  },
+  {
+    name: 'deviceHintsAsKubelet',
+    before:
+      'The hints for the topology manager about devices named nodes without such devices, too, and a plugin that gave ' +
+      'its devices an empty list of nodes was taken to have them nowhere.',
+    since: 'As since kubelet 1.36, hints name only nodes with devices, and such a plugin has no preference.',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
