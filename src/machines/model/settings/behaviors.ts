@@ -315,6 +315,11 @@ const BEHAVIORS = [
       'its devices an empty list of nodes was taken to have them nowhere.',
     since: 'As since kubelet 1.36, hints name only nodes with devices, and such a plugin has no preference.',
   },
+  {
+    name: 'advertisedCounted',
+    before: 'Extended resources of the Node that no plugin offers here were not counted at the admission of a pod.',
+    since: 'As in the kubelet, a pod that requests more of them than are left is rejected (`OutOf<resource>`).',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];
