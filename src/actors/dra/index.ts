@@ -115,8 +115,8 @@ const SECOND_MS = 1_000;
 const REPORT_MAX_BYTES = 1_024 * 1_024;
 /** Each reported device costs the turn some microseconds. */
 const DEVICES_MAX = 8_192;
-/** Characters of a message, as in upstream's status. */
-const MESSAGE_MAX = 1_024;
+/** Characters of a message: one more than a status has, which marks what it cuts. */
+const MESSAGE_MAX = 1_025;
 /** Reports accepted at once, as when devices fail one by one, and then per second. */
 const [REPORTS_BURST, REPORTS_PER_SECOND] = [20, 2];
 
@@ -208,10 +208,10 @@ class HealthCache {
     const nowMs = performance.now();
     for (const { device, health, message, health_check_timeout_seconds: seconds } of devices) {
       const key = `${device?.pool_name ?? ''}/${device?.device_name ?? ''}`;
-      const condition = CONDITIONS[health];
+      const condition = CONDITIONS[health] ?? 'Unknown';
       const validMs = Number(seconds) > 0 ? Number(seconds) * SECOND_MS : REPORT_VALID_MS;
       const untilMs = nowMs + Math.min(validMs, REPORT_VALID_MAX_MS);
-      if (condition === undefined) this.devices.delete(key);
+      if (condition === 'Unknown' && message === '') this.devices.delete(key);
       else this.devices.set(key, { health: condition, message: message.slice(0, MESSAGE_MAX), untilMs });
     }
     if (this.devices.size > DEVICES_MAX) return false;

@@ -211,16 +211,21 @@ const memoryOf = ({ type, size, numaAffinity }: MemoryBlock): GivenMemory => ({
   topology: topologyOf(numaAffinity),
 });
 
-/** One entry per device, as upstream. */
+/** One entry for each NUMA node of a device, as upstream; one without topology for a device that has none. */
+function entriesOf(resource_name: string, id: string, nodes: readonly number[] | null): readonly GivenDevice[] {
+  const topologies = nodes === null ? [null] : nodes.map((node) => topologyOf([node]));
+  return topologies.map((topology) => ({ resource_name, device_ids: [id], topology }));
+}
+
 function devicesOf(holding: Holding, container: string): readonly GivenDevice[] {
   return Object.entries(holding.devices?.[container] ?? {}).flatMap(([resource, { nodes }]) => {
     const byDevice = new Map<string, number[]>();
     for (const [node, ids] of Object.entries(nodes)) {
       for (const id of ids) byDevice.set(id, [...(byDevice.get(id) ?? []), Number(node)]);
     }
-    return [...byDevice].map(([id, all]) => {
+    return [...byDevice].flatMap(([id, all]) => {
       const known = all.filter((node) => node >= 0).toSorted((a, b) => a - b);
-      return { resource_name: resource, device_ids: [id], topology: known.length === 0 ? null : topologyOf(known) };
+      return entriesOf(resource, id, known.length === 0 ? null : known);
     });
   });
 }
@@ -238,11 +243,7 @@ function allocatable(view: View): Given {
   const devices = Object.entries(state?.devices ?? {}).flatMap(([resource, offer]) => {
     const healthy = healthyIds(offer);
     const free = offer.devices.filter(({ id }) => healthy.includes(id));
-    return free.map(({ id, nodes }) => ({
-      resource_name: resource,
-      device_ids: [id],
-      topology: nodes === null ? null : topologyOf(nodes),
-    }));
+    return free.flatMap(({ id, nodes }) => entriesOf(resource, id, nodes));
   });
   return { devices, memory: manager === undefined ? [] : allocatableMemory(manager).map(memoryOf) };
 }

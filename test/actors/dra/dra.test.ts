@@ -136,6 +136,19 @@ describe('what is followed', () => {
     expect(healthOf(stream.items)).toHaveLength(2);
   });
 
+  it('what a driver says about a device, even if it does not know its health, and longer than a status has it', async () => {
+    const { started, follow } = await driver({ hasHealth: true });
+    const stream = follow();
+    const long = 'x'.repeat(2_000);
+    started.report([report('a', 'UNKNOWN', { message: 'resetting' }), report('b', 'UNHEALTHY', { message: long })]);
+    const first = await stream.until((item) => item.type === 'dra.healthChanged');
+    const known = {
+      'p/a': { health: 'Unknown', message: 'resetting' },
+      'p/b': { health: 'Unhealthy', message: 'x'.repeat(1_025) },
+    };
+    expect(first).toEqual({ type: 'dra.healthChanged', devices: known });
+  });
+
   it('a device that is not reported again in its time is unknown', async () => {
     const { started, follow } = await driver({ hasHealth: true });
     const stream = follow();

@@ -26,8 +26,21 @@ const podIn = (name: string, phase: string) => ({
 /** Of the container of every pod. */
 const ALLOCATION = {
   settings: {},
-  devices: {},
-  grants: { b: { devices: { c: { 'example.com/d': { nodes: { 0: ['one', 'two'] } } } } } },
+  devices: {
+    'example.com/d': {
+      devices: [
+        { id: 'both', isHealthy: true, nodes: [0, 1] },
+        { id: 'none', isHealthy: true, nodes: null },
+        { id: 'empty', isHealthy: true, nodes: [] },
+        { id: 'broken', isHealthy: false, nodes: [0] },
+      ],
+      prefers: false,
+    },
+  },
+  grants: {
+    b: { devices: { c: { 'example.com/d': { nodes: { 0: ['one', 'two'] } } } } },
+    spread: { devices: { c: { 'example.com/d': { nodes: { '-1': ['none'], 0: ['both'], 1: ['both'] } } } } },
+  },
 };
 
 interface Listed {
@@ -89,6 +102,26 @@ it('agents older than v1 are told of the devices of every pod, on the same socke
       { name: 'b', namespace: 'default', containers: [{ name: 'c', devices: [device('one'), device('two')] }] },
     ],
   });
+});
+
+interface ListedDevice {
+  readonly deviceIds: readonly string[];
+  readonly topology?: { readonly nodes: readonly { readonly ID: { readonly low: number } }[] };
+}
+
+/** Each entry as `id node…`. */
+const entriesIn = ({ devices }: { readonly devices: readonly ListedDevice[] }): readonly string[] =>
+  devices.map(({ deviceIds, topology }) =>
+    [...deviceIds, ...(topology?.nodes ?? []).map(({ ID }) => ID.low)].join(' '),
+  );
+
+it('a device is listed once for each NUMA node, and once without topology if its plugin named none', async () => {
+  const { podResources } = (await asked({}, { pods: [podIn('spread', 'Running')] })) as {
+    readonly podResources: readonly { readonly containers: readonly { readonly devices: readonly ListedDevice[] }[] }[];
+  };
+  expect(entriesIn(podResources[0]!.containers[0]!).toSorted()).toEqual(['both 0', 'both 1', 'none']);
+  const allocatable = (await asked({}, { method: 'GetAllocatableResources' })) as { devices: readonly ListedDevice[] };
+  expect(entriesIn(allocatable)).toEqual(['both 0', 'both 1', 'none']);
 });
 
 it('of pods of one name, an agent is told of the one that its source has', async () => {

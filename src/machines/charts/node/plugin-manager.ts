@@ -98,7 +98,8 @@ type Enqueue = EnqueueOf<typeof s>;
 
 function startPlugin(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
   const id = `plugin-${context.spawned}`;
-  enqueue.spawnChild('plugin', { id, input: { socket: path } });
+  const retries = hasBehavior(context, 'registrationsRetried') ? { retries: true as const } : {};
+  enqueue.spawnChild('plugin', { id, input: { socket: path, ...retries } });
   const plugins = { ...context.plugins, [path]: { id, identity, driver: null, device: null, dra: null } };
   return { ...context, plugins, spawned: context.spawned + 1 };
 }
@@ -106,14 +107,18 @@ function startPlugin(enqueue: Enqueue, context: Context, { path, identity }: Plu
 /** Ends the actor of a socket, and the driver that registered there. */
 function endPlugin(enqueue: Enqueue, context: Context, path: string, { id, driver, device, dra }: Plugin): void {
   enqueue.stopChild(id);
-  if (dra) enqueue.sendTo(to('draManager'), { type: 'dra.withdrawn', driver: dra.driver, endpoint: dra.endpoint });
-  if (device) {
-    const { resource, endpoint } = device;
-    enqueue.sendTo(to('deviceManager'), { type: 'devices.withdrawn', resource, endpoint });
-  }
+  withdrawOthers(enqueue, { device, dra });
   if (!driver) return;
   enqueue(line('info', ['DeRegisterPlugin called', { pluginName: driver.name, socket: path }]));
   withdraw(enqueue, context, id, driver.name);
+}
+
+/** Withdraws a device plugin or a resource driver. */
+function withdrawOthers(enqueue: Enqueue, { device, dra }: Pick<Plugin, 'device' | 'dra'>): void {
+  if (dra) enqueue.sendTo(to('draManager'), { type: 'dra.withdrawn', driver: dra.driver, endpoint: dra.endpoint });
+  if (!device) return;
+  const { resource, endpoint } = device;
+  enqueue.sendTo(to('deviceManager'), { type: 'devices.withdrawn', resource, endpoint });
 }
 
 /** Withdraws a driver, unless a newer one has its name by now. */
@@ -254,9 +259,12 @@ const answer = s.enqueueActions(({ context, event, enqueue }) => {
 const forget = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'plugin.failed') return;
   const plugin = context.plugins[event.socket];
-  if (!plugin?.driver) return;
-  withdraw(enqueue, context, plugin.id, plugin.driver.name);
-  enqueue.assign({ plugins: { ...context.plugins, [event.socket]: { ...plugin, driver: null } } });
+  if (!plugin?.driver && !plugin?.device && !plugin?.dra) return;
+  const { id, driver } = plugin;
+  withdrawOthers(enqueue, plugin);
+  if (driver) withdraw(enqueue, context, id, driver.name);
+  const none = { driver: null, device: null, dra: null };
+  enqueue.assign({ plugins: { ...context.plugins, [event.socket]: { ...plugin, ...none } } });
 });
 
 const reapCrashed = s.enqueueActions(({ context, event, enqueue }) => {

@@ -11,9 +11,8 @@
  *   of a driver that is registered `plugin.changed`.
  * Invariants:
  *   G1 a plugin is registered only once it is published to the cluster.
- *   G2 a plugin that cannot be called, or is refused, is called again with a growing pause; a driver that was accepted
- *      and then has no name for this node, or cannot be published to the cluster, is notified once and has to recreate
- *      its socket.
+ *   G2 a plugin that cannot be called, is refused, cannot be published to the cluster, or does not take the answer, is not
+ *      registered, and is called again with a growing pause.
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
  */
 
@@ -31,6 +30,8 @@ const UNANNOUNCED = 'error updating CSINode object with CSI driver node info: ti
 
 export interface PluginInput {
   readonly socket: string;
+  /** A registration that failed is tried again; absent on a node of an earlier version. */
+  readonly retries?: true;
 }
 
 export type PluginReport =
@@ -55,8 +56,7 @@ export type PluginVerdict =
   /** Asks the driver now, if it is asked at all. */
   | { readonly type: 'plugin.asked' };
 
-interface Context {
-  readonly socket: string;
+interface Context extends PluginInput {
   readonly info: PluginInfo | null;
   /** The error of the registration; empty if it succeeded. */
   readonly error: string;
@@ -74,7 +74,10 @@ const s = setup({
     ...pick(pluginOperations, 'plugins.csiNodeGetInfo', 'plugins.followNodeInfo'),
     ...pick(deviceOperations, 'devices.getOptions'),
   },
-  guards: { isFollowed: ({ context }) => context.periodMs > 0 },
+  guards: {
+    isFollowed: ({ context }) => context.periodMs > 0,
+    isRetried: ({ context }) => context.retries === true,
+  },
   delays: { retry: ({ context }) => context.retryMs },
 });
 
@@ -110,6 +113,13 @@ const logUnreported = line<Context, { type: string }, undefined, Event>('error',
   'Failed to tell a plugin whether it is registered',
   { socket: context.socket, err: errorOf(event).message },
 ]);
+
+/** A plugin that may not know that it is registered is not. Upstream deregisters it, too. */
+const withdraw = s.enqueueActions(({ context: { socket }, event, enqueue }) => {
+  const failure = `failed to send registration status at socket ${socket}, err: ${errorOf(event).message}`;
+  enqueue(line('error', [`RegisterPlugin error -- ${failure}`, { socket }]));
+  enqueue.sendParent({ type: 'plugin.failed', socket } satisfies PluginReport);
+});
 
 const fail = (reason: (event: unknown) => string) =>
   s.enqueueActions(({ context, event, enqueue }) => {
@@ -176,7 +186,7 @@ const logRefusal = s.enqueueActions(({ context, enqueue }) => {
 export const pluginMachine = s.createMachine({
   id: 'plugin',
   context: ({ input }) => ({
-    socket: input.socket,
+    ...input,
     info: null,
     error: '',
     retryMs: OPERATION_BACK_OFF.baseMs,
@@ -251,7 +261,14 @@ export const pluginMachine = s.createMachine({
     },
     accepted: {
       meta: { waitsFor: 'the plugin to hear that it is registered' },
-      invoke: { ...report(true), onDone: 'registered', onError: { target: 'registered', actions: logUnreported } },
+      invoke: {
+        ...report(true),
+        onDone: 'registered',
+        onError: [
+          { guard: 'isRetried', target: 'backingOff', actions: withdraw },
+          { target: 'registered', actions: logUnreported },
+        ],
+      },
     },
     registered,
     refused: {
@@ -266,8 +283,9 @@ export const pluginMachine = s.createMachine({
     failed: {
       entry: logRefusal,
       meta: { waitsFor: 'the plugin to hear that it is not registered' },
-      invoke: { ...report(false), onDone: 'dismissed', onError: { target: 'dismissed', actions: logUnreported } },
+      invoke: { ...report(false), onDone: 'notified', onError: { target: 'notified', actions: logUnreported } },
     },
+    notified: { always: [{ guard: 'isRetried', target: 'backingOff' }, { target: 'dismissed' }] },
     dismissed: { meta: { waitsFor: 'the plugin to listen anew' } },
   },
 });

@@ -4,7 +4,7 @@
  * Upstream: devicemanager/manager.go (devicesToAllocate) and topology_hints.go. Invariants: no device is given to two
  * pods; an unhealthy device is never allocated; devices of an ended init container are reused by later containers.
  */
-import type { DeviceQuestion, DeviceResponse } from '../operations/devices.ts';
+import type { Device, DeviceQuestion, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings, NumaSet } from '../operations/grants.ts';
 import { type DeviceResource, type Devices, healthyIds, heldIds, holdingOf, idsOf } from './device-state.ts';
 import type { Rejection } from './request.ts';
@@ -28,6 +28,8 @@ export interface DeviceInventory {
   readonly others: readonly DeviceHoldings[];
   readonly answers: DeviceAnswers;
   readonly nodes: NumaSet;
+  /** Hints are about all NUMA nodes of the machine, as on a node of an earlier version. */
+  readonly hintsOnAllNodes?: boolean;
 }
 
 export const unexpected = (error: string): Rejection => ({
@@ -155,7 +157,7 @@ export function deviceHints(
       const offer = inventory.devices[resource] ?? NO_OFFER;
       const inUse = new Set(heldIds([...inventory.others, given], resource));
       const free = healthyIds(offer).filter((id) => !inUse.has(id));
-      return [resource, hintsOf(inventory.nodes, offer, { free, again: reusable[resource] ?? [], count })];
+      return [resource, hintsOf(inventory, offer, { free, again: reusable[resource] ?? [], count })];
     }),
   );
 }
@@ -166,14 +168,25 @@ interface Supply {
   readonly count: number;
 }
 
-function hintsOf(all: NumaSet, { devices }: DeviceResource, { free, again, count }: Supply) {
-  if (devices.every(({ nodes }) => nodes === null)) return null;
+/** The nodes of the machine that have devices of a resource: hints name no others. */
+function nodesWith(devices: readonly Device[], { nodes, hintsOnAllNodes }: DeviceInventory): NumaSet {
+  const having = nodes.filter((node) => devices.some((device) => device.nodes?.includes(node)));
+  return having.length === 0 || hintsOnAllNodes === true ? nodes : having;
+}
+
+/** Whether a plugin says of no device where it is. */
+const isAnywhere = (devices: readonly Device[], { hintsOnAllNodes }: DeviceInventory): boolean =>
+  devices.every(({ nodes }) => nodes === null || (nodes.length === 0 && hintsOnAllNodes !== true));
+
+function hintsOf(inventory: DeviceInventory, { devices }: DeviceResource, { free, again, count }: Supply) {
+  if (isAnywhere(devices, inventory)) return null;
   if (free.length + again.length < count) return [];
   const of = new Map(devices.map(({ id, nodes }) => [id, nodes]));
   const isIn = (id: string, set: NumaSet): boolean => (of.get(id) ?? []).some((node) => set.includes(node));
   const countIn = (ids: readonly string[], set: NumaSet): number => ids.filter((id) => isIn(id, set)).length;
   const placed = again.filter((id) => (of.get(id) ?? null) !== null);
   const ids = devices.map(({ id }) => id);
+  const all = nodesWith(devices, inventory);
   const sets = subsetsOf(all);
   const fewest = sets.find((set) => countIn(ids, set) >= count)?.length ?? all.length;
   return sets

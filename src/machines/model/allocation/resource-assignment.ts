@@ -17,6 +17,7 @@ import { align, type NumaHint, type ProviderHints } from './topology-manager.ts'
 export interface DeviceKnowledge {
   readonly devices: Devices;
   readonly answers: DeviceAnswers;
+  readonly hintsOnAllNodes?: boolean;
 }
 
 type AssignmentRequest = { readonly question: DeviceQuestion };
@@ -53,10 +54,10 @@ export function assign(
   managers: ResourceManagers,
   requests: readonly ExclusiveRequest[],
   grants: readonly Holding[],
-  { devices, answers }: DeviceKnowledge = NO_DEVICES,
+  knowledge: DeviceKnowledge = NO_DEVICES,
 ): Assignment {
   const others = grants.flatMap((grant) => (grant.devices === undefined ? [] : [grant.devices]));
-  const node = { ...managers, grants, inventory: { devices, answers, others, nodes: managers.topology?.nodes ?? [] } };
+  const node = { ...managers, grants, inventory: { ...knowledge, others, nodes: managers.topology?.nodes ?? [] } };
   const ofPod = managers.topology?.scope === 'pod' ? hintFor(node, NOTHING, podRequest(requests)) : null;
   let progress = NOTHING;
   for (const request of requests) {

@@ -68,12 +68,12 @@ interface Given extends DeviceKnowledge {
 export function assignedTo(
   { admission }: Settings,
   { uid, containers = [] }: AdmissionRequest,
-  { grants, promised, devices, answers }: Given,
+  { grants, promised, ...knowledge }: Given,
 ): Assignment {
   const before = grants[uid];
   if (before !== undefined) return holdingIn(before);
   const others = [...Object.values(grants), ...promised];
-  return admission === undefined ? {} : assign(admission, containers, others, { devices, answers });
+  return admission === undefined ? {} : assign(admission, containers, others, knowledge);
 }
 
 const holdingIn = ({ cpus, memory, devices }: Holding): Holding => ({

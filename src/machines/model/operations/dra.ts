@@ -45,7 +45,7 @@ export interface DraPrepared {
   readonly claims: Readonly<Record<string, readonly ClaimDevice[]>>;
 }
 
-type DeviceCondition = 'Healthy' | 'Unhealthy';
+type DeviceCondition = 'Healthy' | 'Unhealthy' | 'Unknown';
 
 export interface DeviceReport {
   readonly health: DeviceCondition;
@@ -56,7 +56,7 @@ export interface DeviceReport {
 export type DraItem =
   /** The connection to the driver was established or lost. */
   | { readonly type: 'dra.connected'; readonly isConnected: boolean }
-  /** By `pool/device`, those whose health is known now; others are unknown. */
+  /** By `pool/device`, those whose health is known now, or explained by the driver; others are unknown. */
   | { readonly type: 'dra.healthChanged'; readonly devices: Readonly<Record<string, DeviceReport>> };
 
 export const draOperations = {

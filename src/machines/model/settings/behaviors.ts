@@ -409,6 +409,25 @@ const BEHAVIORS = [
       'As in the kubelet, they have the name as the pod writes it (`busybox`), and in place of an image that cannot be ' +
       'removed the next ones are, until there is room.',
   },
+  {
+    name: 'registrationsRetried',
+    before:
+      'A plugin whose registration failed after it was accepted had to recreate its socket, and one that did not take ' +
+      'the answer stayed registered without knowing it.',
+    since: 'As since kubelet 1.36, neither is registered, and both are registered again after a growing pause.',
+  },
+  {
+    name: 'deviceHintsAsKubelet',
+    before:
+      'The hints for the topology manager about devices named nodes without such devices, too, and a plugin that gave ' +
+      'its devices an empty list of nodes was taken to have them nowhere.',
+    since: 'As since kubelet 1.36, hints name only nodes with devices, and such a plugin has no preference.',
+  },
+  {
+    name: 'advertisedCounted',
+    before: 'Extended resources of the Node that no plugin offers here were not counted at the admission of a pod.',
+    since: 'As in the kubelet, a pod that requests more of them than are left is rejected (`OutOf<resource>`).',
+  },
 ] as const;
 
 export type Behavior = (typeof BEHAVIORS)[number]['name'];

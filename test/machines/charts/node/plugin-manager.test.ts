@@ -25,11 +25,14 @@ const there = (...sockets: (readonly [string, string])[]) => ({
   errors: [],
 });
 
-function run(plugin: EffectResult, answers: Answers = {}, inCluster = true) {
+/** A node that does not register plugins again. */
+const BEFORE_RETRIES = 0;
+
+function run(plugin: EffectResult, answers: Answers = {}, inCluster = true, behavior = NEWEST_BEHAVIOR) {
   const statuses: unknown[] = [];
   const world = runUnder(
     pluginManagerMachine,
-    { path: '/registry', inCluster, behavior: NEWEST_BEHAVIOR },
+    { path: '/registry', inCluster, behavior },
     {
       'plugins.watch': 'stream',
       'plugins.getInfo': plugin,
@@ -218,17 +221,32 @@ it.each([
     ok({ nodeID: '', maxVolumes: '0', topologyKeys: [] }),
     'error adding CSI driver node info: driverNodeID must not be empty',
   ],
-])('a driver with %s of its own is told once and must listen anew', (_what, nodeInfo, reason) => {
-  const world = run(ok(info()), { 'plugins.csiNodeGetInfo': nodeInfo });
+])('a driver with %s of its own is told so, and asked again until it registers', (_what, nodeInfo, reason) => {
+  let answers = 0;
+  const nodeInfos = () => (++answers < 3 ? nodeInfo : ok({ nodeID: 'n', maxVolumes: '7', topologyKeys: ['zone'] }));
+  const world = run(ok(info()), { 'plugins.csiNodeGetInfo': nodeInfos });
   world.list([SOCKET, '1']);
   const error = `RegisterPlugin error -- plugin registration failed with err: ${reason}`;
-  expect(world.statuses).toEqual([{ socket: SOCKET, registered: false, error }]);
+  const refused = { socket: SOCKET, registered: false, error };
+  expect(world.statuses).toEqual([refused]);
+  world.advance(500);
+  expect(world.statuses).toEqual([refused, refused]);
+  world.advance(1_000);
+  world.written();
+  expect(world.statuses).toEqual([refused, refused, { socket: SOCKET, registered: true, error: '' }]);
+  expect(world.toCluster()).toEqual([gone, gone, registered]);
   world.advance(600_000);
-  expect(world.askedFor('plugins.getInfo')).toBe(1);
+  expect(world.askedFor('plugins.getInfo')).toBe(3);
+  expect(world.divergence()).toBeNull();
+});
+
+it('on a node of before such a driver is told once and must listen anew', () => {
+  const world = run(ok(info()), { 'plugins.csiNodeGetInfo': fail('no') }, true, BEFORE_RETRIES);
+  world.list([SOCKET, '1']);
+  world.advance(600_000);
+  expect(world.statuses).toHaveLength(1);
   world.list([SOCKET, '2']);
   expect(world.askedFor('plugins.getInfo')).toBe(2);
-  expect(world.toCluster()).toEqual([gone, gone]);
-  expect(world.divergence()).toBeNull();
 });
 
 it('of two drivers of one name and version the first is taken; the other when the first is gone', () => {
@@ -264,8 +282,38 @@ it('a newer driver keeps its entry when the older one of its name is gone', () =
   expect(world.divergence()).toBeNull();
 });
 
-it('a plugin that cannot be told is registered all the same', () => {
-  const world = run(ok(info()), { 'plugins.notifyRegistrationStatus': fail('away') });
+it('a driver that cannot be told is not registered, and registered again', () => {
+  let notices = 0;
+  const notify = () => (++notices === 1 ? fail('away') : ok(null));
+  const world = run(ok(info()), { 'plugins.notifyRegistrationStatus': notify });
+  world.list([SOCKET, '1']);
+  world.written();
+  expect(world.toCluster()).toEqual([registered, gone]);
+  const failure = `failed to send registration status at socket ${SOCKET}, err: away`;
+  expect(world.logged()).toContain(`RegisterPlugin error -- ${failure}`);
+  world.advance(500);
+  world.written();
+  expect(world.toCluster()).toEqual([registered, gone, registered]);
+  expect(notices).toBe(2);
+  expect(world.divergence()).toBeNull();
+});
+
+it.each([
+  ['device plugin', gpu, 'deviceManager', ['devices.registered', 'devices.withdrawn', 'devices.registered']],
+  ['resource driver', dra(), 'draManager', ['dra.registered', 'dra.withdrawn', 'dra.registered']],
+])('a %s that cannot be told is taken back, and registered again', (_what, plugin, part, messages) => {
+  let notices = 0;
+  const notify = () => (++notices === 1 ? fail('away') : ok(null));
+  const options = ok({ preStart: false, prefers: false });
+  const world = run(ok(plugin), { 'plugins.notifyRegistrationStatus': notify, 'devices.getOptions': options });
+  world.list([SOCKET, '1']);
+  world.advance(500);
+  const sent = world.sent().filter(({ to }) => to === `parent/${part}`);
+  expect(sent.map(({ type }) => type)).toEqual(messages);
+});
+
+it('on a node of before a plugin that cannot be told is registered all the same', () => {
+  const world = run(ok(info()), { 'plugins.notifyRegistrationStatus': fail('away') }, true, BEFORE_RETRIES);
   world.list([SOCKET, '1']);
   world.written();
   expect(world.toCluster()).toEqual([registered]);

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { deviceCallsMachine } from '../../../../src/machines/charts/pods/allocation/device-calls.ts';
-import { withAnswer } from '../../../../src/machines/model/allocation/device-manager.ts';
+import { deviceHints, withAnswer } from '../../../../src/machines/model/allocation/device-manager.ts';
 import { type Devices, deviceHealth, deviceSetup } from '../../../../src/machines/model/allocation/device-state.ts';
 import { type ExclusiveRequest, exclusiveRequests } from '../../../../src/machines/model/allocation/request.ts';
 import { assign, type DeviceKnowledge } from '../../../../src/machines/model/allocation/resource-assignment.ts';
@@ -31,13 +31,14 @@ function give(
     others = [],
     answers = {},
     managers = {},
+    hintsOnAllNodes = false,
   }: { others?: DeviceHoldings[]; managers?: ResourceManagers } & Partial<DeviceKnowledge> = {},
 ) {
   return assign(
     managers,
     requests,
     others.map((each) => ({ devices: each })),
-    { devices, answers },
+    { devices, answers, hintsOnAllNodes },
   );
 }
 
@@ -140,6 +141,22 @@ describe('with a topology manager', () => {
     });
     expect(idsIn(give(FOUR, [request('c', 4)], { managers }))).toEqual({ c: { '-1': ['a', 'b', 'c', 'd'] } });
   });
+});
+
+it('hints name only nodes that the machine has and that have devices', () => {
+  const devices = offer([device('a', [2]), device('b', [5, 7]), device('c', [])]);
+  const inventory = { devices, others: [], answers: {}, nodes: [0, 1, 2, 5] };
+  const none = { given: {}, reusable: {} };
+  const hint = (preferred: boolean, ...nodes: readonly number[]) => ({ nodes, preferred });
+  expect(deviceHints(inventory, none, { [GPU]: 1 })[GPU]).toEqual([hint(true, 2), hint(true, 5), hint(false, 2, 5)]);
+  expect(deviceHints({ ...inventory, hintsOnAllNodes: true }, none, { [GPU]: 1 })[GPU]).toHaveLength(12);
+});
+
+it('a plugin whose devices have empty lists of nodes has no preference', () => {
+  const devices = offer([device('a', []), device('b', null)]);
+  const managers: ResourceManagers = { topology: { policy: 'restricted', scope: 'container', nodes: [0, 1] } };
+  expect(idsIn(give(devices, [request('c', 1)], { managers }))).toEqual({ c: { '-1': ['a'] } });
+  expect(give(devices, [request('c', 1)], { managers, hintsOnAllNodes: true })).toHaveProperty('rejection');
 });
 
 it('only limits of extended resources are requests', () => {

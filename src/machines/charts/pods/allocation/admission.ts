@@ -80,7 +80,9 @@ function assignmentFor(work: Work, request: AdmissionRequest, answers: DeviceAns
   const { settings, devices } = work.args.context;
   const { [request.uid]: _own, ...others } = work.state.arranging;
   const promised = Object.values(others).flatMap(({ holding }) => holding ?? []);
-  return assignedTo(settings, request, { grants: holdingsIn(work.state), promised, devices, answers });
+  const hintsOnAllNodes = !hasBehavior(settings, 'deviceHintsAsKubelet');
+  const grants = holdingsIn(work.state);
+  return assignedTo(settings, request, { grants, promised, devices, answers, hintsOnAllNodes });
 }
 
 /** Grants a pod its resources: at once, or when the plugins of its devices have answered. */

@@ -4,16 +4,25 @@ import type { DeviceAnswers } from '../../../model/allocation/device-manager.ts'
 import { type Devices, deviceHealth } from '../../../model/allocation/device-state.ts';
 import type { AllocationMessage, AllocationReport } from '../../../model/allocation/messages.ts';
 import type { Candidate } from '../../../model/allocation/predicates.ts';
-import type { AdmissionRequest, NodeView, Rejection } from '../../../model/allocation/request.ts';
+import {
+  type AdmissionRequest,
+  isExtendedResource,
+  type NodeView,
+  type Rejection,
+  units,
+} from '../../../model/allocation/request.ts';
 import { demandOf, devicesHeldBy, resourcesHeld } from '../../../model/allocation/resource-grants.ts';
-import type { Node } from '../../../model/api/pod.ts';
+import type { Node, NodeStatus } from '../../../model/api/pod.ts';
 import type { QOSDemand } from '../../../model/cgroups/node-groups.ts';
 import type { Allocation, Grant, Holding } from '../../../model/operations/grants.ts';
 import type { SoftState } from '../../../model/operations/host.ts';
 import { eventRecorded, podActor } from '../../../model/pods/pod-messages.ts';
 import type { EventText } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import type { Taint } from '../../../model/values/labels.ts';
+import { nanoOf } from '../../../model/values/quantity.ts';
+import { mapValues, pickKeys } from '../../../model/values/tables.ts';
 import { type DeviceCallsReport, deviceCallsMachine } from './device-calls.ts';
 
 export interface AllocationInput {
@@ -52,6 +61,8 @@ export interface Context {
   readonly taints: readonly Taint[];
   readonly pressures: readonly string[];
   readonly isShuttingDown: boolean;
+  /** Extended resources that the Node has according to the API server, in whole units; absent: none. */
+  readonly advertised?: Readonly<Record<string, string>>;
   /** Labels and taints are known, because the Node was read or there is no cluster. */
   readonly isNodeKnown: boolean;
   /** The runtime keeps a pod's cgroups within those of its specification. */
@@ -187,15 +198,22 @@ export function recordEvent({ args }: Work, { uid, namespace, name }: AdmissionR
   args.enqueue.sendTo(to('eventRecorder'), eventRecorded({ kind: 'Pod', namespace, name, uid }, text));
 }
 
-export const viewOf = ({ settings, labels, taints, pressures, isShuttingDown, strictGroups }: Context): NodeView => ({
-  ...settings.admission!,
-  nodeName: settings.nodeName,
-  labels,
-  taints,
-  pressures,
-  isShuttingDown,
-  strictGroups,
-});
+/** Devices of plugins are counted when they are assigned, and not with the resources that other clients advertise. */
+export function viewOf(context: Context): NodeView {
+  const { settings, labels, taints, pressures, isShuttingDown, strictGroups, devices, advertised = {} } = context;
+  const admission = settings.admission!;
+  const others = pickKeys(advertised, (name) => devices[name] === undefined);
+  return {
+    ...admission,
+    allocatable: { ...others, ...admission.allocatable },
+    nodeName: settings.nodeName,
+    labels,
+    taints,
+    pressures,
+    isShuttingDown,
+    strictGroups,
+  };
+}
 
 export const candidates = ({ grants, waiting, arranging }: AllocationState): readonly Candidate[] => [
   ...Object.entries(grants).map(([uid, { demand }]) => ({ uid, demand })),
@@ -216,7 +234,11 @@ export const without = <Value>(
 
 /** Stores the reports about the node from the actors that watch it. */
 export const observeNode = allocationSetup.assign(({ context, event }): Partial<Context> => {
-  if (event.type === 'node.known') return admissionFacts(event.node);
+  if (event.type === 'node.known') {
+    const { status } = event.node;
+    const isCounted = hasBehavior(context.settings, 'advertisedCounted');
+    return { ...admissionFacts(event.node), ...(isCounted ? { advertised: advertisedIn(status) } : {}) };
+  }
   if (event.type === 'node.pressed') return { pressures: event.pressures };
   if (event.type === 'node.reported') {
     return { strictGroups: event.reports.features?.supplementalGroupsPolicy ?? context.strictGroups };
@@ -229,6 +251,10 @@ const admissionFacts = ({ metadata, spec }: Node): Pick<Context, 'labels' | 'tai
   taints: spec?.taints ?? [],
   isNodeKnown: true,
 });
+
+/** Extended resources, which plugins or other clients advertise. */
+const advertisedIn = ({ allocatable = {} }: NodeStatus = {}): NonNullable<Context['advertised']> =>
+  mapValues(pickKeys(allocatable, isExtendedResource), (amount, name) => units(name, nanoOf(amount)));
 
 /** Sends a pod the health of its devices, for its status. */
 export function reportHealth(work: Pick<Work, 'args'>, uid: string, { devices }: Holding, offered: Devices): void {

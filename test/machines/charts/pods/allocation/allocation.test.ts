@@ -100,6 +100,35 @@ describe('a pod that the node does not take', () => {
     expect(run.divergence()).toBeNull();
   });
 
+  it.each<[string, number, readonly string[]]>([
+    ['is refused where too little is left of what others advertise', settings.behavior, ['u1', 'u4']],
+    ['is taken by a node of before', 0, ['u1', 'u2', 'u3', 'u4']],
+  ])('%s', (_what, behavior, granted) => {
+    boot();
+    const input = {
+      settings: { ...settings, behavior, admission: ADMISSION, apiServer: { changeDetection: 'Watch' } },
+    };
+    const run = runUnder(allocationMachine, input, {}, ['pods', 'softState', 'eventRecorder', 'deviceManager']);
+    const want = (uid: string, resource: string, amount: string) => {
+      const resources = { requests: { [resource]: amount }, limits: { [resource]: amount } };
+      const pod = asking(uid, { spec: { containers: [{ name: 'app', image: 'app:1', resources }] } });
+      run.send({ type: 'allocation.wanted', request: admissionRequest(pod), allocation: allocationOf(pod) });
+    };
+    const allocatable = { 'example.com/dongle': '4', 'example.com/gone': '0', 'kubernetes.io/other': '0' };
+    run.send({ type: 'node.known', node: { status: { allocatable } } });
+    want('u1', 'example.com/dongle', '3');
+    want('u2', 'example.com/dongle', '2');
+    want('u3', 'example.com/gone', '1');
+    want('u4', 'example.com/unknown', '1');
+    const sent = run.sent() as readonly { readonly type: string; readonly uid?: string; readonly rejection?: object }[];
+    expect(sent.flatMap(({ type, uid }) => (type === 'allocation.granted' ? [uid] : []))).toEqual(granted);
+    const rejections = sent.flatMap(({ type, rejection }) => (type === 'allocation.refused' ? [rejection] : []));
+    const message = `Node didn't have enough resource: example.com/dongle, requested: 2, used: 3, capacity: 4`;
+    const isCounted = behavior > 0;
+    expect(rejections.slice(0, 1)).toEqual(isCounted ? [{ reason: 'OutOfexample.com/dongle', message }] : []);
+    expect(rejections.slice(1)).toMatchObject(isCounted ? [{ reason: 'OutOfexample.com/gone' }] : []);
+  });
+
   it('stays refused over a restart of the agent, even where it would fit now, and holds nothing', () => {
     boot();
     node.world.setManifests([manifest({ uid: 'u1', spec: rejected })]);
