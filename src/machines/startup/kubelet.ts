@@ -84,7 +84,7 @@ const subsystems = {
     clientCertificateInput(
       clientBuilderInput(context),
       false,
-      hasBehavior(context.input, 'expiredIsNone') ? { isNoneWhenExpired: true } : {},
+      hasBehavior(context.input, 'certificatesAsKubelet') ? { isNoneWhenExpired: true } : {},
     ),
   ),
   servingCertificate: subsystem('servingCertificate', ({ context }) => servingCertificateInput(context)),

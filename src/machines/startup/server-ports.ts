@@ -61,7 +61,7 @@ export function apiPort(context: EstablishedContext): ServerInput {
   const { tlsCurvePreferences } = config;
   const { certDir } = flags;
   const isIssued = tlsCertFile === '' && config.serverTLSBootstrap;
-  const isReplaced = !isIssued && config.serverTLSBootstrap && hasBehavior(context.input, 'servingAsKubelet');
+  const isReplaced = !isIssued && config.serverTLSBootstrap && hasBehavior(context.input, 'certificatesAsKubelet');
   const tls: NonNullable<ServedPort['secure']>['tls'] = {
     certFile: isIssued ? `${certDir}/${ISSUED}` : tlsCertFile,
     keyFile: isIssued ? `${certDir}/${ISSUED}` : tlsPrivateKeyFile,

@@ -176,11 +176,12 @@ const FATAL: Readonly<Record<string, Fatal>> = {
     argv: FILE,
     answers: {
       'host.readConfiguration': ok(document({ cgroupRoot: '/does-not-exist' })),
-      'cgroup.missing': ok({ missing: ['/sys/fs/cgroup/cpu/does-not-exist'] }),
+      'cgroup.missing': ok({ missing: ['/sys/fs/cgroup/does_not_exist.slice'] }),
     },
     phase: 'run.containerManager',
     message: run(
-      'invalid configuration: cgroup ["does-not-exist"] has some missing paths: /sys/fs/cgroup/cpu/does-not-exist',
+      'invalid configuration: could not read controllers for cgroup ["does-not-exist"]: ' +
+        'open /sys/fs/cgroup/does_not_exist.slice/cgroup.controllers: no such file or directory',
     ),
   },
   'webhook authentication without an API server': {

@@ -390,8 +390,7 @@ export const failMissingImage = failTurn(
 
 export const failInspection = s.enqueueActions(({ context, event, enqueue }) => {
   const { message } = errorOf(event);
-  const name = hasBehavior(context, 'podLifeAsKubelet') ? '' : context.image;
-  const text = `Failed to inspect image "${name}": ${message}`;
+  const text = `Failed to inspect image "${context.image}": ${message}`;
   for (const request of [...context.waiting, ...context.turn]) {
     recordEvent(enqueue, request, containerEvents.inspectFailed(text));
     reportRefused(enqueue, request, waitingReasons.imageInspectError, text, SHOW_ERROR_MS);

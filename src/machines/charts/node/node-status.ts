@@ -98,7 +98,7 @@ const noteNode = s.enqueueActions(({ context, event, enqueue }) => {
   for (const id of ['allocation', 'podCIDR']) enqueue.sendTo(to(id), message);
   const addresses = node.status?.addresses ?? [];
   if (JSON.stringify(addresses) !== JSON.stringify(context.node?.status?.addresses ?? [])) {
-    const names = hasBehavior(context, 'servingAsKubelet') ? requestedNames(addresses) : namesOf(addresses);
+    const names = hasBehavior(context, 'certificatesAsKubelet') ? requestedNames(addresses) : namesOf(addresses);
     enqueue.sendTo(to('servingCertificate'), { type: 'certificate.namesChanged', ...names });
   }
 });

@@ -98,7 +98,7 @@ type Enqueue = EnqueueOf<typeof s>;
 
 function startPlugin(enqueue: Enqueue, context: Context, { path, identity }: PluginSocket): Context {
   const id = `plugin-${context.spawned}`;
-  const retries = hasBehavior(context, 'registrationsRetried') ? { retries: true as const } : {};
+  const retries = hasBehavior(context, 'devicesAsKubelet') ? { retries: true as const } : {};
   enqueue.spawnChild('plugin', { id, input: { socket: path, ...retries } });
   const plugins = { ...context.plugins, [path]: { id, identity, driver: null, device: null, dra: null } };
   return { ...context, plugins, spawned: context.spawned + 1 };

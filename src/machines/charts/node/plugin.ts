@@ -11,8 +11,8 @@
  *   of a driver that is registered `plugin.changed`.
  * Invariants:
  *   G1 a plugin is registered only once it is published to the cluster.
- *   G2 a plugin that cannot be called, is refused, cannot be published to the cluster, or does not take the answer, is not
- *      registered, and is called again with a growing pause.
+ *   G2 a plugin that cannot be called, is refused, cannot be published to the cluster, or does not take the answer, is
+ *      not registered, and is called again with a growing pause.
  * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_node_updater.go.
  */
 

@@ -49,7 +49,7 @@ export function nodeResources(settings: Settings, facts: NodeFacts, decider: Dec
   const capacity = capacityOf(settings, facts);
   const eviction = evictionReservation(settings, capacity);
   const { kube, system } = reserved.value;
-  const isAsKubelet = hasBehavior(decider, 'reservedPagesAsKubelet');
+  const isAsKubelet = hasBehavior(decider, 'groupsAsKubelet');
   const kept = [kube, system, eviction];
   const problem = overcommitment(capacity, kept, isAsKubelet);
   if (problem !== null) return { error: problem };

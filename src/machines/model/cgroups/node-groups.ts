@@ -68,7 +68,7 @@ const cpusOf = (settings: NodeGroupSettings): CgroupResources =>
 
 /** Where memory is limited, huge pages are, too: to none where none are counted. */
 const pagesOf = (settings: NodeGroupSettings, limits: StringMap): CgroupResources =>
-  hasBehavior(settings, 'pagesLimited') ? hugePages(amountsOf(limits), settings.hugePageSizes) : {};
+  hasBehavior(settings, 'groupsAsKubelet') ? hugePages(amountsOf(limits), settings.hugePageSizes) : {};
 
 /** Limits of every huge page size of the machine: no group may use huge pages that are not among these amounts. */
 export function hugePages(amounts: Amounts, sizes: readonly string[]): CgroupResources {
@@ -148,7 +148,7 @@ function memoryLimits(
   ];
 }
 
-/** With MemoryQoS on cgroup v2, requested memory is protected from reclaim, and that of pods that are gone no longer. */
+/** With MemoryQoS on cgroup v2, the memory that pods request is protected from reclaim as long as they exist. */
 function protectedMemory(settings: NodeGroupSettings, file: MemoryFile, bytes: bigint): CgroupResources {
   const { memoryQoS, hasMemoryQoS = memoryQoS } = settings;
   const least = memoryQoS ? bytes : 0n;
@@ -160,7 +160,7 @@ function protectedMemory(settings: NodeGroupSettings, file: MemoryFile, bytes: b
 type MemoryFile = 'memory.min' | 'memory.low';
 
 const reclaimsBurstable = (settings: NodeGroupSettings): MemoryFile =>
-  hasBehavior(settings, 'memoryAsKubelet') ? 'memory.low' : 'memory.min';
+  hasBehavior(settings, 'groupsAsKubelet') ? 'memory.low' : 'memory.min';
 
 function guaranteedMinimum(settings: NodeGroupSettings, demand: QOSDemand): readonly DesiredCgroup[] {
   const bytes = BigInt(demand.guaranteedMemoryBytes) + BigInt(demand.burstableMemoryBytes);

@@ -221,7 +221,7 @@ function swapLimit(
 
 /** The limits that may be of huge pages: those of a container without own ones are those of its pod. */
 const pagesOf = ({ spec }: Pod, { resources }: Container, decider: Decider): Amounts => ({
-  ...(hasBehavior(decider, 'memoryAsKubelet') ? amountsOf(spec.resources?.limits) : {}),
+  ...(hasBehavior(decider, 'groupsAsKubelet') ? amountsOf(spec.resources?.limits) : {}),
   ...amountsOf(resources?.limits),
 });
 

@@ -30,7 +30,7 @@ const SETTINGS: Parameters<typeof nodeResources>[0] = {
   ignoreEviction: false,
 };
 
-/** Before `reservedPagesAsKubelet`. */
+/** Before `groupsAsKubelet`. */
 const BEFORE = 36;
 
 function resources(

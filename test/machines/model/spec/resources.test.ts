@@ -22,7 +22,7 @@ import {
 import { container, pod } from '../../charts/pods/support.ts';
 import { node } from './recordings.ts';
 
-/** Before `memoryAsKubelet`. */
+/** Before `groupsAsKubelet`. */
 const BEFORE = 34;
 
 describe('quantities', () => {

@@ -80,7 +80,7 @@ function assignmentFor(work: Work, request: AdmissionRequest, answers: DeviceAns
   const { settings, devices } = work.args.context;
   const { [request.uid]: _own, ...others } = work.state.arranging;
   const promised = Object.values(others).flatMap(({ holding }) => holding ?? []);
-  const hintsOnAllNodes = !hasBehavior(settings, 'deviceHintsAsKubelet');
+  const hintsOnAllNodes = !hasBehavior(settings, 'devicesAsKubelet');
   const grants = holdingsIn(work.state);
   return assignedTo(settings, request, { grants, promised, devices, answers, hintsOnAllNodes });
 }

@@ -236,7 +236,7 @@ export const without = <Value>(
 export const observeNode = allocationSetup.assign(({ context, event }): Partial<Context> => {
   if (event.type === 'node.known') {
     const { status } = event.node;
-    const isCounted = hasBehavior(context.settings, 'advertisedCounted');
+    const isCounted = hasBehavior(context.settings, 'devicesAsKubelet');
     return { ...admissionFacts(event.node), ...(isCounted ? { advertised: advertisedIn(status) } : {}) };
   }
   if (event.type === 'node.pressed') return { pressures: event.pressures };
