@@ -20,7 +20,9 @@ const PROGRAM = ['package.json', 'LICENSE', 'NOTICE', 'proto', 'docs/diagrams', 
 /** The few files that are not in the bundle, because they find it. */
 const DOORS = /^src\/bin\/[\w-]+\.js$/;
 /** Of a dependency, what is for those who compile against it, or for browsers. */
-const NOT_RUN = /\.(d\.[cm]?ts|ts|map|md|markdown)$|\/(esm|esnext|test|tests|doc|docs|vendor)(\/|$)/;
+const NOT_RUN = /\.(d\.[cm]?ts|ts|map|md|markdown|min\.js)$|\/(esm|esnext|umd|test|tests|doc|docs|vendor)(\/|$)/;
+/** protobufjs in one piece for browsers. */
+const FOR_BROWSERS = /^dist\/(light\/|minimal\/)?protobuf\.js$/;
 const LICENCE = /(^|\/)(licen[cs]e|notice|copying)[^/]*$/i;
 const DIRECTORY_MODE = 0o755;
 const FILE_MODE = 0o644;
@@ -76,7 +78,8 @@ function copyDependency(folder: string, target: string): void {
   const wanted = (file: string): boolean => {
     const inside = relative(folder, file);
     const isNested = inside === 'node_modules' || inside.includes('musl');
-    return !isNested && (LICENCE.test(inside) || !NOT_RUN.test(`/${inside}`));
+    const isRun = !NOT_RUN.test(`/${inside}`) && !FOR_BROWSERS.test(inside);
+    return !isNested && (LICENCE.test(inside) || isRun);
   };
   cpSync(folder, target, { recursive: true, filter: wanted });
 }

@@ -65,5 +65,4 @@ export const NOT_EQUAL: Readonly<Record<string, string>> = {
   'val-cgroupdriver-02': SYSTEMD,
   'reserved-cfg-too-much-memory':
     'The kubelet prints a Go structure; this node names the amounts. The capacity is that of the recorded machine.',
-  'val-enforce-kube-reserved-with-cgroup': 'This node names the group that is missing, not each of its folders.',
 };
