@@ -148,8 +148,11 @@ async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal
 
 async function status(connection: CriPorts, signal: AbortSignal) {
   try {
-    const { conditions, ...abilities } = await connection.ports['cri.status'](callOf(signal));
-    const status = { conditions: conditions.map(plainCondition), ...abilities, ...(await version(connection, signal)) };
+    const [{ conditions, ...abilities }, known] = await Promise.all([
+      connection.ports['cri.status'](callOf(signal)),
+      version(connection, signal),
+    ]);
+    const status = { conditions: conditions.map(plainCondition), ...abilities, ...known };
     return { type: 'runtime.statusChanged', ...status } as const;
   } catch (thrown) {
     return { type: 'runtime.statusFailed', message: messageOf(thrown) } as const;

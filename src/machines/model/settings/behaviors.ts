@@ -18,4 +18,5 @@ export interface Decider {
 
 const PLACES: ReadonlyMap<Behavior, number> = new Map(BEHAVIORS.map(({ name }, at) => [name, at]));
 
-export const hasBehavior = ({ behavior }: Decider, name: Behavior): boolean => (PLACES.get(name) ?? 0) < behavior;
+export const hasBehavior = ({ behavior }: Decider, name: Behavior): boolean =>
+  (PLACES.get(name) ?? BEHAVIORS.length) < behavior;
