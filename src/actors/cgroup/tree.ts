@@ -6,7 +6,7 @@
  * hierarchy. C4 while cgroup operations of the kernel are slow, the journal and the other ports still have threads.
  * C5 a group that is created waits for few removals, however many groups are removed at once.
  */
-import { closeSync, constants, existsSync, openSync, readFileSync, write as writeFd } from 'node:fs';
+import { closeSync, constants, openSync, readFileSync, write as writeFd } from 'node:fs';
 import { access, mkdir, readdir, readFile, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -245,8 +245,6 @@ export async function removeEmpty(hierarchies: Hierarchies, path: string): Promi
 }
 
 async function removeEmptyFolder(folder: string): Promise<boolean> {
-  // Of pods that were deleted at once, many groups were never made. As in `read`, this check takes no thread.
-  if (!existsSync(folder)) return true;
   try {
     await removeFolderItself(folder);
     return true;
