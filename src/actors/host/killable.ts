@@ -11,7 +11,7 @@ import { goError } from '../go-errors.ts';
 
 /** An error text of a program is a few lines. */
 const OUTPUT_BYTES_MAX = 4_096;
-/** How long a killed program may take to end. */
+/** How long a killed program may take to end, and the output of one that has ended to come. */
 const GRACE_MS = 1_000;
 
 export interface Ending {
@@ -43,10 +43,12 @@ export function runKillable(program: string, argv: readonly string[], options: K
     const output = collected(child);
     let isKilled = false;
     let isSettled = false;
+    let isAbandoned = false;
     const settle = (status: string, more: Partial<Ending> = {}) => {
       clearTimeout(deadline);
-      if (isSettled) return onLate();
+      if (isSettled) return isAbandoned ? onLate() : undefined;
       isSettled = true;
+      isAbandoned = more.isAbandoned === true;
       signal?.removeEventListener('abort', kill);
       resolve({ status, output: output(), isKilled, isAbandoned: false, isMissing: false, ...more });
     };
@@ -61,6 +63,10 @@ export function runKillable(program: string, argv: readonly string[], options: K
       settle(status, { isMissing });
     });
     child.once('close', (code, signalName) => settle(endingOf(code, signalName)));
+    // A daemon that the program started may keep the pipes open: that of NFS locks, as long as the machine runs.
+    child.once('exit', (code, signalName) =>
+      setTimeout(() => isSettled || settle(endingOf(code, signalName)), GRACE_MS),
+    );
     signal?.addEventListener('abort', kill);
     if (signal?.aborted) kill();
   });

@@ -53,6 +53,12 @@ it('is killed when its result is no longer wanted, before or after its start', a
   expect(await shell('sleep 100', 20_000, wanted.signal)).toMatchObject({ status: 'signal: killed', isKilled: true });
 });
 
+it('has ended although a daemon that it started goes on', async () => {
+  const { status, output } = await shell('sleep 300 & echo $!; exit 3');
+  expect(status).toBe('exit status 3');
+  expect(process.kill(Number(output), 'SIGKILL')).toBe(true);
+});
+
 it('is abandoned if it does not end then, and its end is told', async () => {
   const kill = vi.spyOn(process, 'kill').mockReturnValue(true);
   onTestFinished(() => kill.mockRestore());

@@ -95,6 +95,20 @@ describe('a volume that the node cannot set up', () => {
   });
 });
 
+describe('a volume of a server that does not answer', () => {
+  it('is a line of the log every two minutes, as upstream, and no event', () => {
+    boot({ volumes: [{ name: 'v', nfs: { server: 's', path: '/p' } }] }, [], mounting);
+    node.world.fault = (name) => (name === 'volume.setUp' ? { hangs: true } : undefined);
+    node.run(122_000);
+    expect(node.logs('Error syncing pod, skipping')).toEqual([]);
+    node.run(130_000);
+    const err = 'unmounted volumes=[v], unattached volumes=[], failed to process volumes=[]: context deadline exceeded';
+    const fields = { pod: 'default/web-node', podUID: 'u1', err };
+    expect(node.logs('Error syncing pod, skipping')).toEqual([fields, fields]);
+    expect(node.events().filter((text) => text.startsWith('FailedMount'))).toEqual([]);
+  });
+});
+
 describe('a change', () => {
   it('of a ConfigMap is written anew, and touches no container', () => {
     boot(cmVolume, [configMap({ a: '1' })], mounting);
