@@ -48,6 +48,7 @@ export function runKillable(program: string, argv: readonly string[], options: K
       clearTimeout(deadline);
       if (isSettled) return isAbandoned ? onLate() : undefined;
       isSettled = true;
+      for (const stream of [child.stdout, child.stderr]) stream?.destroy();
       isAbandoned = more.isAbandoned === true;
       signal?.removeEventListener('abort', kill);
       resolve({ status, output: output(), isKilled, isAbandoned: false, isMissing: false, ...more });

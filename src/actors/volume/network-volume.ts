@@ -14,7 +14,7 @@ import type { VolumeSetUp } from '../../machines/model/operations/volume.ts';
 import { NFS_PLUGIN } from '../../machines/model/volumes/network.ts';
 import { type Ending, runKillable } from '../host/killable.ts';
 import { ignoring, inParent, makeFolder } from '../host/root-folder.ts';
-import { serializer } from '../serializer.ts';
+import { aborted } from '../pause.ts';
 import { isMounted } from './mounter.ts';
 
 export type NFSVolume = Extract<VolumeSetUp, { kind: 'nfs' }>;
@@ -36,11 +36,45 @@ export interface NetworkPrograms {
 
 const PROGRAMS: NetworkPrograms = { mount: 'mount', umount: 'umount' };
 
-/** By path: two volumes of a pod may have one folder. */
-const inTurn = serializer();
+/** By path, mounts that are under way: the next set-up of the volume waits for the same mount. */
+const underWay = new Map<string, { readonly done: Promise<void>; readonly end: AbortController }>();
 
-export const mountNFS = (root: string, volume: NFSVolume, signal: AbortSignal, programs = PROGRAMS): Promise<void> =>
-  inTurn(volume.path, () => mountNow(root, volume, signal, programs));
+/**
+ * Mounts a volume, once. An aborted call ends at once, and its mount goes on: each change of a ConfigMap sets all
+ * volumes up again, and a slow server would never be mounted for a pod whose ConfigMaps change often.
+ */
+export async function mountNFS(
+  root: string,
+  volume: NFSVolume,
+  signal: AbortSignal,
+  programs = PROGRAMS,
+): Promise<void> {
+  signal.throwIfAborted();
+  const mount = underWay.get(volume.path) ?? begin(root, volume, programs);
+  const settled = new AbortController();
+  try {
+    await Promise.race([mount.done, aborted(AbortSignal.any([signal, settled.signal]))]);
+  } finally {
+    settled.abort();
+  }
+  signal.throwIfAborted();
+}
+
+function begin(root: string, volume: NFSVolume, programs: NetworkPrograms) {
+  const end = new AbortController();
+  const done = mountNow(root, volume, end.signal, programs).finally(() => underWay.delete(volume.path));
+  done.catch(() => undefined);
+  const mount = { done, end };
+  underWay.set(volume.path, mount);
+  return mount;
+}
+
+/** Ends mounts in the folder of a pod that are still under way. */
+export async function endMounts(podDirectory: string): Promise<void> {
+  const own = [...underWay].filter(([path]) => path.startsWith(`${podDirectory}/`)).map(([, mount]) => mount);
+  for (const { end } of own) end.abort();
+  await Promise.allSettled(own.map(({ done }) => done));
+}
 
 async function mountNow(root: string, volume: NFSVolume, signal: AbortSignal, programs: NetworkPrograms) {
   const { path, source, options } = volume;

@@ -18,7 +18,7 @@ import { namesBelow, openParent } from '../host/root-folder.ts';
 import { unbindDevice } from './block-device.ts';
 import { unmountUnused } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
-import { type NetworkPrograms, NFS_AT_ONCE, nfsFolderOf, unmountNFS } from './network-volume.ts';
+import { endMounts, type NetworkPrograms, NFS_AT_ONCE, nfsFolderOf, unmountNFS } from './network-volume.ts';
 import type { Projects } from './projects.ts';
 import { fdPath, removeTree } from './tree.ts';
 
@@ -40,6 +40,7 @@ interface TearDownTools {
 export async function tearDownVolumes({ root, podDirectory }: Input, tools: TearDownTools): Promise<null> {
   const { mounter, projects } = tools;
   if (!(await exists(root, podDirectory))) return null;
+  await endMounts(podDirectory);
   const volumes = await realPath(root, `${podDirectory}/volumes`);
   await unmountAll(root, podDirectory, mounter, tools.network);
   await unmountUnused(root, await readdir(`${podDirectory}/${LOCAL_FOLDERS}`).catch(emptyIfMissing), mounter);

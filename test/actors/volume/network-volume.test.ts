@@ -1,5 +1,5 @@
 /** Volumes of NFS servers, with programs in place of mount(8) and umount(8): here is neither a server nor a client. */
-import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemCalls } from '../../../src/actors/host/kernel/syscall.ts';
@@ -150,15 +150,34 @@ describe('a volume that cannot be mounted', () => {
     expect(callsOf('mount')).toEqual([`-t nfs -- --bind:/etc ${path}`]);
   });
 
-  it('is given up, with all processes of mount(8), when its pod ends', async () => {
+  it('goes on for who wants it next, and is given up with all its processes when its pod ends', async () => {
     become('mount', `sleep 300 & echo $! > ${room.root}/helper; wait`);
-    const ending = new AbortController();
-    const given = setUp({}, ending.signal);
-    await expect.poll(() => existsSync(join(room.root, 'helper')), { timeout: 20_000 }).toBe(true);
+    const [changing, ending] = [new AbortController(), new AbortController()];
+    const first = setUp({}, changing.signal);
+    const helper = () => readFileSync(join(room.root, 'helper'), 'utf8').trim();
+    await expect.poll(() => existsSync(join(room.root, 'helper')) && helper(), { timeout: 20_000 }).toBeTruthy();
+    changing.abort();
+    expect((await first).failed).toHaveLength(1);
+    const next = setUp({}, ending.signal);
     ending.abort();
-    expect((await given).failed[0]!.message).toMatch(/^mount failed: signal: killed\n/);
-    const helper = readFileSync(join(room.root, 'helper'), 'utf8').trim();
-    await expect.poll(() => stateOf(helper), { timeout: 20_000 }).toBeNull();
+    expect((await next).failed).toHaveLength(1);
+    expect([callsOf('mount').length, stateOf(helper())]).toEqual([1, 'S']);
+    await room.ask('volume.tearDown', {});
+    await expect.poll(() => stateOf(helper()), { timeout: 20_000 }).toBeNull();
+    expect(existsSync(path)).toBe(false);
+  });
+
+  it('tells the end of its mount to who wants it next', async () => {
+    become('mount', `echo > ${room.root}/began; while [ ! -e ${room.root}/go ]; do sleep 0.05; done; exit 7`);
+    const changing = new AbortController();
+    const first = setUp({}, changing.signal);
+    await expect.poll(() => existsSync(join(room.root, 'began')), { timeout: 20_000 }).toBe(true);
+    changing.abort();
+    await first;
+    const next = setUp();
+    writeFileSync(join(room.root, 'go'), '');
+    expect((await next).failed[0]!.message).toMatch(/^mount failed: exit status 7\n/);
+    expect(callsOf('mount')).toHaveLength(1);
   });
 
   it('is one of a few at a time', async () => {
