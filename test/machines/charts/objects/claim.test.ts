@@ -103,6 +103,17 @@ describe('a claim', () => {
     expect(setUps[0]?.input).toMatchObject({ volumes: [{ kind: 'nfs', options }] });
   });
 
+  it.each([
+    ['of a local volume', { local: { path: '/srv/data' } }, 'volume.setUp', '"options":["noexec"]'],
+    ['of no driver of CSI', { csi: { driver: 'd', volumeHandle: 'h' } }, 'csi.wanted', '"mountOptions":["soft"]'],
+  ])('has an annotation with the options %s', (_, source, name, options) => {
+    const spec = { hostPath: null, mountOptions: ['soft'], ...source };
+    const { node } = wanting({ spec, annotations: { [OPTIONS]: 'noexec' } }, { mounts: true });
+    node.run(3_000);
+    const texts = node.sink.records.map((each) => JSON.stringify(each)).filter((text) => text.includes(`"${name}"`));
+    expect(texts.join()).toContain(options);
+  });
+
   it('of a volume of a server was refused before, and no annotation was read', () => {
     const behavior = BEHAVIORS.findIndex(({ name }) => name === 'networkVolumes');
     const { node } = wanting({ spec: { hostPath: null, nfs: NFS } }, {}, { behavior });
