@@ -1,16 +1,20 @@
 /** Volumes of NFS servers, with programs in place of mount(8) and umount(8): here is neither a server nor a client. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { systemCalls } from '../../../src/actors/host/kernel/syscall.ts';
+import { podVolumes } from '../../../src/actors/stats/pod-folders.ts';
 import { volumePorts } from '../../../src/actors/volume/index.ts';
 import { NFS_AT_ONCE, type NFSVolume } from '../../../src/actors/volume/network-volume.ts';
+import { HungMount, hungMountsAvailable } from '../../support/hung-mount.ts';
+import { requirement } from '../../support/require.ts';
 import { writeProgram } from '../../support/stand-in.ts';
 import { needsMounts, VolumeRoom } from './support.ts';
 
 const TMPFS = '/usr/bin/mount -t tmpfs tmpfs "$target"';
 const UNMOUNTING = 'exec /usr/bin/umount "$@"';
 const UNMOUNT_TIMEOUT_MS = 200;
+const noFuse = requirement('root', hungMountsAvailable()).skip;
 
 let room: VolumeRoom;
 let path: string;
@@ -107,6 +111,18 @@ describe.skipIf(needsMounts)('a volume of a server', () => {
     );
     expect(existsSync(path)).toBe(true);
     expect(mounts()).toHaveLength(1);
+  });
+
+  it.skipIf(noFuse)('that never answers is neither looked at nor in the way of its end', async () => {
+    const hung = await HungMount.at(path);
+    onTestFinished(() => hung.close());
+    expect(await setUp()).toEqual({ failed: [] });
+    const rootDir = room.root;
+    const place = { uid: 'u1', name: 'p', namespace: 'default', rootDir, podLogsDir: rootDir };
+    expect(await podVolumes(place)).toEqual([]);
+    await room.ask('volume.tearDown', {});
+    expect(mounts()).toEqual([]);
+    expect(existsSync(path)).toBe(false);
   });
 
   it('whose mount failed after all is unmounted', async () => {
