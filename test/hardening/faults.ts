@@ -110,6 +110,9 @@ export const FAULTS: readonly Row[] = [
     `${mounts}::that a running pod has mounted in its volume`,
     `${mounts}::keeps no node from ending`,
     'test/actors/volume/sub-path.test.ts::costs one thread, however many ask for it',
+    'test/node/nfs-volumes.test.ts::of a server that does not answer cost other pods nothing',
+    'test/actors/volume/network-volume.test.ts::is unmounted by force if its server does not answer',
+    'test/actors/stats/server-usage.test.ts::is unknown soon, and leaves no process',
   ),
   row(
     'F15',

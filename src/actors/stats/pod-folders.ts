@@ -12,6 +12,7 @@ import { FOLDER } from '../host/root-folder.ts';
 import { mountsBelow } from '../volume/mounter.ts';
 import { FIRST_PROJECT } from '../volume/projects.ts';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage, folderUsage } from './disk-usage.ts';
+import { isOnServer, serverUsage } from './server-usage.ts';
 
 /** Plug-ins whose volumes count as the pod's ephemeral storage. */
 const EMPTY_DIR = 'kubernetes.io~empty-dir';
@@ -29,6 +30,7 @@ const OF_DRIVERS = 'kubernetes.io~csi';
 
 interface VolumeUsage {
   readonly name: string;
+  readonly path: string;
   /** The name of the plug-in as in the path: `kubernetes.io~empty-dir`. */
   readonly plugin: string;
   readonly used: bigint;
@@ -77,7 +79,7 @@ export async function podVolumes(
       if (usage === null) continue;
       const { source, ...volume } = usage;
       onVolume?.(source, performance.now() - beganMs);
-      found.push({ name, plugin, ...volume });
+      found.push({ name, plugin, path: `${rootDir}/pods/${uid}/volumes/${plugin}/${name}`, ...volume });
     }
   }
   return found;
@@ -87,10 +89,11 @@ async function volumeUsage(
   folder: string,
   name: string,
   options: { readonly elsewhere: ReadonlySet<string>; readonly signal?: AbortSignal },
-): Promise<(Omit<VolumeUsage, 'name' | 'plugin'> & { readonly source: VolumeSource }) | null> {
+): Promise<(Omit<VolumeUsage, 'name' | 'plugin' | 'path'> & { readonly source: VolumeSource }) | null> {
   const plugin = basename(folder);
   const path = `${folder}/${name}`;
   const isMounted = options.elsewhere.has(path);
+  if (isOnServer(path)) return isMounted ? await volumeOfServer(path) : null;
   const measured = isMounted ? await boundedCall(path, () => measure(path)).catch(() => null) : await measure(path);
   if (measured?.fileSystem == null) return null;
   const { fileSystem, device } = measured;
@@ -102,6 +105,14 @@ async function volumeUsage(
   const isEphemeral = !ownFileSystem && EPHEMERAL_PLUGINS.has(plugin);
   const source = quota !== null ? 'fsquota' : ownFileSystem && !WALKED_PLUGINS.has(plugin) ? 'statfs' : 'du';
   return { used, inodesUsed: inodes, fileSystem, isEphemeral, complete, source };
+}
+
+async function volumeOfServer(path: string) {
+  const fileSystem = await serverUsage(path);
+  if (fileSystem === null) return null;
+  const { used, inodes, inodesFree } = fileSystem;
+  const source = 'statfs' as const;
+  return { used, inodesUsed: inodes - inodesFree, fileSystem, isEphemeral: false, complete: true, source };
 }
 
 const deviceOf = (path: string): Promise<number> =>

@@ -316,12 +316,15 @@ export class StatsReader {
       };
     });
     const places = options.claims?.[stats.podRef.uid] ?? {};
-    const folderVolumes = volumes.map(
-      ({ name, used, inodesUsed, fileSystem }): VolumeStats => ({
-        name,
-        ...partStats(fileSystem, used, inodesUsed, atMs),
-      }),
-    );
+    const ofClaims = new Set(Object.values(places).map(({ path }) => path));
+    const folderVolumes = volumes
+      .filter(({ path }) => !ofClaims.has(path))
+      .map(
+        ({ name, used, inodesUsed, fileSystem }): VolumeStats => ({
+          name,
+          ...partStats(fileSystem, used, inodesUsed, atMs),
+        }),
+      );
     const ofDrivers = options.ofDrivers?.[stats.podRef.uid] ?? [];
     const volume = [...folderVolumes, ...(await claimStats(stats.podRef.namespace, places, atMs)), ...ofDrivers];
     const ephemeral = sumOfFolders([

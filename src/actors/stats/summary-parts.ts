@@ -5,6 +5,7 @@ import { type FileSystemUsage, type FolderUsage, fileSystemUsage } from './disk-
 import { millis } from './inventory.ts';
 import { NO_PRESSURE, type PressureStall } from './kernel-text.ts';
 import type { InterfaceUsage } from './machine-devices.ts';
+import { isOnServer, serverUsage } from './server-usage.ts';
 import type {
   CgroupUsage,
   CpuStats,
@@ -186,7 +187,7 @@ export type ClaimPlaces = Readonly<Record<string, { readonly claim: string; read
 
 /** The usage of a volume; `null` if it is removed or does not answer. */
 const claimUsage = (path: string): Promise<FileSystemUsage | null> =>
-  boundedCall(path, () => fileSystemUsage(path)).catch(() => null);
+  isOnServer(path) ? serverUsage(path) : boundedCall(path, () => fileSystemUsage(path)).catch(() => null);
 
 /**
  * The usage of the volumes of a pod's claims. A volume may be on any file system, including one that does not answer.

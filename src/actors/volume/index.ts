@@ -10,6 +10,7 @@ import type { Ports } from '../../kernel/operation.ts';
 import type { volumeOperations } from '../../machines/model/operations/volume.ts';
 import { serializer } from '../serializer.ts';
 import { type Mounter, mounter } from './mounter.ts';
+import type { NetworkPrograms } from './network-volume.ts';
 import { Projects } from './projects.ts';
 import { setUpVolumes } from './set-up.ts';
 import { bindSubPaths } from './sub-path.ts';
@@ -22,6 +23,7 @@ export interface VolumeOptions {
   readonly vault?: Vault;
   readonly mounter?: Mounter;
   readonly projects?: Projects;
+  readonly network?: NetworkPrograms;
 }
 
 const KEY_BYTES = 32;
@@ -29,7 +31,9 @@ const KEY_BYTES = 32;
 export function volumePorts(options: VolumeOptions = {}): Ports<typeof volumeOperations> {
   const vault = options.vault ?? new Vault(randomBytes(KEY_BYTES));
   const { mounter: mounts = mounter(), projects = new Projects() } = options;
-  const tools = { mounter: mounts, projects, vault, given: new Map<string, Set<string>>() };
+  const { network } = options;
+  const given = new Map<string, Set<string>>();
+  const tools = { mounter: mounts, projects, vault, given, ...(network ? { network } : {}) };
   const inTurn = serializer();
   return {
     'volume.setUp': ({ input, signal }) => inTurn(input.podDirectory, () => setUpVolumes(input, tools, signal)),

@@ -9,6 +9,7 @@
  */
 import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
+import pLimit from 'p-limit';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
@@ -29,6 +30,7 @@ import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { bindLocal, DeviceFailure, LOCAL_STEP, SourceMissing, type Unshareable } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
+import { mountNFS, type NetworkPrograms, NFS_AT_ONCE, type NFSVolume } from './network-volume.ts';
 import type { Projects } from './projects.ts';
 import { fdPath, shareTree } from './tree.ts';
 
@@ -45,6 +47,8 @@ export interface SetUpTools {
   readonly mounter: Mounter;
   readonly vault: Vault;
   readonly projects: Projects;
+  /** Absent: the system's. */
+  readonly network?: NetworkPrograms;
   /**
    * By the pod's folder, the paths of the host that were checked for the pod: only once, because the pod may change
    * their permissions.
@@ -57,11 +61,15 @@ export async function setUpVolumes(
   tools: SetUpTools,
   signal: AbortSignal,
 ): Promise<VolumesSetUp> {
+  const atOnce = pLimit(NFS_AT_ONCE);
+  const mountOf = (volume: NFSVolume) => atOnce(() => mountNFS(root, volume, signal, tools.network));
   const results = await Promise.all(
     volumes.map(async (volume): Promise<Unshareable & { failed?: VolumeFailure }> => {
       try {
         signal.throwIfAborted();
-        return await setUp({ root, podDirectory }, volume, tools);
+        if (volume.kind !== 'nfs') return await setUp({ root, podDirectory }, volume, tools);
+        await mountOf(volume);
+        return {};
       } catch (error) {
         return { failed: failureOf(volume, error) };
       }
@@ -81,10 +89,14 @@ function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
     const step = error instanceof SourceMissing ? LOCAL_STEP : error instanceof DeviceFailure ? DEVICE_STEP : undefined;
     return { ...failure, spec: volume.spec, ...(step === undefined ? {} : { step }) };
   }
-  return volume.kind === 'host' && volume.spec !== undefined ? { ...failure, spec: volume.spec } : failure;
+  return (volume.kind === 'host' || volume.kind === 'nfs') && volume.spec !== undefined
+    ? { ...failure, spec: volume.spec }
+    : failure;
 }
 
-async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: SetUpTools): Promise<Unshareable> {
+type OnNode = Exclude<VolumeSetUp, NFSVolume>;
+
+async function setUp({ root, podDirectory }: Place, volume: OnNode, tools: SetUpTools): Promise<Unshareable> {
   switch (volume.kind) {
     case 'local':
       return await bindLocal(root, volume, tools.mounter);

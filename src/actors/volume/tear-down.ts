@@ -8,6 +8,7 @@
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
+import pLimit from 'p-limit';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
@@ -17,6 +18,7 @@ import { namesBelow, openParent } from '../host/root-folder.ts';
 import { unbindDevice } from './block-device.ts';
 import { unmountUnused } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
+import { endMounts, type NetworkPrograms, NFS_AT_ONCE, nfsFolderOf, unmountNFS } from './network-volume.ts';
 import type { Projects } from './projects.ts';
 import { fdPath, removeTree } from './tree.ts';
 
@@ -32,13 +34,15 @@ const ROUNDS_MAX = 16;
 interface TearDownTools {
   readonly mounter: Mounter;
   readonly projects: Projects;
+  readonly network?: NetworkPrograms;
 }
 
 export async function tearDownVolumes({ root, podDirectory }: Input, tools: TearDownTools): Promise<null> {
   const { mounter, projects } = tools;
   if (!(await exists(root, podDirectory))) return null;
+  await endMounts(podDirectory);
   const volumes = await realPath(root, `${podDirectory}/volumes`);
-  await unmountAll(root, podDirectory, mounter);
+  await unmountAll(root, podDirectory, mounter, tools.network);
   await unmountUnused(root, await readdir(`${podDirectory}/${LOCAL_FOLDERS}`).catch(emptyIfMissing), mounter);
   await unbindDevices(root, podDirectory, mounter);
   for (const name of FOLDERS) {
@@ -88,23 +92,39 @@ async function exists(root: string, podDirectory: string): Promise<boolean> {
 }
 
 /** Unmounts everything at or below a folder of a pod. */
-export async function unmountAll(root: string, directory: string, mounter: Mounter): Promise<void> {
+export async function unmountAll(
+  root: string,
+  directory: string,
+  mounter: Mounter,
+  network?: NetworkPrograms,
+): Promise<void> {
   const folder = await realPath(root, directory);
   for (let round = 0; round < ROUNDS_MAX; round++) {
     const points = await mountsBelow(folder);
     if (points.length === 0) return;
+    const ofServers = new Set(points.filter((point) => nfsFolderOf(folder, point) === point));
     for (const point of points) {
-      try {
-        await unmount(root, `${directory}${point.slice(folder.length)}`, mounter);
-      } catch (error) {
-        // In shared mounts the mount disappears together with its copy, which was unmounted before.
-        if ((await mountsBelow(point)).includes(point)) throw error;
-      }
+      // What is mounted in a volume of a server goes with it: its path leads over the server.
+      if (ofServers.has(nfsFolderOf(folder, point) ?? '')) continue;
+      await unmountOnce(point, () => unmount(root, `${directory}${point.slice(folder.length)}`, mounter));
     }
+    const atOnce = pLimit(NFS_AT_ONCE);
+    await Promise.all(
+      [...ofServers].map((point) => atOnce(() => unmountOnce(point, () => unmountNFS(point, network)))),
+    );
   }
   const [left] = await mountsBelow(folder);
   if (left === undefined) return;
   throw new OperationError(`${left} is mounted again whenever it is unmounted`, { code: 'EBUSY', retriable: true });
+}
+
+async function unmountOnce(point: string, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    // In shared mounts the mount disappears together with its copy, which was unmounted before.
+    if ((await mountsBelow(point)).includes(point)) throw error;
+  }
 }
 
 async function unmount(root: string, path: string, mounter: Mounter): Promise<void> {

@@ -22,12 +22,17 @@ it('a folder of the node is measured by its files', async () => {
   expect(await sourcesOf('kubernetes.io~empty-dir', () => undefined)).toEqual(['du']);
 });
 
+it('the folder of a volume of a server is not measured before that is mounted', async () => {
+  expect(await sourcesOf('kubernetes.io~nfs', () => undefined)).toEqual([]);
+});
+
 it.skipIf(needsMounts).each([
   ['kubernetes.io~empty-dir', 'du'],
   ['kubernetes.io~secret', 'du'],
   ['kubernetes.io~projected', 'du'],
   ['kubernetes.io~downward-api', 'du'],
   ['kubernetes.io~local-volume', 'statfs'],
+  ['kubernetes.io~nfs', 'statfs'],
 ])('a file system of %s counts as measured by %s', async (plugin, source) => {
   const mounted = await sourcesOf(plugin, (folder) => {
     onTestFinished(() => systemCalls()!.unmount(folder));

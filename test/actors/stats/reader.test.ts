@@ -117,15 +117,18 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     const { reader, place, volumes } = await node(machine);
     const mounted = join(volumes, 'kubernetes.io~csi/pvc-1/mount');
     mkdirSync(mounted, { recursive: true });
+    mkdirSync(join(volumes, 'kubernetes.io~local-volume/pv'), { recursive: true });
     const ofDriver = { name: 'data', pvcRef: { name: 'of-driver', namespace: 'ns' }, time: '', usedBytes: 5n };
     const claims = {
       host: { claim: 'of-host', path: place.rootDir },
       lost: { claim: 'lost', path: join(place.rootDir, 'lost') },
+      local: { claim: 'of-local', path: join(volumes, 'kubernetes.io~local-volume/pv') },
     };
     const [pod] = (await reader.summary(place, { claims: { [UID]: claims }, ofDrivers: { [UID]: [ofDriver] } })).pods;
     const named = Object.fromEntries(pod!.volume!.map(({ name, pvcRef }) => [name, pvcRef]));
     const pvc = (name: string) => ({ name, namespace: 'ns' });
-    expect(named).toEqual({ cache: undefined, key: undefined, data: pvc('of-driver'), host: pvc('of-host') });
+    const ofClaims = { data: pvc('of-driver'), host: pvc('of-host'), local: pvc('of-local') };
+    expect(named).toEqual({ cache: undefined, key: undefined, ...ofClaims });
     expect(pod!.volume!.find(({ name }) => name === 'data')).toBe(ofDriver);
     const data = pod!.volume!.find(({ name }) => name === 'host')!;
     expect(data.usedBytes! + data.availableBytes!).toBeLessThanOrEqual(data.capacityBytes!);

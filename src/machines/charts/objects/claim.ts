@@ -31,6 +31,8 @@ export interface ClaimInput {
   readonly key: string;
   /** Labels of this node; `null` while unknown. */
   readonly labels: Readonly<Record<string, string>> | null;
+  /** Volumes of file servers can be mounted; absent if they cannot. */
+  readonly hasNetwork?: true;
 }
 
 interface Context extends ClaimInput {
@@ -165,16 +167,18 @@ function holderProblem({ metadata: { name } }: KubeObject, holder: { readonly ui
   return `found PV object ${name} but its pv.Spec.ClaimRef.UID ${holder.uid ?? ''} does not point to claim.UID ${uid}`;
 }
 
-function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): ObjectState {
-  const { claimRef, ...spec } = specOf(volume);
+function stateOf({ key, labels, owner, size, hasNetwork }: Context, volume: KubeObject): ObjectState {
+  const { claimRef, ...given } = specOf(volume);
+  const spec = hasNetwork ? withOptions(given, volume) : given;
+  const mountable = hasNetwork ? [...KINDS, 'nfs' as const] : KINDS;
   const { namespace, name } = idOf(key);
   const notBound = holderProblem(volume, claimRef, size.claim.uid);
   if (notBound !== '') return problem({ key }, notBound);
-  if (!KINDS.some((kind) => isObject(spec[kind]))) {
+  if (!mountable.some((kind) => isObject(spec[kind]))) {
     const sources = Object.entries(spec).filter(([each, source]) => isObject(source) && !NO_SOURCES.has(each));
     const kinds = sources.map(([each]) => each);
     const text = `PV "${volume.metadata.name}" is of kind ${kinds.join(', ')}, which this node agent cannot mount`;
-    return problem({ key }, `${text}; use ${KINDS.join(', ')}`);
+    return problem({ key }, `${text}; use ${mountable.join(', ')}`);
   }
   const terms = termsOf(volume);
   const isReachable = terms === null || terms.some((term) => matchesTerm(term, labels ?? {}, ''));
@@ -182,6 +186,16 @@ function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): Obj
   const bound = { name: volume.metadata.name, spec, size, owner, ...groupOf(volume), nodeMismatch };
   const version = versionOf([volume.metadata['uid'], bound]);
   return { state: 'found', object: { kind: 'PersistentVolumeClaim', namespace, name, version, data: {}, bound } };
+}
+
+const OPTIONS_ANNOTATION = 'volume.beta.kubernetes.io/mount-options';
+
+/** With the mount options of the annotation instead of the volume's; CSI drivers never get these, as upstream. */
+function withOptions(spec: Omit<PersistentVolumeSpec, 'claimRef'>, { metadata: { annotations } }: KubeObject) {
+  const text = isObject(annotations) ? annotations[OPTIONS_ANNOTATION] : undefined;
+  return typeof text === 'string' && !spec.csi
+    ? { ...spec, mountOptions: text.split(',').filter((each) => each !== '') }
+    : spec;
 }
 
 const GROUP_ANNOTATION = 'pv.beta.kubernetes.io/gid';

@@ -135,6 +135,17 @@ export type VolumeSetUp =
       /** For a device: the file system for formatting a blank one, and its mount options. */
       readonly filesystem: { readonly type: string; readonly options: readonly string[]; readonly readOnly: boolean };
     }
+  /** An export of an NFS server. `spec`: the name of the PersistentVolume; absent without one. */
+  | {
+      readonly kind: 'nfs';
+      readonly name: string;
+      readonly spec?: string;
+      /** `server:/path`, as mount(8) takes it. */
+      readonly source: string;
+      readonly path: string;
+      /** The options of mount(8). */
+      readonly options: readonly string[];
+    }
   /** A block device of the host: `link` in the pod's folder points to it, and it is bind-mounted on the file `map`. */
   | {
       readonly kind: 'device';

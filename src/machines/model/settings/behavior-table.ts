@@ -136,4 +136,9 @@ export const BEHAVIORS = [
       'As since kubelet 1.36, it is registered again after a growing pause, hints name only nodes with devices, such a ' +
       'plugin has no preference, and a pod that requests more of a resource than is left is rejected.',
   },
+  {
+    name: 'networkVolumes',
+    before: 'A pod with a volume of NFS, its own or behind a claim, waited without end (`FailedMount`).',
+    since: 'As in the kubelet, the node mounts it.',
+  },
 ] as const;

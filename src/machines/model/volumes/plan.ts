@@ -20,6 +20,7 @@ import { podContainers } from '../spec/qos.ts';
 import { type MountedVolume, type MountedVolumes, volumeKind } from '../spec/volumes.ts';
 import { nanoOf, wholeUnits } from '../values/quantity.ts';
 import { nestedFolders } from './nested.ts';
+import { isOnServer, nfsVolume } from './network.ts';
 import { type PayloadInput, payload } from './payload.ts';
 
 export interface VolumePlan {
@@ -51,11 +52,11 @@ export function volumePlan(input: PayloadInput): VolumePlan {
     try {
       const bound = boundVolume(volume, input, uses);
       const published = input.node.apiServer === undefined ? null : csiVolumeOf(volume, bound, input.pod);
-      const local = published ? null : (localDevice(volume, bound, input) ?? localFolder(volume, bound, input));
+      const mount = published ? null : mountedByAgent(volume, bound, input);
       const place = placeOf(volume, bound);
-      const volumeView = published ? targetOf(published, input) : (local?.mounted ?? mountedOf(place, input));
+      const volumeView = published ? targetOf(published, input) : (mount?.mounted ?? mountedOf(place, input));
       if (volumeView !== null) mounted[volume.name] = withClaimSettings(volumeView, volume, bound, input.node);
-      const setUp = published ? null : (local?.setUp ?? setUpOf(place, input));
+      const setUp = published ? null : (mount?.setUp ?? setUpOf(place, input));
       if (setUp?.kind === 'host' && bound !== null) addSetUp(setUps, { ...setUp, spec: bound.name });
       else if (setUp !== null) addSetUp(setUps, setUp);
       if (published) addPublished(csi, published);
@@ -67,6 +68,10 @@ export function volumePlan(input: PayloadInput): VolumePlan {
   }
   return { mounted, setUps, csi, failures };
 }
+
+/** A volume that lies elsewhere than in the pod's folder and appears there; `null` for every other one. */
+const mountedByAgent = (volume: Volume, bound: BoundVolume | null, input: PayloadInput) =>
+  localDevice(volume, bound, input) ?? localFolder(volume, bound, input) ?? nfsVolume(volume, bound, input);
 
 /**
  * Adds a set-up. Volumes of one claim are set up once, under the name of the PersistentVolume; the group is changed if
@@ -90,7 +95,10 @@ function addPublished(csi: CSIVolume[], volume: CSIVolume): void {
   else csi[at] = { ...first, readOnly: first.readOnly && volume.readOnly };
 }
 
-/** The volume with the settings of its claim. Files get the SELinux label unless they are the host's or read-only. */
+/**
+ * The volume with the settings of its claim. Files get the SELinux label unless they are the host's, a server's or
+ * read-only.
+ */
 function withClaimSettings(
   own: MountedVolume,
   volume: Volume,
@@ -103,9 +111,9 @@ function withClaimSettings(
     ...(volume.persistentVolumeClaim?.readOnly ? { readOnly: true } : {}),
   };
   if (node.seLinux !== true || own.device !== undefined) return plain;
-  const isHostPath = placeOf(volume, bound).hostPath !== undefined;
+  const isForeign = placeOf(volume, bound).hostPath !== undefined || isOnServer(bound?.spec ?? volume);
   const isReadOnlyStorage = (bound !== null || volume.csi !== undefined) && plain.readOnly === true;
-  return isHostPath || isReadOnlyStorage ? plain : { ...plain, relabel: true };
+  return isForeign || isReadOnlyStorage ? plain : { ...plain, relabel: true };
 }
 
 /** The volume of a claim is unknown, or not for this pod: no set-up is attempted. */
@@ -237,9 +245,10 @@ function setUpOf(volume: Volume, input: PayloadInput): VolumeSetUp | null {
   const path = pathOf(volume, input);
   if (volume['gitRepo'] !== undefined) throw new Error(NO_GIT_REPO);
   if (path === null) {
+    const network = hasBehavior(input.node, 'networkVolumes') ? ', nfs' : '';
     throw new Error(
       `volume "${volume.name}" is of kind ${volumeKind(volume)}, which this node agent cannot set up; ` +
-        'use hostPath, emptyDir, configMap, secret, downwardAPI, projected or image',
+        `use hostPath, emptyDir, configMap, secret, downwardAPI, projected${network} or image`,
     );
   }
   const groupId = input.pod.spec.securityContext?.fsGroup ?? null;

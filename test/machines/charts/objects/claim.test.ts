@@ -1,15 +1,20 @@
 /** Claims as a node may ask for them: one by one, again and again, and never by a list or a watch. */
 import { afterEach, describe, expect, it } from 'vitest';
+import { BEHAVIORS } from '../../../../src/machines/model/settings/behavior-table.ts';
+import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';
 import { type ClusterNode, clusterNode } from '../pods/cluster/support.ts';
 
+const NFS = { server: 's', path: '/p' };
+const OPTIONS = 'volume.beta.kubernetes.io/mount-options';
 let cluster: ClusterNode;
 
 /** A pod wants the claim `data`. */
 function wanting(
   volume: { spec?: object; annotations?: object } = {},
-  claim: { metadata?: object; spec?: object; isGoing?: boolean } = {},
+  claim: { metadata?: object; spec?: object; isGoing?: boolean; mounts?: true } = {},
+  settings: Partial<NodeSettings> = {},
 ) {
-  cluster = clusterNode();
+  cluster = clusterNode(settings);
   const { node, kube } = cluster;
   node.boot().run(1_000);
   node.world.folders.add('/srv/data');
@@ -19,7 +24,9 @@ function wanting(
   const held = { hostPath: { path: '/srv/data' }, claimRef: { uid: metadata.uid }, ...spec };
   create('PersistentVolume', 'pv', held, {}, { annotations });
   if (claim.isGoing) kube.delete('persistentvolumeclaims', 'data');
-  kube.createPod('web', { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }] });
+  const volumes = [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }];
+  const containers = [{ name: 'c', image: 'app:1', volumeMounts: [{ name: 'v', mountPath: '/v' }] }];
+  kube.createPod('web', { volumes, ...(claim.mounts ? { containers } : {}) });
   return cluster;
 }
 
@@ -78,6 +85,42 @@ describe('a claim', () => {
       'supplemental_groups' in context ? context.supplemental_groups : undefined,
     );
     expect(named).toEqual([groups, groups]);
+  });
+
+  it.each([
+    ['of the annotation', { nfs: NFS, mountOptions: ['soft'] }, 'hard,,vers=4', ['hard', 'vers=4']],
+    ['of an empty annotation', { nfs: NFS, mountOptions: ['soft'] }, '', []],
+    ['of the volume', { nfs: NFS, mountOptions: ['soft'] }, undefined, ['soft']],
+  ])('mounts its volume with the options %s', (_, spec, text, options) => {
+    const { node } = wanting(
+      { spec: { hostPath: null, ...spec }, annotations: text === undefined ? {} : { [OPTIONS]: text } },
+      { mounts: true },
+    );
+    node.run(3_000);
+    const setUps = node.sink.records.flatMap((each) =>
+      each.k === 'effect' && each.name === 'volume.setUp' ? each : [],
+    );
+    expect(setUps[0]?.input).toMatchObject({ volumes: [{ kind: 'nfs', options }] });
+  });
+
+  it.each([
+    ['of a local volume', { local: { path: '/srv/data' } }, 'volume.setUp', '"options":["noexec"]'],
+    ['of no driver of CSI', { csi: { driver: 'd', volumeHandle: 'h' } }, 'csi.wanted', '"mountOptions":["soft"]'],
+  ])('has an annotation with the options %s', (_, source, name, options) => {
+    const spec = { hostPath: null, mountOptions: ['soft'], ...source };
+    const { node } = wanting({ spec, annotations: { [OPTIONS]: 'noexec' } }, { mounts: true });
+    node.run(3_000);
+    const texts = node.sink.records.map((each) => JSON.stringify(each)).filter((text) => text.includes(`"${name}"`));
+    expect(texts.join()).toContain(options);
+  });
+
+  it('of a volume of a server was refused before, and no annotation was read', () => {
+    const behavior = BEHAVIORS.findIndex(({ name }) => name === 'networkVolumes');
+    const { node } = wanting({ spec: { hostPath: null, nfs: NFS } }, {}, { behavior });
+    node.run(3_000);
+    expect(node.events().join()).toContain(
+      'PV "pv" is of kind nfs, which this node agent cannot mount; use hostPath, ',
+    );
   });
 
   it('stays what it was while the API server is away', () => {

@@ -88,7 +88,7 @@ describe('where a volume lies', () => {
   });
 
   it.each([
-    ['nfs', { nfs: { server: 's', path: '/' } }],
+    ['cephfs', { cephfs: { monitors: ['m'] } }],
     ['persistentVolumeClaim', { persistentVolumeClaim: { claimName: 'x' } }],
     ['csi', { csi: { driver: 'd' } }],
     ['none', {}],

@@ -13,6 +13,8 @@ import type { Family, Projection, RecordContext, Sample, UnderWay } from '../ins
 import { counter, gauge, histogram, Instruments, MS_PER_SECOND, podContextAt, podUidAt } from '../instruments.ts';
 
 const BUCKETS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
+const LOCAL_PLUGIN = 'kubernetes.io/local-volume';
+const NFS_PLUGIN = 'kubernetes.io/nfs';
 const PLUGINS: readonly (readonly [kind: keyof Volume, plugin: string])[] = [
   ['emptyDir', 'kubernetes.io/empty-dir'],
   ['configMap', 'kubernetes.io/configmap'],
@@ -21,6 +23,7 @@ const PLUGINS: readonly (readonly [kind: keyof Volume, plugin: string])[] = [
   ['projected', 'kubernetes.io/projected'],
   ['image', 'kubernetes.io/image'],
   ['hostPath', 'kubernetes.io/host-path'],
+  ['nfs', NFS_PLUGIN],
 ];
 
 /** Upstream's name of a volume's plug-in. A claim is bound to a path of the host, or to a volume of a CSI driver. */
@@ -28,11 +31,17 @@ const pluginOf = (volume: Volume | undefined, driver?: string): string =>
   driver === undefined
     ? (PLUGINS.find(([kind]) => volume?.[kind] !== undefined)?.[1] ?? 'kubernetes.io/host-path')
     : driverPlugin(driver);
+/** The plug-in of a volume behind a claim, from the path of the volume in the folder of its pod. */
+const pluginAt = (path = ''): string | undefined =>
+  [LOCAL_PLUGIN, NFS_PLUGIN].find((plugin) => path.includes(`/volumes/${plugin.replace('/', '~')}/`));
 const driverPlugin = (driver: string): string => `kubernetes.io/csi:${driver}`;
 
-const LOCAL_PLUGIN = 'kubernetes.io/local-volume';
-/** Volumes behind claims that are folders or devices of this machine. */
-const LOCAL_KINDS: ReadonlySet<VolumeSetUp['kind']> = new Set(['local', 'device']);
+/** Plug-ins of volumes that may be behind claims, by the way in which they are set up. */
+const PLUGINS_OF_KINDS: Partial<Record<VolumeSetUp['kind'], string>> = {
+  local: LOCAL_PLUGIN,
+  device: LOCAL_PLUGIN,
+  nfs: NFS_PLUGIN,
+};
 
 /** Upstream's names of the calls to CSI drivers; staging is a part of mounting. */
 const DRIVER_OPERATIONS: Readonly<Record<string, string>> = {
@@ -182,7 +191,7 @@ export class StorageMetrics extends Instruments implements Projection {
     this.#volumes.set(uid, known);
     for (const { name, kind } of wanted) {
       if (known.has(name)) continue;
-      const plugin = LOCAL_KINDS.has(kind) ? LOCAL_PLUGIN : pluginOf(volumes.find((each) => each.name === name));
+      const plugin = PLUGINS_OF_KINDS[kind] ?? pluginOf(volumes.find((each) => each.name === name));
       known.set(name, { plugin, sinceMs: nowMs });
       this.#verified(plugin);
     }
@@ -256,10 +265,10 @@ export function volumeCounts(pods: readonly NodePod[], ofDrivers: readonly Drive
     const key = JSON.stringify({ plugin_name, state });
     counts.set(key, (counts.get(key) ?? 0) + 1);
   };
-  for (const { uid, pod, status, mounted } of pods) {
+  for (const { uid, pod, status, mounted, claims = {} } of pods) {
     const isOver = status?.phase === 'Succeeded' || status?.phase === 'Failed';
     for (const volume of usedVolumes(pod)) {
-      const plugin = pluginOf(volume, drivers.get(`${uid}/${volume.name}`));
+      const plugin = pluginAt(claims[volume.name]?.path) ?? pluginOf(volume, drivers.get(`${uid}/${volume.name}`));
       if (!isOver) add(plugin, 'desired_state_of_world');
       if (mounted.includes(volume.name)) add(plugin, 'actual_state_of_world');
     }

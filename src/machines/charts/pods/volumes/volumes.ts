@@ -21,7 +21,7 @@ import type { CSIOverdue, CSIReport, CSIWanted } from '../../../model/csi/messag
 import type { VolumeFailure, VolumeSetUp, VolumesSetUp } from '../../../model/operations/volume.ts';
 import { volumeOperations } from '../../../model/operations/volume.ts';
 import { eventRecorded } from '../../../model/pods/pod-messages.ts';
-import { podEvents, volumeEvents } from '../../../model/reasons/reasons.ts';
+import { overdueVolumes, podEvents, volumeEvents } from '../../../model/reasons/reasons.ts';
 import type { MountedVolumes } from '../../../model/spec/volumes.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../../model/values/time.ts';
 import type { VolumePlan } from '../../../model/volumes/plan.ts';
@@ -54,6 +54,10 @@ export type VolumesReport = { readonly type: 'volumes.mounted'; readonly mounted
 const givesToGroup = (setUp: VolumeSetUp): boolean =>
   (setUp.kind === 'folder' && setUp.groupId !== null) || (setUp.kind === 'local' && setUp.ownership !== null);
 
+/** Volumes of servers, which may not answer for minutes. */
+const serversIn = ({ plan }: Context): readonly string[] =>
+  plan.setUps.flatMap(({ kind, name }) => (kind === 'nfs' ? [name] : []));
+
 const s = setup({
   types: typed<{ input: VolumesInput; context: Context; events: VolumesOrder | CSIReport | Ended }>(),
   actors: { ...pick(volumeOperations, 'volume.setUp'), sharing: sharingMachine },
@@ -61,6 +65,7 @@ const s = setup({
     isNew: ({ context, event }) =>
       event.type === 'volumes.planned' && JSON.stringify(event.plan) !== JSON.stringify(context.plan),
     shares: ({ context }) => context.plan.setUps.some(givesToGroup),
+    isOnServer: ({ context }) => serversIn(context).length > 0,
     needsNothing: ({ context }) => context.plan.setUps.length === 0,
     isPublished: ({ context: { plan, published } }) => plan.csi.every(({ name }) => published.includes(name)),
     hasFailed: ({ context }) => context.failures.length > 0,
@@ -99,6 +104,12 @@ const wantPublished = s.enqueueActions(({ context: { plan, ref, serviceAccount }
 
 const logOverdue = s.enqueueActions(({ context, enqueue }) => {
   enqueue.sendTo(to('csiVolumes'), { type: 'csi.overdue', uid: context.ref.uid } satisfies CSIOverdue);
+});
+
+const logServers = s.enqueueActions(({ context, enqueue }) => {
+  const { namespace, name, uid = '' } = context.ref;
+  const err = overdueVolumes(serversIn(context).toSorted(), []);
+  enqueue(line('error', ['Error syncing pod, skipping', { pod: `${namespace}/${name}`, podUID: uid, err }]));
 });
 
 const notePublished = s.assign(({ event }) => (event.type === 'csi.mounted' ? { published: event.names } : {}));
@@ -159,7 +170,16 @@ export const volumesMachine = s.createMachine({
       },
       initial: 'working',
       states: {
-        working: { always: { guard: 'shares', target: 'sharing' } },
+        working: {
+          always: [
+            { guard: 'isOnServer', target: 'waitingForServers' },
+            { guard: 'shares', target: 'sharing' },
+          ],
+        },
+        waitingForServers: {
+          meta: { waitsFor: 'the servers of volumes' },
+          after: { [OVERDUE_MS]: { target: 'waitingForServers', reenter: true, actions: logServers } },
+        },
         sharing: { after: { [SLOW_SHARING_MS]: 'overdue' } },
         overdue: {
           invoke: {

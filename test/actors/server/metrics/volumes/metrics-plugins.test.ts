@@ -115,8 +115,11 @@ it('volumes count under what they are of', () => {
     { name: 'data', persistentVolumeClaim: { claimName: 'c' } },
     { name: 'here', persistentVolumeClaim: { claimName: 'd' } },
     { name: 'unused', persistentVolumeClaim: { claimName: 'e' } },
+    { name: 'far', persistentVolumeClaim: { claimName: 'f' } },
+    { name: 'own', nfs: { server: 's', path: '/' } },
   ];
-  const containers = [{ volumeMounts: [{ name: 'data' }], volumeDevices: [{ name: 'here' }] }];
+  const volumeMounts = [{ name: 'data' }, { name: 'far' }, { name: 'own' }];
+  const containers = [{ volumeMounts, volumeDevices: [{ name: 'here' }] }];
   const pod = {
     uid: 'u1',
     namespace: 'ns',
@@ -124,7 +127,8 @@ it('volumes count under what they are of', () => {
     pod: { spec: { volumes, containers } },
     status: null,
     runtime: null,
-    mounted: ['data'],
+    mounted: ['data', 'far'],
+    claims: { far: { claim: 'f', path: '/var/lib/kubelet/pods/u1/volumes/kubernetes.io~nfs/pv' } },
   };
   const ofDrivers = [{ pod: { uid: 'u1' }, volume: { name: 'data', driver: 'disk.example.com' } }];
   const counts = volumeCounts([pod as never], ofDrivers).samples.map(({ labels, value }) => [
@@ -136,6 +140,8 @@ it('volumes count under what they are of', () => {
     ['kubernetes.io/csi:disk.example.com', 'desired_state_of_world', 1],
     ['kubernetes.io/csi:disk.example.com', 'actual_state_of_world', 1],
     ['kubernetes.io/host-path', 'desired_state_of_world', 1],
+    ['kubernetes.io/nfs', 'desired_state_of_world', 2],
+    ['kubernetes.io/nfs', 'actual_state_of_world', 1],
   ]);
 });
 

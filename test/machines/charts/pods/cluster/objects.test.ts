@@ -241,6 +241,7 @@ describe('a PersistentVolumeClaim', () => {
   it.each([
     ['hostPath', { hostPath: { path: '/srv/data' } }, /^\/srv\/data$/],
     ['local', { local: { path: '/srv/data' } }, /\/pods\/[^/]+\/volumes\/kubernetes\.io~local-volume\/pv$/],
+    ['nfs', { nfs: { server: 's', path: '/p' } }, /\/pods\/[^/]+\/volumes\/kubernetes\.io~nfs\/pv$/],
   ])('is mounted from where its volume of kind %s lies', (_, source, place) => {
     const { node, kube } = booted();
     node.world.folders.add('/srv/data');
@@ -297,10 +298,10 @@ describe('a PersistentVolumeClaim', () => {
 
   it('whose volume cannot be mounted here says which kind that is', () => {
     const { node, kube } = booted();
-    createBound({ capacity: { storage: '1Gi' }, nfs: { server: 's', path: '/p' } });
+    createBound({ capacity: { storage: '1Gi' }, rbd: { monitors: ['m'], image: 'i' } });
     kube.createPod('web', claim);
     node.run(3_000);
-    expect(messages().some((each) => each.includes('PV "pv" is of kind nfs, which this node agent cannot mount'))).toBe(
+    expect(messages().some((each) => each.includes('PV "pv" is of kind rbd, which this node agent cannot mount'))).toBe(
       true,
     );
   });

@@ -87,9 +87,25 @@ describe('a volume that the node cannot set up', () => {
   });
 
   it('of a kind that needs a cluster is named', () => {
-    boot({ volumes: [{ name: 'n', nfs: { server: 's', path: '/p' } }] });
+    boot({ volumes: [{ name: 'n', cephfs: { monitors: ['m'] } }] });
     node.run(1_000);
-    expect(node.events()[0]).toMatch(/FailedMount: .*volume "n" is of kind nfs, which this node agent cannot set up/);
+    expect(node.events()[0]).toMatch(
+      /FailedMount: .*volume "n" is of kind cephfs, which this node agent cannot set up/,
+    );
+  });
+});
+
+describe('a volume of a server that does not answer', () => {
+  it('is a line of the log every two minutes, as upstream, and no event', () => {
+    boot({ volumes: [{ name: 'v', nfs: { server: 's', path: '/p' } }] }, [], mounting);
+    node.world.fault = (name) => (name === 'volume.setUp' ? { hangs: true } : undefined);
+    node.run(122_000);
+    expect(node.logs('Error syncing pod, skipping')).toEqual([]);
+    node.run(130_000);
+    const err = 'unmounted volumes=[v], unattached volumes=[], failed to process volumes=[]: context deadline exceeded';
+    const fields = { pod: 'default/web-node', podUID: 'u1', err };
+    expect(node.logs('Error syncing pod, skipping')).toEqual([fields, fields]);
+    expect(node.events().filter((text) => text.startsWith('FailedMount'))).toEqual([]);
   });
 });
 
