@@ -162,10 +162,11 @@ const want = (enqueue: Enqueue, id: 'services' | 'trustBundles', keys: readonly 
 
 function start(enqueue: Enqueue, context: Context, key: string): void {
   const { strategy, labels, refreshes: refresh } = context;
+  const migrates = hasBehavior(context, 'migratedVolumes') ? { migrates: true as const } : {};
   const shared = sharedActorOf(key);
   if (shared !== undefined) enqueue.spawnChild(shared, { id: shared });
   else if (idOf(key).kind === 'PersistentVolumeClaim')
-    enqueue.spawnChild('claim', { id: actorOf(key), input: { key, labels } });
+    enqueue.spawnChild('claim', { id: actorOf(key), input: { key, labels, ...migrates } });
   else
     enqueue.spawnChild('object', {
       id: actorOf(key),

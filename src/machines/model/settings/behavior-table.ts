@@ -136,4 +136,9 @@ export const BEHAVIORS = [
       'As since kubelet 1.36, it is registered again after a growing pause, hints name only nodes with devices, such a ' +
       'plugin has no preference, and a pod that requests more of a resource than is left is rejected.',
   },
+  {
+    name: 'migratedVolumes',
+    before: 'Volumes of plugins that CSI drivers replaced (`awsElasticBlockStore`, `azureFile` …) were refused.',
+    since: 'As in the kubelet, the driver that took the place of the plugin mounts them.',
+  },
 ] as const;

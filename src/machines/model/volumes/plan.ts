@@ -50,7 +50,7 @@ export function volumePlan(input: PayloadInput): VolumePlan {
     if (!volume.image && !uses.mounts.has(volume.name) && !uses.devices.has(volume.name)) continue;
     try {
       const bound = boundVolume(volume, input, uses);
-      const published = input.node.apiServer === undefined ? null : csiVolumeOf(volume, bound, input.pod);
+      const published = publishedByDriver(volume, bound, input);
       const local = published ? null : (localDevice(volume, bound, input) ?? localFolder(volume, bound, input));
       const place = placeOf(volume, bound);
       const volumeView = published ? targetOf(published, input) : (local?.mounted ?? mountedOf(place, input));
@@ -66,6 +66,16 @@ export function volumePlan(input: PayloadInput): VolumePlan {
     }
   }
   return { mounted, setUps, csi, failures };
+}
+
+/** A volume that a CSI driver publishes; `null` for every other one, and without an API server. */
+function publishedByDriver(volume: Volume, bound: BoundVolume | null, input: PayloadInput): CSIVolume | null {
+  if (input.node.apiServer === undefined) return null;
+  try {
+    return csiVolumeOf(volume, bound, input);
+  } catch (error) {
+    throw new Unprocessed(messageOf(error));
+  }
 }
 
 /**
