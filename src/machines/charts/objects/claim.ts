@@ -13,10 +13,22 @@
  */
 
 import type { ActionArgsOf, Ended, EnqueueOf } from '../../../kernel/xstate.ts';
-import { errorOf, isObject, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
+import {
+  errorOf,
+  isObject,
+  messageOf,
+  now,
+  outputOf,
+  pick,
+  random,
+  sendParent,
+  setup,
+  typed,
+} from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/node-match.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/pod.ts';
+import { migratedSpec } from '../../model/csi/migration.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import type { NodeLabels, ObjectId, ObjectObserved, ObjectState } from '../../model/objects/keys.ts';
 import { idOf } from '../../model/objects/keys.ts';
@@ -31,7 +43,7 @@ export interface ClaimInput {
   readonly key: string;
   /** Labels of this node; `null` while unknown. */
   readonly labels: Readonly<Record<string, string>> | null;
-  /** Volumes of file servers can be mounted; absent if they cannot. */
+  /** Volumes of file servers, and of plugins that CSI drivers replaced, can be mounted; absent if they cannot. */
   readonly hasNetwork?: true;
 }
 
@@ -53,7 +65,7 @@ const s = setup({
   actors: pick(kubeOperations, 'kube.get'),
   guards: {
     hasVolume: ({ context }) => context.volumeName !== '',
-    needsLabels: ({ context }) => context.labels === null && termsOf(context.volume) !== null,
+    needsLabels: ({ context }) => context.labels === null && termsOf(context) !== null,
     knowsLabels: ({ context }) => context.labels !== null,
   },
   delays: {
@@ -153,11 +165,28 @@ const sendVolume = s.enqueueActions(({ context, enqueue }) => {
   if (context.volume !== null) report(enqueue, context, stateOf(context, context.volume));
 });
 
-const specOf = (volume: KubeObject): PersistentVolumeSpec => (isObject(volume['spec']) ? volume['spec'] : {});
+/** The spec of the volume, or why it cannot be mounted. */
+function specOf({ hasNetwork }: Pick<Context, 'hasNetwork'>, volume: KubeObject): PersistentVolumeSpec | string {
+  const spec: PersistentVolumeSpec = isObject(volume['spec']) ? volume['spec'] : {};
+  if (!hasNetwork) return spec;
+  const { name, labels, annotations } = volume.metadata;
+  try {
+    return migratedSpec({ name, labels: textsOf(labels), annotations: textsOf(annotations), spec });
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+const textsOf = (map: unknown): Readonly<Record<string, string>> =>
+  isObject(map)
+    ? Object.fromEntries(Object.entries(map).filter((each): each is [string, string] => typeof each[1] === 'string'))
+    : {};
 
 /** Selector terms of which a node must match one; `null` if every node is suitable. */
-const termsOf = (volume: KubeObject | null): readonly NodeTerm[] | null =>
-  (volume && specOf(volume).nodeAffinity?.required?.nodeSelectorTerms) ?? null;
+function termsOf(context: Pick<Context, 'hasNetwork' | 'volume'>): readonly NodeTerm[] | null {
+  const spec = context.volume === null ? '' : specOf(context, context.volume);
+  return typeof spec === 'string' ? null : (spec.nodeAffinity?.required?.nodeSelectorTerms ?? null);
+}
 
 /** Why a volume is not the claim's, although the claim names it; empty if it is. The volume names its claim by uid. */
 function holderProblem({ metadata: { name } }: KubeObject, holder: { readonly uid?: string } | undefined, uid: string) {
@@ -167,8 +196,11 @@ function holderProblem({ metadata: { name } }: KubeObject, holder: { readonly ui
   return `found PV object ${name} but its pv.Spec.ClaimRef.UID ${holder.uid ?? ''} does not point to claim.UID ${uid}`;
 }
 
-function stateOf({ key, labels, owner, size, hasNetwork }: Context, volume: KubeObject): ObjectState {
-  const { claimRef, ...given } = specOf(volume);
+function stateOf(context: Context, volume: KubeObject): ObjectState {
+  const { key, labels, owner, size, hasNetwork } = context;
+  const whole = specOf(context, volume);
+  if (typeof whole === 'string') return { state: 'unknown', message: whole };
+  const { claimRef, ...given } = whole;
   const spec = hasNetwork ? withOptions(given, volume) : given;
   const mountable = hasNetwork ? [...KINDS, 'nfs' as const] : KINDS;
   const { namespace, name } = idOf(key);
@@ -180,7 +212,7 @@ function stateOf({ key, labels, owner, size, hasNetwork }: Context, volume: Kube
     const text = `PV "${volume.metadata.name}" is of kind ${kinds.join(', ')}, which this node agent cannot mount`;
     return problem({ key }, `${text}; use ${mountable.join(', ')}`);
   }
-  const terms = termsOf(volume);
+  const terms = termsOf({ ...context, volume });
   const isReachable = terms === null || terms.some((term) => matchesTerm(term, labels ?? {}, ''));
   const nodeMismatch = isReachable ? '' : 'no matching NodeSelectorTerms';
   const bound = { name: volume.metadata.name, spec, size, owner, ...groupOf(volume), nodeMismatch };

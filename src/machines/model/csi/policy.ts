@@ -10,6 +10,7 @@ import type { NodePublishRequest, NodeStageRequest, VolumeCapability, VolumeData
 import type { BoundVolume, Content } from '../operations/volume.ts';
 import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { CSIPod, CSIVolume, Driver, StagedDevice } from './messages.ts';
+import { migratedOfPod } from './migration.ts';
 
 /** The capabilities that a driver reports: see `csi.capabilities`. */
 export type Capabilities = readonly string[];
@@ -187,14 +188,26 @@ const groupOfPod = ({ spec: { securityContext } }: Pod): Group => ({
   fsGroupOnlyTop: securityContext?.fsGroupChangePolicy === 'OnRootMismatch',
 });
 
-/** `bound`: the PersistentVolume of a claim; `null` for an inline volume. Returns `null` if no CSI driver is needed. */
-export function csiVolumeOf(volume: Volume, bound: BoundVolume | null, pod: Pod): CSIVolume | null {
+/**
+ * `bound`: the PersistentVolume of a claim; `null` for an inline volume. Returns `null` if no CSI driver is needed.
+ *
+ * @throws Error with upstream's text, if an inline volume of an earlier plugin is none that its driver can have
+ */
+export function csiVolumeOf(
+  volume: Volume,
+  bound: BoundVolume | null,
+  { pod, node }: { readonly pod: Pod; readonly node: Decider },
+): CSIVolume | null {
   if (bound) return persistent(volume, bound, pod);
-  return volume.csi ? ephemeral(volume.name, volume.csi, pod) : null;
+  if (volume.csi) return ephemeral(volume.name, volume.csi, pod);
+  const migrated = hasBehavior(node, 'networkVolumes') ? migratedOfPod(volume, pod.metadata.namespace) : null;
+  return migrated && persistent(volume, { ...migrated, size: null }, pod);
 }
 
-function persistent(volume: Volume, bound: BoundVolume, pod: Pod): CSIVolume | null {
-  const { name, spec } = bound;
+/** `size`: of a claim; `null` for a volume of the pod itself. */
+type Persistent = Pick<BoundVolume, 'name' | 'spec'> & { readonly size: BoundVolume['size'] | null };
+
+function persistent(volume: Volume, { name, spec, size }: Persistent, pod: Pod): CSIVolume | null {
   const { csi, accessModes = [], mountOptions = [] } = spec;
   if (!csi) return null;
   return {
@@ -212,7 +225,7 @@ function persistent(volume: Volume, bound: BoundVolume, pod: Pod): CSIVolume | n
     stageSecret: csi.nodeStageSecretRef ?? null,
     publishSecret: csi.nodePublishSecretRef ?? null,
     expandSecret: csi.nodeExpandSecretRef ?? null,
-    size: { ...bound.size, wanted: spec.capacity?.['storage'] ?? '' },
+    size: size && { ...size, wanted: spec.capacity?.['storage'] ?? '' },
     ...groupOfPod(pod),
   };
 }

@@ -138,7 +138,9 @@ export const BEHAVIORS = [
   },
   {
     name: 'networkVolumes',
-    before: 'A pod with a volume of NFS, its own or behind a claim, waited without end (`FailedMount`).',
-    since: 'As in the kubelet, the node mounts it.',
+    before:
+      'A pod with a volume of NFS, or of a plugin that a CSI driver replaced (`awsElasticBlockStore` …), its own or behind ' +
+      'a claim, waited without end (`FailedMount`).',
+    since: 'As in the kubelet, the node mounts the first, and the driver that took the place of the plugin the other.',
   },
 ] as const;

@@ -51,7 +51,7 @@ export function volumePlan(input: PayloadInput): VolumePlan {
     if (!volume.image && !uses.mounts.has(volume.name) && !uses.devices.has(volume.name)) continue;
     try {
       const bound = boundVolume(volume, input, uses);
-      const published = input.node.apiServer === undefined ? null : csiVolumeOf(volume, bound, input.pod);
+      const published = publishedByDriver(volume, bound, input);
       const mount = published ? null : mountedByAgent(volume, bound, input);
       const place = placeOf(volume, bound);
       const volumeView = published ? targetOf(published, input) : (mount?.mounted ?? mountedOf(place, input));
@@ -72,6 +72,16 @@ export function volumePlan(input: PayloadInput): VolumePlan {
 /** A volume that lies elsewhere than in the pod's folder and appears there; `null` for every other one. */
 const mountedByAgent = (volume: Volume, bound: BoundVolume | null, input: PayloadInput) =>
   localDevice(volume, bound, input) ?? localFolder(volume, bound, input) ?? nfsVolume(volume, bound, input);
+
+/** A volume that a CSI driver publishes; `null` for every other one, and without an API server. */
+function publishedByDriver(volume: Volume, bound: BoundVolume | null, input: PayloadInput): CSIVolume | null {
+  if (input.node.apiServer === undefined) return null;
+  try {
+    return csiVolumeOf(volume, bound, input);
+  } catch (error) {
+    throw new Unprocessed(messageOf(error));
+  }
+}
 
 /**
  * Adds a set-up. Volumes of one claim are set up once, under the name of the PersistentVolume; the group is changed if

@@ -5,6 +5,8 @@ import { sha256 } from '../../../../src/kernel/xstate.ts';
 import type { PersistentVolumeSpec, Pod, PodSpec, Volume } from '../../../../src/machines/model/api/pod.ts';
 import type { CSIVolume } from '../../../../src/machines/model/csi/messages.ts';
 import { csiVolumeOf, ephemeralHandle, ownershipOf, stageRequest } from '../../../../src/machines/model/csi/policy.ts';
+import { BEHAVIORS } from '../../../../src/machines/model/settings/behavior-table.ts';
+import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { podOf, volumeOf } from '../../charts/csi/support.ts';
 
 describe('a hash', () => {
@@ -63,11 +65,16 @@ describe('the group of the pod', () => {
 });
 
 describe('a volume of a pod', () => {
-  const of = (volume: Omit<Volume, 'name'>, bound: Partial<PersistentVolumeSpec> | null = null, spec = {}) => {
+  const of = (
+    volume: Omit<Volume, 'name'>,
+    bound: Partial<PersistentVolumeSpec> | null = null,
+    spec = {},
+    behavior = NEWEST_BEHAVIOR,
+  ) => {
     const pod = { metadata: podOf('u1'), spec: { containers: [], ...spec } as PodSpec } as unknown as Pod;
     const size = { claim: { namespace: 'default', name: 'c', uid: 'c1' }, had: '1Gi', status: '' };
     const behind = bound && { name: 'pv1', spec: bound, size, owner: '', nodeMismatch: '' };
-    return csiVolumeOf({ name: 'data', ...volume }, behind, pod);
+    return csiVolumeOf({ name: 'data', ...volume }, behind, { pod, node: { behavior } });
   };
   const claim = (readOnly: boolean) => ({ persistentVolumeClaim: { claimName: 'c', readOnly } });
 
@@ -100,6 +107,18 @@ describe('a volume of a pod', () => {
       fsGroup: 5,
       fsGroupOnlyTop: true,
     });
+  });
+
+  it('of an earlier plugin is one of the driver that took its place, which other pods can share', () => {
+    const disk = { awsElasticBlockStore: { volumeID: 'vol-1', fsType: 'xfs', readOnly: true } };
+    expect(of(disk)).toEqual({
+      ...volumeOf({ spec: 'ebs.csi.aws.com-vol-1', driver: 'ebs.csi.aws.com', handle: 'vol-1', fsType: 'xfs' }),
+      attributes: { partition: '0' },
+      accessModes: ['ReadWriteOnce'],
+      size: null,
+    });
+    const before = BEHAVIORS.findIndex(({ name }) => name === 'networkVolumes');
+    expect(of(disk, null, {}, before)).toBeNull();
   });
 
   it('written into the pod has a handle of its own, and secrets of the pod’s namespace', () => {

@@ -26,7 +26,9 @@ function createClaim(spec: object = {}, metadata: object = {}, name = 'data'): v
   const [volume, claim] = ['PersistentVolume', 'PersistentVolumeClaim'];
   const bound = { spec: { volumeName: 'pv1' }, status: { phase: 'Bound' } };
   const { uid } = kube.create({ apiVersion: 'v1', kind: claim, metadata: { name, ...metadata }, ...bound }).metadata;
-  const held = { claimRef: { uid }, ...source, ...spec };
+  // As the API server has it: a field without a value is none.
+  const fields = Object.entries({ claimRef: { uid }, ...source, ...spec });
+  const held = Object.fromEntries(fields.filter(([, value]) => value !== undefined));
   kube.create({ apiVersion: 'v1', kind: volume, metadata: { name: 'pv1' }, spec: held });
 }
 
@@ -57,6 +59,41 @@ describe('a pod with a volume of a CSI driver', () => {
     kube.delete('pods', 'web');
     node.until('gone', () => kube.pod('web') === undefined, 60_000);
     expect(node.world.csi.calls.slice(2)).toEqual(['unpublish h1', 'unstage h1']);
+  });
+
+  it('has volumes of a plugin of earlier times from the driver that took its place', () => {
+    const { node, kube } = booted();
+    const migrated = 'ebs.csi.aws.com';
+    kube.create({
+      apiVersion: 'storage.k8s.io/v1',
+      kind: 'CSIDriver',
+      metadata: { name: migrated },
+      spec: { attachRequired: false },
+    });
+    send('csiVolumes', { type: 'csi.driverListening', name: migrated, endpoint: '/ebs.sock' });
+    createClaim({ csi: undefined, awsElasticBlockStore: { volumeID: 'aws://z/vol-7' } });
+    const inPod = { name: 'own', awsElasticBlockStore: { volumeID: 'vol-8' } };
+    const [volumeMounts] = [['v', 'own'].map((name) => ({ name, mountPath: `/${name}` }))];
+    const { volumes, containers } = mounting(claimed, { volumeMounts });
+    const { uid } = kube.createPod('web', { volumes: [...volumes, inPod], containers }).metadata;
+    node.until('Running', isRunning('web'), 10_000);
+    expect(node.world.csi.calls.toSorted()).toEqual(['publish vol-7', 'publish vol-8', 'stage vol-7', 'stage vol-8']);
+    const folder = `/var/lib/kubelet/pods/${uid}/volumes/kubernetes.io~csi`;
+    expect(node.world.csi.published.map(({ directory }) => directory).toSorted()).toEqual([
+      `${folder}/${migrated}-vol-8`,
+      `${folder}/pv1`,
+    ]);
+  });
+
+  it('waits with the reason of a volume that its driver cannot have', () => {
+    const { node, kube } = booted();
+    createClaim({ csi: undefined, azureDisk: { diskName: 'd', diskURI: 'u', kind: 'Shared' } });
+    kube.createPod('web', mounting(claimed));
+    node.run(260_000);
+    expect(node.sink.records.map((record) => (record.k === 'log' ? JSON.stringify(record) : '')).join()).toContain(
+      'failed to translate in-tree pv to CSI: kind(Shared) is not supported in csi migration',
+    );
+    expect(sandboxes()).toBe(0);
   });
 
   it('keeps it while the agent is replaced, whatever crashes', () => {
