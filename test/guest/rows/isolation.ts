@@ -1,8 +1,8 @@
-/** What keeps a container to itself, on a runtime that has all of it: containerd 2. */
+/** What keeps a container to itself, on a runtime that has all of it: containerd 2. And volumes that others share. */
 import { expect } from 'vitest';
 import type { GuestCluster } from '../support/cluster.ts';
 import type { Guest } from '../support/guest.ts';
-import { properties, type Row, scopeOf, sliceOf, textOf } from './row.ts';
+import { properties, type Row, scopeOf, sliceOf, textOf, touchesNothing } from './row.ts';
 
 const SLEEP = { command: ['sh', '-c', 'while :; do sleep 1; done'] };
 const inPod = (pod: string, command: string): string => `statelet exec ${pod} -- sh -c '${command}'`;
@@ -174,5 +174,33 @@ export const ISOLATION: readonly Row[] = [
           expect(await guest.run(inPod('image', 'touch /image/file 2>&1'), true)).toContain('Read-only file system');
         },
       ),
+  },
+  {
+    what: 'a volume of an NFS server',
+    seen: 'is the folder of the server, also after `systemctl restart`; its pod ends when the server does not answer any more',
+    async see(guest, cluster) {
+      const share = '/srv/share';
+      await guest.run(
+        `systemctl start nfs-server; mkdir -p ${share}; exportfs -o rw,no_root_squash 127.0.0.1:${share}`,
+      );
+      const volumes = [{ name: 'share', nfs: { server: '127.0.0.1', path: share } }];
+      const container = { volumeMounts: [{ name: 'share', mountPath: '/share' }] };
+      const folder = (uid: string) => `/var/lib/kubelet/pods/${uid}/volumes/kubernetes.io~nfs/share`;
+      const isSilent = 'iptables -$1 INPUT -i lo -p tcp --dport 2049 -j DROP';
+      await withPod(['shares', container, { volumes }], cluster, async ({ metadata }) => {
+        const path = folder(metadata.uid);
+        expect(await guest.run(`findmnt -n -o FSTYPE,SOURCE ${path}`)).toMatch(/^nfs4? +127\.0\.0\.1:\/srv\/share\n$/);
+        await guest.run(inPod('shares', 'echo one > /share/file'));
+        expect(await textOf(guest, `${share}/file`)).toBe('one');
+        await touchesNothing(guest, 'systemctl restart statelet', async () => {
+          await cluster.runs('shares');
+        });
+        await guest.run(`echo two > ${share}/file`);
+        expect(await guest.run(inPod('shares', 'cat /share/file'))).toBe('two\n');
+        await guest.run(isSilent.replace('$1', 'I'));
+      });
+      expect(await guest.run('findmnt -n -t nfs,nfs4', true)).toBe('');
+      await guest.run(isSilent.replace('$1', 'D'));
+    },
   },
 ];

@@ -36,12 +36,17 @@ const INSTALLED = {
 /** By the containerd of each suite, the form of its configuration. */
 const CONTAINERD: Readonly<Record<Suite, string>> = { trixie: 'containerd.toml', forky: 'containerd-2.toml' };
 /** Packages of one suite alone: containerd 1.7 makes no checkpoints, and only forky runs tests of a checkout. */
-const MORE: Readonly<Record<Suite, readonly string[]>> = { trixie: [], forky: ['criu', 'e2fsprogs', 'libfaketime'] };
+const MORE: Readonly<Record<Suite, readonly string[]>> = {
+  trixie: [],
+  forky: ['criu', 'e2fsprogs', 'libfaketime', 'nfs-common', 'nfs-kernel-server'],
+};
 
 /** What else is set up, as commands of a shell; `$1` is the root. */
 const SETTINGS = [
   'chroot "$1" systemctl enable agent.socket systemd-networkd.service containerd.service',
   'chroot "$1" systemctl mask apparmor.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer',
+  // Only one row needs a file server, and starts it.
+  'for unit in nfs-server rpcbind; do chroot "$1" systemctl disable $unit.service || true; done',
   // What the emulated disks need, and no more: a small image is unpacked sooner.
   'printf "virtio_pci\\nvirtio_blk\\n" >> "$1/etc/initramfs-tools/modules"',
   'sed -i s/^MODULES=.*/MODULES=list/ "$1/etc/initramfs-tools/initramfs.conf"',
