@@ -136,4 +136,12 @@ export const BEHAVIORS = [
       'As since kubelet 1.36, it is registered again after a growing pause, hints name only nodes with devices, such a ' +
       'plugin has no preference, and a pod that requests more of a resource than is left is rejected.',
   },
+  {
+    name: 'managersAsKubelet',
+    before:
+      'The Node kept the devices of an earlier start until their plugin registered, and for ever if it was gone, and ' +
+      'on a machine that was installed anew those of the old one. A pod that exceeds the volumes of its node was ' +
+      'rejected without their names.',
+    since: 'As in the kubelet, such devices count as zero until a plugin offers them, and the volumes are named.',
+  },
 ] as const;

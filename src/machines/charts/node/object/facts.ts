@@ -59,6 +59,8 @@ export interface NodeReports {
   /** Capacity of the devices that plugins offer. */
   readonly deviceCapacity: Readonly<Record<string, string>>;
   readonly deviceAllocatable: Readonly<Record<string, string>>;
+  /** The machine was installed anew under the name of its Node: resources of the old one count as zero. */
+  readonly isRecreated?: boolean;
   /** Largest first, as {@link nodeImages} lists them. */
   readonly images: readonly NodeImage[];
   readonly runtimeHandlers: readonly NodeRuntimeHandler[];

@@ -37,6 +37,7 @@ function run(answers: Answers = {}, behavior = NEWEST_BEHAVIOR) {
     { behavior, folder: FOLDER },
     {
       'host.readCheckpoints': ok({ contents: [null] }),
+      'devices.isNewFolder': ok({ isNew: false }),
       'devices.serveRegistration': 'stream',
       'devices.listAndWatch': 'stream',
       'devices.writeCheckpoint': (input: never) => {
@@ -147,6 +148,33 @@ it('what an earlier start knew is there with nothing, until it registers again o
   world.settle(300_000);
   expect(world.devices()).toEqual({});
   expect(rememberedResources({ entries: [], registered: { cpu: [] } })).toEqual([]);
+});
+
+it('tells the publisher of the Node what there is when that starts', () => {
+  const text = deviceStateText([], { [GPU]: ['a'] });
+  const world = run({ 'host.readCheckpoints': ok({ contents: [text] }) });
+  const before = world.sent().length;
+  world.send({ type: 'devices.amountsWanted' });
+  expect(world.sent().slice(before)).toEqual([
+    { to: 'parent/nodeStatus', type: 'node.reported', reports: counts('0', '0') },
+  ]);
+  expect(world.divergence()).toBeNull();
+});
+
+it('tells once that no kubelet has run on this disk', () => {
+  const told = (answers: Answers, behavior = NEWEST_BEHAVIOR) => {
+    const world = run(answers, behavior);
+    for (let times = 0; times < 2; times++) world.send({ type: 'devices.amountsWanted' });
+    expect(world.divergence()).toBeNull();
+    const all = world.sent() as readonly { readonly reports?: { readonly isRecreated?: boolean } }[];
+    return all.map(({ reports }) => reports?.isRecreated).filter((is) => is === true).length;
+  };
+  const isNew = { 'devices.isNewFolder': ok({ isNew: true }) };
+  expect(told(isNew)).toBe(1);
+  expect(told({})).toBe(0);
+  expect(told({ 'devices.isNewFolder': fail('EACCES') })).toBe(0);
+  expect(told({ ...isNew, 'host.readCheckpoints': ok({ contents: [deviceStateText([], {})] }) })).toBe(0);
+  expect(told(isNew, 2)).toBe(0);
 });
 
 /** As the Go kubelet left it on a node with one pod. */
