@@ -141,7 +141,9 @@ export const BEHAVIORS = [
     before:
       'The Node kept the devices of an earlier start until their plugin registered, and for ever if it was gone, and ' +
       'on a machine that was installed anew those of the old one. A pod that exceeds the volumes of its node was ' +
-      'rejected without their names.',
-    since: 'As in the kubelet, such devices count as zero until a plugin offers them, and the volumes are named.',
+      'rejected without their names. A node that does not count local storage was never ready.',
+    since:
+      'As in the kubelet, such devices count as zero until a plugin offers them, the volumes are named, and the node is ' +
+      'ready.',
   },
 ] as const;

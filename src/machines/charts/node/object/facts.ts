@@ -56,6 +56,8 @@ export interface NodeReports {
   readonly pidPressure: boolean;
   readonly capacity: Readonly<Record<string, string>>;
   readonly allocatable: Readonly<Record<string, string>>;
+  /** `localStorageCapacityIsolation: false`: the node has no capacity of local storage, and is ready without. */
+  readonly ignoresStorage?: true;
   /** Capacity of the devices that plugins offer. */
   readonly deviceCapacity: Readonly<Record<string, string>>;
   readonly deviceAllocatable: Readonly<Record<string, string>>;
