@@ -75,6 +75,8 @@ interface Context extends DeviceManagerInput {
   readonly isStale: boolean;
   /** No kubelet has run on this disk, and the Node was not told so yet. */
   readonly isRecreated?: boolean;
+  /** The publisher of the Node asked before the devices were known. */
+  readonly isAwaited?: true;
 }
 
 type Event =
@@ -231,6 +233,11 @@ const expire = s.enqueueActions((args) => {
   storeResources(args, resources);
 });
 
+const noteAwaited = s.assign({ isAwaited: true });
+const answerAwaited = s.enqueueActions(({ context, enqueue }) => {
+  if (context.isAwaited === true) enqueue(sendAmounts);
+});
+
 const noteHoldings = s.assign(({ event }) =>
   event.type === 'devices.held' ? { held: event.held, isStale: true } : {},
 );
@@ -248,6 +255,7 @@ export const deviceManagerMachine = s.createMachine({
   },
   states: {
     loading: {
+      on: { 'devices.amountsWanted': { actions: noteAwaited } },
       meta: { waitsFor: 'the resources of which an earlier start knew' },
       invoke: {
         id: 'load',
@@ -264,6 +272,7 @@ export const deviceManagerMachine = s.createMachine({
       },
     },
     looking: {
+      on: { 'devices.amountsWanted': { actions: noteAwaited } },
       meta: { waitsFor: 'whether a kubelet has run on this disk' },
       invoke: {
         id: 'look',
@@ -278,7 +287,7 @@ export const deviceManagerMachine = s.createMachine({
     },
     ready: {
       type: 'parallel',
-      entry: sendTo(to('allocation'), { type: 'devices.heldWanted' }),
+      entry: [sendTo(to('allocation'), { type: 'devices.heldWanted' }), answerAwaited],
       on: {
         'devices.registered': { actions: connect },
         'devices.withdrawn': { actions: withdraw },

@@ -16,7 +16,7 @@ import {
 } from '../../../../../src/machines/model/allocation/device-state.ts';
 import type { Device } from '../../../../../src/machines/model/operations/devices.ts';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
-import { type Answers, fail, ok, runUnder } from '../../../../support/answering-world.ts';
+import { type Answers, fail, late, ok, runUnder } from '../../../../support/answering-world.ts';
 
 const GPU = 'example.com/gpu';
 const FOLDER = '/var/lib/kubelet/device-plugins';
@@ -158,6 +158,19 @@ it('tells the publisher of the Node what there is when that starts', () => {
   expect(world.sent().slice(before)).toEqual([
     { to: 'parent/nodeStatus', type: 'node.reported', reports: counts('0', '0') },
   ]);
+  expect(world.divergence()).toBeNull();
+});
+
+it.each(['host.readCheckpoints', 'devices.isNewFolder'])('answers later when it is asked during %s', (slow) => {
+  const answers = { 'devices.isNewFolder': ok({ isNew: true }) };
+  const value = slow === 'devices.isNewFolder' ? ok({ isNew: true }) : ok({ contents: [null] });
+  const world = run({ ...answers, [slow]: () => late(1_000, value) });
+  const told = () => world.sent().filter(({ type }) => type === 'node.reported');
+  world.send({ type: 'devices.amountsWanted' });
+  expect(told()).toEqual([]);
+  world.settle(1_000);
+  const reports = { deviceCapacity: {}, deviceAllocatable: {}, isRecreated: true };
+  expect(told()).toEqual([{ to: 'parent/nodeStatus', type: 'node.reported', reports }]);
   expect(world.divergence()).toBeNull();
 });
 
