@@ -10,7 +10,7 @@
  *   heartbeat client.
  * Sends: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
  *   `objects` its labels and `csiVolumes` its volumes, when they changed;
- *   `deviceManager` that it needs the amounts of devices.
+ *   `deviceManager` and `eviction` that it needs their reports.
  * Invariants:
  *   O1 a changed condition, or one more volume in use, is published at once, other changes with the next period, and a
  *      new heartbeat alone rarely.
@@ -178,9 +178,11 @@ const failed = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue(line('error', ['Error updating node status, will retry', { err: `${prefix}${message}` }]));
 });
 
-/** The device manager has started before. */
-const wantDevices = s.enqueueActions(({ context, enqueue }) => {
-  if (hasBehavior(context, 'managersAsKubelet')) enqueue.sendTo(to('deviceManager'), { type: 'devices.amountsWanted' });
+/** The device manager has started before; so has the eviction manager, if this is not the first start. */
+const wantReports = s.enqueueActions(({ context, enqueue }) => {
+  if (!hasBehavior(context, 'managersAsKubelet')) return;
+  enqueue.sendTo(to('deviceManager'), { type: 'devices.amountsWanted' });
+  enqueue.sendTo(to('eviction'), { type: 'eviction.conditionsWanted' });
 });
 
 export const nodeStatusMachine = s.createMachine({
@@ -196,7 +198,7 @@ export const nodeStatusMachine = s.createMachine({
     quietMs: input.reportFrequencyMs,
     tries: 0,
   }),
-  entry: [sendTo(to('runtimeState'), { type: 'runtimeState.wanted' }), wantDevices],
+  entry: [sendTo(to('runtimeState'), { type: 'runtimeState.wanted' }), wantReports],
   initial: 'choosing',
   on: {
     'node.wanted': { actions: sendAgain },

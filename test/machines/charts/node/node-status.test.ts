@@ -39,6 +39,7 @@ const READY: Partial<NodeReports> = { runtimeErrors: [], storageError: '' };
 const reported = (reports: Partial<NodeReports>) => ({ type: 'node.reported', reports });
 const siblings = [
   'deviceManager',
+  'eviction',
   'runtimeState',
   'eventRecorder',
   'lease',
@@ -145,13 +146,13 @@ it('resources of the old machine that the new one has, too, keep their amounts',
   expect(run.divergence()).toBeNull();
 });
 
-it('asks for the amounts of devices at its start; a node of 0.2.0 did not', () => {
+it('asks for the reports of devices and pressure at its start; a node of 0.2.0 did not', () => {
   const asked = (behavior: number) => {
     const run = start(null, 0, behavior);
-    return run.sent().filter(({ type }) => type === 'devices.amountsWanted').length;
+    return run.sent().flatMap(({ type }) => (/(amounts|conditions)Wanted$/.test(type) ? [type] : []));
   };
-  expect(asked(NEWEST_BEHAVIOR)).toBe(1);
-  expect(asked(NEWEST_BEHAVIOR - 1)).toBe(0);
+  expect(asked(NEWEST_BEHAVIOR)).toEqual(['devices.amountsWanted', 'eviction.conditionsWanted']);
+  expect(asked(NEWEST_BEHAVIOR - 1)).toEqual([]);
 });
 
 it('reports other addresses of the machine with the next period', () => {
