@@ -13,22 +13,10 @@
  */
 
 import type { ActionArgsOf, Ended, EnqueueOf } from '../../../kernel/xstate.ts';
-import {
-  errorOf,
-  isObject,
-  messageOf,
-  now,
-  outputOf,
-  pick,
-  random,
-  sendParent,
-  setup,
-  typed,
-} from '../../../kernel/xstate.ts';
+import { errorOf, isObject, now, outputOf, pick, random, sendParent, setup, typed } from '../../../kernel/xstate.ts';
 import { matchesTerm } from '../../model/allocation/node-match.ts';
 import type { NodeTerm } from '../../model/allocation/request.ts';
 import type { PersistentVolumeClaim, PersistentVolumeSpec } from '../../model/api/pod.ts';
-import { type InTreeVolume, migratedSpec } from '../../model/csi/migration.ts';
 import { versionOf } from '../../model/objects/config-objects.ts';
 import type { NodeLabels, ObjectId, ObjectObserved, ObjectState } from '../../model/objects/keys.ts';
 import { idOf } from '../../model/objects/keys.ts';
@@ -43,8 +31,8 @@ export interface ClaimInput {
   readonly key: string;
   /** Labels of this node; `null` while unknown. */
   readonly labels: Readonly<Record<string, string>> | null;
-  /** Volumes of NFS servers are mounted, and those of former plug-ins by the drivers that took their place. */
-  readonly mountsAsKubelet?: true;
+  /** Volumes of NFS servers can be mounted. */
+  readonly mountsNfs?: true;
 }
 
 interface Context extends ClaimInput {
@@ -158,39 +146,7 @@ function sizeOf({ namespace, name }: ObjectId, claim: KubeObject | null): BoundV
   };
 }
 
-const noteVolume = s.assign({
-  volume: ({ context, event }) => {
-    const volume = outputOf<KubeObject>(event);
-    return context.mountsAsKubelet === true ? migrated(volume) : volume;
-  },
-});
-
-/** The volume as one of the driver that took the place of its plug-in; as it is, if it cannot be translated. */
-function migrated(volume: KubeObject): KubeObject {
-  try {
-    return { ...volume, spec: migratedSpec(inTreeVolume(volume)) };
-  } catch {
-    return volume;
-  }
-}
-
-function inTreeVolume(volume: KubeObject): InTreeVolume {
-  const { name, labels, annotations } = volume.metadata;
-  return { name, spec: specOf(volume), labels: textsOf(labels), annotations: textsOf(annotations) };
-}
-
-const textsOf = (value: unknown): Readonly<Record<string, string>> =>
-  isObject(value) ? (value as Readonly<Record<string, string>>) : {};
-
-/** Upstream's text why a volume cannot be translated; empty if it can, or needs no translation. */
-function untranslated(volume: KubeObject): string {
-  try {
-    migratedSpec(inTreeVolume(volume));
-    return '';
-  } catch (error) {
-    return `failed to translate in-tree pv to CSI: ${messageOf(error)}`;
-  }
-}
+const noteVolume = s.assign({ volume: ({ event }) => outputOf<KubeObject>(event) });
 const noteLabels = s.assign(({ event }) => (event.type === 'node.labels' ? { labels: event.labels } : {}));
 
 const sendVolume = s.enqueueActions(({ context, enqueue }) => {
@@ -211,14 +167,12 @@ function holderProblem({ metadata: { name } }: KubeObject, holder: { readonly ui
   return `found PV object ${name} but its pv.Spec.ClaimRef.UID ${holder.uid ?? ''} does not point to claim.UID ${uid}`;
 }
 
-function stateOf({ key, labels, owner, size, mountsAsKubelet }: Context, volume: KubeObject): ObjectState {
+function stateOf({ key, labels, owner, size, mountsNfs }: Context, volume: KubeObject): ObjectState {
   const { claimRef, ...spec } = specOf(volume);
   const { namespace, name } = idOf(key);
   const notBound = holderProblem(volume, claimRef, size.claim.uid);
   if (notBound !== '') return problem({ key }, notBound);
-  const problemOfDriver = mountsAsKubelet === true ? untranslated(volume) : '';
-  if (problemOfDriver !== '') return problem({ key }, problemOfDriver);
-  const known = mountsAsKubelet === true ? [...KINDS, 'nfs' as const] : KINDS;
+  const known = mountsNfs === true ? [...KINDS, 'nfs' as const] : KINDS;
   if (!known.some((kind) => isObject(spec[kind]))) {
     const sources = Object.entries(spec).filter(([each, source]) => isObject(source) && !NO_SOURCES.has(each));
     const kinds = sources.map(([each]) => each);

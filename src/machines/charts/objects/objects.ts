@@ -167,7 +167,7 @@ function start(enqueue: Enqueue, context: Context, key: string): void {
   else if (idOf(key).kind === 'PersistentVolumeClaim')
     enqueue.spawnChild('claim', {
       id: actorOf(key),
-      input: { key, labels, ...(hasBehavior(context, 'managersAsKubelet') ? { mountsAsKubelet: true } : {}) },
+      input: { key, labels, ...(hasBehavior(context, 'managersAsKubelet') ? { mountsNfs: true } : {}) },
     });
   else
     enqueue.spawnChild('object', {

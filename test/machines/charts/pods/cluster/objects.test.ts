@@ -298,33 +298,12 @@ describe('a PersistentVolumeClaim', () => {
   it.each([
     ['any node', 'iscsi', { iscsi: { targetPortal: 's', iqn: 'iqn.2026-01.com.example:a', lun: 0 } }, {}],
     ['one of 0.2.0', 'nfs', { nfs: { server: 's', path: '/p' } }, { behavior: 2 }],
-    ['one of 0.2.0', 'cinder', { cinder: { volumeID: 'v' } }, { behavior: 2 }],
   ])('whose volume %s cannot mount says which kind that is: %s', (_, kind, source, settings) => {
     const { node, kube } = booted(settings);
     createBound({ capacity: { storage: '1Gi' }, ...source });
     kube.createPod('web', claim);
     node.run(3_000);
     const text = `PV "pv" is of kind ${kind}, which this node agent cannot mount`;
-    expect(messages().some((each) => each.includes(text))).toBe(true);
-  });
-
-  it('for a volume of a former plug-in is one of its driver', () => {
-    const { node, kube } = booted();
-    createBound({ awsElasticBlockStore: { volumeID: 'aws://eu-1a/vol-1', fsType: 'ext4' } });
-    kube.createPod('web', { ...claim, ...mount });
-    node.run(10_000);
-    const wanted = node.sink.records
-      .map((record) => JSON.stringify(record))
-      .find((text) => text.includes('"csi.wanted"'));
-    expect(wanted).toContain('"driver":"ebs.csi.aws.com","handle":"vol-1"');
-  });
-
-  it('for a volume of a former plug-in that has no driver says why', () => {
-    const { node, kube } = booted();
-    createBound({ azureDisk: { diskName: 'd', diskURI: 'u', kind: 'Dedicated' } });
-    kube.createPod('web', { ...claim, ...mount });
-    node.run(3_000);
-    const text = 'failed to translate in-tree pv to CSI: kind(Dedicated) is not supported in csi migration';
     expect(messages().some((each) => each.includes(text))).toBe(true);
   });
 
