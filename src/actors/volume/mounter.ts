@@ -16,8 +16,6 @@ import { namesBelow } from '../host/root-folder.ts';
 
 /** After this time a mount is abandoned: a file system that does not answer rarely recovers soon. */
 const MOUNT_TIMEOUT_MS = 10_000;
-/** The helper of NFS tries a server that does not answer for two minutes. */
-const REMOTE_TIMEOUT_MS = 150_000;
 /** File systems whose calls another machine or process answers. */
 const FOREIGN = /^(nfs|cifs|smb|fuse|9p|ceph|lustre|afs|autofs|gfs|ocfs|glusterfs|virtiofs|vboxsf)/;
 
@@ -30,22 +28,11 @@ export interface Mounter {
   remount(source: string, target: string, options: readonly string[]): Promise<void>;
   /** Mounts the file system on a device of this machine. */
   device(source: string, target: string, type: string, options: readonly string[]): Promise<void>;
-  /** Mounts a directory of a file server; an abort ends the attempt. */
-  remote(mount: RemoteMount, signal: AbortSignal): Promise<void>;
   /** Bind-mounts `source` with all mounts below it. */
   bindTree(source: string, target: string): Promise<void>;
   /** Makes `target` shared: later mounts below it appear wherever `target` is bound. */
   shareTree(target: string): Promise<void>;
   unmount(target: string): Promise<void>;
-}
-
-/** `shown`: the target as errors name it. */
-export interface RemoteMount {
-  readonly type: string;
-  readonly source: string;
-  readonly target: string;
-  readonly options: readonly string[];
-  readonly shown: string;
 }
 
 /** `programs`: names or paths of mount(8) and umount(8), for machines and tests that have others. */
@@ -69,7 +56,6 @@ export function mounter(options: MounterOptions = {}): Mounter {
     },
     remount: (source, target, options) => programs.remount(source, target, options),
     device: (source, target, type, options) => programs.device(source, target, type, options),
-    remote: programs.remote,
     async bindTree(source, target) {
       system.bindTree(source, target);
     },
@@ -82,14 +68,13 @@ export function mounter(options: MounterOptions = {}): Mounter {
   };
 }
 
-function byPrograms({ programs, timeoutMs }: MounterOptions): Mounter {
+function byPrograms({ programs, timeoutMs = MOUNT_TIMEOUT_MS }: MounterOptions): Mounter {
   const { mount, umount } = programs ?? { mount: 'mount', umount: 'umount' };
-  const limitMs = timeoutMs ?? MOUNT_TIMEOUT_MS;
   const call = async (program: string, argv: readonly string[]): Promise<void> => {
     try {
-      await run(program, [...argv], { timeout: limitMs, killSignal: 'SIGKILL' });
+      await run(program, [...argv], { timeout: timeoutMs, killSignal: 'SIGKILL' });
     } catch (error) {
-      throw programFailure(program, error, limitMs);
+      throw programFailure(program, error, timeoutMs);
     }
   };
   return {
@@ -100,32 +85,10 @@ function byPrograms({ programs, timeoutMs }: MounterOptions): Mounter {
       call(mount, ['--no-canonicalize', '-o', ['remount', 'bind', ...options].join(','), source, target]),
     device: (source, target, type, options) =>
       call(mount, ['--no-canonicalize', '-t', type, '-o', options.join(','), source, target]),
-    remote: (wanted, signal) => mountOfServer(mount, wanted, { signal, timeout: timeoutMs ?? REMOTE_TIMEOUT_MS }),
     bindTree: (source, target) => call(mount, ['--no-canonicalize', '--rbind', source, target]),
     shareTree: (target) => call(mount, ['--no-canonicalize', '--make-rshared', target]),
     unmount: (target) => call(umount, ['--no-canonicalize', '--lazy', target]),
   };
-}
-
-/** The error has upstream's text, with the command and its output (k8s.io/mount-utils). */
-async function mountOfServer(
-  program: string,
-  { type, source, target, options, shown }: RemoteMount,
-  limits: { readonly signal: AbortSignal; readonly timeout: number },
-): Promise<void> {
-  const argv = ['-t', type, ...(options.length > 0 ? ['-o', options.join(',')] : []), source];
-  try {
-    await run(program, ['--no-canonicalize', ...argv, target], { ...limits, killSignal: 'SIGKILL' });
-  } catch (error) {
-    const failure = programFailure(program, error, limits.timeout);
-    const status = memberOf(error, 'code');
-    if (typeof status !== 'number') throw failure;
-    const output = [memberOf(error, 'stdout'), memberOf(error, 'stderr')].filter((text) => typeof text === 'string');
-    const text =
-      `mount failed: exit status ${status}\nMounting command: mount\nMounting arguments: ${argv.join(' ')} ${shown}\n` +
-      `Output: ${output.join('')}`;
-    throw new OperationError(text, { code: failure.code ?? 'EIO', retriable: true });
-  }
 }
 
 function programFailure(program: string, error: unknown, timeoutMs: number): OperationError {

@@ -30,7 +30,6 @@ import { bindDevice, linkDevice } from './block-device.ts';
 import { bindLocal, DeviceFailure, LOCAL_STEP, SourceMissing, type Unshareable } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import type { Projects } from './projects.ts';
-import { mountRemote } from './remote-volume.ts';
 import { fdPath, shareTree } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.setUp']>;
@@ -62,7 +61,7 @@ export async function setUpVolumes(
     volumes.map(async (volume): Promise<Unshareable & { failed?: VolumeFailure }> => {
       try {
         signal.throwIfAborted();
-        return await setUp({ root, podDirectory }, volume, { ...tools, signal });
+        return await setUp({ root, podDirectory }, volume, tools);
       } catch (error) {
         return { failed: failureOf(volume, error) };
       }
@@ -82,14 +81,10 @@ function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
     const step = error instanceof SourceMissing ? LOCAL_STEP : error instanceof DeviceFailure ? DEVICE_STEP : undefined;
     return { ...failure, spec: volume.spec, ...(step === undefined ? {} : { step }) };
   }
-  return 'spec' in volume && volume.spec !== undefined ? { ...failure, spec: volume.spec } : failure;
+  return volume.kind === 'host' && volume.spec !== undefined ? { ...failure, spec: volume.spec } : failure;
 }
 
-async function setUp(
-  { root, podDirectory }: Place,
-  volume: VolumeSetUp,
-  tools: SetUpTools & { readonly signal: AbortSignal },
-): Promise<Unshareable> {
+async function setUp({ root, podDirectory }: Place, volume: VolumeSetUp, tools: SetUpTools): Promise<Unshareable> {
   switch (volume.kind) {
     case 'local':
       return await bindLocal(root, volume, tools.mounter);
@@ -97,9 +92,6 @@ async function setUp(
       return await shareOnce({ root, podDirectory }, volume, tools);
     case 'host':
       await checkHostPathOnce(podDirectory, volume, tools.given);
-      break;
-    case 'remote':
-      await mountRemote(root, volume, tools.mounter, tools.signal);
       break;
     case 'device':
       await linkDevice(root, volume.link, volume.device);

@@ -31,8 +31,6 @@ export interface ClaimInput {
   readonly key: string;
   /** Labels of this node; `null` while unknown. */
   readonly labels: Readonly<Record<string, string>> | null;
-  /** Volumes of NFS servers can be mounted. */
-  readonly mountsNfs?: true;
 }
 
 interface Context extends ClaimInput {
@@ -167,17 +165,16 @@ function holderProblem({ metadata: { name } }: KubeObject, holder: { readonly ui
   return `found PV object ${name} but its pv.Spec.ClaimRef.UID ${holder.uid ?? ''} does not point to claim.UID ${uid}`;
 }
 
-function stateOf({ key, labels, owner, size, mountsNfs }: Context, volume: KubeObject): ObjectState {
+function stateOf({ key, labels, owner, size }: Context, volume: KubeObject): ObjectState {
   const { claimRef, ...spec } = specOf(volume);
   const { namespace, name } = idOf(key);
   const notBound = holderProblem(volume, claimRef, size.claim.uid);
   if (notBound !== '') return problem({ key }, notBound);
-  const known = mountsNfs === true ? [...KINDS, 'nfs' as const] : KINDS;
-  if (!known.some((kind) => isObject(spec[kind]))) {
+  if (!KINDS.some((kind) => isObject(spec[kind]))) {
     const sources = Object.entries(spec).filter(([each, source]) => isObject(source) && !NO_SOURCES.has(each));
     const kinds = sources.map(([each]) => each);
     const text = `PV "${volume.metadata.name}" is of kind ${kinds.join(', ')}, which this node agent cannot mount`;
-    return problem({ key }, `${text}; use ${known.join(', ')}`);
+    return problem({ key }, `${text}; use ${KINDS.join(', ')}`);
   }
   const terms = termsOf(volume);
   const isReachable = terms === null || terms.some((term) => matchesTerm(term, labels ?? {}, ''));

@@ -165,10 +165,7 @@ function start(enqueue: Enqueue, context: Context, key: string): void {
   const shared = sharedActorOf(key);
   if (shared !== undefined) enqueue.spawnChild(shared, { id: shared });
   else if (idOf(key).kind === 'PersistentVolumeClaim')
-    enqueue.spawnChild('claim', {
-      id: actorOf(key),
-      input: { key, labels, ...(hasBehavior(context, 'managersAsKubelet') ? { mountsNfs: true } : {}) },
-    });
+    enqueue.spawnChild('claim', { id: actorOf(key), input: { key, labels } });
   else
     enqueue.spawnChild('object', {
       id: actorOf(key),

@@ -135,17 +135,6 @@ export type VolumeSetUp =
       /** For a device: the file system for formatting a blank one, and its mount options. */
       readonly filesystem: { readonly type: string; readonly options: readonly string[]; readonly readOnly: boolean };
     }
-  /** A directory of a file server. `source`: `<server>:<path>`. */
-  | {
-      readonly kind: 'remote';
-      readonly name: string;
-      /** The name of the PersistentVolume; absent without one. */
-      readonly spec?: string;
-      readonly type: 'nfs';
-      readonly source: string;
-      readonly path: string;
-      readonly options: readonly string[];
-    }
   /** A block device of the host: `link` in the pod's folder points to it, and it is bind-mounted on the file `map`. */
   | {
       readonly kind: 'device';

@@ -141,11 +141,10 @@ export const BEHAVIORS = [
     before:
       'The Node kept the devices of an earlier start until their plugin registered, and for ever if it was gone, and ' +
       'on a machine that was installed anew those of the old one. A pod that exceeds the volumes of its node was ' +
-      'rejected without their names. A node that does not count local storage was never ready. Volumes of NFS servers ' +
-      'and of plug-ins that left Kubernetes were not mounted. Pressure that was over when its settings changed stayed.',
+      'rejected without their names. A node that does not count local storage was never ready. Pressure that was over ' +
+      'when its settings changed stayed.',
     since:
       'As in the kubelet, such devices count as zero until a plugin offers them, the volumes are named, the node is ' +
-      'ready, and volumes of NFS servers are mounted; those of former plug-ins are by their CSI drivers. ' +
-      'Pressure is reported anew.',
+      'ready, and pressure is reported anew.',
   },
 ] as const;

@@ -18,7 +18,6 @@ import type { NodeSettings } from '../settings/node-settings.ts';
 import { podDirectory, volumeDirectory } from '../spec/paths.ts';
 import { podContainers } from '../spec/qos.ts';
 import { type MountedVolume, type MountedVolumes, volumeKind } from '../spec/volumes.ts';
-import { byBytes } from '../values/go-text.ts';
 import { nanoOf, wholeUnits } from '../values/quantity.ts';
 import { nestedFolders } from './nested.ts';
 import { type PayloadInput, payload } from './payload.ts';
@@ -40,7 +39,6 @@ const PLUGINS = {
   projected: 'kubernetes.io~projected',
 } as const;
 const LOCAL_PLUGIN = 'kubernetes.io~local-volume';
-const NFS_PLUGIN = 'kubernetes.io~nfs';
 
 export function volumePlan(input: PayloadInput): VolumePlan {
   const mounted: Record<string, MountedVolume> = {};
@@ -53,7 +51,7 @@ export function volumePlan(input: PayloadInput): VolumePlan {
     try {
       const bound = boundVolume(volume, input, uses);
       const published = input.node.apiServer === undefined ? null : csiVolumeOf(volume, bound, input.pod);
-      const local = published ? null : hostVolume(volume, bound, input);
+      const local = published ? null : (localDevice(volume, bound, input) ?? localFolder(volume, bound, input));
       const place = placeOf(volume, bound);
       const volumeView = published ? targetOf(published, input) : (local?.mounted ?? mountedOf(place, input));
       if (volumeView !== null) mounted[volume.name] = withClaimSettings(volumeView, volume, bound, input.node);
@@ -92,10 +90,7 @@ function addPublished(csi: CSIVolume[], volume: CSIVolume): void {
   else csi[at] = { ...first, readOnly: first.readOnly && volume.readOnly };
 }
 
-/**
- * The volume with the settings of its claim. Files get the SELinux label unless they are the host's, a server's or
- * read-only.
- */
+/** The volume with the settings of its claim. Files get the SELinux label unless they are the host's or read-only. */
 function withClaimSettings(
   own: MountedVolume,
   volume: Volume,
@@ -108,9 +103,9 @@ function withClaimSettings(
     ...(volume.persistentVolumeClaim?.readOnly ? { readOnly: true } : {}),
   };
   if (node.seLinux !== true || own.device !== undefined) return plain;
-  const isElsewhere = placeOf(volume, bound).hostPath !== undefined || nfsOf(volume, bound) !== undefined;
+  const isHostPath = placeOf(volume, bound).hostPath !== undefined;
   const isReadOnlyStorage = (bound !== null || volume.csi !== undefined) && plain.readOnly === true;
-  return isElsewhere || isReadOnlyStorage ? plain : { ...plain, relabel: true };
+  return isHostPath || isReadOnlyStorage ? plain : { ...plain, relabel: true };
 }
 
 /** The volume of a claim is unknown, or not for this pod: no set-up is attempted. */
@@ -169,9 +164,6 @@ function checkMode({ name }: Volume, bound: BoundVolume, { mounts, devices }: Us
   if (wrong.has(name)) throw new Unprocessed(`volume ${name} has volumeMode ${mode}, but is specified in ${field}`);
 }
 
-const hostVolume = (volume: Volume, bound: BoundVolume | null, input: PayloadInput) =>
-  localDevice(volume, bound, input) ?? localFolder(volume, bound, input) ?? exportedFolder(volume, bound, input);
-
 const LOCAL_DEVICES = `volumeDevices/${LOCAL_PLUGIN}`;
 export const LOCAL_MAPS = 'plugins/kubernetes.io/local-volume/volumeDevices';
 
@@ -212,31 +204,6 @@ function localFolder(volume: Volume, bound: BoundVolume | null, { pod, node }: P
   const setUp: VolumeSetUp = { kind: 'local', name: volume.name, spec, source, path, ownership, filesystem };
   return { mounted: { hostPath: path }, setUp };
 }
-
-/**
- * A directory of an NFS server. `null` if the volume is none. Behind a claim the claim decides whether it is read-only,
- * as upstream.
- */
-function exportedFolder(volume: Volume, bound: BoundVolume | null, { pod, node }: PayloadInput) {
-  const nfs = nfsOf(volume, bound);
-  if (nfs === undefined || !hasBehavior(node, 'managersAsKubelet')) return null;
-  const isReadOnly = (bound === null ? nfs.readOnly : volume.persistentVolumeClaim?.readOnly) === true;
-  const path = volumeDirectory(pod, node, NFS_PLUGIN, bound?.name ?? volume.name);
-  const server = nfs.server.includes(':') ? `[${nfs.server}]` : nfs.server;
-  const setUp: VolumeSetUp = {
-    kind: 'remote',
-    name: volume.name,
-    ...(bound === null ? {} : { spec: bound.name }),
-    type: 'nfs',
-    source: `${server}:${nfs.path}`,
-    path,
-    options: [...new Set([...(bound?.spec.mountOptions ?? []), ...(isReadOnly ? ['ro'] : [])])].toSorted(byBytes),
-  };
-  return { mounted: { hostPath: path, ...(isReadOnly ? { readOnly: true } : {}) }, setUp };
-}
-
-const nfsOf = (volume: Volume, bound: BoundVolume | null): Volume['nfs'] =>
-  bound === null ? volume.nfs : bound.spec.nfs;
 
 /** A hostPath volume behind a claim is used in place. */
 function placeOf(volume: Volume, bound: BoundVolume | null): Volume {

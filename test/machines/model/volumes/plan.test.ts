@@ -88,62 +88,12 @@ describe('where a volume lies', () => {
   });
 
   it.each([
-    ['iscsi', { iscsi: { targetPortal: 's', iqn: 'iqn.2026-01.com.example:a', lun: 0 } }],
+    ['nfs', { nfs: { server: 's', path: '/' } }],
     ['persistentVolumeClaim', { persistentVolumeClaim: { claimName: 'x' } }],
     ['csi', { csi: { driver: 'd' } }],
     ['none', {}],
   ])('%s is refused by name', (kind, volume) => {
     expect(failure(volume)).toContain(`volume "v" is of kind ${kind}, which this node agent cannot set up`);
-  });
-});
-
-describe('a directory of an NFS server', () => {
-  const path = '/var/lib/kubelet/pods/u1/volumes/kubernetes.io~nfs';
-  const remote = (name: string, source: string, options: readonly string[], spec?: string) => ({
-    kind: 'remote',
-    name: 'v',
-    ...(spec === undefined ? {} : { spec }),
-    type: 'nfs',
-    source,
-    path: `${path}/${name}`,
-    options,
-  });
-
-  it.each([
-    ['', { server: 'nfs.example', path: '/e' }, 'nfs.example:/e', [], {}],
-    ['read-only', { server: '192.0.2.1', path: '/', readOnly: true }, '192.0.2.1:/', ['ro'], { readOnly: true }],
-    ['over IPv6', { server: '2001:db8::1', path: '/e' }, '[2001:db8::1]:/e', [], {}],
-  ])('of a pod: %s', (_, nfs, source, options, view) => {
-    expect(plan({ nfs })).toEqual({
-      mounted: { v: { hostPath: `${path}/v`, ...view } },
-      setUps: [remote('v', source, options)],
-      csi: [],
-      failures: [],
-    });
-  });
-
-  it('gets no SELinux label, and no group', () => {
-    const { mounted, setUps } = plan({ nfs: { server: 's', path: '/e' } }, { securityContext: { fsGroup: 7 } }, {
-      ...MEMORY,
-      seLinux: true,
-    } as Partial<NodeSettings>);
-    expect(mounted['v']).toEqual({ hostPath: `${path}/v` });
-    expect(setUps).toEqual([remote('v', 's:/e', [])]);
-  });
-
-  it.each([
-    [{}, ['hard', 'nfsvers=4.2'], {}],
-    [{ readOnly: true }, ['hard', 'nfsvers=4.2', 'ro'], { readOnly: true }],
-  ])('behind a claim, with its options: %j', (claim, options, view) => {
-    const nfs = { server: 's', path: '/e', readOnly: true };
-    const { mounted, setUps } = claimed({ spec: { nfs, mountOptions: ['nfsvers=4.2', 'hard'] } }, claim);
-    expect(mounted['v']).toEqual({ hostPath: `${path}/pv`, ...view });
-    expect(setUps).toEqual([remote('pv', 's:/e', options, 'pv')]);
-  });
-
-  it('is refused by a node of 0.2.0', () => {
-    const nfs = { server: 's', path: '/' };
-    expect(failure({ nfs }, {}, { ...MEMORY, behavior: 2 })).toContain('is of kind nfs, which this node agent cannot');
   });
 });
 

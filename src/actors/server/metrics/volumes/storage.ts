@@ -31,12 +31,8 @@ const pluginOf = (volume: Volume | undefined, driver?: string): string =>
 const driverPlugin = (driver: string): string => `kubernetes.io/csi:${driver}`;
 
 const LOCAL_PLUGIN = 'kubernetes.io/local-volume';
-/** The plug-ins of volumes that are set up in a way of their own. */
-const PLUGIN_OF_KIND: Readonly<Partial<Record<VolumeSetUp['kind'], string>>> = {
-  local: LOCAL_PLUGIN,
-  device: LOCAL_PLUGIN,
-  remote: 'kubernetes.io/nfs',
-};
+/** Volumes behind claims that are folders or devices of this machine. */
+const LOCAL_KINDS: ReadonlySet<VolumeSetUp['kind']> = new Set(['local', 'device']);
 
 /** Upstream's names of the calls to CSI drivers; staging is a part of mounting. */
 const DRIVER_OPERATIONS: Readonly<Record<string, string>> = {
@@ -186,7 +182,7 @@ export class StorageMetrics extends Instruments implements Projection {
     this.#volumes.set(uid, known);
     for (const { name, kind } of wanted) {
       if (known.has(name)) continue;
-      const plugin = PLUGIN_OF_KIND[kind] ?? pluginOf(volumes.find((each) => each.name === name));
+      const plugin = LOCAL_KINDS.has(kind) ? LOCAL_PLUGIN : pluginOf(volumes.find((each) => each.name === name));
       known.set(name, { plugin, sinceMs: nowMs });
       this.#verified(plugin);
     }

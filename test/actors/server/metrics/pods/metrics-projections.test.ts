@@ -164,7 +164,6 @@ it('volumes count by kind, failures apart, and end to end with their failures', 
         { kind: 'folder', name: 'a', groupId: 7 },
         { kind: 'files', name: 'b', groupId: null },
         { kind: 'local', name: 'c', ownership: null },
-        { kind: 'remote', name: 'd' },
       ],
     });
   turn(0, setUp(1));
@@ -179,7 +178,6 @@ it('volumes count by kind, failures apart, and end to end with their failures', 
   const overall = { plugin_name: 'kubernetes.io/configmap', operation_name: 'overall_volume_mount' };
   expect(await value('volume_operation_total_seconds', overall, '_sum')).toBe(5);
   expect(await count('kubernetes.io/local-volume', 'success'), 'a claim that is a folder of this machine').toBe(2);
-  expect(await count('kubernetes.io/nfs', 'success'), 'a directory of a server').toBe(2);
   const other = (volume_plugin: string, operation_name: string) =>
     value('storage_operation_duration_seconds', { volume_plugin, operation_name, status: 'success' }, '_count');
   expect(await other('kubernetes.io/empty-dir', 'verify_controller_attached_volume')).toBe(1);

@@ -87,9 +87,9 @@ describe('a volume that the node cannot set up', () => {
   });
 
   it('of a kind that needs a cluster is named', () => {
-    boot({ volumes: [{ name: 'n', iscsi: { targetPortal: 's', iqn: 'iqn.2026-01.com.example:a', lun: 0 } }] });
+    boot({ volumes: [{ name: 'n', nfs: { server: 's', path: '/p' } }] });
     node.run(1_000);
-    expect(node.events()[0]).toMatch(/FailedMount: .*volume "n" is of kind iscsi, which this node agent cannot set up/);
+    expect(node.events()[0]).toMatch(/FailedMount: .*volume "n" is of kind nfs, which this node agent cannot set up/);
   });
 });
 
