@@ -20,6 +20,7 @@ import type {
 } from '../../machines/model/operations/devices.ts';
 import { Contract } from '../contract.ts';
 import { serveSocket } from '../grpc-socket.ts';
+import { ignoring } from '../host/root-folder.ts';
 import { aborted } from '../pause.ts';
 import { connected, methodOf, unary } from '../plugins/connection.ts';
 import { TokenBucket } from '../token-bucket.ts';
@@ -100,6 +101,15 @@ export const serveRegistration: Port<(typeof deviceOperations)['devices.serveReg
     await rm(socket, { force: true });
   }
   return null;
+};
+
+/** The names of files that are being written begin with a dot. */
+const isOfKubelet = (name: string): boolean => !name.startsWith('.');
+
+/** What a kubelet leaves in the folder, its checkpoint or a socket, stays there when it ends. */
+export const isNewFolder: Port<(typeof deviceOperations)['devices.isNewFolder']> = async ({ input: { folder } }) => {
+  const names = await readdir(folder).catch(ignoring('ENOENT'));
+  return { isNew: names === null || !names.some(isOfKubelet) };
 };
 
 async function removeSockets(folder: string): Promise<void> {

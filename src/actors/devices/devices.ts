@@ -23,7 +23,7 @@ import { toOperationError } from '../cri/client.ts';
 import { replaceFile } from '../host/soft-state.ts';
 import { connected, messagesOf, methodOf, unary } from '../plugins/connection.ts';
 import { TokenBucket } from '../token-bucket.ts';
-import { type AllocateReply, DEVICE_PLUGIN, optionsAt, serveRegistration } from './device-registration.ts';
+import { type AllocateReply, DEVICE_PLUGIN, isNewFolder, optionsAt, serveRegistration } from './device-registration.ts';
 
 type Operations = typeof deviceOperations;
 
@@ -54,6 +54,7 @@ interface Connection extends DevicePlugin {
 export function devicePorts(): Ports<Operations> {
   const connections = new Map<string, Connection>();
   return {
+    'devices.isNewFolder': isNewFolder,
     'devices.serveRegistration': serveRegistration,
     'devices.getOptions': ({ input: { endpoint }, signal }) => optionsAt(endpoint, signal),
     'devices.listAndWatch': (call) => listAndWatch(connections, call),

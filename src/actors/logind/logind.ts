@@ -15,6 +15,7 @@ import type { Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import type { logindOperations } from '../../machines/model/operations/logind.ts';
 import { busErrorName, CALL_TIMEOUT_MS, connectBus, systemBusAddress } from '../bus.ts';
+import { replaceFile } from '../host/soft-state.ts';
 
 const SERVICE = 'org.freedesktop.login1';
 const OBJECT = '/org/freedesktop/login1';
@@ -57,10 +58,11 @@ export function logindPorts(options: LogindOptions = {}): LogindPorts {
       await watchShutdown(address, signal, (active) => call.emit({ type: 'shutdown.prepared', active }));
       return null;
     },
-    'logind.storeShutdown': async ({ input: { path, startMs, endMs } }) => {
+    'logind.storeShutdown': async ({ id, input: { path, startMs, endMs } }) => {
       const timeOf = (ms: number | null): string => (ms === null ? GO_ZERO_TIME : new Date(ms).toISOString());
       const state = { startTime: timeOf(startMs), endTime: timeOf(endMs) };
-      await writeFile(path, JSON.stringify(state), { mode: 0o600 });
+      // The machine may lose its power at any moment from now on.
+      await replaceFile(path, JSON.stringify(state), id);
       return null;
     },
   };

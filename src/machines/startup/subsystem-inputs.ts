@@ -21,11 +21,16 @@ import { leavesAddressesToCloud, specifiedNodeIPs } from './host/node-ip.ts';
 
 /** The fixed facts of the Node object, and the period of sending its status. */
 export function nodeStatusInput(context: EstablishedContext): NodeStatusInput {
-  const { config, resources } = context;
+  const { config, resources, input } = context;
+  const ignoresStorage = !config.localStorageCapacityIsolation && hasBehavior(input, 'managersAsKubelet');
   return {
     facts: nodeFacts(context),
-    behavior: context.input.behavior,
-    reports: { capacity: resources.capacity, allocatable: resources.allocatable },
+    behavior: input.behavior,
+    reports: {
+      capacity: resources.capacity,
+      allocatable: resources.allocatable,
+      ...(ignoresStorage ? { ignoresStorage } : {}),
+    },
     register: config.registerNode,
     ...(gatesOf(config)('KubeletRegistrationGetOnExistsOnly') ? { getsOnExistsOnly: true } : {}),
     updateFrequencyMs: millisecondsOf(config.nodeStatusUpdateFrequency),

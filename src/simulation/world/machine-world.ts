@@ -169,6 +169,7 @@ export const HEALTHY: Answers = {
   'logind.watchShutdown': 'stream',
   'host.watchOom': 'stream',
   'plugins.watch': 'stream',
+  'devices.isNewFolder': ok({ isNew: false }),
   'devices.serveRegistration': 'stream',
   'devices.writeCheckpoint': ok(null),
   'stats.watchStorage': 'stream',

@@ -1,5 +1,5 @@
 /** The talk with device plugins, and their registration, over real sockets. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import { expect, it, onTestFinished } from 'vitest';
@@ -229,4 +229,17 @@ it('registrations without end are heard a few times a second, and refused when t
   expect(seconds).toBeGreaterThan(0.9);
   expect(stream.items.length).toBeLessThan(35 + 2 * seconds);
   await expect.poll(() => refusals[0]).toBe('8 RESOURCE_EXHAUSTED: 64 registrations are under way: try again later');
+});
+
+it.each([
+  ['is missing', null, true],
+  ['is empty', [], true],
+  ['has an interrupted write', ['.tmp-1'], true],
+  ['has a checkpoint', ['kubelet_internal_checkpoint'], false],
+  ['has what plugins left', ['gpu.sock'], false],
+])('a folder of plugins that %s', async (_, names, isNew) => {
+  const folder = join(await temporaryFolder(), 'device-plugins');
+  if (names !== null) mkdirSync(folder);
+  for (const name of names ?? []) writeFileSync(join(folder, name), '');
+  expect(await perform(pluginPorts()['devices.isNewFolder'], { folder })).toEqual({ isNew });
 });

@@ -1,5 +1,5 @@
 /** logind over a real bus, with systemd's own `systemd-inhibit`. */
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { logindPorts } from '../../../src/actors/logind/logind.ts';
@@ -97,4 +97,17 @@ it('when the last shutdown began and ended is kept in upstream`s form', async ()
     startTime: '2023-11-14T22:13:20.000Z',
     endTime: '0001-01-01T00:00:00Z',
   });
+});
+
+it('the record of a shutdown is never half written', async () => {
+  const folder = await temporaryFolder();
+  const path = join(folder, 'graceful_node_shutdown_state');
+  const ports = logindPorts();
+  await perform(ports['logind.storeShutdown'], { path, startMs: 1_700_000_000_000, endMs: null });
+  const first = openSync(path, 'r');
+  await perform(ports['logind.storeShutdown'], { path, startMs: 1_700_000_000_000, endMs: 1_700_000_009_000 });
+  expect(readFileSync(first, 'utf8')).toContain('0001-01-01T00:00:00Z');
+  closeSync(first);
+  expect(readFileSync(path, 'utf8')).toContain('2023-11-14T22:13:29.000Z');
+  expect(readdirSync(folder)).toEqual(['graceful_node_shutdown_state']);
 });

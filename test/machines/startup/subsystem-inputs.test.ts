@@ -5,22 +5,37 @@ import type { EstablishedContext } from '../../../src/machines/startup/context/t
 import { nodeStatusInput } from '../../../src/machines/startup/subsystem-inputs.ts';
 import { MACHINE_INFO } from './boot-node.ts';
 
-const infoOf = (swapBytes: string, behavior = NEWEST_BEHAVIOR) => {
+const inputOf = (swapBytes: string, behavior = NEWEST_BEHAVIOR, localStorageCapacityIsolation = true) => {
   const period = { nodeStatusUpdateFrequency: '10s', nodeStatusReportFrequency: '5m' };
   const context = {
     flags: { nodeLabels: {}, cloudProvider: '', nodeIP: '' },
-    config: { ...period, featureGates: {}, registerNode: true, registerWithTaints: [], providerID: '', port: 10_250 },
+    config: {
+      ...period,
+      featureGates: {},
+      registerNode: true,
+      registerWithTaints: [],
+      providerID: '',
+      port: 10_250,
+      localStorageCapacityIsolation,
+    },
     node: { nodeName: 'n', hostname: 'n', nodeIPs: [] },
     machineInfo: { ...MACHINE_INFO, swapBytes },
     runtime: { name: 'containerd', version: '2.0.0' },
     resources: { capacity: {}, allocatable: {} },
     input: { behavior, version: 'v1' },
   };
-  return nodeStatusInput(context as unknown as EstablishedContext).facts.info;
+  return nodeStatusInput(context as unknown as EstablishedContext);
 };
+const infoOf = (swapBytes: string, behavior?: number) => inputOf(swapBytes, behavior).facts.info;
 
 it('the Node says how much its machine can swap, if it can', () => {
   expect(infoOf('4096').swap).toEqual({ capacity: 4_096 });
   expect(infoOf('0')).not.toHaveProperty('swap');
   expect(infoOf('4096', 0)).not.toHaveProperty('swap');
+});
+
+it('local storage is no condition of a ready node that does not count it; on a node of 0.2.0 it was', () => {
+  const ignores = (behavior: number, counts: boolean) => inputOf('0', behavior, counts).reports.ignoresStorage;
+  expect([ignores(NEWEST_BEHAVIOR, false), ignores(NEWEST_BEHAVIOR, true)]).toEqual([true, undefined]);
+  expect(ignores(NEWEST_BEHAVIOR - 1, false)).toBeUndefined();
 });

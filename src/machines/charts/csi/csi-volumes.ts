@@ -81,8 +81,13 @@ const answerWanted = s.enqueueActions(({ context, event, enqueue }) => {
 });
 
 /** A pod whose volume has no room on this node is ended, so that the scheduler may find another node. */
-function reject(enqueue: Enqueue, ref: ObjectReference & { readonly uid: string }, driver: string): void {
-  const text = podEvents.attachmentLimit();
+function reject(
+  enqueue: Enqueue,
+  ref: ObjectReference & { readonly uid: string },
+  driver: string,
+  missing: string,
+): void {
+  const text = podEvents.attachmentLimit(missing);
   const verdict = { reason: text.reason, message: podMessages.rejected(text.message), published: 'always' } as const;
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
   enqueue.sendTo(to('pods'), { type: 'pods.kill', uid: ref.uid, graceSeconds: null, verdict } satisfies PodKillWanted);
@@ -94,8 +99,9 @@ const reportOverdue = s.enqueueActions(({ context, event, enqueue }) => {
   if (!pod) return;
   const { serviceAccount: _, ...ref } = pod;
   const full = fullDriver(context, pod.uid);
-  if (full !== null) return reject(enqueue, ref, full);
   const { unmounted, unattached } = missingVolumes(context, pod.uid);
+  const named = hasBehavior(context, 'managersAsKubelet') ? overdueVolumes(unmounted, unattached) : '';
+  if (full !== null) return reject(enqueue, ref, full, named);
   if (unmounted.length === 0) return;
   if (hasBehavior(context, 'overdueVolumesAsKubelet')) {
     const fields = { pod: `${ref.namespace}/${ref.name}`, podUID: ref.uid, err: overdueVolumes(unmounted, unattached) };

@@ -34,6 +34,7 @@ import type { NodeSettings } from '../../model/settings/node-settings.ts';
 import type { ImagesInUse } from '../../model/status/runtime-facts.ts';
 import { aggregate } from '../../model/values/go-text.ts';
 import { pickKeys } from '../../model/values/tables.ts';
+import { goDuration } from '../../model/values/time.ts';
 
 /** As upstream: every five minutes. */
 const IMAGE_GC_MS = 300_000;
@@ -58,6 +59,8 @@ interface Context extends ImageGcKnowledge {
   readonly freedBytes: number;
   /** Errors of this round: why images could not be removed. */
   readonly errors: readonly string[];
+  /** Those of images that are too old: they end the round. Absent without `managersAsKubelet`. */
+  readonly agedErrors?: readonly string[];
   /** The previous round failed as well. */
   readonly failedBefore: boolean;
   /** `eviction` waits for the answer of this round. */
@@ -83,6 +86,8 @@ const s = setup({
       const [next] = queue;
       return next !== undefined && (!hasSubstitutes(context) || next.isTooOld || freedBytes < toFreeBytes);
     },
+    hasAgedErrors: ({ context: { purging, agedErrors = [], queue } }) =>
+      !purging && agedErrors.length > 0 && queue[0]?.isTooOld !== true,
     hasErrors: ({ context }) => !context.purging && context.errors.length > 0,
     isShort: ({ context }) => !context.purging && context.freedBytes < context.toFreeBytes,
     hasRemoved: ({ context }) => context.recordsRoot !== null && context.freedBytes > 0,
@@ -122,8 +127,11 @@ const noteDisk = s.assign(({ context, event }) => {
   const availableBytes = Math.min(Number(disk.availableBytes), capacityBytes);
   const usedPercent = usedPercentOf(capacityBytes, availableBytes);
   const toFreeBytes = bytesToFree(capacityBytes, availableBytes, context.policy);
-  return { capacityBytes, usedPercent, toFreeBytes, freedBytes: 0, errors: [] };
+  return { capacityBytes, usedPercent, toFreeBytes, freedBytes: 0, errors: [], ...noAgedErrors(context) };
 });
+
+const noAgedErrors = ({ agedErrors }: Context): Pick<Context, 'agedErrors'> =>
+  agedErrors === undefined ? {} : { agedErrors: [] };
 
 /** Records when the list was requested: images pulled later may be missing in it. Pull records have whole seconds. */
 const noteListing = s.assign((args) => ({ listedAtMs: Math.floor(now(args) / 1_000) * 1_000 }));
@@ -157,10 +165,13 @@ const noteRemoval = s.assign(({ context }) => ({
   freedBytes: context.freedBytes + (context.queue[0]?.sizeBytes ?? 0),
 }));
 
-const noteError = s.assign(({ context, event }) => ({
-  queue: context.queue.slice(1),
-  errors: [...context.errors, errorOf(event).message],
-}));
+const noteError = s.assign(({ context, event }) => {
+  const { agedErrors, errors } = context;
+  const [image, ...queue] = context.queue;
+  const { message } = errorOf(event);
+  if (image?.isTooOld !== true || agedErrors === undefined) return { queue, errors: [...errors, message] };
+  return { queue, errors: [...errors, message], agedErrors: [...agedErrors, message] };
+});
 
 const logUnremoved = line<Context, { type: string; error: unknown }, undefined, Event>(
   'error',
@@ -192,6 +203,12 @@ const notRemoved = fail(
   ({ toFreeBytes, freedBytes, errors }) =>
     `wanted to free ${toFreeBytes} bytes, but freed ${freedBytes} bytes space with errors in image deletion: ` +
     aggregate(errors),
+);
+
+const tooOldNotRemoved = fail(
+  ({ policy, agedErrors = [] }) =>
+    `wanted to free images older than ${goDuration(policy.maxAgeMs)}, encountered errors in image deletion: ` +
+    aggregate(agedErrors),
 );
 
 const notEnough = fail(
@@ -231,6 +248,7 @@ export const imageGcMachine = s.createMachine({
     queue: [],
     freedBytes: 0,
     errors: [],
+    ...(hasBehavior(input, 'managersAsKubelet') ? { agedErrors: [] } : {}),
     failedBefore: false,
     purging: false,
   }),
@@ -296,6 +314,7 @@ export const imageGcMachine = s.createMachine({
     },
     next: {
       always: [
+        { guard: 'hasAgedErrors', target: 'waiting', actions: tooOldNotRemoved },
         { guard: 'removesNext', target: 'removing' },
         { guard: 'hasErrors', target: 'waiting', actions: notRemoved },
         { guard: 'isShort', target: 'settling', actions: notEnough },

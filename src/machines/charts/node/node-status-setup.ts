@@ -90,7 +90,8 @@ export const nodeStatusSetup = setup({
     registersItself: ({ context }) => context.register,
     isUrgent: ({ context }) => {
       const [before, after] = [statusOf(context), projected(context, context.reportedAtMs)];
-      return context.node !== null && (hasConditionChange(before, after) || hasMoreVolumesInUse(before, after));
+      const isUrgent = hasConditionChange(before, after) || hasMoreVolumesInUse(before, after);
+      return context.node !== null && (isUrgent || context.reports.isRecreated === true);
     },
     mayTryAgain: ({ context }) => context.tries < TRIES_MAX,
   },

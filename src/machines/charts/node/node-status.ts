@@ -9,7 +9,8 @@
  * Asks: `registration` first; then `cri.watchImages`, `kube.get` of the Node, and `kube.patch` of nodes/status by the
  *   heartbeat client.
  * Sends: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
- *   `objects` its labels and `csiVolumes` its volumes, when they changed.
+ *   `objects` its labels and `csiVolumes` its volumes, when they changed;
+ *   `deviceManager` and `eviction` that it needs their reports.
  * Invariants:
  *   O1 a changed condition, or one more volume in use, is published at once, other changes with the next period, and a
  *      new heartbeat alone rarely.
@@ -37,7 +38,7 @@ import {
 } from './node-status-setup.ts';
 import { transitionEvents } from './object/conditions.ts';
 import { NOTHING_REPORTED, nodeImages, PRESSURE_MS, pressures, pressuresIn, withReports } from './object/facts.ts';
-import { hasChange, labelsIn, newNode, statusPatch, volumesIn } from './object/node.ts';
+import { hasChange, labelsIn, newNode, statusPatch, volumesIn, withoutRecreation } from './object/node.ts';
 import { nodeIn, nodeTarget, type Registered } from './registration.ts';
 
 /** How long upstream waits for the runtime at the start of a kubelet. */
@@ -49,7 +50,9 @@ const noteReport = s.assign({
   isPressureOld: ({ context, event }) => context.isPressureOld && event.type !== 'eviction.conditions',
   reports: ({ context, event }) => {
     if (event.type === 'pressure.seen' && context.isPressureOld) return { ...context.reports, ...pressures([]) };
-    if (event.type === 'node.reported') return withReports(context.reports, event.reports);
+    if (event.type === 'node.reported') {
+      return withoutRecreation(withReports(context.reports, event.reports), context.node);
+    }
     if (event.type === 'eviction.conditions') return { ...context.reports, ...pressures(event.conditions) };
     if (event.type !== 'images.changed') return context.reports;
     return { ...context.reports, images: nodeImages(event.images, context.maxImages) };
@@ -92,7 +95,7 @@ const noteNode = s.enqueueActions(({ context, event, enqueue }) => {
     const text = `Node ${context.facts.nodeName} has been rebooted, boot id: ${bootID}`;
     emit(enqueue, context, 'Warning', 'Rebooted', text);
   }
-  enqueue.assign({ node });
+  enqueue.assign({ node, reports: withoutRecreation(context.reports, node) });
   reportParts(enqueue, context.node, node);
   const message: NodeKnown = { type: 'node.known', node };
   for (const id of ['allocation', 'podCIDR']) enqueue.sendTo(to(id), message);
@@ -175,6 +178,13 @@ const failed = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue(line('error', ['Error updating node status, will retry', { err: `${prefix}${message}` }]));
 });
 
+/** The device manager has started before; so has the eviction manager, if this is not the first start. */
+const wantReports = s.enqueueActions(({ context, enqueue }) => {
+  if (!hasBehavior(context, 'managersAsKubelet')) return;
+  enqueue.sendTo(to('deviceManager'), { type: 'devices.amountsWanted' });
+  enqueue.sendTo(to('eviction'), { type: 'eviction.conditionsWanted' });
+});
+
 export const nodeStatusMachine = s.createMachine({
   id: 'nodeStatus',
   context: ({ input }) => ({
@@ -188,7 +198,7 @@ export const nodeStatusMachine = s.createMachine({
     quietMs: input.reportFrequencyMs,
     tries: 0,
   }),
-  entry: sendTo(to('runtimeState'), { type: 'runtimeState.wanted' }),
+  entry: [sendTo(to('runtimeState'), { type: 'runtimeState.wanted' }), wantReports],
   initial: 'choosing',
   on: {
     'node.wanted': { actions: sendAgain },

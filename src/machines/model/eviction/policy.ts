@@ -55,12 +55,15 @@ export interface EvictionContext {
   readonly failing: boolean;
   /** A soft eviction leaves a pod no more time than its specification does; absent: it may leave more. */
   readonly boundsGrace?: true;
+  /** The first observation is reported also without a shortage: an earlier start may have reported one. */
+  readonly reportsFirst?: true;
 }
 
 const NO_SHORTAGE: Shortage = { metSince: {}, due: [] };
 
 export const initialEviction = (settings: EvictionSettings, place: StatsPlace, decider: Decider): EvictionContext => ({
   ...(hasBehavior(decider, 'softGraceAsKubelet') ? { boundsGrace: true } : {}),
+  ...(hasBehavior(decider, 'managersAsKubelet') ? { reportsFirst: true } : {}),
   settings,
   place,
   nodeName: place.nodeName,
@@ -126,6 +129,9 @@ export function reclaims(context: EvictionContext): { readonly containers: boole
   const threshold = target(context);
   return threshold === null ? { containers: false, images: false } : reclaimable(threshold.signal, layoutOf(context));
 }
+
+/** Signals were read since the start. */
+export const hasObserved = ({ observations }: EvictionContext): boolean => Object.keys(observations).length > 0;
 
 /** No threshold is met any more, with minimums reclaimed. */
 export const isCleared = ({ thresholds, observations }: EvictionContext): boolean =>

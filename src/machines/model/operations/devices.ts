@@ -64,6 +64,8 @@ export interface DeviceEntry {
 export const deviceOperations = {
   /** Serves registration on a socket, and removes other sockets in its folder. Emits each plugin. */
   'devices.serveRegistration': stream<{ socket: string }, RegistrationItem>(),
+  /** Whether the folder of device plugins is missing or empty: no kubelet has run on this disk. */
+  'devices.isNewFolder': query<{ folder: string }, { isNew: boolean }>(),
   'devices.getOptions': query<{ endpoint: string }, DevicePluginOptions>(),
   /** Follows the devices of a plugin; ends with the plugin. Emits changes. */
   'devices.listAndWatch': stream<DevicePlugin, DevicesListed>(),

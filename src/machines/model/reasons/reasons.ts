@@ -266,8 +266,12 @@ export const podEvents = {
     ),
   unmountedVolumes: (unmounted: readonly string[], unattached: readonly string[]): EventText =>
     warning('FailedMount', `Unable to attach or mount volumes: ${overdueVolumes(unmounted, unattached)}`),
-  attachmentLimit: (): EventText =>
-    warning('VolumeAttachmentLimitExceeded', 'Node has reached its volume attachment limit, rejecting pod'),
+  /** `missing`: the volumes of the pod as {@link overdueVolumes} lists them; empty: it does not. */
+  attachmentLimit: (missing: string): EventText =>
+    warning(
+      'VolumeAttachmentLimitExceeded',
+      `Node has reached its volume attachment limit, rejecting pod${missing === '' ? '' : `. ${missing}`}`,
+    ),
   failedMakeDirectories: (error: string): EventText => warning('Failed', `error making pod data directories: ${error}`),
   failedCreatePodContainer: (uid: string, error: string): EventText =>
     warning(

@@ -143,4 +143,15 @@ export const BEHAVIORS = [
       'a claim, waited without end (`FailedMount`).',
     since: 'As in the kubelet, the node mounts the first, and the driver that took the place of the plugin the other.',
   },
+  {
+    name: 'managersAsKubelet',
+    before:
+      'The Node kept the devices of an earlier start until their plugin registered, and for ever if it was gone, and ' +
+      'on a machine that was installed anew those of the old one. A pod that exceeds the volumes of its node was ' +
+      'rejected without their names. A node that does not count local storage was never ready. Pressure that was over ' +
+      'when its settings changed stayed.',
+    since:
+      'As in the kubelet, such devices count as zero until a plugin offers them, the volumes are named, the node is ' +
+      'ready, and pressure is reported anew.',
+  },
 ] as const;

@@ -48,8 +48,8 @@ const attachError = (errorCode?: number) => ({
   metadata: { name: 'a' },
   status: { attached: false, attachError: { message: 'too many', ...(errorCode ? { errorCode } : {}) } },
 });
-const wantWhileFull = (spec: object, attachment: object) => {
-  boot({ spec });
+const wantWhileFull = (spec: object, attachment: object, options: Options = {}) => {
+  boot({ spec, ...options });
   node.knobs.attachment = attachment;
   node.want('u1', volumeOf());
   node.send({ type: 'node.volumes', inUse: [NAME], attached: [] });
@@ -60,7 +60,9 @@ it('a pod whose volume finds no room here is rejected when it has waited for lon
   wantWhileFull({ nodeAllocatableUpdatePeriodSeconds: 10 }, attachError(8));
   expect(killed()).toEqual([]);
   node.send({ type: 'csi.overdue', uid: 'u1' });
-  const message = 'Node has reached its volume attachment limit, rejecting pod';
+  const message =
+    'Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[data], ' +
+    'unattached volumes=[data], failed to process volumes=[]: context deadline exceeded';
   expect(killed()).toEqual([
     {
       type: 'pods.kill',
@@ -75,6 +77,12 @@ it('a pod whose volume finds no room here is rejected when it has waited for lon
   ]);
   expect(node.events().at(-1)).toBe(message);
   expect(toManager().at(-1)).toEqual({ type: 'csi.limitReached', name: DRIVER });
+});
+
+it('a node of 0.2.0 rejects it without the names of volumes', () => {
+  wantWhileFull({ nodeAllocatableUpdatePeriodSeconds: 10 }, attachError(8), { behavior: 2 });
+  node.send({ type: 'csi.overdue', uid: 'u1' });
+  expect(node.events().at(-1)).toBe('Node has reached its volume attachment limit, rejecting pod');
 });
 
 it.each([

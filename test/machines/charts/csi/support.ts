@@ -50,6 +50,7 @@ export interface Options {
   readonly spec?: object | null;
   readonly isListening?: boolean;
   readonly healthPeriodMs?: number;
+  readonly behavior?: number;
 }
 
 const isReported = (record: KernelRecord, to: string): record is KernelRecord & { k: 'message'; event: JsonEvent } =>
@@ -70,6 +71,7 @@ export function csiNode({
   spec = { attachRequired: false },
   isListening = true,
   healthPeriodMs,
+  behavior = NEWEST_BEHAVIOR,
 }: Options = {}) {
   const knobs: Knobs = { fault: () => undefined, attachment: null, claim: null, list: undefined, sharings: [] };
   const drivers = spec === null ? [] : [{ metadata: { name: DRIVER }, spec }];
@@ -106,7 +108,7 @@ export function csiNode({
   const input = {
     rootDir: ROOT,
     nodeName: 'node1',
-    behavior: NEWEST_BEHAVIOR,
+    behavior,
     ...(healthPeriodMs === undefined ? {} : { healthPeriodMs }),
   };
   const siblings = ['pods', 'nodeStatus', 'pluginManager', 'eventRecorder'];

@@ -62,6 +62,42 @@ it('removes the next images in place of one that cannot be removed, and no more 
   expect(run.divergence()).toBeNull();
 });
 
+it.each([
+  [
+    'ends the round',
+    NEWEST_BEHAVIOR,
+    ['a'],
+    'wanted to free images older than 1h0m0s, encountered errors in image deletion: no',
+  ],
+  [
+    'did not before',
+    NEWEST_BEHAVIOR - 1,
+    ['a', 'b'],
+    'wanted to free 1000 bytes, but freed 1000 bytes space with errors in image deletion: no',
+  ],
+])('an image that is too old and cannot be removed %s', (_, behavior, removed, message) => {
+  const asked: string[] = [];
+  const images = [image('a')];
+  const answers: Answers = {
+    'cri.imageFsInfo': ok({ mountpoint: '/i' }),
+    'host.fileSystem': ok({ capacityBytes: '10000', availableBytes: '1000' }),
+    'cri.listImages': () => ok({ images: [...images] }),
+    'cri.removeImage': ({ image: id }: { image: string }) => {
+      asked.push(id);
+      return id === 'a' ? fail('no') : ok(null);
+    },
+  };
+  const imageGc = { ...input.imageGc, maxAgeMs: 3_600_000, minAgeMs: 1_000_000 };
+  const run = runUnder(imageGcMachine, { ...input, behavior, imageGc }, answers, ['pods', 'eviction', 'eventRecorder']);
+  run.time.advanceTo(run.time.now() + 2_700_000);
+  images.push(image('b'));
+  run.send({ type: 'image.used', id: 'b' });
+  run.time.advanceTo(run.time.now() + 4 * ROUND_MS + 1);
+  expect(new Set(asked)).toEqual(new Set(removed));
+  expect(JSON.stringify(run.records())).toContain(message);
+  expect(run.divergence()).toBeNull();
+});
+
 it('keeps the records of pulls that began after it requested the list of images', () => {
   const prunes: { untilMs: number }[] = [];
   const answers: Answers = {

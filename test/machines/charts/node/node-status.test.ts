@@ -37,7 +37,17 @@ const input = {
 };
 const READY: Partial<NodeReports> = { runtimeErrors: [], storageError: '' };
 const reported = (reports: Partial<NodeReports>) => ({ type: 'node.reported', reports });
-const siblings = ['runtimeState', 'eventRecorder', 'lease', 'csiNode', 'allocation', 'podCIDR', 'objects'];
+const siblings = [
+  'deviceManager',
+  'eviction',
+  'runtimeState',
+  'eventRecorder',
+  'lease',
+  'csiNode',
+  'allocation',
+  'podCIDR',
+  'objects',
+];
 
 type Patch = { readonly status?: Record<string, unknown> };
 
@@ -87,9 +97,9 @@ function cluster(existing: Node | null, watchMs: number) {
 }
 
 /** `watchMs`: watches last so long and end because the version is too old; 0: they last. */
-function start(existing: Node | null = null, watchMs = 0) {
+function start(existing: Node | null = null, watchMs = 0, behavior = NEWEST_BEHAVIOR) {
   const api = cluster(existing, watchMs);
-  const run = runUnder(nodeStatusMachine, input, api.answers, siblings);
+  const run = runUnder(nodeStatusMachine, { ...input, behavior }, api.answers, siblings);
   const settle = (ms = 0) => run.time.advanceTo(run.time.now() + ms);
   settle();
   const events = () =>
@@ -99,6 +109,51 @@ function start(existing: Node | null = null, watchMs = 0) {
     });
   return { ...run, ...api, settle, events };
 }
+
+const amounts = (run: ReturnType<typeof start>) => {
+  const { capacity: all = {}, allocatable = {} } = run.node()!.status!;
+  return [all['example.com/gpu'], allocatable['example.com/gpu']];
+};
+const withGpus = (): Node => {
+  const status = nodeStatus(facts, { ...NOTHING_REPORTED, ...input.reports, ...READY }, {}, 0);
+  const own = { ...capacity, 'example.com/gpu': '4' };
+  return { ...newNode(facts, { ...status, capacity: own, allocatable: own }), metadata: { name: 'node1', uid: 'u1' } };
+};
+
+it('resources of a machine that was replaced are zero, until another client advertises them again', () => {
+  const run = start(withGpus());
+  run.send(reported({ deviceCapacity: {}, deviceAllocatable: {}, isRecreated: true }));
+  run.send(reported(READY));
+  run.settle();
+  expect(amounts(run)).toEqual(['0', '0']);
+  run.put({ ...run.node()!, status: withGpus().status! });
+  run.emit('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: run.node()! });
+  run.settle(60_000);
+  expect(amounts(run)).toEqual(['4', '4']);
+  expect(run.divergence()).toBeNull();
+});
+
+it('resources of the old machine that the new one has, too, keep their amounts', () => {
+  const run = start(withGpus());
+  const devices = { 'example.com/gpu': '2' };
+  run.send(reported({ deviceCapacity: devices, deviceAllocatable: devices, isRecreated: true }));
+  run.send(reported(READY));
+  run.settle(10_000);
+  expect(amounts(run)).toEqual(['2', '2']);
+  run.send(reported({ deviceCapacity: {}, deviceAllocatable: {} }));
+  run.settle(60_000);
+  expect(amounts(run)).toEqual(['0', '0']);
+  expect(run.divergence()).toBeNull();
+});
+
+it('asks for the reports of devices and pressure at its start; a node of 0.2.0 did not', () => {
+  const asked = (behavior: number) => {
+    const run = start(null, 0, behavior);
+    return run.sent().flatMap(({ type }) => (/(amounts|conditions)Wanted$/.test(type) ? [type] : []));
+  };
+  expect(asked(NEWEST_BEHAVIOR)).toEqual(['devices.amountsWanted', 'eviction.conditionsWanted']);
+  expect(asked(NEWEST_BEHAVIOR - 1)).toEqual([]);
+});
 
 it('reports other addresses of the machine with the next period', () => {
   const run = start();

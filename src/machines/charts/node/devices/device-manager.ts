@@ -4,8 +4,8 @@
  * Decides: when a resource is removed.
  * Owns: the plugins that are connected, by resource, and their devices.
  * Hears: `devices.registered` of its server and of the plugin manager, `devices.withdrawn` of the latter; `device.*` of
- *   its actors; `devices.held` and `devices.wanted` of `allocation`.
- * Asks: `devices.serveRegistration`, `host.readCheckpoints`, `devices.writeCheckpoint`.
+ *   its actors; `devices.held` and `devices.wanted` of `allocation`; `devices.amountsWanted` of `nodeStatus`.
+ * Asks: `host.readCheckpoints`, `devices.isNewFolder`, `devices.serveRegistration`, `devices.writeCheckpoint`.
  * Sends: `allocation` `devices.changed`, and at the start the checkpointed devices of pods; `nodeStatus` capacity and
  *   allocatable of the devices.
  * Invariants:
@@ -73,6 +73,10 @@ interface Context extends DeviceManagerInput {
   readonly spawned: number;
   /** The checkpoint on disk is older than the state. */
   readonly isStale: boolean;
+  /** No kubelet has run on this disk, and the Node was not told so yet. */
+  readonly isRecreated?: boolean;
+  /** The publisher of the Node asked before the devices were known. */
+  readonly isAwaited?: true;
 }
 
 type Event =
@@ -81,17 +85,27 @@ type Event =
   | { readonly type: 'devices.withdrawn'; readonly resource: string; readonly endpoint: string }
   | { readonly type: 'devices.held'; readonly held: Context['held'] }
   | { readonly type: 'devices.wanted' }
+  /** The publisher of the Node has started: it has no report yet. */
+  | { readonly type: 'devices.amountsWanted' }
   | { readonly type: 'device.expired'; readonly resource: string }
   | Ended;
+
+interface Contents {
+  readonly contents: readonly (string | null)[];
+}
 
 const s = setup({
   types: typed<{ input: DeviceManagerInput; context: Context; events: Event }>(),
   actors: {
     devicePlugin: devicePluginMachine,
-    ...pick(deviceOperations, 'devices.serveRegistration', 'devices.writeCheckpoint'),
+    ...pick(deviceOperations, 'devices.isNewFolder', 'devices.serveRegistration', 'devices.writeCheckpoint'),
     ...pick(hostOperations, 'host.readCheckpoints'),
   },
-  guards: { isStale: ({ context }) => context.isStale },
+  guards: {
+    isStale: ({ context }) => context.isStale,
+    mayBeRecreated: ({ context, event }) =>
+      hasBehavior(context, 'managersAsKubelet') && outputOf<Contents>(event).contents[0] == null,
+  },
 });
 
 type Args = ActionArgsOf<typeof s>;
@@ -101,11 +115,21 @@ const checkpoint = ({ folder }: Context): string => `${folder}/${CHECKPOINT_FILE
 const changed = (resources: Resources) => ({ type: 'devices.changed', devices: devicesOf(resources) });
 
 function publishCapacity({ enqueue }: Pick<Args, 'enqueue'>, resources: Resources): void {
-  const { capacity, allocatable } = deviceAmounts(devicesOf(resources));
   enqueue.sendTo(to('allocation'), changed(resources));
-  const reports = { deviceCapacity: capacity, deviceAllocatable: allocatable };
-  enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports });
+  enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: amountsOf(resources) });
 }
+
+function amountsOf(resources: Resources) {
+  const { capacity, allocatable } = deviceAmounts(devicesOf(resources));
+  return { deviceCapacity: capacity, deviceAllocatable: allocatable };
+}
+
+/** That the machine is new is reported once: other clients may advertise resources afterwards. */
+const sendAmounts = s.enqueueActions(({ context, enqueue }) => {
+  const news = context.isRecreated === true ? { isRecreated: true } : {};
+  enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: { ...amountsOf(context.resources), ...news } });
+  if (context.isRecreated !== undefined) enqueue.assign({ isRecreated: false });
+});
 
 /** Stores the new state of resources, and publishes it if it differs. */
 function storeResources(args: Args, resources: Resources, change: Partial<Context> = {}): void {
@@ -115,7 +139,7 @@ function storeResources(args: Args, resources: Resources, change: Partial<Contex
 }
 
 const loadCheckpoint = s.enqueueActions((args) => {
-  const { contents } = outputOf<{ contents: readonly (string | null)[] }>(args.event);
+  const { contents } = outputOf<Contents>(args.event);
   const [text] = contents;
   if (text == null) return;
   const state = readDeviceState(text);
@@ -209,6 +233,11 @@ const expire = s.enqueueActions((args) => {
   storeResources(args, resources);
 });
 
+const noteAwaited = s.assign({ isAwaited: true });
+const answerAwaited = s.enqueueActions(({ context, enqueue }) => {
+  if (context.isAwaited === true) enqueue(sendAmounts);
+});
+
 const noteHoldings = s.assign(({ event }) =>
   event.type === 'devices.held' ? { held: event.held, isStale: true } : {},
 );
@@ -219,24 +248,46 @@ export const deviceManagerMachine = s.createMachine({
   id: 'deviceManager',
   context: ({ input }) => ({ ...input, resources: {}, held: {}, spawned: 0, isStale: false }),
   initial: 'loading',
-  on: { 'devices.held': { actions: noteHoldings }, 'devices.wanted': { actions: sendAgain } },
+  on: {
+    'devices.held': { actions: noteHoldings },
+    'devices.wanted': { actions: sendAgain },
+    'devices.amountsWanted': { actions: sendAmounts },
+  },
   states: {
     loading: {
+      on: { 'devices.amountsWanted': { actions: noteAwaited } },
       meta: { waitsFor: 'the resources of which an earlier start knew' },
       invoke: {
         id: 'load',
         src: 'host.readCheckpoints',
         input: ({ context }) => ({ paths: [checkpoint(context)] }),
-        onDone: { target: 'ready', actions: loadCheckpoint },
+        onDone: [
+          { guard: 'mayBeRecreated', target: 'looking' },
+          { target: 'ready', actions: loadCheckpoint },
+        ],
         onError: {
           target: 'ready',
           actions: line('error', ({ event }) => [NOT_READ, { err: errorOf(event).message }]),
         },
       },
     },
+    looking: {
+      on: { 'devices.amountsWanted': { actions: noteAwaited } },
+      meta: { waitsFor: 'whether a kubelet has run on this disk' },
+      invoke: {
+        id: 'look',
+        src: 'devices.isNewFolder',
+        input: ({ context: { folder } }) => ({ folder }),
+        onDone: {
+          target: 'ready',
+          actions: s.assign(({ event }) => (outputOf<{ isNew: boolean }>(event).isNew ? { isRecreated: true } : {})),
+        },
+        onError: 'ready',
+      },
+    },
     ready: {
       type: 'parallel',
-      entry: sendTo(to('allocation'), { type: 'devices.heldWanted' }),
+      entry: [sendTo(to('allocation'), { type: 'devices.heldWanted' }), answerAwaited],
       on: {
         'devices.registered': { actions: connect },
         'devices.withdrawn': { actions: withdraw },

@@ -18,6 +18,7 @@ import {
   dueThresholds,
   evictionMessage,
   graceAtMs,
+  hasObserved,
   isCleared,
   located,
   observed,
@@ -51,6 +52,7 @@ type Event =
   | { readonly type: 'signals.failed'; readonly message: string }
   | { readonly type: 'shortage.noted' }
   | { readonly type: 'world.changed' }
+  | { readonly type: 'eviction.conditionsWanted' }
   | NodePodChanged
   | StorageReport
   | GarbagePurged
@@ -89,11 +91,20 @@ type Change = ReturnType<typeof observed>;
 function applyChange(enqueue: Enqueue, context: EvictionContext, change: Change): void {
   enqueue.assign(change);
   enqueue.raise({ type: 'shortage.noted' });
-  if (change.conditions.join() === context.conditions.join()) return;
-  const message: ConditionsChanged = { type: 'eviction.conditions', conditions: change.conditions };
-  enqueue.sendTo(to('nodeStatus'), message);
+  const isFirst = context.reportsFirst === true && !hasObserved(context);
+  if (change.conditions.join() === context.conditions.join() && !isFirst) return;
+  sendConditions(enqueue, change.conditions);
   enqueue.sendTo(to('allocation'), { type: 'node.pressed', pressures: change.conditions });
 }
+
+function sendConditions(enqueue: Enqueue, conditions: ConditionsChanged['conditions']): void {
+  enqueue.sendTo(to('nodeStatus'), { type: 'eviction.conditions', conditions } satisfies ConditionsChanged);
+}
+
+/** The publisher of the Node has started again, as for another configuration. */
+export const sendAgain = s.enqueueActions(({ context, enqueue }) => {
+  if (hasObserved(context)) sendConditions(enqueue, context.conditions);
+});
 
 export const noteSignals = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;

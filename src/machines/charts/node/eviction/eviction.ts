@@ -5,7 +5,7 @@
  * Owns: thresholds, since when each is met, the node's pressure conditions, the facts about pods that their ranking
  *   needs.
  * Hears: `signals.*` of its watch, `node.podChanged` of pods, `storage.exceeded` of its children, `garbage.purged` of
- *   the collectors.
+ *   the collectors, `eviction.conditionsWanted` of `nodeStatus`.
  * Asks: `stats.diskLayout`, `stats.watchSignals`, `stats.observe`.
  * Sends: `nodeStatus` and `allocation` the conditions when they changed; `pods` which pod to kill, the collectors to
  *   remove unused images and containers.
@@ -30,6 +30,7 @@ import {
   noteSignals,
   noteTime,
   evictionSetup as s,
+  sendAgain,
 } from './eviction-setup.ts';
 import { MONITORING_MS } from './storage-watch.ts';
 
@@ -189,7 +190,11 @@ export const evictionMachine = s.createMachine({
   context: ({ input }) =>
     initialEviction(required(input.eviction, 'the settings of eviction'), statsPlace(input), input),
   entry: s.enqueueActions(({ enqueue }) => enqueue.sendTo(to('pods'), { type: 'garbage.wanted' })),
-  on: { 'node.podChanged': { actions: notePod }, 'storage.exceeded': { actions: evictForStorage } },
+  on: {
+    'node.podChanged': { actions: notePod },
+    'storage.exceeded': { actions: evictForStorage },
+    'eviction.conditionsWanted': { actions: sendAgain },
+  },
   type: 'parallel',
   states: { watch, turn, relief },
 });

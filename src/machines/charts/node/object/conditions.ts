@@ -45,11 +45,13 @@ const pid = ({ pidPressure }: NodeReports): Verdict =>
     ['KubeletHasSufficientPID', 'kubelet has sufficient PID available'],
   );
 
-const REQUIRED_CAPACITY = ['cpu', 'memory', 'pods', 'ephemeral-storage'];
+const STORAGE = 'ephemeral-storage';
+const REQUIRED_CAPACITY = ['cpu', 'memory', 'pods', STORAGE];
 
 /** All errors that keep the node from being ready, in upstream's order, without duplicates. */
 export function readinessErrors(reports: NodeReports): string[] {
-  const missing = REQUIRED_CAPACITY.filter((name) => reports.capacity[name] === undefined);
+  const required = REQUIRED_CAPACITY.filter((name) => name !== STORAGE || reports.ignoresStorage !== true);
+  const missing = required.filter((name) => reports.capacity[name] === undefined);
   const errors = [
     ...reports.runtimeErrors,
     reports.networkError,

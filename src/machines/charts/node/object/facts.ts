@@ -56,9 +56,13 @@ export interface NodeReports {
   readonly pidPressure: boolean;
   readonly capacity: Readonly<Record<string, string>>;
   readonly allocatable: Readonly<Record<string, string>>;
+  /** `localStorageCapacityIsolation: false`: the node has no capacity of local storage, and is ready without. */
+  readonly ignoresStorage?: true;
   /** Capacity of the devices that plugins offer. */
   readonly deviceCapacity: Readonly<Record<string, string>>;
   readonly deviceAllocatable: Readonly<Record<string, string>>;
+  /** The machine was installed anew under the name of its Node: resources of the old one count as zero. */
+  readonly isRecreated?: boolean;
   /** Largest first, as {@link nodeImages} lists them. */
   readonly images: readonly NodeImage[];
   readonly runtimeHandlers: readonly NodeRuntimeHandler[];

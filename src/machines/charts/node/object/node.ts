@@ -13,7 +13,7 @@ import { strategicPatch } from '../../../model/api/strategic-patch.ts';
 import type { NodeVolumes } from '../../../model/csi/messages.ts';
 import type { NodeLabels } from '../../../model/objects/keys.ts';
 import { byBytes, quote } from '../../../model/values/go-text.ts';
-import { pickBy, pickKeys } from '../../../model/values/tables.ts';
+import { mapValues, pickBy, pickKeys } from '../../../model/values/tables.ts';
 import { nodeConditions } from './conditions.ts';
 import type { NodeFacts, NodeReports } from './facts.ts';
 
@@ -134,9 +134,21 @@ export const volumesIn = ({ status }: Node): NodeVolumes => ({
 /** Lists of the status that the API merges by a key. Addresses are replaced as a whole, as upstream does. */
 const MERGE_KEYS = { 'status.conditions': 'type' };
 
-/** Extended resources that other clients advertise stay as they are. */
-const advertised = ({ capacity = {} }: NodeStatus): Readonly<Record<string, string>> =>
-  pickKeys(capacity, (name) => name.includes('/'));
+/** Extended resources that other clients advertise stay as they are, those of a machine that is gone are none. */
+function advertised({ capacity = {} }: NodeStatus, { isRecreated }: NodeReports): Readonly<Record<string, string>> {
+  const extended = pickKeys(capacity, (name) => name.includes('/'));
+  return isRecreated === true ? mapValues(extended, () => '0') : extended;
+}
+
+/** The reports after the Node is as it shall be: what another client advertises from then on, counts. */
+export function withoutRecreation(reports: NodeReports, node: Node | null): NodeReports {
+  const { isRecreated, ...others } = reports;
+  const { capacity = {} } = node?.status ?? {};
+  const isOpen = Object.keys(capacity).some(
+    (name) => name.includes('/') && capacity[name] !== '0' && reports.deviceCapacity[name] === undefined,
+  );
+  return isRecreated === undefined || node === null || isOpen ? reports : others;
+}
 
 /** @param before the last known status; fields set by other clients stay */
 export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeStatus, nowMs: number): NodeStatus {
@@ -144,8 +156,8 @@ export function nodeStatus(facts: NodeFacts, reports: NodeReports, before: NodeS
   const volumesInUse = reports.volumesInUse ?? listed;
   return {
     ...others,
-    capacity: { ...advertised(before), ...reports.capacity, ...reports.deviceCapacity },
-    allocatable: { ...advertised(before), ...reports.allocatable, ...reports.deviceAllocatable },
+    capacity: { ...advertised(before, reports), ...reports.capacity, ...reports.deviceCapacity },
+    allocatable: { ...advertised(before, reports), ...reports.allocatable, ...reports.deviceAllocatable },
     conditions: nodeConditions(reports, before.conditions ?? [], nowMs),
     ...addressesOf(facts, before),
     daemonEndpoints: { kubeletEndpoint: { Port: facts.port } },

@@ -16,7 +16,7 @@ import {
 } from '../../../../../src/machines/model/allocation/device-state.ts';
 import type { Device } from '../../../../../src/machines/model/operations/devices.ts';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
-import { type Answers, fail, ok, runUnder } from '../../../../support/answering-world.ts';
+import { type Answers, fail, late, ok, runUnder } from '../../../../support/answering-world.ts';
 
 const GPU = 'example.com/gpu';
 const FOLDER = '/var/lib/kubelet/device-plugins';
@@ -37,6 +37,7 @@ function run(answers: Answers = {}, behavior = NEWEST_BEHAVIOR) {
     { behavior, folder: FOLDER },
     {
       'host.readCheckpoints': ok({ contents: [null] }),
+      'devices.isNewFolder': ok({ isNew: false }),
       'devices.serveRegistration': 'stream',
       'devices.listAndWatch': 'stream',
       'devices.writeCheckpoint': (input: never) => {
@@ -147,6 +148,46 @@ it('what an earlier start knew is there with nothing, until it registers again o
   world.settle(300_000);
   expect(world.devices()).toEqual({});
   expect(rememberedResources({ entries: [], registered: { cpu: [] } })).toEqual([]);
+});
+
+it('tells the publisher of the Node what there is when that starts', () => {
+  const text = deviceStateText([], { [GPU]: ['a'] });
+  const world = run({ 'host.readCheckpoints': ok({ contents: [text] }) });
+  const before = world.sent().length;
+  world.send({ type: 'devices.amountsWanted' });
+  expect(world.sent().slice(before)).toEqual([
+    { to: 'parent/nodeStatus', type: 'node.reported', reports: counts('0', '0') },
+  ]);
+  expect(world.divergence()).toBeNull();
+});
+
+it.each(['host.readCheckpoints', 'devices.isNewFolder'])('answers later when it is asked during %s', (slow) => {
+  const answers = { 'devices.isNewFolder': ok({ isNew: true }) };
+  const value = slow === 'devices.isNewFolder' ? ok({ isNew: true }) : ok({ contents: [null] });
+  const world = run({ ...answers, [slow]: () => late(1_000, value) });
+  const told = () => world.sent().filter(({ type }) => type === 'node.reported');
+  world.send({ type: 'devices.amountsWanted' });
+  expect(told()).toEqual([]);
+  world.settle(1_000);
+  const reports = { deviceCapacity: {}, deviceAllocatable: {}, isRecreated: true };
+  expect(told()).toEqual([{ to: 'parent/nodeStatus', type: 'node.reported', reports }]);
+  expect(world.divergence()).toBeNull();
+});
+
+it('tells once that no kubelet has run on this disk', () => {
+  const told = (answers: Answers, behavior = NEWEST_BEHAVIOR) => {
+    const world = run(answers, behavior);
+    for (let times = 0; times < 2; times++) world.send({ type: 'devices.amountsWanted' });
+    expect(world.divergence()).toBeNull();
+    const all = world.sent() as readonly { readonly reports?: { readonly isRecreated?: boolean } }[];
+    return all.map(({ reports }) => reports?.isRecreated).filter((is) => is === true).length;
+  };
+  const isNew = { 'devices.isNewFolder': ok({ isNew: true }) };
+  expect(told(isNew)).toBe(1);
+  expect(told({})).toBe(0);
+  expect(told({ 'devices.isNewFolder': fail('EACCES') })).toBe(0);
+  expect(told({ ...isNew, 'host.readCheckpoints': ok({ contents: [deviceStateText([], {})] }) })).toBe(0);
+  expect(told(isNew, 2)).toBe(0);
 });
 
 /** As the Go kubelet left it on a node with one pod. */

@@ -54,14 +54,19 @@ const use = (uid: string, mebibytes: number): PodUse => ({
   volumes: {},
 });
 
-function start(thresholds: readonly EvictionThreshold[], answers: Answers = {}, more: Partial<EvictionSettings> = {}) {
+function start(
+  thresholds: readonly EvictionThreshold[],
+  answers: Answers = {},
+  more: Partial<EvictionSettings> = {},
+  behavior = node.behavior,
+) {
   const world: Answers = {
     'stats.diskLayout': ok({ dedicatedImageFs: false, splitContainerFs: false }),
     'stats.watchSignals': 'stream',
     'stats.watchStorage': 'stream',
     ...answers,
   };
-  const run = runUnder(evictionMachine, settings(thresholds, more), world, SIBLINGS);
+  const run = runUnder(evictionMachine, { ...settings(thresholds, more), behavior }, world, SIBLINGS);
   const sentTo = (id: string) => run.sent().filter(({ to }) => to === `parent/${id}`);
   return {
     ...run,
@@ -78,6 +83,27 @@ function start(thresholds: readonly EvictionThreshold[], answers: Answers = {}, 
 
 const LOW = observed('memory.available', 50 * MEBIBYTE);
 const ENOUGH = observed('memory.available', 900 * MEBIBYTE);
+
+it('reports its first observation also without a shortage: an earlier start may have reported one', () => {
+  const conditions = (behavior?: number) => {
+    const run = start([hard('memory.available', '100Mi')], {}, {}, behavior);
+    for (let times = 0; times < 2; times++) run.see(ENOUGH);
+    expect(run.divergence()).toBeNull();
+    return run.conditions();
+  };
+  expect(conditions()).toEqual([[]]);
+  expect(conditions(2)).toEqual([]);
+});
+
+it('reports its conditions again to who asks, once it knows them', () => {
+  const run = start([hard('memory.available', '100Mi')], { 'stats.observe': 'stream' });
+  run.send({ type: 'eviction.conditionsWanted' });
+  expect(run.conditions()).toEqual([]);
+  run.see(LOW);
+  run.send({ type: 'eviction.conditionsWanted' });
+  expect(run.conditions()).toEqual([['MemoryPressure'], ['MemoryPressure']]);
+  expect(run.divergence()).toBeNull();
+});
 
 describe('memory', () => {
   it('the pod that exceeds its request most goes, at once, and the world hears why', () => {

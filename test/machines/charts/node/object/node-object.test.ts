@@ -207,6 +207,13 @@ it('errors of readiness are told together, each once, with what capacity is miss
   ]);
 });
 
+it('a node that does not count local storage is ready without any', () => {
+  const { 'ephemeral-storage': _storage, ...capacity } = reports.capacity;
+  const without = { ...reports, storageError: '', capacity };
+  expect(readinessErrors(without)).toEqual(['missing node capacity for resources: ephemeral-storage']);
+  expect(readinessErrors({ ...without, ignoresStorage: true })).toEqual([]);
+});
+
 it('a condition keeps its transition time while its status stays, and others keep theirs', () => {
   const foreign = { type: 'NetworkUnavailable', status: 'False' };
   const first = nodeConditions(reports, [foreign], START_MS);
