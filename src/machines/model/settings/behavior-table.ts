@@ -136,4 +136,14 @@ export const BEHAVIORS = [
       'As since kubelet 1.36, it is registered again after a growing pause, hints name only nodes with devices, such a ' +
       'plugin has no preference, and a pod that requests more of a resource than is left is rejected.',
   },
+  {
+    name: 'containersAsKubelet',
+    before:
+      'The back-off of a container was forgotten after a run of twice its maximum, and only with another image. An init ' +
+      'container with exit code 0 was done, even if the kernel had killed a process of it for lack of memory. That a ' +
+      'pod cannot be inspected in the runtime was only logged.',
+    since:
+      'As in the kubelet, the back-off is forgotten after a run of ten minutes, and with other resources; such an init ' +
+      'container runs again, unless its policy is `Never`; and such a pod has the event `FailedSync`.',
+  },
 ] as const;
