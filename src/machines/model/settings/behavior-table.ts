@@ -141,9 +141,11 @@ export const BEHAVIORS = [
     before:
       'The back-off of a container was forgotten after a run of twice its maximum, and only with another image. An init ' +
       'container with exit code 0 was done, even if the kernel had killed a process of it for lack of memory. That a ' +
-      'pod cannot be inspected in the runtime was only logged.',
+      'pod cannot be inspected in the runtime was only logged. The restarts of a container that neither the runtime nor ' +
+      'the agent knows began with 0.',
     since:
       'As in the kubelet, the back-off is forgotten after a run of ten minutes, and with other resources; such an init ' +
-      'container runs again, unless its policy is `Never`; and such a pod has the event `FailedSync`.',
+      'container runs again, unless its policy is `Never`; such a pod has the event `FailedSync`; and the numbers of the logs of ' +
+      'such a container go on.',
   },
 ] as const;

@@ -76,6 +76,8 @@ export type ContainerOrder =
   | { readonly type: 'container.turn' }
   /** The maximum of back-offs changed. */
   | { readonly type: 'container.limited'; readonly maxBackoffMs: number }
+  /** Its logs have the numbers below this one, and the runtime does not know it. */
+  | { readonly type: 'container.counted'; readonly restartCount: number }
   /** Its pod was granted other resources for it. */
   | { readonly type: 'container.resized' }
   /** An object or another container of its pod changed: an impossible configuration may be possible now. */
@@ -305,6 +307,11 @@ export const noteMessage = s.assign(({ context, event }) => {
 });
 
 export const resetBackoff = s.assign(({ context }) => withoutBackoff(context));
+
+export const noteCount = s.assign({
+  restartCount: ({ context: { facts, restartCount }, event }) =>
+    event.type === 'container.counted' && facts === null ? Math.max(restartCount, event.restartCount) : restartCount,
+});
 
 /** `startsNow`: the next start is decided and does not wait. */
 export const noteResources = (startsNow: boolean) => s.assign(({ context }) => withOtherResources(context, startsNow));

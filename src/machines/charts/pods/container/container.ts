@@ -4,8 +4,8 @@
  * Decides: when to ask for the image, when to create, start, stop, wait and restart.
  * Owns: the instance it works on, its restart count, its crash-loop back-off.
  * Hears: `container.observed` (the newest instance in the runtime), `container.permitted` and `container.refused` (its
- *   turn), `container.configured`, `container.resized`, `container.stop` and `container.turn` (its turn to stop) of its
- *   pod; `image.*` of `images` through its pod.
+ *   turn), `container.configured`, `container.resized`, `container.counted`, `container.stop` and `container.turn` (its
+ *   turn to stop) of its pod; `image.*` of `images` through its pod.
  * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `cri.execSync` and `probe.httpHook` for
  *   hooks, `host.terminationMessage`.
  * Sends: its pod every change; `eventRecorder` its events; `softState` restart counts and back-offs.
@@ -30,6 +30,7 @@ import {
   logImage,
   nextInstance,
   noteAfter,
+  noteCount,
   noteFailure,
   noteImage,
   noteImageFailure,
@@ -353,6 +354,7 @@ export const containerMachine = s.createMachine({
     'container.configured': { actions: configure },
     'container.limited': { actions: noteMaxBackoff },
     'container.resized': { actions: noteResources(false) },
+    'container.counted': { actions: noteCount },
   },
   states: {
     /** Decides by the instance in the runtime. */

@@ -55,6 +55,7 @@ import {
   logging,
   mappingUsers,
   noteContainer,
+  noteLogs,
   noteRequest,
   permitContainers,
   preparingDevices,
@@ -159,7 +160,7 @@ const preparing = s.createStateConfig({
         id: 'folders',
         src: 'host.preparePod',
         input: ({ context }) => foldersOf(context),
-        onDone: 'volumes',
+        onDone: { target: 'volumes', actions: noteLogs },
         onError: {
           target: '#sync.backingOff',
           actions: [noteFailure, record((_, error) => podEvents.failedMakeDirectories(error.message))],
