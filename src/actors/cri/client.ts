@@ -117,10 +117,30 @@ function isServiceError(thrown: unknown): thrown is grpc.ServiceError {
   return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'number' && thrown.code in grpc.status;
 }
 
+const CONNECT_TEXTS: Readonly<Record<string, string>> = {
+  EACCES: 'permission denied',
+  ECONNREFUSED: 'connection refused',
+  ENOENT: 'no such file or directory',
+  ENOTSOCK: 'socket operation on non-socket',
+};
+
+/** The description of an error in the words of Go's gRPC library, also of errors that the library makes itself. */
+function goDetails({ code, details }: grpc.ServiceError): string {
+  if (code === grpc.status.DEADLINE_EXCEEDED && details.startsWith('Deadline exceeded'))
+    return 'context deadline exceeded';
+  if (code !== grpc.status.UNAVAILABLE) return details;
+  if (details === 'Connection dropped') return 'error reading from server: EOF';
+  const [, errno = '', path = ''] = /^No connection established\..* connect (E[A-Z]+) (\/\S+)\. /.exec(details) ?? [];
+  const reason = CONNECT_TEXTS[errno];
+  if (reason === undefined) return details;
+  const dial = `transport: Error while dialing: dial unix ${path}: connect: ${reason}`;
+  return `connection error: desc = ${JSON.stringify(dial)}`;
+}
+
 /** An error of gRPC with the text that the Go kubelet puts into events and statuses. */
 export function toOperationError(thrown: unknown): OperationError {
   if (!isServiceError(thrown)) return new OperationError(messageOf(thrown));
-  return new OperationError(`rpc error: code = ${goCodeName(thrown.code)} desc = ${thrown.details}`, {
+  return new OperationError(`rpc error: code = ${goCodeName(thrown.code)} desc = ${goDetails(thrown)}`, {
     name: 'RuntimeError',
     code: grpc.status[thrown.code],
     retriable: RETRIABLE.has(thrown.code),

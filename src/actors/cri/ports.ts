@@ -8,7 +8,7 @@
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, PortCall, Ports } from '../../kernel/operation.ts';
 import { codeOf } from '../../kernel/thrown.ts';
-import type { ContainerConfig, ContainerStatus, Image } from '../../machines/model/api/cri.ts';
+import type { ContainerStatus, Image } from '../../machines/model/api/cri.ts';
 import type { criOperations, WatchImagesItem } from '../../machines/model/operations/cri.ts';
 import { POD_UID_LABEL } from '../../machines/model/spec/sandbox.ts';
 import { watchChanges } from '../pause.ts';
@@ -19,6 +19,7 @@ import { canonical } from './relist.ts';
 import {
   authOf,
   markHolder,
+  quotableSecrets,
   searchableSecrets,
   shownOutput,
   WITHHELD_OUTPUT,
@@ -177,13 +178,6 @@ function sandboxPorts(adapter: Adapter) {
   } satisfies Partial<Ports<typeof criOperations>>;
 }
 
-/** Encodes the values of variables: machines hold text, the wire has bytes, given as base64. */
-function encoded(config: ContainerConfig): ContainerConfig {
-  if (!config.envs) return config;
-  const envs = config.envs.map(({ key = '', value = '' }) => ({ key, value: Buffer.from(value).toString('base64') }));
-  return { ...config, envs };
-}
-
 type CreateInput = InputOf<(typeof criOperations)['cri.createContainer']>;
 
 async function createContainer(adapter: Adapter, call: PortCall<CreateInput>) {
@@ -195,9 +189,9 @@ async function createContainer(adapter: Adapter, call: PortCall<CreateInput>) {
     return containers.find(({ metadata }) => metadata?.name === name && metadata?.attempt === attempt)?.id;
   };
   const opened = withSecrets(config, [...secrets, ...written, ...words], adapter.vault);
-  const withheld = [...secrets, ...searchableSecrets(written, adapter.vault)];
+  const withheld = [...quotableSecrets(secrets, adapter.vault), ...searchableSecrets(written, adapter.vault)];
   if (secrets.length > 0) await markHolder(sandboxConfig, config);
-  const request = { pod_sandbox_id: podSandboxId, config: encoded(opened), sandbox_config: sandboxConfig };
+  const request = { pod_sandbox_id: podSandboxId, config: opened, sandbox_config: sandboxConfig };
   const made = () => adapter.client.call('CreateContainer', request, adapter.limits(call));
   const create = async () => (await adapter.starts.counted(made)).container_id;
   const uid = sandboxConfig.metadata?.uid;

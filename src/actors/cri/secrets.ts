@@ -15,6 +15,7 @@ import type {
   ContainerConfig,
   ContainerEventResponse,
   ContainerStatus,
+  KeyValue,
   PodSandboxConfig,
 } from '../../machines/model/api/cri.ts';
 import { containerAnnotationKeys } from '../../machines/model/spec/annotations.ts';
@@ -22,6 +23,7 @@ import { EXPANDED_MAX_CHARS, EXPANDED_TOTAL_MAX_CHARS, HANDLE_NAMES } from '../.
 import { goJson } from '../../machines/model/spec/hash.ts';
 import { quote } from '../../machines/model/values/go-text.ts';
 import { cut, OUTPUT_MAX_BYTES, textWithin } from '../probe/attempt.ts';
+import { bytesIn } from '../secret-bytes.ts';
 import type { RuntimeClient } from './client.ts';
 
 /** A file in the folder of a container's logs, removed with it. */
@@ -52,7 +54,22 @@ export class Values {
   put(text: string): string {
     if (this.#values.size === 0) return text;
     this.#grow(text);
-    return text.replaceAll(HANDLE_NAMES, (name) => this.#values.get(name) ?? name);
+    return text.replaceAll(HANDLE_NAMES, (name) => textOnly(this.#values.get(name) ?? name));
+  }
+
+  /** As {@link put}, for a variable: its value may be bytes that are no text. */
+  putBytes(text: string): Buffer {
+    if (this.#values.size === 0) return Buffer.from(text);
+    this.#grow(text);
+    const pieces: Buffer[] = [];
+    let from = 0;
+    for (const { 0: name, index } of text.matchAll(HANDLE_NAMES)) {
+      const value = this.#values.get(name);
+      if (value === undefined) continue;
+      pieces.push(Buffer.from(text.slice(from, index)), bytesIn(value) ?? Buffer.from(value));
+      from = index + name.length;
+    }
+    return Buffer.concat([...pieces, Buffer.from(text.slice(from))]);
   }
 
   #grow(text: string): void {
@@ -70,12 +87,30 @@ export class Values {
   }
 }
 
+/** A word of a command is text in CRI. The error is that of Go's encoder. */
+function textOnly(value: string): string {
+  if (bytesIn(value) === null) return value;
+  const sentence = 'grpc: error while marshaling: string field contains invalid UTF-8';
+  throw new OperationError(`rpc error: code = Internal desc = ${sentence}`, { code: 'INTERNAL' });
+}
+
+/**
+ * The values that statuses and errors may quote: of bytes the text that the runtime's answers have for them.
+ */
+export const quotableSecrets = (secrets: readonly SecretHandle[], vault: Vault): readonly SecretHandle[] =>
+  secrets.map((handle) => {
+    const bytes = bytesIn(vault.open(handle));
+    return bytes === null ? handle : vault.seal(bytes.toString('utf8'));
+  });
+
 /** The value in the form that it has in JSON written by Go. */
 const inJson = (value: string): string => unquoted(goJson(value));
 
-/** A copy of the configuration with the values in variables, command, arguments and the request of the preStop hook. */
+/**
+ * The configuration for the wire, with the values in variables, command, arguments and the request of the preStop hook.
+ * Values of variables are bytes there, given as base64.
+ */
 export function withSecrets(config: ContainerConfig, handles: readonly SecretHandle[], vault: Vault): ContainerConfig {
-  if (handles.length === 0) return config;
   const values = new Values(handles, vault);
   const opened = (text: string): string => values.put(text);
   const preStop = config.annotations?.[PRE_STOP];
@@ -84,11 +119,16 @@ export function withSecrets(config: ContainerConfig, handles: readonly SecretHan
     ...(preStop === undefined
       ? {}
       : { annotations: { ...config.annotations, [PRE_STOP]: new Values(handles, vault, inJson).put(preStop) } }),
-    envs: (config.envs ?? []).map(({ key = '', value = '' }) => ({ key, value: opened(value) })),
+    ...(config.envs === undefined ? {} : { envs: config.envs.map((variable) => encoded(variable, values)) }),
     ...(config.command === undefined ? {} : { command: config.command.map(opened) }),
     ...(config.args === undefined ? {} : { args: config.args.map(opened) }),
   };
 }
+
+const encoded = ({ key = '', value = '' }: KeyValue, values: Values): KeyValue => ({
+  key,
+  value: values.putBytes(value).toString('base64'),
+});
 
 /** Marks a container that has values of Secrets. Must run before the container is created. */
 export async function markHolder({ log_directory }: PodSandboxConfig, { log_path }: ContainerConfig): Promise<void> {

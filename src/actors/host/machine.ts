@@ -76,7 +76,7 @@ async function readMachineInfo(root: string): Promise<MachineInfo> {
     first('/proc/sys/kernel/pid_max'),
     first('/proc/sys/kernel/threads-max'),
   ]);
-  const hugePageKib = await hugePageSizes(root);
+  const [hugePageKib, throttledCpus] = await Promise.all([hugePageSizes(root), cpusWithThrottling(root)]);
   return {
     cores: cpuinfo.match(/^processor\b.*:/gm)?.length ?? 1,
     memoryBytes: memory(meminfo, 'MemTotal').toString(),
@@ -92,8 +92,18 @@ async function readMachineInfo(root: string): Promise<MachineInfo> {
     architecture: GO_ARCHITECTURES[process.arch] ?? process.arch,
     appArmor: (await first('/sys/module/apparmor/parameters/enabled')) === 'Y',
     seLinux: await hasSELinux(root),
+    ...(throttledCpus.length === 0 ? {} : { throttledCpus }),
     topology: readTopology(root),
   };
+}
+
+/** The CPUs with a folder of counters of thermal throttling: those of Intel, outside of virtual machines. */
+async function cpusWithThrottling(root: string): Promise<number[]> {
+  const folder = `${root}/sys/devices/system/cpu`;
+  const names = await readdir(folder).catch(() => []);
+  const cpus = names.flatMap((name) => /^cpu(\d+)$/.exec(name)?.[1] ?? []).map(Number);
+  const found = await Promise.all(cpus.map((cpu) => exists(`${folder}/cpu${cpu}/thermal_throttle`)));
+  return cpus.filter((_, at) => found[at]).sort((a, b) => a - b);
 }
 
 /** Whether SELinux is active: its file system exists, and this process has a label of a loaded policy. */

@@ -17,6 +17,7 @@ import {
   fchmodSync,
   fstatSync,
   ftruncateSync,
+  opendirSync,
   openSync,
   readFileSync,
   readSync,
@@ -57,14 +58,44 @@ export const preparePod: Port<Operations['host.preparePod']> = async ({ input: {
     roots.set(rootPath, known);
     return known;
   };
+  const nextLogs: Record<string, number> = {};
   try {
-    for (const directory of directories) makeManagedFolder(below(directory.root ?? root), directory);
+    for (const directory of directories) {
+      const folder = below(directory.root ?? root);
+      makeManagedFolder(folder, directory);
+      const next = directory.numbered === true ? nextLog(folder.to(directory.path)) : 0;
+      if (next > 0) nextLogs[directory.path] = next;
+    }
     for (const file of files) writeManagedFile(below(root), file);
   } finally {
     for (const each of roots.values()) each.close();
   }
-  return null;
+  return Object.keys(nextLogs).length === 0 ? null : { nextLogs };
 };
+
+/** The name of a container's log, or of a part of it: its number is that of the restart. */
+const LOG_NAME = /^(\d+)\.log(?:\..*)?$/s;
+/** The limit of entries that are read: a container has a few logs, but a pod may have mounted the folder. */
+const LOGS_READ_MAX = 10_000;
+/** The limit of numbers that count as restarts, for which the API has 32 bits. */
+const RESTARTS_MAX = 1_000_000_000;
+
+/** The number after those of the logs in this folder; 0 without logs. */
+function nextLog(place: string): number {
+  const folder = opendirSync(place);
+  let next = 0;
+  try {
+    for (let read = 0; read < LOGS_READ_MAX; read++) {
+      const entry = folder.readSync();
+      if (entry === null) break;
+      const number = Number(LOG_NAME.exec(entry.name)?.[1] ?? -1);
+      if (!entry.isDirectory() && number < RESTARTS_MAX) next = Math.max(next, number + 1);
+    }
+  } finally {
+    folder.closeSync();
+  }
+  return next;
+}
 
 function makeManagedFolder(folder: RootFolder, { path, mode }: { path: string; mode: number }): void {
   const place = folder.to(path);

@@ -14,6 +14,7 @@ import { isObject, type Json, type JsonObject, OperationError } from '../../kern
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
 import { pickKeys } from '../../machines/model/values/tables.ts';
 import { LAST_APPLIED, sealedPod } from '../pod-values.ts';
+import { sealedContent } from '../secret-bytes.ts';
 
 /** The limit of nesting: API objects have a dozen levels, custom fields a few more. */
 const NESTING_MAX = 200;
@@ -252,17 +253,11 @@ function withSealedData(object: JsonObject, vault: Vault): JsonObject {
   const { data, metadata, ...rest } = object;
   const contents = isObject(data)
     ? Object.entries(data).map(
-        ([key, value]) => [key, sealedContent(typeof value === 'string' ? value : '', vault)] as const,
+        ([key, value]) =>
+          [key, sealedContent(Buffer.from(typeof value === 'string' ? value : '', 'base64'), vault)] as const,
       )
     : [];
   return { ...rest, metadata: withoutLastApplied(metadata), data: Object.fromEntries(contents) };
-}
-
-/** The content as text if the bytes are text, because only text can become a variable. */
-function sealedContent(encoded: string, vault: Vault) {
-  const bytes = Buffer.from(encoded, 'base64');
-  const text = bytes.toString('utf8');
-  return Buffer.from(text).equals(bytes) ? { text: vault.seal(text) } : { base64: vault.seal(encoded) };
 }
 
 function withoutLastApplied(metadata: Json | undefined): Json | undefined {

@@ -5,6 +5,7 @@
  */
 import * as grpc from '@grpc/grpc-js';
 import { Contract } from '../contract.ts';
+import { toOperationError } from '../cri/client.ts';
 import { hostPort } from '../go-errors.ts';
 import { PlainCredentials } from '../grpc-socket.ts';
 import { type Attempt, type AttemptOptions, failure, goSeconds, OUTPUT_MAX_BYTES, success } from './attempt.ts';
@@ -85,19 +86,14 @@ function check(client: HealthClient, name: string, deadline: number, timeoutSeco
   });
 }
 
-function errorText({ code, details }: grpc.ServiceError, timeoutSeconds: number): string {
+function errorText(error: grpc.ServiceError, timeoutSeconds: number): string {
+  const { code, details } = error;
   switch (code) {
     case grpc.status.UNIMPLEMENTED:
       return `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${details}`;
     case grpc.status.DEADLINE_EXCEEDED:
       return `timeout: health rpc did not complete within ${goSeconds(timeoutSeconds)}`;
     default:
-      return `error: health rpc probe failed: rpc error: code = ${goCode(code)} desc = ${details}`;
+      return `error: health rpc probe failed: ${toOperationError(error).message}`;
   }
 }
-
-const goCode = (code: grpc.status): string =>
-  (grpc.status[code] ?? String(code))
-    .split('_')
-    .map((word) => word.charAt(0) + word.slice(1).toLowerCase())
-    .join('');

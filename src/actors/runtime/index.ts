@@ -7,12 +7,17 @@
  */
 
 import { accessSync, constants, statSync } from 'node:fs';
+import { steadyNow } from '../../kernel/clock.ts';
 import type { Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, Ports } from '../../kernel/operation.ts';
 import { codeOf, messageOf } from '../../kernel/thrown.ts';
 import { criOperations } from '../../machines/model/operations/cri.ts';
-import type { RuntimeCondition, runtimeOperations } from '../../machines/model/operations/runtime.ts';
+import type {
+  RuntimeCondition,
+  RuntimeStatusItem,
+  runtimeOperations,
+} from '../../machines/model/operations/runtime.ts';
 import { parseEndpoint } from '../../machines/model/values/paths.ts';
 import type { OnRuntimeActivity } from '../cri/activity.ts';
 import type { CriOptions } from '../cri/adapter.ts';
@@ -81,7 +86,7 @@ export function connectRuntime(log: RuntimeLog, vault?: Vault, onSeen?: OnRuntim
     },
     'runtime.watchStatus': ({ input, signal, ...call }) =>
       watchChanges({
-        ask: () => status(current(), signal),
+        ask: statusReader(current, signal),
         periodMs: input.periodMs,
         signal,
         emit: (item) => call.emit(item),
@@ -115,53 +120,57 @@ const missingAddress = (endpoint: string): OperationError =>
     { code: 'INVALID_ARGUMENT' },
   );
 
-/** Why a call failed, with the text of Go's gRPC library. */
-function rpcText(message: string, code: string | undefined): string {
-  if (code === 'DEADLINE_EXCEEDED') return 'rpc error: code = DeadlineExceeded desc = context deadline exceeded';
-  const [, errno = '', path = ''] = /\bconnect (E[A-Z]+) (\/\S+?)\.?(?:\s|$)/.exec(message) ?? [];
-  const system = CONNECT_TEXTS[errno];
-  if (system === undefined) return message;
-  const dial = `transport: Error while dialing: dial unix ${path}: connect: ${system}`;
-  return `rpc error: code = Unavailable desc = connection error: desc = ${JSON.stringify(dial)}`;
-}
-
-const CONNECT_TEXTS: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied',
-  ECONNREFUSED: 'connection refused',
-  ENOENT: 'no such file or directory',
-  ENOTSOCK: 'socket operation on non-socket',
-};
-
 async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal) {
   try {
     return await opened.ports['cri.version'](callOf(signal));
   } catch (thrown) {
     opened.close();
     const code = codeOf(thrown);
-    const why = rpcText(messageOf(thrown), code);
     throw new OperationError(
-      `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ${why}`,
+      `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ${messageOf(thrown)}`,
       code === undefined ? {} : { code },
     );
   }
 }
 
-async function status(connection: CriPorts, signal: AbortSignal) {
+/**
+ * How long the runtime may take to answer. With the period of the questions this is the time after which the Node says
+ * that it is down: a runtime that hangs is no better than one that is gone.
+ */
+const ANSWER_MS = 25_000;
+
+/** Reads the status again and again. A failure has the time since the last answer, as it was when failures began. */
+function statusReader(connection: () => CriPorts, signal: AbortSignal): () => Promise<RuntimeStatusItem> {
+  let answeredAtMs: number | null = null;
+  let silentMs: number | null = null;
+  return async () => {
+    const item = await status(connection(), signal);
+    if (item.type === 'runtime.statusChanged') [answeredAtMs, silentMs] = [steadyNow(), null];
+    else if (answeredAtMs !== null) silentMs ??= Math.round(steadyNow() - answeredAtMs);
+    return item.type === 'runtime.statusFailed' && silentMs !== null ? { ...item, silentMs } : item;
+  };
+}
+
+async function status(connection: CriPorts, signal: AbortSignal): Promise<RuntimeStatusItem> {
+  const overdue = AbortSignal.timeout(ANSWER_MS);
+  const call = callOf(AbortSignal.any([signal, overdue]));
   try {
     const [{ conditions, ...abilities }, known] = await Promise.all([
-      connection.ports['cri.status'](callOf(signal)),
-      version(connection, signal),
+      connection.ports['cri.status'](call),
+      version(connection, call),
     ]);
     const status = { conditions: conditions.map(plainCondition), ...abilities, ...known };
-    return { type: 'runtime.statusChanged', ...status } as const;
+    return { type: 'runtime.statusChanged', ...status };
   } catch (thrown) {
-    return { type: 'runtime.statusFailed', message: messageOf(thrown) } as const;
+    return { type: 'runtime.statusFailed', message: overdue.aborted ? OVERDUE : messageOf(thrown) };
   }
 }
 
+const OVERDUE = 'rpc error: code = DeadlineExceeded desc = context deadline exceeded';
+
 /** Nothing if the runtime does not answer: only its status decides whether it is up. */
-const version = (connection: CriPorts, signal: AbortSignal): Promise<{ readonly version?: string }> =>
-  connection.ports['cri.version'](callOf(signal)).then(
+const version = (connection: CriPorts, call: ReturnType<typeof callOf>): Promise<{ readonly version?: string }> =>
+  connection.ports['cri.version'](call).then(
     (answer) => ({ version: answer.runtimeVersion }),
     () => ({}),
   );

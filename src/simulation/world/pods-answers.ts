@@ -132,7 +132,10 @@ function hostHandlers(world: PodsWorld): Handlers {
         const text = typeof content === 'object' && content ? content.before + content.known + content.after : content;
         if (text !== null || !world.files.has(path)) world.files.set(path, text ?? '');
       }
-      done(null);
+      const numbered = directories.flatMap(({ path, numbered }) =>
+        numbered === true && world.nextLogs.has(path) ? [[path, world.nextLogs.get(path) ?? 0] as const] : [],
+      );
+      done(numbered.length === 0 ? null : { nextLogs: Object.fromEntries(numbered) });
     },
     'host.removePod': ({ root, paths }, done) => {
       for (const path of paths) {

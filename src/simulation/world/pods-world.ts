@@ -77,6 +77,8 @@ export class PodsWorld implements Performer {
   readonly files = new Map<string, string>();
   /** Termination messages by host path. */
   readonly messages = new Map<string, string>();
+  /** By folder of a container's logs, the number after theirs. */
+  readonly nextLogs = new Map<string, number>();
   /** The images of the registry. */
   readonly registry = new Map<string, Image>();
   readonly rights = new ImageRights();

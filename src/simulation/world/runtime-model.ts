@@ -21,6 +21,8 @@ import type { VirtualTime } from './virtual-time.ts';
 export interface Program {
   /** The process exits by itself after this time; `undefined`: never. */
   readonly runsMs?: number;
+  /** Why it ended; absent: by its exit code. */
+  readonly reason?: string;
   readonly exitCode?: number;
   /** The time from the stop signal to the exit; `undefined`: none. Infinity: only SIGKILL ends the process. */
   readonly stopsMs?: number;
@@ -249,7 +251,7 @@ export class RuntimeModel {
     container.state = 'CONTAINER_EXITED';
     container.finishedNs = this.stamp();
     container.exitCode = exitCode;
-    container.reason = exitCode === 0 ? 'Completed' : 'Error';
+    container.reason = container.program.reason ?? (exitCode === 0 ? 'Completed' : 'Error');
     for (const done of container.onExit.splice(0)) done();
     this.changed(container.sandbox);
   }

@@ -1,3 +1,8 @@
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { connectRuntime, type RuntimeClient, socketTarget } from '../../../src/actors/cri/client.ts';
@@ -59,13 +64,34 @@ describe('errors', () => {
     const client = connectRuntime({ endpoint: 'unix:///tmp/statelet-no-such.sock' });
     opened.push(client);
     const call = client.call('Version', {}, { timeoutMs: 60_000 });
-    await expect(call).rejects.toMatchObject({ code: 'UNAVAILABLE', retriable: true });
+    const dial =
+      'transport: Error while dialing: dial unix /tmp/statelet-no-such.sock: connect: no such file or directory';
+    const message = `rpc error: code = Unavailable desc = connection error: desc = "${dial}"`;
+    await expect(call).rejects.toMatchObject({ code: 'UNAVAILABLE', message, retriable: true });
+  });
+
+  it('a runtime that goes during a call: unavailable, as Go says it', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'statelet-gone-'));
+    const endpoint = `unix://${folder}/cri.sock`;
+    const emptySettings = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    const server = createServer((socket) => {
+      socket.on('error', () => {}).write(emptySettings);
+      socket.on('data', () => setTimeout(() => socket.destroy(), 50));
+    }).listen(`${folder}/cri.sock`);
+    await once(server, 'listening');
+    const client = connectRuntime({ endpoint });
+    opened.push(client, server, { close: () => rmSync(folder, { recursive: true }) });
+    await expect(client.call('Version', {}, { timeoutMs: 60_000 })).rejects.toMatchObject({
+      message: 'rpc error: code = Unavailable desc = error reading from server: EOF',
+      retriable: true,
+    });
   });
 
   it('a runtime that never answers meets the deadline', async () => {
     const [, client] = await connected({ Version: never });
     const call = client.call('Version', {}, { timeoutMs: 50 });
-    await expect(call).rejects.toMatchObject({ code: 'DEADLINE_EXCEEDED', retriable: true });
+    const message = 'rpc error: code = DeadlineExceeded desc = context deadline exceeded';
+    await expect(call).rejects.toMatchObject({ code: 'DEADLINE_EXCEEDED', message, retriable: true });
   });
 
   it('an abort ends a call without a deadline, and one that has not begun', async () => {

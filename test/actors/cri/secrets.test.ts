@@ -6,17 +6,20 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { RuntimeClient } from '../../../src/actors/cri/client.ts';
 import {
   markHolder,
+  quotableSecrets,
   redactingClient,
   withoutSecrets,
   withoutTexts,
   withSecrets,
 } from '../../../src/actors/cri/secrets.ts';
-import { Vault } from '../../../src/kernel/journal/secrets.ts';
+import { sealedContent } from '../../../src/actors/secret-bytes.ts';
+import { type SecretHandle, Vault } from '../../../src/kernel/journal/secrets.ts';
 import { OperationError } from '../../../src/kernel/json.ts';
 
 const vault = new Vault(Buffer.alloc(32, 1));
 const password = vault.seal('p$&ss');
 const other = vault.seal('other');
+const inBase64 = (text: string): string => Buffer.from(text).toString('base64');
 const config = {
   command: ['sh', password.$secret],
   args: [`--password=${password.$secret}`, '$(A)'],
@@ -28,14 +31,45 @@ it('opens variables, command and arguments, and nothing else', () => {
   expect(withSecrets(config, [password], vault)).toEqual({
     command: ['sh', 'p$&ss'],
     args: ['--password=p$&ss', '$(A)'],
-    envs: [{ key: 'A', value: 'xp$&ssp$&ssy' }],
+    envs: [{ key: 'A', value: inBase64('xp$&ssp$&ssy') }],
     mounts: [{ host_path: password.$secret }],
   });
 });
 
 it('opens only what it was told to', () => {
-  expect(withSecrets(config, [other], vault)).toMatchObject(config);
-  expect(withSecrets(config, [], vault)).toBe(config);
+  const unopened = { ...config, envs: [{ key: 'A', value: inBase64(config.envs[0]!.value) }] };
+  expect(withSecrets(config, [other], vault)).toEqual(unopened);
+  expect(withSecrets(config, [], vault)).toEqual(unopened);
+});
+
+it('gives variables the bytes of a value that is no text, beside a text which is the same in base64', () => {
+  const bytes = Buffer.from([0xff, 0x00, 0x41]);
+  const binary = sealedContent(bytes, vault) as { variable: SecretHandle };
+  const text = sealedContent(Buffer.from(bytes.toString('base64')), vault) as { text: SecretHandle };
+  const envs = [
+    { key: 'B', value: `<${binary.variable.$secret}é${binary.variable.$secret}` },
+    { key: 'T', value: text.text.$secret },
+  ];
+  const opened = withSecrets({ envs }, [binary.variable, text.text], vault).envs ?? [];
+  expect(opened.map(({ value = '' }) => Buffer.from(value, 'base64').toString('latin1'))).toEqual([
+    `<\xff\0A${Buffer.from('é').toString('latin1')}\xff\0A`,
+    '/wBB',
+  ]);
+});
+
+it('refuses a command with a value that is no text, as Go does', () => {
+  const { variable } = sealedContent(Buffer.from([0xff]), vault) as { variable: SecretHandle };
+  expect(() => withSecrets({ command: ['sh', variable.$secret] }, [variable], vault)).toThrow(
+    'rpc error: code = Internal desc = grpc: error while marshaling: string field contains invalid UTF-8',
+  );
+});
+
+it('takes a value that is no text out of an error in the form that a text has for it', () => {
+  const bytes = Buffer.from([0xff, 0x70, 0x61, 0x73, 0x73]);
+  const { variable } = sealedContent(bytes, vault) as { variable: SecretHandle };
+  const quoted = new OperationError(`no such file: ${bytes.toString('utf8')}`);
+  const error = withoutSecrets(quoted, quotableSecrets([variable], vault), vault) as Error;
+  expect(error.message).not.toContain('pass');
 });
 
 it('opens once, so that a value which looks like a handle stays what it is', () => {

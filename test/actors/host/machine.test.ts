@@ -73,6 +73,20 @@ it('size and identities are read from the machine`s files', async () => {
   });
 });
 
+it('the CPUs that count their throttling are in order', async () => {
+  const counters = 'thermal_throttle/core_throttle_count';
+  const ports = await machine({
+    'proc/cpuinfo': CPUINFO,
+    'proc/meminfo': MEMINFO,
+    'sys/devices/system/cpu/possible': '0-10\n',
+    [`sys/devices/system/cpu/cpu10/${counters}`]: '0\n',
+    [`sys/devices/system/cpu/cpu2/${counters}`]: '0\n',
+    'sys/devices/system/cpu/cpu1/online': '1\n',
+    [`sys/devices/system/cpu/cpufreq/${counters}`]: '0\n',
+  });
+  expect(await perform(ports['host.machineInfo'], {})).toMatchObject({ throttledCpus: [2, 10] });
+});
+
 it('identities that the machine does not have are empty; one stands in for the other', async () => {
   const ports = await machine({
     'proc/cpuinfo': 'processor 0: version = FF\nprocessor 1: version = FF\n',

@@ -39,10 +39,34 @@ async function node() {
 const prepare = (
   root: string,
   input: {
-    directories?: { path: string; mode: number }[];
+    directories?: { path: string; mode: number; numbered?: true }[];
     files?: { path: string; mode: number; content: string | NodeText | null }[];
   },
 ) => perform(preparePod, { root, directories: input.directories ?? [], files: input.files ?? [] });
+
+it('the numbers of the logs in a folder are told, if they are wanted and anybody can have written them', async () => {
+  const { root } = await node();
+  const folder = (name: string) => join(root, name);
+  for (const [name, logs] of [
+    ['app', ['0.log', '2.log.20260101-000000.gz', '1.log']],
+    ['odd', ['3.log.d/x', 'x7.log', '8.log~', '9', '99999999999.log']],
+    ['unasked', ['4.log']],
+  ] as const) {
+    for (const log of logs) {
+      mkdirSync(join(folder(name), log, '..'), { recursive: true });
+      writeFileSync(join(folder(name), log), '');
+    }
+  }
+  const wanted = { mode: 0o755, numbered: true } as const;
+  const directories = [
+    { path: folder('app'), ...wanted },
+    { path: folder('new'), ...wanted },
+    { path: folder('odd'), ...wanted },
+    { path: folder('unasked'), mode: 0o755 },
+  ];
+  expect(await prepare(root, { directories })).toEqual({ nextLogs: { [folder('app')]: 3 } });
+  expect(await prepare(root, { directories: directories.slice(1) })).toBeNull();
+});
 
 it('folders and files are made with their modes whatever the umask', async () => {
   const { root, pod } = await node();

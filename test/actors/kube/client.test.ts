@@ -253,7 +253,7 @@ describe('what may not be seen, and what must stay exact', () => {
     });
     expect(JSON.stringify(secret)).not.toContain('hunter2');
     expect(secret.metadata['annotations']).toEqual({ kept: 'yes' });
-    expect(node.vault.openAll(secret.data)).toEqual({ password: { text: 'hunter2' }, key: { base64: binary } });
+    expect(node.vault.openAll(secret.data)).toMatchObject({ password: { text: 'hunter2' }, key: { base64: binary } });
     const { items }: { items: (typeof secret)[] } = await node.ask('kube.list', target);
     expect(items[0]?.data).toEqual(secret.data);
   });

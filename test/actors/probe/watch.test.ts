@@ -109,6 +109,17 @@ describe('gRPC', () => {
     });
   });
 
+  it('fails where the server goes before it answers, as Go says it', async () => {
+    const emptySettings = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    const port = await rawServer((socket) => {
+      socket.on('error', () => {}).write(emptySettings);
+      socket.on('data', () => setTimeout(() => socket.destroy(), 200));
+    });
+    expect(await attempt(ask(port))).toMatchObject({
+      output: 'error: health rpc probe failed: rpc error: code = Unavailable desc = error reading from server: EOF',
+    });
+  });
+
   it('fails in time where the answer does not come', async () => {
     const port = await healthServer(() => {});
     expect(await attempt(ask(port), HASTY)).toMatchObject({ output: 'timeout: health rpc did not complete within 1s' });

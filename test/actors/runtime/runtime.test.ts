@@ -1,8 +1,8 @@
 /** The status of a runtime, followed over a real socket. */
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { connectRuntime, type RuntimeConnection } from '../../../src/actors/runtime/index.ts';
 import type { RuntimeStatusItem } from '../../../src/machines/model/operations/runtime.ts';
-import { FakeRuntime } from '../cri/fake-runtime.ts';
+import { FakeRuntime, never } from '../cri/fake-runtime.ts';
 
 const condition = (type: string) => ({ type, status: true });
 const versionOf = (runtime_version: string) => async () => ({ runtime_name: 'containerd', runtime_version });
@@ -10,7 +10,7 @@ const versionOf = (runtime_version: string) => async () => ({ runtime_name: 'con
 let fake: FakeRuntime;
 let connection: RuntimeConnection;
 let items: RuntimeStatusItem[];
-const aborter = new AbortController();
+let aborter: AbortController;
 const callOf = <Input>(input: Input) => ({
   id: 0,
   input,
@@ -20,6 +20,7 @@ const callOf = <Input>(input: Input) => ({
 });
 
 beforeEach(async () => {
+  aborter = new AbortController();
   items = [];
   fake = await FakeRuntime.start({
     Version: versionOf('2.0.0'),
@@ -30,9 +31,32 @@ beforeEach(async () => {
   await connection.ports['runtime.connect'](callOf(connect) as never);
 });
 afterEach(async () => {
+  vi.restoreAllMocks();
   aborter.abort();
   await connection.close({ stopContainers: false });
   await fake.close();
+});
+
+it('that hangs has failed after a while, and says for how long it was silent', async () => {
+  vi.spyOn(AbortSignal, 'timeout').mockImplementation((ms) => {
+    const limit = new AbortController();
+    if (ms === 25_000) setTimeout(() => limit.abort(), 100);
+    return limit.signal;
+  });
+  const watching = connection.ports['runtime.watchStatus'](callOf({ periodMs: 5 }) as never);
+  await expect.poll(() => items.length).toBe(1);
+  fake.handlers.Status = never;
+  await expect.poll(() => items.length).toBe(2);
+  expect(items[1]).toEqual({
+    type: 'runtime.statusFailed',
+    message: 'rpc error: code = DeadlineExceeded desc = context deadline exceeded',
+    silentMs: expect.any(Number),
+  });
+  expect((items[1] as { silentMs: number }).silentMs).toBeGreaterThanOrEqual(100);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  expect(items).toHaveLength(2);
+  aborter.abort();
+  await watching;
 });
 
 it('has the version of the runtime, also of one that was replaced, and stays up without one', async () => {

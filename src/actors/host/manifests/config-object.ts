@@ -5,13 +5,14 @@
  * message quotes a value; the version of an object is computed from handles, so it reveals nothing of a Secret.
  */
 import { createHash } from 'node:crypto';
-import type { SecretHandle, Vault } from '../../../kernel/journal/secrets.ts';
+import type { Vault } from '../../../kernel/journal/secrets.ts';
 import type { Json } from '../../../kernel/json.ts';
 import { isObject, type JsonObject } from '../../../kernel/json.ts';
 import type { ConfigObject, Content } from '../../../machines/model/operations/volume.ts';
 import { isConfigKey, isDnsLabel, isDnsSubdomain } from '../../../machines/model/validation/field.ts';
 import { isBase64 } from '../../../machines/model/values/go-text.ts';
 import { mapValues } from '../../../machines/model/values/tables.ts';
+import { sealedContent } from '../../secret-bytes.ts';
 
 /** Bytes of all values together, as limited by the API server. */
 const MAX_DATA_BYTES = 1_048_576;
@@ -43,8 +44,7 @@ export function configObject(value: Json, kind: Kind, vault: Vault): ConfigObjec
   const bytes = Object.values(contents).reduce((sum, each) => sum + each.length, 0);
   if (bytes > MAX_DATA_BYTES) errors.push(`data: Too long: may not be more than ${MAX_DATA_BYTES} bytes`);
   if (errors.length > 0) throw new Error(errors.join(', '));
-  const seal = kind === 'Secret' ? (each: string) => vault.seal(each) : (each: string) => each;
-  const data = mapValues(contents, (each) => contentOf(each, seal));
+  const data = mapValues(contents, (each) => (kind === 'Secret' ? sealedContent(each, vault) : contentOf(each)));
   const version = createHash('sha256')
     .update(JSON.stringify([namespace, name, type, data]))
     .digest('hex');
@@ -76,10 +76,10 @@ function entries(value: Json | undefined, field: string, kind: Kind, errors: str
   });
 }
 
-/** The content as text if the bytes are text, because only text can become a variable. */
-function contentOf(bytes: Buffer, seal: (value: string) => string | SecretHandle): Content {
+/** The content as text if the bytes are text, because only text of a ConfigMap can become a variable. */
+function contentOf(bytes: Buffer): Content {
   const decoded = bytes.toString('utf8');
-  return Buffer.from(decoded).equals(bytes) ? { text: seal(decoded) } : { base64: seal(bytes.toString('base64')) };
+  return Buffer.from(decoded).equals(bytes) ? { text: decoded } : { base64: bytes.toString('base64') };
 }
 
 const text = (value: Json | undefined): string => (typeof value === 'string' ? value : '');

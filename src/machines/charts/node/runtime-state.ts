@@ -10,8 +10,8 @@
  * Invariants:
  *   T1 before the first status nothing is synchronised.
  *   T2 a missing network does not stop host-network pods: only RuntimeReady and PLEG decide.
- *   T3 pods wait from the first failure of the runtime; the Node says that it is down after {@link SILENT_MS}, so that
- *      a restart of the runtime does not make the node unready.
+ *   T3 pods wait from the first failure of the runtime; the Node says that it is down {@link SILENT_MS} after the last
+ *      answer, also of one that hangs, so that a restart of the runtime does not make the node unready.
  * Seeds: S183, S236. Upstream: pkg/kubelet/runtime.go, updateRuntimeUp.
  */
 import { assign, line, sendParent, sendTo, setup, to, typed } from '../../../kernel/xstate.ts';
@@ -113,7 +113,10 @@ const noteAnswer = s.enqueueActions(({ context, event, enqueue }) => {
   if (isReady) {
     enqueue.assign({ silenceError: '' });
     enqueue.cancel('silence');
-  } else if (context.isReady) enqueue.raise({ type: 'runtime.silent' }, { id: 'silence', delay: SILENT_MS });
+  } else if (context.isReady) {
+    const silentMs = event.type === 'runtime.statusFailed' ? (event.silentMs ?? 0) : 0;
+    enqueue.raise({ type: 'runtime.silent' }, { id: 'silence', delay: Math.max(0, SILENT_MS - silentMs) });
+  }
 });
 
 const publish = s.enqueueActions(({ context, enqueue }) => {

@@ -88,9 +88,11 @@ const handleRelist = s.enqueueActions((args) => {
   enqueue.assign({ relisted: true, records: releaseHeld(enqueue, context.records) });
 });
 
-const logStale = s.enqueueActions(({ event, enqueue }) => {
+const handleStale = s.enqueueActions(({ context, event, enqueue }) => {
   if (event.type !== 'runtime.podStale') return;
   enqueue(line('warn', ['A pod cannot be inspected', { uid: event.uid, error: event.message }]));
+  if (!hasBehavior(context.settings, 'containersAsKubelet')) return;
+  if (context.records[event.uid]?.alive) sendToPod(enqueue, event.uid, event);
 });
 
 const noteSoftState = s.assign(({ event }) => (event.type === 'softState.loaded' ? { softState: event.state } : {}));
@@ -140,7 +142,7 @@ export const podsMachine = s.createMachine({
     'runtime.sandboxChanged': { actions: forward },
     'runtime.containerChanged': { actions: forward },
     'runtime.podRemoved': { actions: forward },
-    'runtime.podStale': { actions: logStale },
+    'runtime.podStale': { actions: handleStale },
     'runtime.relisted': { actions: handleRelist },
     'images.started': { actions: forward },
     'garbage.wanted': { actions: forward },

@@ -66,8 +66,8 @@ const versions = (objects: ConfigObjects): string =>
   JSON.stringify(Object.entries(objects).map(([key, { version }]) => [key, version]));
 
 /**
- * Values of objects that variables may use. Binary values of a ConfigMap are left out; binary values of a Secret are
- * rejected by name.
+ * Values of objects that variables may use. Binary values of a ConfigMap are left out; those of a Secret have a handle
+ * of their own, or `null` in journals of agents that rejected them.
  */
 export function environmentReferences(
   objects: ConfigObjects,
@@ -85,7 +85,7 @@ export function environmentReferences(
 
 function texts(kind: ObjectKind, data: ConfigObject['data']): Readonly<Record<string, string | null>> {
   const entries = Object.entries(data).flatMap(([key, content]): (readonly [string, string | null])[] => {
-    if (!('text' in content)) return kind === 'Secret' ? [[key, null]] : [];
+    if (!('text' in content)) return kind === 'Secret' ? [[key, content.variable?.$secret ?? null]] : [];
     return [[key, typeof content.text === 'string' ? content.text : content.text.$secret]];
   });
   return Object.fromEntries(entries);
@@ -95,8 +95,8 @@ function texts(kind: ObjectKind, data: ConfigObject['data']): Readonly<Record<st
 export function handlesIn(json: string, objects: ConfigObjects): readonly SecretHandle[] {
   const handles = Object.values(objects).flatMap(({ data }) =>
     Object.values(data).flatMap((content) => {
-      const value = 'text' in content ? content.text : content.base64;
-      return typeof value === 'string' || !json.includes(value.$secret) ? [] : [value];
+      const values = 'text' in content ? [content.text] : [content.base64, content.variable];
+      return values.flatMap((value) => (typeof value === 'object' && json.includes(value.$secret) ? [value] : []));
     }),
   );
   return [...new Map(handles.map((handle) => [handle.$secret, handle])).values()];

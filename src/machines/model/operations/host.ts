@@ -65,6 +65,8 @@ export interface MachineInfo {
   readonly appArmor: boolean;
   /** SELinux has a policy and labels processes; absent in journals of agents that did not check. */
   readonly seLinux?: boolean;
+  /** CPUs that count how often they were throttled, which containers must not see; absent: none. */
+  readonly throttledCpus?: readonly number[];
   readonly topology: MachineTopology;
 }
 
@@ -305,10 +307,12 @@ export const hostOperations = {
   'host.preparePod': idempotent<
     {
       root: string;
-      directories: readonly { path: string; mode: number; root?: string }[];
+      /** `numbered`: the folder of a container's logs, of which it is told which numbers they have. */
+      directories: readonly { path: string; mode: number; root?: string; numbered?: true }[];
       files: readonly { path: string; mode: number; content: string | NodeText | null }[];
     },
-    null
+    /** By folder, the number after those of its logs; `null`: there are none. */
+    { readonly nextLogs: Readonly<Record<string, number>> } | null
   >(),
   /** Removes a folder of a pod that is gone; refuses anything that is not below `root`. */
   'host.removePod': idempotent<{ root: string; paths: readonly string[] }, null>(),

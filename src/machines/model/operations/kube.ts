@@ -55,8 +55,8 @@ export interface KubeSelection {
 
 /**
  * An object as the server sent it: fields that this version does not know are kept, `metadata.managedFields` are not.
- * An integer beyond 2^53 is decimal text. In a Secret each value of `data` is `{ text: handle }`, or `{ base64: handle
- * }` where the bytes are no text.
+ * An integer beyond 2^53 is decimal text. In a Secret each value of `data` is `{ text: handle }`, or `{ base64: handle,
+ * variable: handle }` where the bytes are no text.
  */
 export type KubeObject = Readonly<Record<string, Json>> & {
   readonly metadata: Readonly<Record<string, Json>> & { readonly name: string; readonly resourceVersion?: string };

@@ -18,7 +18,12 @@ export type RuntimeStatusItem =
       /** The runtime may be replaced while the agent runs; absent: not known. */
       readonly version?: string;
     } & RuntimeAbilities)
-  | { readonly type: 'runtime.statusFailed'; readonly message: string };
+  | {
+      readonly type: 'runtime.statusFailed';
+      readonly message: string;
+      /** The time since the last answer, when failures began; absent: there was none, or an earlier agent read it. */
+      readonly silentMs?: number;
+    };
 
 export const runtimeOperations = {
   /** Opens the CRI connection of every later `cri.*`. Fails with upstream's text if the runtime does not answer. */

@@ -7,8 +7,13 @@
 import { idempotent, query, type SecretHandle } from '../../../kernel/xstate.ts';
 import type { PersistentVolumeSpec } from '../api/pod.ts';
 
-/** One value of a ConfigMap or Secret: text, or bytes as base64. For a Secret only the handle is known. */
-export type Content = { readonly text: string | SecretHandle } | { readonly base64: string | SecretHandle };
+/**
+ * One value of a ConfigMap or Secret: text, or bytes as base64. For a Secret only the handle is known. `variable`: the
+ * handle of the same bytes for variables of containers; absent for a ConfigMap, whose bytes are not used there.
+ */
+export type Content =
+  | { readonly text: string | SecretHandle }
+  | { readonly base64: string | SecretHandle; readonly variable?: SecretHandle };
 
 /**
  * A ConfigMap or Secret in the machines' form; or another object that a pod uses by name: the handler of a

@@ -154,4 +154,16 @@ export const BEHAVIORS = [
       'As in the kubelet, such devices count as zero until a plugin offers them, the volumes are named, the node is ' +
       'ready, and pressure is reported anew.',
   },
+  {
+    name: 'containersAsKubelet',
+    before:
+      'The back-off of a container was forgotten after a run of twice its maximum, and only with another image. An init ' +
+      'container with exit code 0 was done, even if the kernel had killed a process of it for lack of memory. That a ' +
+      'pod cannot be inspected in the runtime was only logged. The restarts of a container that neither the runtime nor ' +
+      'the agent knows began with 0.',
+    since:
+      'As in the kubelet, the back-off is forgotten after a run of ten minutes, and with other resources; such an init ' +
+      'container runs again, unless its policy is `Never`; such a pod has the event `FailedSync`; and the numbers of the ' +
+      'logs of such a container go on.',
+  },
 ] as const;

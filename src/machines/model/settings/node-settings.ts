@@ -131,6 +131,8 @@ export interface NodeSettings {
   readonly hostsFile: string;
   /** SELinux labels processes: the runtime labels the files that the agent creates for containers. */
   readonly seLinux?: boolean;
+  /** CPUs whose counters of thermal throttling containers must not see; absent: none. */
+  readonly throttledCpus?: readonly number[];
   /** Which pods may use an existing image; absent: every pod, and pulls are not recorded. */
   readonly imagePullVerification?: { readonly policy: string; readonly allowlist: readonly string[] };
   /** Some credential provider plugin uses tokens of the pods' service accounts. */

@@ -19,7 +19,7 @@ import { podContainers } from './qos.ts';
 import { amountsOf, requestsOf } from './resources.ts';
 import type { MountedVolumes } from './volumes.ts';
 
-/** Values of an object by key; `null` if a value is not text. */
+/** Values of an object by key; `null` if a variable cannot hold the value. */
 type Texts = Readonly<Record<string, string | null>>;
 
 /** Contents of the ConfigMaps and Secrets that a pod names, by name. */

@@ -71,6 +71,8 @@ interface Directory {
   readonly mode: number;
   /** The root of this path; absent: the common root. */
   readonly root?: string;
+  /** The numbers of the logs in it are wanted. */
+  readonly numbered?: true;
 }
 
 interface File {
@@ -101,11 +103,25 @@ export function podFiles(pod: Pod, node: NodeSettings, podIPs: readonly string[]
   };
 }
 
-/** The folders of its logs, one per container: below `podLogsDir`, not below the pod's folder. */
-export function podLogFolders(pod: Pod, containers: readonly string[], node: NodeSettings): readonly Directory[] {
-  const folder = podLogDirectory(pod, node);
-  const paths = [folder, ...containers.map((name) => `${folder}/${name}`)];
-  return paths.map((path) => ({ path, mode: LOG_MODE, root: node.podLogsDir }));
+export const containerLogFolder = (pod: Pod, container: string, node: Pick<NodeSettings, 'podLogsDir'>): string =>
+  `${podLogDirectory(pod, node)}/${container}`;
+
+/**
+ * The folders of its logs, one per container: below `podLogsDir`, not below the pod's folder. `isUnknown`: only the
+ * logs tell how often the container was restarted.
+ */
+export function podLogFolders(
+  pod: Pod,
+  containers: readonly string[],
+  node: NodeSettings,
+  isUnknown: (container: string) => boolean,
+): readonly Directory[] {
+  const ofPod = { path: podLogDirectory(pod, node), mode: LOG_MODE, root: node.podLogsDir };
+  const ofContainers = containers.map((name): Directory => {
+    const path = containerLogFolder(pod, name, node);
+    return { ...ofPod, path, ...(isUnknown(name) ? { numbered: true } : {}) };
+  });
+  return [ofPod, ...ofContainers];
 }
 
 /** Files for one container before it is created: its folder and the file for its termination message. */

@@ -11,8 +11,10 @@ export const CRASH_LOOP_BACKOFF_MAX_MS = 300_000;
 
 /** First delay of a crash loop; each restart doubles it. */
 const INITIAL_BACKOFF_MS = 10_000;
-/** A container that ran for this many maximum delays has recovered. */
+/** Failures are forgotten after this many maximum delays without another one. */
 export const RESET_AFTER_MAX_DELAYS = 2;
+/** A container that ran for this long has recovered, whatever the maximum delay. */
+export const RECOVERED_AFTER_MS = 600_000;
 
 export interface RestartQuestion {
   readonly pod: Pod;

@@ -20,7 +20,10 @@ import { podLongName } from './paths.ts';
 import { podContainers } from './qos.ts';
 import type { MountedVolumes } from './volumes.ts';
 
-/** Masked paths of a container with `procMount: Default`: the common list of container runtimes. */
+/**
+ * Masked paths of a container with `procMount: Default`: the common list of container runtimes, to which they add the
+ * counters of {@link throttlingOf}.
+ */
 const MASKED_PATHS = [
   '/proc/asound',
   '/proc/acpi',
@@ -35,6 +38,9 @@ const MASKED_PATHS = [
   '/sys/firmware',
   '/sys/devices/virtual/powercap',
 ];
+/** The counters of thermal throttling tell a container how much power others use, and so what they compute. */
+const throttlingOf = (cpu: number): string => `/sys/devices/system/cpu/cpu${cpu}/thermal_throttle`;
+
 const READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
 
 export interface ImageUser {
@@ -136,7 +142,7 @@ export function containerSecurityContext(
   pod: Pod,
   container: Container,
   user: ImageUser,
-  node: Pick<NodeSettings, 'seccompDefault' | 'rootDir'>,
+  node: Pick<NodeSettings, 'seccompDefault' | 'rootDir' | 'throttledCpus'>,
   users: UserMapping | null = null,
   volumes: MountedVolumes = {},
 ): LinuxContainerSecurityContext {
@@ -156,11 +162,16 @@ export function containerSecurityContext(
     ...(groups.length === 0 ? {} : { supplemental_groups: groups }),
     ...groupsPolicy(pod),
     ...(ofContainer?.allowPrivilegeEscalation === false ? { no_new_privs: true } : {}),
-    ...(unmasked ? {} : { masked_paths: MASKED_PATHS, readonly_paths: READONLY_PATHS }),
+    ...(unmasked ? {} : { masked_paths: maskedPaths(node), readonly_paths: READONLY_PATHS }),
     seccomp: seccomp(ofContainer?.seccompProfile ?? shared?.seccompProfile, node),
     ...appArmor(pod, container),
   };
 }
+
+const maskedPaths = ({ throttledCpus = [] }: Pick<NodeSettings, 'throttledCpus'>): readonly string[] => [
+  ...MASKED_PATHS,
+  ...throttledCpus.map(throttlingOf),
+];
 
 function runAs(
   asked: number | undefined,

@@ -91,6 +91,7 @@ export function deriveSettings(context: EstablishedContext): NodeSettings {
     ...(config.memorySwap.swapBehavior === 'LimitedSwap' ? { limitedSwapBytes: machineInfo.swapBytes } : {}),
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
     ...(machineInfo.seLinux === true ? { seLinux: true } : {}),
+    ...(machineInfo.throttledCpus === undefined ? {} : { throttledCpus: machineInfo.throttledCpus }),
     relistPeriodMs: RELIST_PERIOD_MS,
     ...protection(config, flags.rootDir),
   };

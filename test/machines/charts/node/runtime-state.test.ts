@@ -114,6 +114,21 @@ describe('the runtime state', () => {
     expect(run.divergence()).toBeNull();
   });
 
+  it('that hung is down for the Node thirty seconds after its last answer, not after the failure', () => {
+    const { run, last } = published();
+    run.send(status(true, true));
+    run.send({ ...FAILED, silentMs: 30_000 });
+    run.time.advanceTo(run.time.now() + 1);
+    expect(last().runtimeErrors).toEqual(['container runtime is down']);
+    run.send(status(true, true));
+    run.send({ ...FAILED, silentMs: 5_000 });
+    run.time.advanceTo(run.time.now() + 24_999);
+    expect(last().runtimeErrors).toEqual([]);
+    run.time.advanceTo(run.time.now() + 1);
+    expect(last().runtimeErrors).toEqual(['container runtime is down']);
+    expect(run.divergence()).toBeNull();
+  });
+
   it('is not down for the Node when it only restarts', () => {
     const { run, last } = published();
     run.send(status(true, true));

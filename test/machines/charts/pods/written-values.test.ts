@@ -48,7 +48,8 @@ it('reach runtime and probes as they were written, and no record', () => {
   const sent = withSecrets(created!.config, [...created!.written, ...created!.words], vault);
   expect(sent.command).toEqual(['serve', '--password=canary-password', '$', '$(UNKNOWN)-canary-canary-password']);
   expect(sent.args).toEqual(['--token', 'canary-argument']);
-  expect(sent.envs).toEqual(
+  const opened = sent.envs?.map(({ key, value = '' }) => ({ key, value: Buffer.from(value, 'base64').toString() }));
+  expect(opened).toEqual(
     expect.arrayContaining([
       { key: 'PASSWORD', value: 'canary-password' },
       { key: 'URL', value: 'db://me:canary-url-canary-password@db' },

@@ -201,6 +201,21 @@ describe('users', () => {
     );
   });
 
+  it('hides how often CPUs were throttled, where they count it, and unless nothing is hidden', () => {
+    const machine = { ...node, throttledCpus: [0, 12] };
+    const masked = (procMount: string, settings: typeof machine | typeof node): readonly string[] => {
+      const each = container({ securityContext: { procMount } });
+      return containerSecurityContext(pod(), each, imageUser(image), settings).masked_paths ?? [];
+    };
+    expect(masked('Default', machine).slice(-3)).toEqual([
+      '/sys/devices/virtual/powercap',
+      '/sys/devices/system/cpu/cpu0/thermal_throttle',
+      '/sys/devices/system/cpu/cpu12/thermal_throttle',
+    ]);
+    expect(masked('Default', node)).toHaveLength(12);
+    expect(masked('Unmasked', machine)).toEqual([]);
+  });
+
   it('runs by name what an image names', () => {
     const context = containerSecurityContext(pod(), container(), imageUser({ ...image, username: 'app' }), node);
     expect(context.run_as_username).toBe('app');

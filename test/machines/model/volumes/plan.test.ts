@@ -385,6 +385,10 @@ describe('the objects of a pod', () => {
     });
     const bytes = object('Secret', 's', { k: { base64: HANDLE } });
     expect(environmentReferences(bytes).secrets).toEqual({ s: { k: null } });
+    const variable = { ...HANDLE, $secret: `§${'v'.repeat(22)}` };
+    const usable = object('Secret', 's', { k: { base64: HANDLE, variable } });
+    expect(environmentReferences(usable).secrets).toEqual({ s: { k: variable.$secret } });
+    expect(handlesIn(variable.$secret, usable)).toEqual([variable]);
   });
 
   it('are opened only where they are used', () => {

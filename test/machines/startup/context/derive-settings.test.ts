@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';
 import type { KubeletContext } from '../../../../src/machines/startup/context/types.ts';
 import { ok } from '../../../support/answering-world.ts';
-import { BootNode, document } from '../boot-node.ts';
+import { BootNode, document, MACHINE_INFO } from '../boot-node.ts';
 
 function settingsOf(fields: Record<string, Json>, ...flags: string[]) {
   const argv = ['--config=/k.yaml', '--fail-swap-on=true', ...flags];
@@ -21,6 +21,18 @@ it('the default profile of seccomp is asked for by the flag as by the field', ()
 it('CPUs are told again after the configured period', () => {
   expect(settingsOf({})?.cpuReconcilePeriodMs).toBe(10_000);
   expect(settingsOf({ cpuManagerReconcilePeriod: '3s' })?.cpuReconcilePeriodMs).toBe(3_000);
+});
+
+it('CPUs that count their throttling reach the containers that must not see it', () => {
+  const machine = (throttled: object) =>
+    new BootNode({
+      argv: ['--fail-swap-on=true'],
+      answers: { 'host.machineInfo': ok({ ...MACHINE_INFO, ...throttled }) },
+    });
+  const settings = (throttled: object) =>
+    (machine(throttled).boot().run(1_000).kernel.snapshotOf('kubelet') as { context: KubeletContext }).context.settings;
+  expect(settings({ throttledCpus: [3] })).toMatchObject({ throttledCpus: [3] });
+  expect(settings({})).not.toHaveProperty('throttledCpus');
 });
 
 it('gates reach what they decide about', () => {

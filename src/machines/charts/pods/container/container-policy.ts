@@ -2,29 +2,33 @@
  * The context of a container's machine, the pure rules by which it decides, and its reports to its pod. See
  * `container.ts`.
  */
-import { type OutputOf, outputOf } from '../../../../kernel/xstate.ts';
+import { outputOf } from '../../../../kernel/xstate.ts';
 import type { ContainerStatus } from '../../../model/api/cri.ts';
 import type { ObjectReference } from '../../../model/api/pod.ts';
-import type { Operations } from '../../../model/operations/index.ts';
 import type { ImageFacts } from '../../../model/pods/image-messages.ts';
 import type {
   ContainerRequest,
   ContainerView,
   ContainerWanted,
-  Hook,
   RememberedContainer,
 } from '../../../model/pods/pod-messages.ts';
 import {
   containerFieldPath,
-  hookMessages,
   killMessages,
+  terminatedReasons,
   UNKNOWN_EXIT_CODE,
   waitingMessages,
   waitingReasons,
 } from '../../../model/reasons/reasons.ts';
 import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { ContainerKind } from '../../../model/spec/container.ts';
-import { nextBackoff, restartsAll, shouldRestart } from '../../../model/spec/restart.ts';
+import {
+  nextBackoff,
+  RECOVERED_AFTER_MS,
+  RESET_AFTER_MAX_DELAYS,
+  restartsAll,
+  shouldRestart,
+} from '../../../model/spec/restart.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
 import { type BackOff, goDuration, pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
 
@@ -196,17 +200,15 @@ export const isStillCreated = ({ facts, id, stop }: ContainerContext): boolean =
 /** A later observation no longer shows the instance. */
 export const isLost = ({ id }: Pick<ContainerContext, 'id'>, seen: ContainerFacts | null): boolean => seen?.id !== id;
 
-/** An instance that ran for this many times the maximum back-off resets the back-off. */
-const RESET_AFTER_BACKOFFS = 2;
-
 /** Init containers and sidecars start in order. */
 export const runsInOrder = ({ kind }: Pick<ContainerContext, 'kind'>): boolean => kind === 'init' || kind === 'sidecar';
 
 /** Whether the end of an instance is followed by another one. */
-export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace, uid }: ContainerContext): boolean {
+export function mayRestart(context: ContainerContext): boolean {
+  const { kind, facts, wanted, stop, name, podName, namespace, uid } = context;
   if (kind === 'ephemeral') return false;
   if (stop && stop.after !== 'exit') return stop.after !== 'end';
-  if (kind === 'init' && facts?.exitCode === 0) return false;
+  if (kind === 'init' && facts?.exitCode === 0) return wanted.restartPolicy !== 'Never' && wasCutShort(context);
   const { restartPolicy, restartPolicyRules } = wanted;
   return shouldRestart({
     pod: { metadata: { name: podName, namespace, uid }, spec: { containers: [] } },
@@ -214,6 +216,10 @@ export function mayRestart({ kind, facts, wanted, stop, name, podName, namespace
     exitCode: facts?.exitCode ?? UNKNOWN_EXIT_CODE,
   });
 }
+
+/** Some of its processes were killed for lack of memory: whatever its exit code, it has not done its work. */
+const wasCutShort = (context: ContainerContext): boolean =>
+  context.facts?.reason === terminatedReasons.oomKilled && hasBehavior(context, 'containersAsKubelet');
 
 /** Whether the restart rules of the container request a restart of all containers of the pod. */
 export const requestsRestartAll = ({ kind, facts, wanted, stop, name }: ContainerContext): boolean =>
@@ -260,11 +266,11 @@ const nextRestartCount = ({ id, restartCount, facts }: ContainerContext): number
 export function nextInstance(context: ContainerContext, nowMs: number): Partial<ContainerContext> {
   const { stop } = context;
   const quietMs = ranMs(context, nowMs);
-  const isGoodRun = quietMs > RESET_AFTER_BACKOFFS * context.maxBackoffMs;
+  const isGoodRun = quietMs > recoveryMs(context);
   const counts = stop === null || stop.after === 'exit' || stop.after === 'again';
   const previousMs = counts && !isGoodRun ? context.backoffMs : null;
   const { maxBackoffMs: maxMs, initialBackoffMs: initialMs } = context;
-  const backoffMs = previousMs === null ? 0 : nextBackoff({ previousMs, quietMs, maxMs, initialMs });
+  const backoffMs = previousMs === null ? 0 : nextBackoff({ previousMs, quietMs: 0, maxMs, initialMs });
   const endedMs = endedAt(context, nowMs);
   const isAtOnce = stop?.after === 'again' && endedMs >= (context.endedBeforeMs ?? 0) + backoffMs;
   return {
@@ -285,6 +291,15 @@ export function nextInstance(context: ContainerContext, nowMs: number): Partial<
       : backOffMessage(isAtOnce ? 0 : backoffMs, context)),
   };
 }
+
+/** How long an instance has to run to reset the back-off. */
+const recoveryMs = (context: ContainerContext): number =>
+  hasBehavior(context, 'containersAsKubelet') ? RECOVERED_AFTER_MS : RESET_AFTER_MAX_DELAYS * context.maxBackoffMs;
+
+/** Other resources reset the back-off: `startsNow`, the next start uses up the first one, which has no pause. */
+export const withOtherResources = ({ restartCount }: ContainerContext, startsNow: boolean) => ({
+  backoffMs: startsNow && restartCount > 0 ? 0 : null,
+});
 
 /** Forgets the failures of a waiting container, because all containers of the pod restart. */
 export const resetForRestartAll = ({ id, restartCount }: ContainerContext): Partial<ContainerContext> => ({
@@ -323,28 +338,6 @@ const backOffMessage = (backoffMs: number, container: ContainerInput | Container
         reason: waitingReasons.crashLoopBackOff,
         message: waitingMessages.crashLoopBackOff(goDuration(backoffMs), container.name, formatPod(container)),
       };
-
-/** Why the postStart hook failed, from the result of the call; `null` if the hook cannot run at all. */
-export function hookMessage(context: ContainerContext, end: HookEnd | null): string {
-  const { name, wanted } = context;
-  const { postStart } = wanted;
-  const pod = formatPod(context);
-  const isAsKubelet = hasBehavior(context, 'hooksAsKubelet');
-  if (postStart?.kind === 'unsupported' && isAsKubelet) return refusalOf(postStart, name, pod);
-  if (end === null || postStart === null) return hookMessages.unsupported(name, pod);
-  if (postStart.kind === 'httpGet')
-    return hookMessages.http(postStart.path, name, pod, 'error' in end ? end.error : '');
-  const command = postStart.kind === 'exec' ? postStart.command : [];
-  if ('error' in end) return hookMessages.exec(command, name, pod, end.error, '');
-  const output = end.stdout + end.stderr;
-  const error = hookMessages.exited(command, end.exitCode, isAsKubelet ? end.stderr : output);
-  return hookMessages.exec(command, name, pod, error, output);
-}
-
-const refusalOf = ({ path, error }: Hook & { readonly kind: 'unsupported' }, name: string, pod: string): string =>
-  path === null ? hookMessages.cannotRun(error) : hookMessages.http(path, name, pod, error);
-
-export type HookEnd = { readonly error: string } | OutputOf<Operations['cri.execSync']>;
 
 /** `name_namespace(uid)`: how upstream's messages name a pod. */
 export const formatPod = ({

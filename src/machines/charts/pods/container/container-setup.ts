@@ -2,7 +2,6 @@
 
 import type { Ended, SecretHandle } from '../../../../kernel/xstate.ts';
 import {
-  errorIn,
   errorOf,
   now,
   outputOf,
@@ -19,19 +18,16 @@ import { operations } from '../../../model/operations/index.ts';
 import type { ImageReport } from '../../../model/pods/image-messages.ts';
 import type { ContainerReport, ContainerWanted, Hook, SoftStateMessage } from '../../../model/pods/pod-messages.ts';
 import { eventRecorded } from '../../../model/pods/pod-messages.ts';
-import { containerEvents, type EventText, killMessages, startErrorText } from '../../../model/reasons/reasons.ts';
+import { type EventText, killMessages, startErrorText } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { type ContainerFacts, factsOfInstance } from '../../../model/status/runtime-facts.ts';
-import { urlOf } from '../prober/prober-policy.ts';
 import {
   afterCall,
   type ContainerContext,
   type ContainerInput,
   type ContainerStop,
-  type HookEnd,
   hasExited,
   hasUnreadMessage,
-  hookMessage,
   isAliveInstance,
   isAsWanted,
   isBetweenInstances,
@@ -40,7 +36,6 @@ import {
   isStillCreated,
   mayRestart,
   nextInstance as nextInstanceOf,
-  podRefOf,
   type Report,
   refOf,
   refusalDelay,
@@ -55,6 +50,7 @@ import {
   startsAtOnce,
   viewOf,
   wasRefused,
+  withOtherResources,
   withoutBackoff,
 } from './container-policy.ts';
 
@@ -80,15 +76,13 @@ export type ContainerOrder =
   | { readonly type: 'container.turn' }
   /** The maximum of back-offs changed. */
   | { readonly type: 'container.limited'; readonly maxBackoffMs: number }
+  /** Its logs have the numbers below this one, and the runtime does not know it. */
+  | { readonly type: 'container.counted'; readonly restartCount: number }
+  /** Its pod was granted other resources for it. */
+  | { readonly type: 'container.resized' }
   /** An object or another container of its pod changed: an impossible configuration may be possible now. */
   | { readonly type: 'container.retry' }
   | { readonly type: 'images.started' };
-
-/** The call that runs a hook of the container. */
-export function hookRequest(hook: Hook | null, podIP: string) {
-  if (hook?.kind !== 'httpGet') throw new Error(`no request in a hook of kind ${hook?.kind ?? 'none'}`);
-  return { url: urlOf(hook, podIP), headers: hook.headers };
-}
 
 const sleepMs = (hook: Hook | null): number => (hook?.kind === 'sleep' ? hook.seconds * 1_000 : 0);
 
@@ -314,6 +308,14 @@ export const noteMessage = s.assign(({ context, event }) => {
 
 export const resetBackoff = s.assign(({ context }) => withoutBackoff(context));
 
+export const noteCount = s.assign({
+  restartCount: ({ context: { facts, restartCount }, event }) =>
+    event.type === 'container.counted' && facts === null ? Math.max(restartCount, event.restartCount) : restartCount,
+});
+
+/** `startsNow`: the next start is decided and does not wait. */
+export const noteResources = (startsNow: boolean) => s.assign(({ context }) => withOtherResources(context, startsNow));
+
 export const restartFromScratch = s.assign(({ context }) => resetForRestartAll(context));
 
 export const nextInstance = s.assign((args) => nextInstanceOf(args.context, now(args)));
@@ -344,52 +346,12 @@ export const reportStopped = s.enqueueActions(({ context, event, enqueue }) => {
   enqueue({ type: 'report', params: { phase, ...(isSeen ? {} : afterCall({ event })) } });
 });
 
-const preStopFailed = containerEvents.failedPreStopHook();
-
-/** Stores how the postStart hook failed, for the event. */
-export const noteHookFailure = s.assign(({ context, event }) => {
-  const error = errorIn(event);
-  const output = outputOf<HookEnd | undefined>(event) ?? null;
-  return { message: hookMessage(context, error ? { error: error.message } : output) };
-});
-
-export const failPostStart = s.assign(({ context }) => ({
-  stop: {
-    graceSeconds: context.wanted.graceSeconds,
-    message: killMessages.failedPostStartHook,
-    after: 'exit' as const,
-  },
-}));
-
-/** Logs that the server does not speak the protocol that the hook asks for. */
-export const logFallback = s.enqueueActions(({ context, event, enqueue }) => {
-  const output = outputOf<{ fellBack: boolean }>(event);
-  const hook = context.stop === null ? context.wanted.postStart : context.wanted.preStop;
-  if (!output.fellBack || hook?.kind !== 'httpGet') return;
-  const text = containerEvents.lifecycleHttpFallback(`${hook.host || context.podIP}:${hook.port}`);
-  const ref = hasBehavior(context, 'podLifeAsKubelet') ? podRefOf(context) : refOf(context);
-  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
-});
-
 export const notePodIP = s.assign({
   podIP: ({ context, event }) => (event.type === 'container.permitted' ? event.podIP : context.podIP),
 });
 
 /** The start of a hook, or of the wait for its turn to stop. */
 export const beginWait = s.assign({ hookBeganAtMs: (args) => now(args) });
-
-/** The preStop hook answered; a failure is recorded. */
-export const endHook = s.enqueueActions(({ event, enqueue }) => {
-  const output = outputOf<{ exitCode?: number; fellBack?: boolean } | undefined>(event);
-  if (output?.fellBack) enqueue(logFallback);
-  if (output === undefined || (output.exitCode ?? 0) !== 0) enqueue({ type: 'record', params: preStopFailed });
-  enqueue.assign({ hookBeganAtMs: 0 });
-});
-
-/** A hook that is still running when its container ends counts as failed. */
-export const leaveHook = s.enqueueActions(({ context, enqueue }) => {
-  if (context.hookBeganAtMs !== 0) enqueue({ type: 'record', params: preStopFailed });
-});
 
 /** Subtracts the time of the hook, or of the wait, from the grace period. */
 export const endWait = s.assign((args) => {

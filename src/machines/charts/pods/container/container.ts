@@ -4,8 +4,8 @@
  * Decides: when to ask for the image, when to create, start, stop, wait and restart.
  * Owns: the instance it works on, its restart count, its crash-loop back-off.
  * Hears: `container.observed` (the newest instance in the runtime), `container.permitted` and `container.refused` (its
- *   turn), `container.configured`, `container.stop` and `container.turn` (its turn to stop) of its pod; `image.*` of
- *   `images` through its pod.
+ *   turn), `container.configured`, `container.resized`, `container.counted`, `container.stop` and `container.turn` (its
+ *   turn to stop) of its pod; `image.*` of `images` through its pod.
  * Asks: `cri.createContainer`, `cri.startContainer`, `cri.stopContainer`, `cri.execSync` and `probe.httpHook` for
  *   hooks, `host.terminationMessage`.
  * Sends: its pod every change; `eventRecorder` its events; `softState` restart counts and back-offs.
@@ -15,7 +15,8 @@
  *   T3 the answer to a call shows the instance; after a call whose outcome is unknown the runtime is inspected before
  *      the next try: an existing instance is adopted, never created twice.
  *   T4 between two starts the container waits for its back-off: 0, 10 s, 20 s, ... up to the maximum; an instance that
- *      ran for ten minutes resets it, and a start that was cancelled with an earlier agent does not count.
+ *      ran for ten minutes resets it, and so do another image and other resources; a start that was cancelled with an
+ *      earlier agent does not count.
  */
 import { errorOf, line, outputOf } from '../../../../kernel/xstate.ts';
 import { containerEvents, startErrorText, waitingReasons } from '../../../model/reasons/reasons.ts';
@@ -29,6 +30,7 @@ import {
   logImage,
   nextInstance,
   noteAfter,
+  noteCount,
   noteFailure,
   noteImage,
   noteImageFailure,
@@ -36,6 +38,7 @@ import {
   noteMessage,
   notePodIP,
   noteRefusal,
+  noteResources,
   noteStart,
   noteStop,
   noteTurnToStop,
@@ -101,6 +104,7 @@ const waiting = s.createStateConfig({
       { guard: ({ event }) => event.after === 'end', target: '#container.ended', actions: noteStop },
       { guard: 'mustRestartFromScratch', target: '#container.waiting', reenter: true, actions: restartFromScratch },
     ],
+    'container.resized': { actions: noteResources(true) },
   },
   states: {
     /** Waits for `images` to report that the image exists. */
@@ -219,7 +223,7 @@ const waiting = s.createStateConfig({
         { type: 'record', params: ({ context }) => containerEvents.backOff(context.name, formatPod(context)) },
       ],
       after: { wait: 'image' },
-      on: onNewDefinition,
+      on: { ...onNewDefinition, 'container.resized': { target: 'image', actions: resetBackoff } },
     },
   },
 });
@@ -346,7 +350,12 @@ export const containerMachine = s.createMachine({
   id: 'container',
   context: ({ input }) => initialContext(input),
   initial: 'deciding',
-  on: { 'container.configured': { actions: configure }, 'container.limited': { actions: noteMaxBackoff } },
+  on: {
+    'container.configured': { actions: configure },
+    'container.limited': { actions: noteMaxBackoff },
+    'container.resized': { actions: noteResources(false) },
+    'container.counted': { actions: noteCount },
+  },
   states: {
     /** Decides by the instance in the runtime. */
     deciding: {

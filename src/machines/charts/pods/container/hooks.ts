@@ -8,23 +8,90 @@
  * instance.
  */
 
-import { errorOf, line, now, random, to } from '../../../../kernel/xstate.ts';
-import { eventRecorded } from '../../../model/pods/pod-messages.ts';
-import { containerEvents, killError, podEvents } from '../../../model/reasons/reasons.ts';
-import { afterCall, podRefOf, retryDelay, stopSeconds } from './container-policy.ts';
+import { errorIn, errorOf, line, now, type OutputOf, outputOf, random, to } from '../../../../kernel/xstate.ts';
+import type { Operations } from '../../../model/operations/index.ts';
+import { eventRecorded, type Hook } from '../../../model/pods/pod-messages.ts';
+import { containerEvents, hookMessages, killError, killMessages, podEvents } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import { urlOf } from '../prober/prober-policy.ts';
 import {
-  endHook,
-  endWait,
-  failPostStart,
-  hookRequest,
-  leaveHook,
-  logFallback,
-  noteHookFailure,
-  noteStop,
-  observe,
-  containerSetup as s,
-  updateFromAnswer,
-} from './container-setup.ts';
+  afterCall,
+  type ContainerContext,
+  formatPod,
+  podRefOf,
+  refOf,
+  retryDelay,
+  stopSeconds,
+} from './container-policy.ts';
+import { endWait, noteStop, observe, containerSetup as s, updateFromAnswer } from './container-setup.ts';
+
+/** The call that runs a hook of the container. */
+function hookRequest(hook: Hook | null, podIP: string) {
+  if (hook?.kind !== 'httpGet') throw new Error(`no request in a hook of kind ${hook?.kind ?? 'none'}`);
+  return { url: urlOf(hook, podIP), headers: hook.headers };
+}
+
+type HookEnd = { readonly error: string } | OutputOf<Operations['cri.execSync']>;
+
+/** Why the postStart hook failed, from the result of the call; `null` if the hook cannot run at all. */
+function hookMessage(context: ContainerContext, end: HookEnd | null): string {
+  const { name, wanted } = context;
+  const { postStart } = wanted;
+  const pod = formatPod(context);
+  const isAsKubelet = hasBehavior(context, 'hooksAsKubelet');
+  if (postStart?.kind === 'unsupported' && isAsKubelet) return refusalOf(postStart, name, pod);
+  if (end === null || postStart === null) return hookMessages.unsupported(name, pod);
+  if (postStart.kind === 'httpGet')
+    return hookMessages.http(postStart.path, name, pod, 'error' in end ? end.error : '');
+  const command = postStart.kind === 'exec' ? postStart.command : [];
+  if ('error' in end) return hookMessages.exec(command, name, pod, end.error, '');
+  const output = end.stdout + end.stderr;
+  const error = hookMessages.exited(command, end.exitCode, isAsKubelet ? end.stderr : output);
+  return hookMessages.exec(command, name, pod, error, output);
+}
+
+const refusalOf = ({ path, error }: Hook & { readonly kind: 'unsupported' }, name: string, pod: string): string =>
+  path === null ? hookMessages.cannotRun(error) : hookMessages.http(path, name, pod, error);
+
+const preStopFailed = containerEvents.failedPreStopHook();
+
+/** Stores how the postStart hook failed, for the event. */
+const noteHookFailure = s.assign(({ context, event }) => {
+  const error = errorIn(event);
+  const output = outputOf<HookEnd | undefined>(event) ?? null;
+  return { message: hookMessage(context, error ? { error: error.message } : output) };
+});
+
+const failPostStart = s.assign(({ context }) => ({
+  stop: {
+    graceSeconds: context.wanted.graceSeconds,
+    message: killMessages.failedPostStartHook,
+    after: 'exit' as const,
+  },
+}));
+
+/** Logs that the server does not speak the protocol that the hook asks for. */
+const logFallback = s.enqueueActions(({ context, event, enqueue }) => {
+  const output = outputOf<{ fellBack: boolean }>(event);
+  const hook = context.stop === null ? context.wanted.postStart : context.wanted.preStop;
+  if (!output.fellBack || hook?.kind !== 'httpGet') return;
+  const text = containerEvents.lifecycleHttpFallback(`${hook.host || context.podIP}:${hook.port}`);
+  const ref = hasBehavior(context, 'podLifeAsKubelet') ? podRefOf(context) : refOf(context);
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, text));
+});
+
+/** The preStop hook answered; a failure is recorded. */
+const endHook = s.enqueueActions(({ event, enqueue }) => {
+  const output = outputOf<{ exitCode?: number; fellBack?: boolean } | undefined>(event);
+  if (output?.fellBack) enqueue(logFallback);
+  if (output === undefined || (output.exitCode ?? 0) !== 0) enqueue({ type: 'record', params: preStopFailed });
+  enqueue.assign({ hookBeganAtMs: 0 });
+});
+
+/** A hook that is still running when its container ends counts as failed. */
+const leaveHook = s.enqueueActions(({ context, enqueue }) => {
+  if (context.hookBeganAtMs !== 0) enqueue({ type: 'record', params: preStopFailed });
+});
 
 /** The pause before a failed stop is retried. */
 const STOP_RETRY_MS = 1_000;

@@ -32,7 +32,7 @@ import { configure, logFailure, noteFailure } from './pod-actions.ts';
 import type { CpuPin, PodContext } from './pod-context.ts';
 import { noteKill } from './pod-kill.ts';
 import { anyAlive, anyReadySandbox, refOf } from './pod-policy.ts';
-import { applyChange, type Enqueue, publishNow, podSetup as s } from './pod-setup.ts';
+import { applyChange, type Enqueue, publishNow, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { hasClaims } from './pod-start-order.ts';
 import { resizeSummary } from './resize-policy.ts';
 
@@ -172,6 +172,9 @@ export const handleGrant = s.enqueueActions((args) => {
   }
   const actuated = carriedOver(context.actuated ?? had, allocation);
   applyChange(enqueue, context, { allocation, actuated, refusal: null, pod, ...sharesOf(event) }, now(args));
+  if (!hasBehavior(context.node, 'containersAsKubelet')) return;
+  const resized = Object.keys(context.containers).filter((name) => !isSame(had[name], allocation[name]));
+  for (const name of resized) sendToContainer(enqueue, name, { type: 'container.resized' });
 });
 
 /** The grant is for an outdated configuration: requests again. */

@@ -8,13 +8,14 @@
  * variable, a sub-path or a prepared device; events have upstream's text, the log has the cause.
  * Upstream: devicemanager (callPreStartContainerIfNeeded).
  */
-import { childIn, line, now, outputOf, reapChild, to } from '../../../../kernel/xstate.ts';
+import { childIn, line, now, type OutputOf, outputOf, reapChild, to } from '../../../../kernel/xstate.ts';
+import type { Operations } from '../../../model/operations/index.ts';
 import type { KeptLog } from '../../../model/operations/logs.ts';
 import type { UserMapping } from '../../../model/operations/users.ts';
 import type { FileValues, Unprepared } from '../../../model/operations/volume.ts';
 import { podEvents, waitingReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
-import { legacyLogName } from '../../../model/spec/paths.ts';
+import { containerLogFolder, legacyLogName } from '../../../model/spec/paths.ts';
 import { factsOf, hasBegunInSandbox, instancesOf, withContainer } from '../../../model/status/runtime-facts.ts';
 import { isSame } from '../../../model/values/same.ts';
 import { pickKeys } from '../../../model/values/tables.ts';
@@ -174,6 +175,20 @@ export const noteContainer = s.enqueueActions((args) => {
   if (view.phase === 'running' && record.view.phase !== 'running') retryRefused(enqueue, { ...context, containers });
   if (inspect) enqueue.raise({ type: 'inspection.due' });
   else if (seen) noteCallEnded(args);
+});
+
+/** The numbers of the logs of containers that the runtime does not know, as after a reboot that cleared its state. */
+export const noteLogs = s.enqueueActions(({ context, event, enqueue }) => {
+  const { nextLogs } = outputOf<OutputOf<Operations['host.preparePod']>>(event) ?? { nextLogs: {} };
+  const pod = podOrName(context);
+  const numbered = Object.entries(context.containers).flatMap(([name, { request, ...record }]) => {
+    const restartCount = nextLogs[containerLogFolder(pod, name, context.node)];
+    if (restartCount === undefined) return [];
+    sendToContainer(enqueue, name, { type: 'container.counted', restartCount });
+    const next = request && { ...request, restartCount: Math.max(request.restartCount, restartCount) };
+    return [[name, { ...record, request: next }] as const];
+  });
+  if (numbered.length > 0) enqueue.assign({ containers: { ...context.containers, ...Object.fromEntries(numbered) } });
 });
 
 export const noteRequest = s.enqueueActions(({ event, context, enqueue }) => {

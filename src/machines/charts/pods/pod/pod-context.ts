@@ -120,6 +120,8 @@ export interface PodContext extends PodInput {
   readonly actedAtMs: number;
   /** The runtime was inspected since the pod last requested it. */
   readonly inspected: boolean;
+  /** Why the pod cannot be inspected, and when that is reported again; empty: it can. Absent: it always could. */
+  readonly stale?: { readonly message: string; readonly untilMs: number };
   /** Part of the sandbox's name: raised if a sandbox was lost between call and reply, or its name is still in use. */
   readonly attempt: number;
   /** Regular containers had their turn in this sandbox: init containers do not run again. */

@@ -10,6 +10,7 @@ import { environmentReferences, handlesIn } from '../../../model/objects/config-
 import { servicesKey } from '../../../model/objects/keys.ts';
 import type { FileVariable, SubPath } from '../../../model/operations/volume.ts';
 import { waitingReasons } from '../../../model/reasons/reasons.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { type ContainerConfigInput, containerConfig, subPaths } from '../../../model/spec/container.ts';
 import { fileVariables } from '../../../model/spec/environment.ts';
 import { wordHandles, writtenHandles } from '../../../model/spec/expansion.ts';
@@ -30,11 +31,13 @@ import { addressesOf, podOrName } from './pod-policy.ts';
 import { hasClaims } from './pod-start-order.ts';
 
 export function foldersOf(context: PodContext) {
-  const { node } = context;
+  const { node, runtime } = context;
   const pod = podOrName(context);
   const { directories, files } = podFiles(pod, node, []);
   const containers = membersOf(pod).map(({ container }) => container.name);
-  return { root: node.rootDir, directories: [...directories, ...podLogFolders(pod, containers, node)], files };
+  const reads = hasBehavior(node, 'containersAsKubelet');
+  const logs = podLogFolders(pod, containers, node, (name) => reads && factsOf(runtime, name) === null);
+  return { root: node.rootDir, directories: [...directories, ...logs], files };
 }
 
 export function filesOfTurn(context: PodContext) {

@@ -1,8 +1,13 @@
-/** Observes the sandboxes and containers of a pod, by inspections, events and answers to the pod's own calls. */
-import { type ActionArgsOf, now, type OutputOf, outputOf, to } from '../../../../kernel/xstate.ts';
+/**
+ * Observes the sandboxes and containers of a pod, by inspections, events and answers to the pod's own calls; reports
+ * that the pod cannot be inspected. Part of the chart of `pod.ts`.
+ */
+import { type ActionArgsOf, errorIn, now, type OutputOf, outputOf, random, to } from '../../../../kernel/xstate.ts';
 import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { Operations } from '../../../model/operations/index.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
+import { podEvents } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import {
   emptyRuntime,
@@ -13,12 +18,19 @@ import {
   withSandbox,
 } from '../../../model/status/runtime-facts.ts';
 import { isSame } from '../../../model/values/same.ts';
+import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
+import { logFailure } from './pod-actions.ts';
 import { begunAt, type PodContext } from './pod-context.ts';
-import { changedFacts } from './pod-policy.ts';
+import { changedFacts, refOf } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { newestFirst } from './pod-start-order.ts';
 
 type ActionArgs = ActionArgsOf<typeof s>;
+
+/** The pause before a failed inspection is retried. */
+const INSPECTION_RETRY_MS = 1_000;
+/** An inspection that takes longer is repeated. */
+const INSPECTION_DEADLINE_MS = 15_000;
 
 /**
  * Stores the runtime's state of the pod, and publishes the status. `by`: the container that reported its part itself.
@@ -67,8 +79,43 @@ export const sendCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
   if (runtime !== null) sendCollectors(enqueue, { ...context, runtime: emptyRuntime(uid, '', '', 0) }, runtime);
 });
 
+const OVERDUE = 'rpc error: code = DeadlineExceeded desc = context deadline exceeded';
+
+/** Stores why the pod cannot be inspected: an own inspection failed or is overdue, or one of the watch failed. */
+export const noteStale = s.assign(({ context, event }) => {
+  if (!hasBehavior(context.node, 'containersAsKubelet')) return {};
+  const message = event.type === 'runtime.podStale' ? event.message : (errorIn(event)?.message ?? OVERDUE);
+  return { stale: { message, untilMs: context.stale?.untilMs ?? 0 } };
+});
+
+export const noteFresh = s.assign(({ context: { stale } }) => (stale ? { stale: { ...stale, message: '' } } : {}));
+
+const isStale = ({ context: { stale, stage } }: { readonly context: PodContext }): boolean =>
+  stage === 'sync' && stale !== undefined && stale.message !== '';
+
+/** Reports it, at most at each sync by the kubelet. */
+const reportStale = s.enqueueActions((args) => {
+  const { context, enqueue } = args;
+  const nowMs = now(args);
+  if (context.stale === undefined || nowMs < context.stale.untilMs) return;
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), podEvents.failedSync(context.stale.message)));
+  enqueue.assign({ stale: { ...context.stale, untilMs: nowMs + Math.round(pauseMs(SYNC_BACK_OFF, 0, random(args))) } });
+});
+
+export const staleness = s.createStateConfig({
+  initial: 'fresh',
+  states: {
+    fresh: { always: { guard: isStale, target: 'stale' } },
+    stale: {
+      entry: reportStale,
+      always: { guard: (args) => !isStale(args), target: 'fresh' },
+      after: { syncAgain: { target: 'stale', reenter: true } },
+    },
+  },
+});
+
 /** The actor's own inspection counts: it began after the last call. */
-export const handleInspection = s.enqueueActions((args) =>
+const handleInspection = s.enqueueActions((args) =>
   applyInspection(args, outputOf<PodRuntimeStatus>(args.event), true),
 );
 
@@ -130,4 +177,24 @@ export const handleSandbox = s.enqueueActions((args) => {
 export const handleStopped = s.enqueueActions((args) => {
   const { status } = outputOf<OutputOf<Operations['cri.stopPodSandbox']>>(args.event);
   if (status !== null) applySandbox(args, runtimeOf(args.context), status);
+});
+
+/** Inspects this pod alone in the runtime. A hanging inspection delays no other pod. */
+export const observer = s.createStateConfig({
+  initial: 'idle',
+  states: {
+    idle: { on: { 'inspection.due': 'asking', 'container.unseen': 'asking' } },
+    asking: {
+      invoke: {
+        id: 'podStatus',
+        src: 'cri.podStatus',
+        input: ({ context }) => ({ uid: context.uid }),
+        onDone: { target: 'idle', actions: [handleInspection, noteFresh] },
+        onError: { target: 'failing', actions: [logFailure('Cannot inspect the pod in the runtime'), noteStale] },
+      },
+      on: { 'inspection.due': { target: 'asking', reenter: true }, acted: { target: 'asking', reenter: true } },
+      after: { [INSPECTION_DEADLINE_MS]: { target: 'asking', reenter: true, actions: noteStale } },
+    },
+    failing: { on: { 'inspection.due': 'asking' }, after: { [INSPECTION_RETRY_MS]: 'asking' } },
+  },
 });

@@ -197,6 +197,7 @@ export const podSetup = setup({
   },
   delays: {
     wait: (args) => Math.max(0, args.context.untilMs - now(args)),
+    syncAgain: (args) => Math.max(0, (args.context.stale?.untilMs ?? 0) - now(args)),
     pinAgain: ({ context }) => context.node.cpuReconcilePeriodMs || CPU_RECONCILE_PERIOD_MS,
     deadline: (args) => Math.max(0, (deadlineOf(args.context) ?? 0) - now(args)),
   },

@@ -55,6 +55,7 @@ import {
   logging,
   mappingUsers,
   noteContainer,
+  noteLogs,
   noteRequest,
   permitContainers,
   preparingDevices,
@@ -74,12 +75,15 @@ import { runtimeHandler } from './pod-members.ts';
 import { handleNode, rememberPod, sendNode, sendNodeChange } from './pod-node.ts';
 import {
   handleAbsence,
-  handleInspection,
   handleInstance,
   handleObservation,
   handleSandbox,
+  noteFresh,
+  noteStale,
   observeNow,
+  observer,
   sendCollectorsAgain,
+  staleness,
 } from './pod-observation.ts';
 import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
 import { resizing } from './pod-resize.ts';
@@ -97,10 +101,6 @@ import {
   replaceVolumes,
 } from './pod-volumes.ts';
 
-/** The pause before a failed inspection is retried. */
-const INSPECTION_RETRY_MS = 1_000;
-/** An inspection that takes longer is repeated. */
-const INSPECTION_DEADLINE_MS = 15_000;
 /** How long a new sandbox may take to show its address. */
 const SHOW_SANDBOX_MS = 2_000;
 
@@ -160,7 +160,7 @@ const preparing = s.createStateConfig({
         id: 'folders',
         src: 'host.preparePod',
         input: ({ context }) => foldersOf(context),
-        onDone: 'volumes',
+        onDone: { target: 'volumes', actions: noteLogs },
         onError: {
           target: '#sync.backingOff',
           actions: [noteFailure, record((_, error) => podEvents.failedMakeDirectories(error.message))],
@@ -300,26 +300,6 @@ const sync = s.createStateConfig({
   },
 });
 
-/** Inspects this pod alone in the runtime. A hanging inspection delays no other pod. */
-const observer = s.createStateConfig({
-  initial: 'idle',
-  states: {
-    idle: { on: { 'inspection.due': 'asking', 'container.unseen': 'asking' } },
-    asking: {
-      invoke: {
-        id: 'podStatus',
-        src: 'cri.podStatus',
-        input: ({ context }) => ({ uid: context.uid }),
-        onDone: { target: 'idle', actions: handleInspection },
-        onError: { target: 'failing', actions: logFailure('Cannot inspect the pod in the runtime') },
-      },
-      on: { 'inspection.due': { target: 'asking', reenter: true }, acted: { target: 'asking', reenter: true } },
-      after: { [INSPECTION_DEADLINE_MS]: { target: 'asking', reenter: true } },
-    },
-    failing: { on: { 'inspection.due': 'asking' }, after: { [INSPECTION_RETRY_MS]: 'asking' } },
-  },
-});
-
 export const podMachine = s.createMachine({
   id: 'pod',
   context: ({ input }) => initialPod(input),
@@ -328,10 +308,11 @@ export const podMachine = s.createMachine({
     alive: {
       type: 'parallel',
       on: {
-        'runtime.podChanged': { actions: handleObservation },
+        'runtime.podChanged': { actions: [handleObservation, noteFresh] },
         'runtime.sandboxChanged': { actions: handleInstance },
         'runtime.containerChanged': { actions: handleInstance },
         'runtime.podRemoved': { actions: observeNow },
+        'runtime.podStale': { actions: noteStale },
         'runtime.absent': { actions: handleAbsence },
         'container.changed': { actions: noteContainer },
         'container.wanted': { actions: noteRequest },
@@ -385,6 +366,7 @@ export const podMachine = s.createMachine({
           },
         },
         observer,
+        staleness,
         grouping,
         resizing,
         pinning,

@@ -1,6 +1,7 @@
 /** Instances that somebody else began, lost or left behind: what a container makes of them. */
 import { afterEach, expect, it } from 'vitest';
-import { nodeWith, type PodsNode } from '../../../../support/pods-node.ts';
+import { image, manifest, nodeWith, PodsNode } from '../../../../support/pods-node.ts';
+import { nodeBefore } from '../support.ts';
 
 let node: PodsNode;
 const status = () => node.status('u1')?.containerStatuses?.[0];
@@ -21,6 +22,33 @@ it('one that the runtime lost has not ended in a way that asks for all container
   node.run(20_000);
   node.world.runtime.removeContainer(node.world.runtime.running('app')!.id);
   node.run(60_000);
+  expect(node.world.runtime.started).toEqual(['web-node/app#0', 'web-node/app#1']);
+});
+
+it.each([
+  ['goes on with the numbers of its logs', undefined, 4],
+  ['began with 0 before', nodeBefore('containersAsKubelet'), 0],
+])('one that neither the runtime nor the agent knows %s', (_, behavior, restartCount) => {
+  node = new PodsNode(behavior === undefined ? {} : { settings: { behavior } });
+  node.world.runtime.images.set('app:1', image('app:1'));
+  node.world.setManifests([manifest({ uid: 'u1' })]);
+  node.world.nextLogs.set('/var/log/pods/default_web-node_u1/app', 4);
+  node.boot().until('Running', isRunning);
+  expect(node.world.runtime.started).toEqual([`web-node/app#${restartCount}`]);
+  expect(status()).toMatchObject({ restartCount });
+  node.world.runtime.exit(node.world.runtime.running('app')!, 1);
+  node.until('the next one', () => node.world.runtime.started.length === 2);
+  expect(status()).toMatchObject({ restartCount: restartCount + 1 });
+});
+
+it('one that the runtime knows has the number that follows, whatever logs there are', () => {
+  node = nodeWith({ uid: 'u1' });
+  node.boot().until('Running', isRunning);
+  node.world.nextLogs.set('/var/log/pods/default_web-node_u1/app', 9);
+  const [sandbox] = [...node.world.runtime.sandboxes.values()];
+  sandbox!.state = 'SANDBOX_NOTREADY';
+  node.world.runtime['changed'](sandbox!);
+  node.until('the next one', () => node.world.runtime.started.length === 2, 60_000);
   expect(node.world.runtime.started).toEqual(['web-node/app#0', 'web-node/app#1']);
 });
 

@@ -284,6 +284,20 @@ describe('an environment from objects', () => {
     expect(secrets).toEqual([HANDLE]);
   });
 
+  it('may be bytes of a Secret that are no text, by name and all together', () => {
+    const variable = { $secret: `§${'v'.repeat(22)}`, len: 9 };
+    const secret = object('Secret', 's', { k: { base64: HANDLE, variable } });
+    const env = [{ name: 'A', valueFrom: { secretKeyRef: { name: 's', key: 'k' } } }];
+    boot({}, [secret], { env, envFrom: [{ secretRef: { name: 's' } }] });
+    node.until('Running', running);
+    const [{ config, secrets }] = created() as [ReturnType<typeof created>[number]];
+    expect(config.envs).toEqual([
+      { key: 'k', value: variable.$secret },
+      { key: 'A', value: variable.$secret },
+    ]);
+    expect(secrets).toEqual([variable]);
+  });
+
   it.each([
     [{ env: [{ name: 'A', valueFrom: { configMapKeyRef: { name: 'no', key: 'a' } } }] }, 'configmap "no" not found'],
     [
