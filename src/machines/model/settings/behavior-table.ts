@@ -136,4 +136,13 @@ export const BEHAVIORS = [
       'As since kubelet 1.36, it is registered again after a growing pause, hints name only nodes with devices, such a ' +
       'plugin has no preference, and a pod that requests more of a resource than is left is rejected.',
   },
+  {
+    name: 'sourcesAsKubelet',
+    before:
+      'Of the pods of a list of the API server, those whose names come first were admitted first. A pod that the runtime ' +
+      'cannot report on was a line of the log only.',
+    since:
+      'As in the kubelet, the oldest are admitted first, and such a pod has the event `FailedSync`, every ten to fifteen ' +
+      'seconds.',
+  },
 ] as const;

@@ -89,6 +89,18 @@ function updated<Value>(
   return { ...kept, ...values };
 }
 
+const createdAt = ({ metadata }: Pod): string => metadata.creationTimestamp ?? '';
+
+/**
+ * The pods of a list in the order in which they are published, and admitted if there is not enough room for all. Upstream:
+ * pkg/kubelet, HandlePodAdditions. Nodes of before `sourcesAsKubelet` keep the order of the list, which is that of names.
+ */
+export function olderFirst(pods: readonly Pod[], node: Decider): readonly Pod[] {
+  if (!hasBehavior(node, 'sourcesAsKubelet')) return pods;
+  // The API server writes all of these times in one form.
+  return pods.toSorted((a, b) => (createdAt(a) < createdAt(b) ? -1 : Number(createdAt(a) > createdAt(b))));
+}
+
 function sendSeen(enqueue: Enqueue, pod: Pod): void {
   const objectState = seenPod(pod);
   const ref = isMirrorPod(pod) ? { ...refOf(pod), uid: hashIn(pod) } : refOf(pod);

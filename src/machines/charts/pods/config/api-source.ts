@@ -17,6 +17,7 @@
  *   K4 a remembered pod is published only before the first list, and does not make the source ready.
  *   K5 a pod that changes while it waits for its publication is published as it is by then, in its place; a new one is
  *      published after those that wait; of the others changes are published at once.
+ *   K6 of the pods of a list the older ones are published first.
  */
 import {
   type Ended,
@@ -43,6 +44,7 @@ import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../../kube/reflector.ts';
 import {
   type ApiPublication,
+  olderFirst,
   podFromApi,
   publish,
   reportChange,
@@ -142,7 +144,7 @@ function publishPortion(enqueue: Enqueue, context: Context, publishing: Publishi
 const handleList = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'reflector.listed') return;
-  const pods = podsOf(enqueue, event.items, context, now(args));
+  const pods = olderFirst(podsOf(enqueue, event.items, context, now(args)), context);
   sendListed(enqueue, pods);
   const gone = removedPods(context.reported, pods);
   if (context.publishing !== undefined) enqueue.cancel(NEXT_PORTION.options.id);

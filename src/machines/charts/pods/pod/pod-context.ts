@@ -118,6 +118,8 @@ export interface PodContext extends PodInput {
   readonly images: Readonly<Record<string, Readonly<Record<string, ImageFacts>>>>;
   /** When the pod's last own call ended: earlier observations no longer count. */
   readonly actedAtMs: number;
+  /** Until when a failed inspection is no further event. */
+  readonly unreadUntilMs?: number;
   /** The runtime was inspected since the pod last requested it. */
   readonly inspected: boolean;
   /** Part of the sandbox's name: raised if a sandbox was lost between call and reply, or its name is still in use. */

@@ -1,8 +1,10 @@
 /** Observes the sandboxes and containers of a pod, by inspections, events and answers to the pod's own calls. */
-import { type ActionArgsOf, now, type OutputOf, outputOf, to } from '../../../../kernel/xstate.ts';
+import { type ActionArgsOf, errorOf, now, type OutputOf, outputOf, random, to } from '../../../../kernel/xstate.ts';
 import type { PodSandboxStatus } from '../../../model/api/cri.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { Operations } from '../../../model/operations/index.ts';
+import { eventRecorded } from '../../../model/pods/pod-messages.ts';
+import { podEvents } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import {
   emptyRuntime,
@@ -13,8 +15,9 @@ import {
   withSandbox,
 } from '../../../model/status/runtime-facts.ts';
 import { isSame } from '../../../model/values/same.ts';
+import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
 import { begunAt, type PodContext } from './pod-context.ts';
-import { changedFacts } from './pod-policy.ts';
+import { changedFacts, refOf } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { newestFirst } from './pod-start-order.ts';
 
@@ -71,6 +74,23 @@ export const sendCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
 export const handleInspection = s.enqueueActions((args) =>
   applyInspection(args, outputOf<PodRuntimeStatus>(args.event), true),
 );
+
+/** The runtime is away, and answers nothing about any pod. */
+const AWAY = 'UNAVAILABLE';
+
+/**
+ * The runtime cannot report on this pod: the kubelet records an event about this at each of its attempts to synchronize
+ * the pod. A runtime that is away is no event of its pods.
+ */
+export const reportUnread = s.enqueueActions((args) => {
+  const { context, event, enqueue } = args;
+  const { node, pod, unreadUntilMs = 0 } = context;
+  const { message, code } = errorOf(event);
+  const isOfPod = pod !== null && code !== AWAY && hasBehavior(node, 'sourcesAsKubelet');
+  if (!isOfPod || now(args) < unreadUntilMs) return;
+  enqueue.assign({ unreadUntilMs: now(args) + Math.round(pauseMs(SYNC_BACK_OFF, 0, random(args))) });
+  enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), podEvents.failedSync(message)));
+});
 
 /** Another observation counts if it began after the last call; otherwise the runtime is inspected again. */
 export const handleObservation = s.enqueueActions((args) => {

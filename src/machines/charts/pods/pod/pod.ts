@@ -79,6 +79,7 @@ import {
   handleObservation,
   handleSandbox,
   observeNow,
+  reportUnread,
   sendCollectorsAgain,
 } from './pod-observation.ts';
 import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
@@ -311,7 +312,7 @@ const observer = s.createStateConfig({
         src: 'cri.podStatus',
         input: ({ context }) => ({ uid: context.uid }),
         onDone: { target: 'idle', actions: handleInspection },
-        onError: { target: 'failing', actions: logFailure('Cannot inspect the pod in the runtime') },
+        onError: { target: 'failing', actions: [logFailure('Cannot inspect the pod in the runtime'), reportUnread] },
       },
       on: { 'inspection.due': { target: 'asking', reenter: true }, acted: { target: 'asking', reenter: true } },
       after: { [INSPECTION_DEADLINE_MS]: { target: 'asking', reenter: true } },
