@@ -16,11 +16,16 @@ import {
 } from '../../../model/status/runtime-facts.ts';
 import { isSame } from '../../../model/values/same.ts';
 import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
+import { logFailure } from './pod-actions.ts';
 import { begunAt, type PodContext } from './pod-context.ts';
 import { changedFacts, refOf } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { newestFirst } from './pod-start-order.ts';
 
+/** The pause before a failed inspection is retried. */
+const INSPECTION_RETRY_MS = 1_000;
+/** An inspection that takes longer is repeated. */
+const INSPECTION_DEADLINE_MS = 15_000;
 type ActionArgs = ActionArgsOf<typeof s>;
 
 /**
@@ -71,7 +76,7 @@ export const sendCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
 });
 
 /** The actor's own inspection counts: it began after the last call. */
-export const handleInspection = s.enqueueActions((args) =>
+const handleInspection = s.enqueueActions((args) =>
   applyInspection(args, outputOf<PodRuntimeStatus>(args.event), true),
 );
 
@@ -82,7 +87,7 @@ const AWAY = 'UNAVAILABLE';
  * The runtime cannot report on this pod: the kubelet records an event about this at each of its attempts to synchronize
  * the pod. A runtime that is away is no event of its pods.
  */
-export const reportUnread = s.enqueueActions((args) => {
+const reportUnread = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   const { node, pod, unreadUntilMs = 0 } = context;
   const { message, code } = errorOf(event);
@@ -150,4 +155,24 @@ export const handleSandbox = s.enqueueActions((args) => {
 export const handleStopped = s.enqueueActions((args) => {
   const { status } = outputOf<OutputOf<Operations['cri.stopPodSandbox']>>(args.event);
   if (status !== null) applySandbox(args, runtimeOf(args.context), status);
+});
+
+/** Inspects this pod alone in the runtime. A hanging inspection delays no other pod. */
+export const observer = s.createStateConfig({
+  initial: 'idle',
+  states: {
+    idle: { on: { 'inspection.due': 'asking', 'container.unseen': 'asking' } },
+    asking: {
+      invoke: {
+        id: 'podStatus',
+        src: 'cri.podStatus',
+        input: ({ context }) => ({ uid: context.uid }),
+        onDone: { target: 'idle', actions: handleInspection },
+        onError: { target: 'failing', actions: [logFailure('Cannot inspect the pod in the runtime'), reportUnread] },
+      },
+      on: { 'inspection.due': { target: 'asking', reenter: true }, acted: { target: 'asking', reenter: true } },
+      after: { [INSPECTION_DEADLINE_MS]: { target: 'asking', reenter: true } },
+    },
+    failing: { on: { 'inspection.due': 'asking' }, after: { [INSPECTION_RETRY_MS]: 'asking' } },
+  },
 });

@@ -74,12 +74,11 @@ import { runtimeHandler } from './pod-members.ts';
 import { handleNode, rememberPod, sendNode, sendNodeChange } from './pod-node.ts';
 import {
   handleAbsence,
-  handleInspection,
   handleInstance,
   handleObservation,
   handleSandbox,
   observeNow,
-  reportUnread,
+  observer,
   sendCollectorsAgain,
 } from './pod-observation.ts';
 import { noteVerdict, probing, reapProber, respawnProber } from './pod-probes.ts';
@@ -98,10 +97,6 @@ import {
   replaceVolumes,
 } from './pod-volumes.ts';
 
-/** The pause before a failed inspection is retried. */
-const INSPECTION_RETRY_MS = 1_000;
-/** An inspection that takes longer is repeated. */
-const INSPECTION_DEADLINE_MS = 15_000;
 /** How long a new sandbox may take to show its address. */
 const SHOW_SANDBOX_MS = 2_000;
 
@@ -298,26 +293,6 @@ const sync = s.createStateConfig({
     /** A step failed: waits, then inspects the outcome. */
     backingOff: { after: { wait: 'inspecting' } },
     inspecting: { entry: observeNow, always: { guard: 'isInspected', target: 'deciding' } },
-  },
-});
-
-/** Inspects this pod alone in the runtime. A hanging inspection delays no other pod. */
-const observer = s.createStateConfig({
-  initial: 'idle',
-  states: {
-    idle: { on: { 'inspection.due': 'asking', 'container.unseen': 'asking' } },
-    asking: {
-      invoke: {
-        id: 'podStatus',
-        src: 'cri.podStatus',
-        input: ({ context }) => ({ uid: context.uid }),
-        onDone: { target: 'idle', actions: handleInspection },
-        onError: { target: 'failing', actions: [logFailure('Cannot inspect the pod in the runtime'), reportUnread] },
-      },
-      on: { 'inspection.due': { target: 'asking', reenter: true }, acted: { target: 'asking', reenter: true } },
-      after: { [INSPECTION_DEADLINE_MS]: { target: 'asking', reenter: true } },
-    },
-    failing: { on: { 'inspection.due': 'asking' }, after: { [INSPECTION_RETRY_MS]: 'asking' } },
   },
 });
 
