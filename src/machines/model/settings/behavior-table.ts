@@ -140,9 +140,9 @@ export const BEHAVIORS = [
     name: 'sourcesAsKubelet',
     before:
       'Of the pods of a list of the API server, those whose names come first were admitted first. A pod that the runtime ' +
-      'cannot report on was a line of the log only.',
+      'cannot report on was a line of the log only. `nominatedNodeName` stayed in the status of a pod.',
     since:
-      'As in the kubelet, the oldest are admitted first, and such a pod has the event `FailedSync`, every ten to fifteen ' +
-      'seconds.',
+      'As in the kubelet, the oldest are admitted first, such a pod has the event `FailedSync` every ten to fifteen ' +
+      'seconds, and the field is removed with the first status.',
   },
 ] as const;

@@ -26,6 +26,7 @@ import { newestFirst } from './pod-start-order.ts';
 const INSPECTION_RETRY_MS = 1_000;
 /** An inspection that takes longer is repeated. */
 const INSPECTION_DEADLINE_MS = 15_000;
+
 type ActionArgs = ActionArgsOf<typeof s>;
 
 /**
