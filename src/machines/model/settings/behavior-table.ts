@@ -140,9 +140,10 @@ export const BEHAVIORS = [
     name: 'sourcesAsKubelet',
     before:
       'Of the pods of a list of the API server, those whose names come first were admitted first. A pod that the runtime ' +
-      'cannot report on was a line of the log only. `nominatedNodeName` stayed in the status of a pod.',
+      'cannot report on was a line of the log only. `nominatedNodeName` stayed in the status of a pod. The ' +
+      'end of a pod that has become too large for this node was not noticed.',
     since:
       'As in the kubelet, the oldest are admitted first, such a pod has the event `FailedSync` every ten to fifteen ' +
-      'seconds, and the field is removed with the first status.',
+      'seconds, the field is removed with the first status, and any pod can be deleted.',
   },
 ] as const;

@@ -13,7 +13,8 @@
  * Invariants:
  *   K1 the source is ready when its first complete list is published; a list that fails removes no pod.
  *   K2 a mirror pod is never published as a pod to run.
- *   K3 an object of the API server that is no valid pod is reported once and ignored.
+ *   K3 an object of the API server that is no valid pod is reported once and ignored; of one that is too large its end
+ *      is not.
  *   K4 a remembered pod is published only before the first list, and does not make the source ready.
  *   K5 a pod that changes while it waits for its publication is published as it is by then, in its place; a new one is
  *      published after those that wait; of the others changes are published at once.
@@ -102,10 +103,16 @@ const s = setup({
 type Enqueue = EnqueueOf<typeof s>;
 
 /** The pods among these objects; invalid objects are logged. */
-function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Context, nowMs: number): Pod[] {
+function podsOf(
+  enqueue: Enqueue,
+  objects: readonly KubeObject[],
+  context: Context,
+  nowMs: number,
+  isGone = false,
+): Pod[] {
   const atFirst = new Date(nowMs).toISOString();
   return objects.flatMap((object) => {
-    const result = podFromApi(object, context);
+    const result = podFromApi(object, context, isGone);
     if (result.error === undefined) {
       const { pod } = result;
       const seenAt = context.seen[pod.metadata.uid] ?? atFirst;
@@ -159,9 +166,9 @@ const publishNext = s.enqueueActions(({ context, enqueue }) => {
 const handleChange = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'reflector.changed') return;
-  const [pod] = podsOf(enqueue, [event.object], context, now(args));
-  if (pod === undefined) return;
   const isGone = event.change === 'DELETED';
+  const [pod] = podsOf(enqueue, [event.object], context, now(args), isGone);
+  if (pod === undefined) return;
   const waiting = withChange(context, isGone ? removalOf(refOf(pod)) : changeOf(pod));
   if (isGone) sendGone(enqueue, refOf(pod), staticUidOf(context, pod, waiting !== undefined));
   if (waiting !== undefined) return enqueue.assign({ publishing: waiting });
