@@ -108,9 +108,12 @@ function sendSeen(enqueue: Enqueue, pod: Pod): void {
   if (isMirrorPod(pod)) enqueue.sendTo(to('mirrorPods'), mirrorSeen(pod));
 }
 
-/** Sends all pods of the list: pods missing in it are gone, even if this source restarted and did not know them. */
-export function sendListed(enqueue: Enqueue, pods: readonly Pod[]): void {
-  const uids = pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid));
+/**
+ * Sends all pods of the list: pods missing in it are gone, even if this source restarted and did not know them.
+ * `refused`: uids of objects in it that are no valid pods.
+ */
+export function sendListed(enqueue: Enqueue, pods: readonly Pod[], refused: readonly string[]): void {
+  const uids = [...pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid)), ...refused];
   enqueue.sendTo(to('status'), { type: 'status.listed', uids } satisfies StatusListed);
 }
 

@@ -14,7 +14,7 @@
  *   K1 the source is ready when its first complete list is published; a list that fails removes no pod.
  *   K2 a mirror pod is never published as a pod to run.
  *   K3 an object of the API server that is no valid pod is reported once and ignored; of one that is too large its end
- *      is not.
+ *      is not, and if its pod runs, it runs on.
  *   K4 a remembered pod is published only before the first list, and does not make the source ready.
  *   K5 a pod that changes while it waits for its publication is published as it is by then, in its place; a new one is
  *      published after those that wait; of the others changes are published at once.
@@ -32,7 +32,7 @@ import {
   to,
   typed,
 } from '../../../../kernel/xstate.ts';
-import { isMirrorPod, type Pod } from '../../../model/api/pod.ts';
+import { isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';
 import type { ObjectFound, ObjectState } from '../../../model/objects/keys.ts';
 import { hostOperations, type RememberedPod } from '../../../model/operations/host.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
@@ -40,7 +40,7 @@ import type { ConfigObject } from '../../../model/operations/volume.ts';
 import { eventRecorded, type StatusWanted } from '../../../model/pods/pod-messages.ts';
 import type { ConfigWanted } from '../../../model/pods/source-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../../kube/reflector.ts';
 import {
@@ -148,12 +148,20 @@ function publishPortion(enqueue: Enqueue, context: Context, publishing: Publishi
   enqueue.assign({ ...next, publishing: rest });
 }
 
+/** Uids of published pods that are in the list, but too large to be taken again: they run on. */
+function refusedPods(objects: readonly KubeObject[], missing: readonly PodRef[], node: Decider): readonly string[] {
+  if (missing.length === 0 || !hasBehavior(node, 'sourcesAsKubelet')) return [];
+  const listed = new Set(objects.map(({ metadata }) => metadata?.['uid']));
+  return missing.flatMap(({ uid }) => (listed.has(uid) ? [uid] : []));
+}
+
 const handleList = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'reflector.listed') return;
   const pods = olderFirst(podsOf(enqueue, event.items, context, now(args)), context);
-  sendListed(enqueue, pods);
-  const gone = removedPods(context.reported, pods);
+  const refused = refusedPods(event.items, removedPods(context.reported, pods), context);
+  sendListed(enqueue, pods, refused);
+  const gone = removedPods(context.reported, pods).filter(({ uid }) => !refused.includes(uid));
   if (context.publishing !== undefined) enqueue.cancel(NEXT_PORTION.options.id);
   const changes = [...gone.map(removalOf), ...pods.map(changeOf)];
   publishPortion(enqueue, { ...context, mirrors: {} }, { changes, next: 0 });

@@ -24,8 +24,13 @@ afterEach(() => {
   cluster.node.assertReplays();
 });
 
-it('one that has grown runs on, and ends when it is deleted', () => {
+const list = (...items: object[]) =>
+  void cluster.node.kernel.dispatch('kubelet/podConfig/apiSource', { type: 'reflector.listed', items }, 'test');
+
+it('one that has grown runs on, also after another list, and ends when it is deleted', () => {
   booted();
+  list(cluster.kube.pod('web'));
+  cluster.node.run(5_000);
   expect(running()).toHaveLength(1);
   cluster.kube.delete('pods', 'web', 1);
   cluster.node.until('gone', () => cluster.kube.pod('web') === undefined, 10_000);
@@ -35,6 +40,12 @@ it('one that has grown runs on, and ends when it is deleted', () => {
 it('one that has grown ends when it is gone without notice', () => {
   booted();
   cluster.kube.delete('pods', 'web', 0);
+  cluster.node.until('ended', () => running().length === 0, 10_000);
+});
+
+it('one that has grown ends when it is in no list any more', () => {
+  booted();
+  list();
   cluster.node.until('ended', () => running().length === 0, 10_000);
 });
 
