@@ -17,7 +17,7 @@ export interface NodePod {
   readonly pod: Pod | null;
   readonly status: PodStatus | null;
   readonly runtime: PodRuntimeStatus | null;
-  /** The progress of the pod's end; absent: the pod is not ending. */
+  /** The progress of the pod's end; absent: the pod is not ending, and has not ended. */
   readonly ending?: PodEnding;
   /** Names of the volumes that are set up. */
   readonly mounted: readonly string[];
@@ -37,6 +37,8 @@ export interface PodEnding {
   readonly isOrphan: boolean;
   /** The pod's containers have stopped for good. */
   readonly isStopped: boolean;
+  /** The node never admitted the pod: upstream does not work for it until it is deleted. */
+  readonly isRejected: boolean;
 }
 
 export const isWanted = (known: NodePod): known is WantedPod => known.pod !== null && known.ending?.isOrphan !== true;

@@ -208,8 +208,11 @@ function nodePod(context: PodContext): NodePod {
   return { ...known, ...prepared, ...endingOf(context), ...claimsOf(context) };
 }
 
-const endingOf = ({ kill, stage }: PodContext): { readonly ending?: PodEnding } =>
-  kill === null ? {} : { ending: { isOrphan: kill.remove, isStopped: stage !== 'sync' } };
+function endingOf({ kill, stage, rejection }: PodContext): { readonly ending?: PodEnding } {
+  const isStopped = stage !== 'sync';
+  if (kill === null && !isStopped) return {};
+  return { ending: { isOrphan: kill?.remove === true, isStopped, isRejected: kill === null && rejection !== null } };
+}
 
 const isOfDriver = (path: string): boolean => path.includes('/volumes/kubernetes.io~csi/');
 

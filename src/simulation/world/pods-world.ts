@@ -86,6 +86,8 @@ export class PodsWorld implements Performer {
   logFolders: readonly PodLogs[] = [];
   manifests: readonly Manifest[] = [];
   manifestErrors: readonly ManifestError[] = [];
+  /** The folder of the manifests cannot be listed. */
+  isManifestPathUnread = false;
   /** The content of the URL of static pods. */
   fetched: { readonly manifests: readonly Manifest[] | null; readonly error: string } = { manifests: [], error: '' };
   objects: readonly ConfigObject[] = [];
@@ -312,6 +314,7 @@ export class PodsWorld implements Performer {
         manifests: this.manifests,
         objects: this.objects,
         errors: this.manifestErrors,
+        ...(this.isManifestPathUnread ? { isUnread: true } : {}),
       });
     this.manifestWatchers.add(publish);
     publish();

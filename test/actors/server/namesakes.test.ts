@@ -35,7 +35,7 @@ function podOf(uid: string, known: Partial<NodePod> = {}): NodePod {
   } as unknown as NodePod;
 }
 
-const ORPHAN = { ending: { isOrphan: true, isStopped: false } };
+const ORPHAN = { ending: { isOrphan: true, isStopped: false, isRejected: false } };
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'statelet-namesakes-'));

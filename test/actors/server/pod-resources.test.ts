@@ -125,7 +125,11 @@ it('a device is listed once for each NUMA node, and once without topology if its
 });
 
 it('of pods of one name, an agent is told of the one that its source has', async () => {
-  const dying = { ...podIn('a', 'Running'), uid: 'dying', ending: { isOrphan: true, isStopped: false } };
+  const dying = {
+    ...podIn('a', 'Running'),
+    uid: 'dying',
+    ending: { isOrphan: true, isStopped: false, isRejected: false },
+  };
   const remains = { ...podIn('a', 'Running'), uid: 'remains', pod: null };
   const pods = [dying, remains, podIn('a', 'Running')];
   const request = { podName: 'a', podNamespace: 'default' };

@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../src/machines/model/settings/behaviors.ts';
 import type { EstablishedContext } from '../../../src/machines/startup/context/types.ts';
 import { nodeStatusInput } from '../../../src/machines/startup/subsystem-inputs.ts';
+import { nodeBefore } from '../charts/pods/support.ts';
 import { MACHINE_INFO } from './boot-node.ts';
 
 const inputOf = (swapBytes: string, behavior = NEWEST_BEHAVIOR, localStorageCapacityIsolation = true) => {
@@ -37,5 +38,5 @@ it('the Node says how much its machine can swap, if it can', () => {
 it('local storage is no condition of a ready node that does not count it; on a node of 0.2.0 it was', () => {
   const ignores = (behavior: number, counts: boolean) => inputOf('0', behavior, counts).reports.ignoresStorage;
   expect([ignores(NEWEST_BEHAVIOR, false), ignores(NEWEST_BEHAVIOR, true)]).toEqual([true, undefined]);
-  expect(ignores(NEWEST_BEHAVIOR - 1, false)).toBeUndefined();
+  expect(ignores(nodeBefore('managersAsKubelet'), false)).toBeUndefined();
 });

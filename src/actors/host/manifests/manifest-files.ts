@@ -85,7 +85,7 @@ interface FileOutcome {
 /**
  * Reads everything under `path`. Yields intermediate results whenever the number of read files has doubled and
  * something is new, with the unread files as before; finally yields the complete result. Fails only if the path exists
- * and cannot be listed.
+ * and cannot be listed, or is neither a file nor a folder.
  */
 export async function* scanManifests(path: string, reader: Reader, before: Scan['files']): AsyncGenerator<Scan> {
   const listing = await list(path);
@@ -167,7 +167,7 @@ async function list(path: string): Promise<Listing> {
   const found = await existing(path);
   if (!found) return { files: [], errors: [{ file: path, message: 'path does not exist, ignoring' }] };
   if (found.isFile()) return { files: [path], errors: [] };
-  if (!found.isDirectory()) return { files: [], errors: [{ file: path, message: 'path is not a directory or file' }] };
+  if (!found.isDirectory()) throw new Error('path is not a directory or file');
   const names = (await readdir(path)).filter(isManifestName).sort(byCodePoint);
   const files = names.slice(0, MAX_MANIFEST_FILES).map((name) => join(path, name));
   const rest = names.slice(MAX_MANIFEST_FILES);

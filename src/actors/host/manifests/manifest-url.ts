@@ -1,8 +1,8 @@
 /**
  * `host.watchManifestUrl`: fetches static pods from a URL every `periodMs`, and emits when the answer changed.
  *
- * Decides, as the Go kubelet does: only a 2xx answer counts; an empty body is an error, and no pods; the body is one
- * Pod or a list of Pods, as YAML or JSON.
+ * Decides, as the Go kubelet does: only an answer with the code 200 counts; an empty body is an error, and no pods; the
+ * body is one Pod or a list of Pods, as YAML or JSON.
  * Invariants: one request at a time; an unchanged answer is not emitted again; header values and the login of the URL
  * are sent only by this port, and only to the origin of the URL: a redirect to another origin is followed without them.
  */
@@ -24,6 +24,7 @@ const REQUEST_TIMEOUT_MS = 10_000;
 type Operation = (typeof hostOperations)['host.watchManifestUrl'];
 type Input = InputOf<Operation>;
 
+const HTTP_OK = 200;
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 /** The limit of upstream's client. */
 const REDIRECTS_MAX = 10;
@@ -61,7 +62,7 @@ async function fetchManifests(input: Input, vault: Vault, signal: AbortSignal): 
     if (authorization !== null && !headers.has('authorization')) headers.set('authorization', authorization);
     const bounded = AbortSignal.any([signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]);
     const response = await follow(address, headers, bounded);
-    if (!response.ok) {
+    if (response.status !== HTTP_OK) {
       await response.body?.cancel();
       throw new Error(`${url}: ${response.status} ${response.statusText}`.trimEnd());
     }

@@ -7,7 +7,8 @@
  *
  * Invariants: one scan at a time; an event during a scan leads to another scan; each emitted set is complete, with
  * unread files in their previous state, and differs from the one before; the first set has every file read; a pod that
- * names ConfigMaps or Secrets is published only with a fully read set; a file that disappeared and came back between
+ * names ConfigMaps or Secrets is published only with a fully read set; a path that could not be listed yet is not
+ * reported as an empty set; a file that disappeared and came back between
  * two scans is reported as gone, so that its pod restarts as with the kubelet; nothing is emitted after the abort.
  */
 import { resolve } from 'node:path';
@@ -29,6 +30,10 @@ export const manifestPort =
     return null;
   };
 
+interface Found extends Pick<Scan, 'manifests' | 'objects' | 'errors'> {
+  readonly isUnread?: true;
+}
+
 class ManifestFollower {
   readonly #call: Call;
   readonly #vault: Vault;
@@ -39,6 +44,8 @@ class ManifestFollower {
   /** How often a file appeared or disappeared since the last scan. */
   readonly #moves = new Map<string, number>();
   #emitted = '';
+  /** The path was listed since the stream opened. */
+  #isListed = false;
 
   constructor(call: Call, vault: Vault) {
     this.#call = call;
@@ -97,6 +104,7 @@ class ManifestFollower {
         manifests: known.flatMap(({ manifest }) => manifest ?? []),
         objects: known.flatMap(({ object }) => object ?? []),
         errors: [{ file: this.#path, message } satisfies ManifestError],
+        ...(this.#isListed ? {} : { isUnread: true }),
       });
       return Number.POSITIVE_INFINITY;
     }
@@ -105,6 +113,7 @@ class ManifestFollower {
   #publishWhole(scan: Scan, returned: ReadonlySet<string>): number {
     if (returned.size > 0) this.#emit(without(scan, returned));
     this.#emit(scan);
+    this.#isListed = true;
     this.#files = scan.files;
     return scan.unfinishedForMs;
   }
@@ -123,11 +132,12 @@ class ManifestFollower {
     return new Set(twice.flatMap((file) => this.#files.get(file)?.manifest?.uid ?? []));
   }
 
-  #emit({ manifests, objects, errors }: Pick<Scan, 'manifests' | 'objects' | 'errors'>): void {
-    const report = JSON.stringify([manifests, objects, errors]);
+  #emit({ manifests, objects, errors, isUnread }: Found): void {
+    const found = { manifests, objects, errors, ...(isUnread ? { isUnread } : {}) };
+    const report = JSON.stringify(found);
     if (report === this.#emitted || this.#call.signal.aborted) return;
     this.#emitted = report;
-    this.#call.emit({ type: 'manifests.changed', manifests, objects, errors });
+    this.#call.emit({ type: 'manifests.changed', ...found });
   }
 }
 

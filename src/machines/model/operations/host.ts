@@ -279,6 +279,8 @@ export const hostOperations = {
       /** ConfigMaps and Secrets in files beside the pods. */
       readonly objects: readonly ConfigObject[];
       readonly errors: readonly ManifestError[];
+      /** The path has not been listed yet, because that fails: it is not known which files there are. */
+      readonly isUnread?: true;
     }
   >(),
   /**

@@ -166,4 +166,13 @@ export const BEHAVIORS = [
       'container runs again, unless its policy is `Never`; such a pod has the event `FailedSync`; and the numbers of the ' +
       'logs of such a container go on.',
   },
+  {
+    name: 'sourcesAsKubelet',
+    before:
+      'Of the pods of a list of the API server, those whose names come first were admitted first. `nominatedNodeName` ' +
+      'stayed in the status of a pod. The end of a pod that has become too large for this node was not noticed.',
+    since:
+      'As in the kubelet, the oldest are admitted first, the field is removed with the first status, and any pod can be ' +
+      'deleted.',
+  },
 ] as const;

@@ -275,7 +275,8 @@ const ACCESS_MODES = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWri
 const VOLUME_MODES = ['Block', 'Filesystem'];
 
 function validateTemplate({ metadata = {}, spec }: Template, path: string): FieldError[] {
-  const { labels = {}, annotations = {}, ...others } = metadata;
+  const given = Object.entries(metadata).filter(([, value]) => value !== null);
+  const { labels = {}, annotations = {}, ...others }: NonNullable<Template['metadata']> = Object.fromEntries(given);
   const { accessModes: modes = [], selector, resources, storageClassName, volumeMode } = spec;
   const place = `${path}.spec`;
   const isAlone =

@@ -80,6 +80,14 @@ describe('host.watchManifestUrl', () => {
     expect(fetched[1]!.manifests![0]!.uid).not.toBe(fetched[1]!.manifests![1]!.uid);
   });
 
+  it.each([204, 206, 304, 503])('takes no pods from an answer with the code %d', async (code) => {
+    answer = (_, response) => response.writeHead(code).end(code === 206 ? pod('a') : undefined);
+    follow();
+    await until(() => fetched.length === 1);
+    expect(fetched[0]!.manifests).toBeNull();
+    expect(fetched[0]!.error).toContain(`/pods: ${code} `);
+  });
+
   it('sends the values behind the handles, each header as often as it was given', async () => {
     answer = (_, response) => response.end(pod('a'));
     follow({ Authorization: ['Bearer s3cret'], 'X-Two': ['one', 'two'] });

@@ -116,10 +116,11 @@ it('the path may be one file, replaced and removed', async () => {
   expect(last.errors).toEqual([{ file, message: 'path does not exist, ignoring' }]);
 });
 
-it('a path that is neither is named', async () => {
-  expect((await follow('/dev/null').until(() => true)).errors).toEqual([
-    { file: '/dev/null', message: 'path is not a directory or file' },
-  ]);
+it('a path that is neither is named, and says nothing of the pods', async () => {
+  const found = await follow('/dev/null').until(() => true);
+  const why = 'path is not a directory or file; the pods read before keep running';
+  expect(found.errors).toEqual([{ file: '/dev/null', message: `Unable to read config path "/dev/null": ${why}` }]);
+  expect(found.isUnread).toBe(true);
 });
 
 it('when the folder cannot be listed, the pods keep running', async () => {
@@ -131,6 +132,21 @@ it('when the folder cannot be listed, the pods keep running', async () => {
   symlinkSync(folder, folder);
   const found = await stream.until(reports(folder, 'ELOOP'));
   expect(names(found)).toEqual(['a.yaml']);
+  expect(found.isUnread).toBeUndefined();
+});
+
+it('a folder that could not be listed yet is no empty folder', async () => {
+  const folder = await manifestFolder();
+  put(folder, 'a.yaml', pod('a'));
+  renameSync(folder, `${folder}.away`);
+  symlinkSync(folder, folder);
+  const stream = follow(folder, 20);
+  expect(await stream.until(reports(folder, 'ELOOP'))).toMatchObject({ manifests: [], isUnread: true });
+  unlinkSync(folder);
+  renameSync(`${folder}.away`, folder);
+  const found = await stream.until((item) => item.manifests.length === 1);
+  expect(found.isUnread).toBeUndefined();
+  expect(found.errors).toEqual([]);
 });
 
 it('nothing is said after the abort, and the port ends', async () => {

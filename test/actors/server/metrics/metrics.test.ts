@@ -135,9 +135,10 @@ describe('numbers', () => {
   });
 
   it('of pods are of every kind that there can be, by their way out', () => {
-    const [orphan, stopped] = [
-      { isOrphan: true, isStopped: false },
-      { isOrphan: false, isStopped: true },
+    const [orphan, stopped, refused] = [
+      { isOrphan: true, isStopped: false, isRejected: false },
+      { isOrphan: false, isStopped: true, isRejected: false },
+      { isOrphan: false, isStopped: true, isRejected: true },
     ];
     const file = { 'kubernetes.io/config.source': 'file' };
     const of = (annotations: object | null, ending?: NodePod['ending']): NodePod => ({
@@ -153,7 +154,10 @@ describe('numbers', () => {
       },
       ...(ending && { ending }),
     });
-    const gauges = podGauges([of({}), of(file), of(file, orphan), of({}, stopped), of(null, orphan)], 1);
+    const gauges = podGauges(
+      [of({}), of(file), of(file, orphan), of({}, stopped), of({}, refused), of(null, orphan)],
+      1,
+    );
     const count = (name: string) =>
       gauges
         .find((family) => family.name === name)!
@@ -169,7 +173,7 @@ describe('numbers', () => {
     ]);
     expect(count('kubelet_desired_pods')).toEqual([
       ['true', 1],
-      ['', 2],
+      ['', 3],
     ]);
     expect(count('kubelet_active_pods')).toEqual([
       ['true', 1],

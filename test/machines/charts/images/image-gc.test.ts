@@ -3,6 +3,7 @@ import { expect, it } from 'vitest';
 import { imageGcMachine } from '../../../../src/machines/charts/images/image-gc.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { type Answers, fail, late, ok, runUnder } from '../../../support/answering-world.ts';
+import { nodeBefore } from '../pods/support.ts';
 
 const image = (id: string) => ({ id, repo_tags: [], repo_digests: [], size: '1000', pinned: false });
 const input = {
@@ -71,7 +72,7 @@ it.each([
   ],
   [
     'did not before',
-    NEWEST_BEHAVIOR - 1,
+    nodeBefore('managersAsKubelet'),
     ['a', 'b'],
     'wanted to free 1000 bytes, but freed 1000 bytes space with errors in image deletion: no',
   ],

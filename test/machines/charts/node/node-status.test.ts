@@ -10,6 +10,7 @@ import { newNode, nodeStatus } from '../../../../src/machines/charts/node/object
 import type { Node } from '../../../../src/machines/model/api/pod.ts';
 import { NEWEST_BEHAVIOR } from '../../../../src/machines/model/settings/behaviors.ts';
 import { fail, late, ok, runUnder } from '../../../support/answering-world.ts';
+import { nodeBefore } from '../pods/support.ts';
 
 const facts: NodeFacts = {
   nodeName: 'node1',
@@ -152,7 +153,7 @@ it('asks for the reports of devices and pressure at its start; a node of 0.2.0 d
     return run.sent().flatMap(({ type }) => (/(amounts|conditions)Wanted$/.test(type) ? [type] : []));
   };
   expect(asked(NEWEST_BEHAVIOR)).toEqual(['devices.amountsWanted', 'eviction.conditionsWanted']);
-  expect(asked(NEWEST_BEHAVIOR - 1)).toEqual([]);
+  expect(asked(nodeBefore('managersAsKubelet'))).toEqual([]);
 });
 
 it('reports other addresses of the machine with the next period', () => {

@@ -26,6 +26,23 @@ describe('fileSource', () => {
     expect(node.logs('Manifest file no longer has an error')).toEqual([{ path: broken[0]!.file }]);
   });
 
+  it('ends no pod while the folder cannot be listed after a restart', () => {
+    prepare({ uid: 'u1' }).boot().until('Running', running('u1'));
+    const [manifests, path] = [[manifest({ uid: 'u1' })], '/etc/kubernetes/manifests'];
+    node.world.isManifestPathUnread = true;
+    node.world.setManifests([], [{ file: path, message: 'Unable to read config path' }]);
+    node = node.restart().run(120_000);
+    expect(node.logs('Could not process manifest file')).toEqual([{ path, error: 'Unable to read config path' }]);
+    expect(node.world.callsOf('cri.stopContainer')).toEqual([]);
+    node.world.isManifestPathUnread = false;
+    node.world.setManifests(manifests, []);
+    node.until('Running', running('u1'));
+    expect(node.logs('Manifest file no longer has an error')).toEqual([{ path }]);
+    expect(node.world.runtime.started).toHaveLength(1);
+    node.world.setManifests([], []);
+    node.until('gone', () => node.podState('u1') === undefined);
+  });
+
   it('tells removals before additions, so that a rewritten pod leaves before it comes', () => {
     prepare({ uid: 'u1' }).boot().until('Running', running('u1'));
     node.world.setManifests([manifest({ uid: 'u2' })]);

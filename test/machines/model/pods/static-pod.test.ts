@@ -54,6 +54,16 @@ it('may not need a pull secret of the API server, and has one beside it where th
   expect(staticPod(pulling, 'node1').errors).toBeUndefined();
 });
 
+it('a claim template with empty metadata is judged like one without', () => {
+  const templated = (metadata: object) => {
+    const spec = { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Gi' } } };
+    return podOf({ volumes: [{ name: 'v', ephemeral: { volumeClaimTemplate: { metadata, spec } } }] });
+  };
+  const errors = errorsOf(templated({}));
+  expect(errors).toEqual([expect.stringContaining('static pods may not reference')]);
+  expect(errorsOf(templated({ labels: null, annotations: null, name: null }))).toEqual(errors);
+});
+
 it('has its node already, so nothing may hold it back from one', () => {
   expect(errorsOf(podOf({ schedulingGates: [{ name: 'x.y/z' }] }))).toEqual([
     'spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared',

@@ -124,7 +124,8 @@ const ORIGINS = [
 
 /** The counts of pods for every possible combination of labels, even if the count is 0. */
 function working(pods: readonly NodePod[]): Sample[] {
-  const counts = Object.groupBy(pods, (pod) => JSON.stringify(labelsOf(pod)));
+  const workedFor = pods.filter(({ ending }) => ending?.isRejected !== true);
+  const counts = Object.groupBy(workedFor, (pod) => JSON.stringify(labelsOf(pod)));
   return (['sync', 'terminating', 'terminated'] as const).flatMap((lifecycle) =>
     ORIGINS.map((origin) => {
       const labels = { config: origin.config, lifecycle, static: origin.static };

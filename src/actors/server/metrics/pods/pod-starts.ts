@@ -11,6 +11,7 @@ import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import { isMirrorPod, isStaticPod, type Pod, type PodStatus } from '../../../../machines/model/api/pod.ts';
 import type { ConfigMessage } from '../../../../machines/model/pods/source-messages.ts';
+import { isSidecar } from '../../../../machines/model/spec/resources.ts';
 import { contextOf, type NodeEffect, type NodeMessageRecord, type NodeRecord } from '../../../node-records.ts';
 import {
   counter,
@@ -127,8 +128,8 @@ export class PodWork extends Instruments implements Projection {
 
 const CONTAINER_BUCKETS = [1, 2, 4, 8, 16];
 
-/** Volume types without external storage: as upstream, others make a pod stateful. */
-const STATELESS = ['hostPath', 'emptyDir', 'configMap', 'secret', 'downwardAPI', 'projected', 'image'] as const;
+/** Volume types that need nothing of other systems or of this machine: as upstream, others make a pod stateful. */
+const STATELESS = ['emptyDir', 'configMap', 'secret', 'downwardAPI', 'projected'] as const;
 
 interface Start {
   readonly pod: Pod;
@@ -140,8 +141,12 @@ interface Start {
   isOver: boolean;
   /** By container, the actor of the image that the container waits for. */
   readonly images: Map<string, string>;
-  firstPullMs: number | null;
-  lastPulledMs: number | null;
+  /** Addresses of the pulls in progress for the pod. */
+  readonly pulls: Set<string>;
+  /** Since when there is a pull in progress; means nothing without one. */
+  pullingSinceMs: number;
+  /** How long pulls were in progress; the time of several at once counts once. */
+  pulledMs: number;
 }
 
 export class PodStarts extends Instruments implements Projection {
@@ -157,7 +162,7 @@ export class PodStarts extends Instruments implements Projection {
     if (record.k === 'message') this.#readMessage(record, kernel);
     else if (record.k === 'effect') this.#requested(record, kernel);
     else if (record.k === 'result' && request?.name === 'cri.pullImage') {
-      for (const start of this.#waitingFor(request.address)) start.lastPulledMs = kernel.now;
+      for (const start of this.#starts.values()) pulled(start, request.address, kernel.now);
     }
   }
 
@@ -196,10 +201,11 @@ export class PodStarts extends Instruments implements Projection {
       seenAtMs: kernel.now,
       hasBegun: false,
       isAdmitted: false,
-      isOver: isStaticPod(pod) || (pod.status?.phase ?? 'Pending') !== 'Pending',
+      isOver: isStaticPod(pod) || hasBegunBefore(pod.status),
       images: new Map(),
-      firstPullMs: null,
-      lastPulledMs: null,
+      pulls: new Set(),
+      pullingSinceMs: 0,
+      pulledMs: 0,
     });
   }
 
@@ -212,7 +218,7 @@ export class PodStarts extends Instruments implements Projection {
 
   #requested({ name, at }: NodeEffect, kernel: Kernel): void {
     if (name === 'cri.pullImage') {
-      for (const start of this.#waitingFor(at)) start.firstPullMs ??= kernel.now;
+      for (const start of this.#waitingFor(at)) pulling(start, at, kernel.now);
     }
     const start = this.#starts.get(podUidAt(at));
     if (!start || start.hasBegun) return;
@@ -240,8 +246,7 @@ export class PodStarts extends Instruments implements Projection {
     const totalMs = nowMs - createdMs;
     this.#families.total.observe(totalMs / MS_PER_SECOND);
     if (isStateful(start.pod)) return;
-    const pulledMs = (start.lastPulledMs ?? 0) - (start.lastPulledMs === null ? 0 : (start.firstPullMs ?? 0));
-    const seconds = Math.max(0, totalMs - pulledMs - initMs(status)) / MS_PER_SECOND;
+    const seconds = Math.max(0, totalMs - start.pulledMs - initMs(start.pod, status)) / MS_PER_SECOND;
     this.#families.sli.observe(seconds);
     if (this.#hasNetworkPod || start.pod.spec.hostNetwork) return;
     this.#hasNetworkPod = true;
@@ -261,16 +266,27 @@ export class PodStarts extends Instruments implements Projection {
 const isStateful = ({ spec }: Pod): boolean =>
   (spec.volumes ?? []).some((volume) => STATELESS.every((kind) => volume[kind] === undefined));
 
-/** The time from the start of the first init container to the end of the last, without sidecars, which do not end. */
-function initMs({ initContainerStatuses = [] }: PodStatus): number {
-  const spans = initContainerStatuses.flatMap(({ state }) =>
-    state?.terminated
-      ? [{ from: Date.parse(state.terminated.startedAt ?? ''), to: Date.parse(state.terminated.finishedAt ?? '') }]
-      : [],
-  );
-  const known = spans.filter(({ from, to }) => !Number.isNaN(from) && !Number.isNaN(to));
-  if (known.length === 0) return 0;
-  return Math.max(...known.map(({ to }) => to)) - Math.min(...known.map(({ from }) => from));
+/** An agent has begun with the pod, this one or an earlier one. */
+const hasBegunBefore = ({ phase = 'Pending', startTime }: PodStatus = {}): boolean =>
+  phase !== 'Pending' || startTime !== undefined;
+
+function pulling(start: Start, pull: string, nowMs: number): void {
+  if (start.pulls.size === 0) start.pullingSinceMs = nowMs;
+  start.pulls.add(pull);
+}
+
+function pulled(start: Start, pull: string, nowMs: number): void {
+  if (start.pulls.delete(pull) && start.pulls.size === 0) start.pulledMs += nowMs - start.pullingSinceMs;
+}
+
+/** How long init containers ran, as far as their status shows it, without sidecars, which do not end. */
+function initMs({ spec }: Pod, { initContainerStatuses = [] }: PodStatus): number {
+  const sidecars = new Set((spec.initContainers ?? []).filter(isSidecar).map(({ name }) => name));
+  const ran = initContainerStatuses
+    .filter(({ name }) => !sidecars.has(name))
+    .flatMap(({ state, lastState }) => [state?.terminated, lastState?.terminated])
+    .map((end) => Date.parse(end?.finishedAt ?? '') - Date.parse(end?.startedAt ?? ''));
+  return ran.reduce((sum, ms) => sum + (ms > 0 ? ms : 0), 0);
 }
 
 function families(registry: Registry) {

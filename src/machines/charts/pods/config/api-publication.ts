@@ -7,7 +7,7 @@
  * Sets no defaults: the API server has set them. Invariants: an invalid object never reaches a pod's actor;
  * `managedFields` are dropped.
  */
-import { isObject, to } from '../../../../kernel/xstate.ts';
+import { isObject, type JsonObject, to } from '../../../../kernel/xstate.ts';
 import type { Pod, PodMeta, PodRef, PodStatus } from '../../../model/api/pod.ts';
 import { CONFIG_MIRROR_ANNOTATION, isMirrorPod } from '../../../model/api/pod.ts';
 import { keysWithTrust } from '../../../model/objects/keys.ts';
@@ -89,6 +89,18 @@ function updated<Value>(
   return { ...kept, ...values };
 }
 
+const createdAt = ({ metadata }: Pod): string => metadata.creationTimestamp ?? '';
+
+/**
+ * The pods of a list in the order in which they are published, and admitted if there is not enough room for all.
+ * Upstream: pkg/kubelet, HandlePodAdditions. Nodes of before `sourcesAsKubelet` keep the order of the list, by name.
+ */
+export function olderFirst(pods: readonly Pod[], node: Decider): readonly Pod[] {
+  if (!hasBehavior(node, 'sourcesAsKubelet')) return pods;
+  // The API server writes all of these times in one form.
+  return pods.toSorted((a, b) => (createdAt(a) < createdAt(b) ? -1 : Number(createdAt(a) > createdAt(b))));
+}
+
 function sendSeen(enqueue: Enqueue, pod: Pod): void {
   const objectState = seenPod(pod);
   const ref = isMirrorPod(pod) ? { ...refOf(pod), uid: hashIn(pod) } : refOf(pod);
@@ -96,9 +108,12 @@ function sendSeen(enqueue: Enqueue, pod: Pod): void {
   if (isMirrorPod(pod)) enqueue.sendTo(to('mirrorPods'), mirrorSeen(pod));
 }
 
-/** Sends all pods of the list: pods missing in it are gone, even if this source restarted and did not know them. */
-export function sendListed(enqueue: Enqueue, pods: readonly Pod[]): void {
-  const uids = pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid));
+/**
+ * Sends all pods of the list: pods missing in it are gone, even if this source restarted and did not know them.
+ * `refused`: uids of objects in it that are no valid pods.
+ */
+export function sendListed(enqueue: Enqueue, pods: readonly Pod[], refused: readonly string[]): void {
+  const uids = [...pods.map((pod) => (isMirrorPod(pod) ? hashIn(pod) : pod.metadata.uid)), ...refused];
   enqueue.sendTo(to('status'), { type: 'status.listed', uids } satisfies StatusListed);
 }
 
@@ -177,8 +192,40 @@ const followedCount = (pod: Pod): number =>
   Object.keys(certificatesOf(pod)).length +
   (pod.spec.volumes ?? []).filter(({ csi }) => csi != null).length;
 
-/** The pod in the object, or why it is invalid. Nodes of 0.2.0 accept any number of ConfigMaps, Secrets and so on. */
-export function podFromApi(object: KubeObject, node: { readonly behavior: number }): ApiPod {
+/**
+ * The pod in the object, or why it is invalid. Nodes of 0.2.0 accept any number of ConfigMaps, Secrets and so on.
+ *
+ * `isGone`: the API server does not have it any more. An object that is too large is taken as far as its end needs it:
+ * otherwise a pod that has grown would never end, and one that was never accepted could not be deleted.
+ */
+export function podFromApi(object: KubeObject, node: Decider, isGone = false): ApiPod {
+  const read = readPod(object, node);
+  const isEnding = isGone || (object.metadata?.['deletionTimestamp'] ?? null) !== null;
+  if (read.error === undefined || !isEnding || !hasBehavior(node, 'sourcesAsKubelet')) return read;
+  const forms = [withoutGrowth(object), withoutContent(object)].map((form) => readPod(form, node));
+  return forms.find(({ error }) => error === undefined) ?? read;
+}
+
+/** The object without what may grow after its pod was accepted. */
+function withoutGrowth({ metadata, spec, ...object }: KubeObject): KubeObject {
+  const given: JsonObject = isObject(metadata) ? metadata : {};
+  const { labels: _labels, ownerReferences: _owners, annotations, ...meta } = given;
+  const mirrored = isObject(annotations) ? annotations[CONFIG_MIRROR_ANNOTATION] : undefined;
+  const kept = mirrored === undefined ? {} : { annotations: { [CONFIG_MIRROR_ANNOTATION]: mirrored } };
+  const { ephemeralContainers: _debugging, tolerations: _tolerations, ...rest } = isObject(spec) ? spec : {};
+  const short = { ...meta, ...kept } as unknown as KubeObject['metadata'];
+  return { ...object, metadata: short, spec: rest, status: {} };
+}
+
+/** The object of a pod that this node never accepted, and of which it therefore has nothing. */
+function withoutContent(object: KubeObject): KubeObject {
+  const { spec, ...short } = withoutGrowth(object);
+  const all = isObject(spec) && Array.isArray(spec['containers']) ? spec['containers'] : [];
+  const containers = all.slice(0, 1).map((first) => (isObject(first) ? { name: first['name'] } : first));
+  return { ...short, spec: { containers } };
+}
+
+function readPod(object: KubeObject, node: Decider): ApiPod {
   const isLimited = hasBehavior(node, 'resourcesLimited');
   const { metadata, spec, status } = object;
   if (!isObject(metadata)) return { error: 'metadata: the object has none' };

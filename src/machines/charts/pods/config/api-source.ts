@@ -13,10 +13,12 @@
  * Invariants:
  *   K1 the source is ready when its first complete list is published; a list that fails removes no pod.
  *   K2 a mirror pod is never published as a pod to run.
- *   K3 an object of the API server that is no valid pod is reported once and ignored.
+ *   K3 an object of the API server that is no valid pod is reported once and ignored; of one that is too large its end
+ *      is not, and if its pod runs, it runs on.
  *   K4 a remembered pod is published only before the first list, and does not make the source ready.
  *   K5 a pod that changes while it waits for its publication is published as it is by then, in its place; a new one is
  *      published after those that wait; of the others changes are published at once.
+ *   K6 of the pods of a list the older ones are published first.
  */
 import {
   type Ended,
@@ -30,7 +32,7 @@ import {
   to,
   typed,
 } from '../../../../kernel/xstate.ts';
-import { isMirrorPod, type Pod } from '../../../model/api/pod.ts';
+import { isMirrorPod, type Pod, type PodRef } from '../../../model/api/pod.ts';
 import type { ObjectFound, ObjectState } from '../../../model/objects/keys.ts';
 import { hostOperations, type RememberedPod } from '../../../model/operations/host.ts';
 import type { KubeObject } from '../../../model/operations/kube.ts';
@@ -38,11 +40,12 @@ import type { ConfigObject } from '../../../model/operations/volume.ts';
 import { eventRecorded, type StatusWanted } from '../../../model/pods/pod-messages.ts';
 import type { ConfigWanted } from '../../../model/pods/source-messages.ts';
 import { podEvents } from '../../../model/reasons/reasons.ts';
-import { hasBehavior } from '../../../model/settings/behaviors.ts';
+import { type Decider, hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { REOPEN_MS, type ReflectorReport, reflectorCrash, reflectorMachine } from '../../kube/reflector.ts';
 import {
   type ApiPublication,
+  olderFirst,
   podFromApi,
   publish,
   reportChange,
@@ -100,10 +103,16 @@ const s = setup({
 type Enqueue = EnqueueOf<typeof s>;
 
 /** The pods among these objects; invalid objects are logged. */
-function podsOf(enqueue: Enqueue, objects: readonly KubeObject[], context: Context, nowMs: number): Pod[] {
+function podsOf(
+  enqueue: Enqueue,
+  objects: readonly KubeObject[],
+  context: Context,
+  nowMs: number,
+  isGone = false,
+): Pod[] {
   const atFirst = new Date(nowMs).toISOString();
   return objects.flatMap((object) => {
-    const result = podFromApi(object, context);
+    const result = podFromApi(object, context, isGone);
     if (result.error === undefined) {
       const { pod } = result;
       const seenAt = context.seen[pod.metadata.uid] ?? atFirst;
@@ -139,12 +148,20 @@ function publishPortion(enqueue: Enqueue, context: Context, publishing: Publishi
   enqueue.assign({ ...next, publishing: rest });
 }
 
+/** Uids of published pods that are in the list, but too large to be taken again: they run on. */
+function refusedPods(objects: readonly KubeObject[], missing: readonly PodRef[], node: Decider): readonly string[] {
+  if (missing.length === 0 || !hasBehavior(node, 'sourcesAsKubelet')) return [];
+  const listed = new Set(objects.map(({ metadata }) => metadata?.['uid']));
+  return missing.flatMap(({ uid }) => (listed.has(uid) ? [uid] : []));
+}
+
 const handleList = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'reflector.listed') return;
-  const pods = podsOf(enqueue, event.items, context, now(args));
-  sendListed(enqueue, pods);
-  const gone = removedPods(context.reported, pods);
+  const pods = olderFirst(podsOf(enqueue, event.items, context, now(args)), context);
+  const refused = refusedPods(event.items, removedPods(context.reported, pods), context);
+  sendListed(enqueue, pods, refused);
+  const gone = removedPods(context.reported, pods).filter(({ uid }) => !refused.includes(uid));
   if (context.publishing !== undefined) enqueue.cancel(NEXT_PORTION.options.id);
   const changes = [...gone.map(removalOf), ...pods.map(changeOf)];
   publishPortion(enqueue, { ...context, mirrors: {} }, { changes, next: 0 });
@@ -157,9 +174,9 @@ const publishNext = s.enqueueActions(({ context, enqueue }) => {
 const handleChange = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'reflector.changed') return;
-  const [pod] = podsOf(enqueue, [event.object], context, now(args));
-  if (pod === undefined) return;
   const isGone = event.change === 'DELETED';
+  const [pod] = podsOf(enqueue, [event.object], context, now(args), isGone);
+  if (pod === undefined) return;
   const waiting = withChange(context, isGone ? removalOf(refOf(pod)) : changeOf(pod));
   if (isGone) sendGone(enqueue, refOf(pod), staticUidOf(context, pod, waiting !== undefined));
   if (waiting !== undefined) return enqueue.assign({ publishing: waiting });

@@ -13,7 +13,8 @@
  *   C1 within one change removals are published first, so that a pod whose file was rewritten is removed before it is
  *      added.
  *   C2 a manifest's error is logged once, and its correction once.
- *   C3 the source is ready when its first complete list is published, even when that list is empty.
+ *   C3 the source is ready when its first complete list is published, even when that list is empty. A path that cannot
+ *      be listed is no empty list: no pod ends because of it.
  *   C4 with an API server ConfigMaps and Secrets come from it alone, and a static pod may name none.
  */
 import {
@@ -83,18 +84,25 @@ type Enqueue = EnqueueOf<typeof s>;
 const handleManifests = s.enqueueActions((args) => {
   const { context, event, enqueue } = args;
   if (event.type !== 'manifests.changed') return;
+  if (event.isUnread === true) return enqueue.assign({ errors: reported(enqueue, context, event.errors) });
   const { settings, seen } = context;
   const { nodeName, apiServer, unseenFields, staticPodReferences } = settings;
   const hasApiServer = apiServer !== undefined;
   const merged = mergeManifests(event.manifests, nodeName, hasApiServer, staticPodReferences, settings);
   const atFirst = new Date(now(args)).toISOString();
   const pods = merged.pods.map((pod) => withSource(pod, SOURCE, seen[pod.metadata.uid] ?? atFirst, unseenFields));
-  const errors = errorsByFile([...event.errors, ...merged.errors]);
-  for (const [level, text, fields] of errorLines(context.errors, errors)) enqueue(line(level, [text, fields]));
+  const errors = reported(enqueue, context, [...event.errors, ...merged.errors]);
   const versions = hasApiServer ? context.versions : sendObjects(enqueue, context, event.objects);
   const published = publishStaticPods(enqueue, publisherOf(SOURCE, settings), context, pods);
   enqueue.assign({ ...published, versions, errors });
 });
+
+/** Logs what changed since the last errors, and returns the new ones by file. */
+function reported(enqueue: Enqueue, { errors: before }: Context, found: readonly ManifestError[]): Context['errors'] {
+  const errors = errorsByFile(found);
+  for (const [level, text, fields] of errorLines(before, errors)) enqueue(line(level, [text, fields]));
+  return errors;
+}
 
 const handleNext = s.enqueueActions(({ context, enqueue }) => {
   enqueue.assign(publishNext(enqueue, publisherOf(SOURCE, context.settings), context));

@@ -25,12 +25,12 @@ import { changedFacts, refOf } from './pod-policy.ts';
 import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod-setup.ts';
 import { newestFirst } from './pod-start-order.ts';
 
-type ActionArgs = ActionArgsOf<typeof s>;
-
 /** The pause before a failed inspection is retried. */
 const INSPECTION_RETRY_MS = 1_000;
 /** An inspection that takes longer is repeated. */
 const INSPECTION_DEADLINE_MS = 15_000;
+
+type ActionArgs = ActionArgsOf<typeof s>;
 
 /**
  * Stores the runtime's state of the pod, and publishes the status. `by`: the container that reported its part itself.
@@ -80,11 +80,17 @@ export const sendCollectorsAgain = s.enqueueActions(({ context, enqueue }) => {
 });
 
 const OVERDUE = 'rpc error: code = DeadlineExceeded desc = context deadline exceeded';
+/** The runtime is away, and answers nothing about any pod. */
+const AWAY = 'rpc error: code = Unavailable';
 
-/** Stores why the pod cannot be inspected: an own inspection failed or is overdue, or one of the watch failed. */
+/**
+ * Stores why the pod cannot be inspected: an own inspection failed or is overdue, or one of the watch failed. That the
+ * runtime is away is no fault of its pods.
+ */
 export const noteStale = s.assign(({ context, event }) => {
   if (!hasBehavior(context.node, 'containersAsKubelet')) return {};
   const message = event.type === 'runtime.podStale' ? event.message : (errorIn(event)?.message ?? OVERDUE);
+  if (message.startsWith(AWAY)) return {};
   return { stale: { message, untilMs: context.stale?.untilMs ?? 0 } };
 });
 

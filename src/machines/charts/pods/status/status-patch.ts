@@ -31,16 +31,25 @@ const OWNED = [
   'allocatedResources',
 ] as const satisfies readonly (keyof PodStatus)[];
 
+/** Fields of the time before a pod is bound, and of kubelets before 1.33: no status of this node has them. */
+const OUTDATED = ['nominatedNodeName', 'resize'] as const;
+
+/** How a status is written. */
+export interface Writing {
+  /** Outdated fields are removed: behavior `sourcesAsKubelet`. */
+  readonly clears?: boolean;
+}
+
 /** Also set by other clients (the API server's eviction): the agent writes this condition only when it ends the pod. */
 const SHARED_CONDITION = 'DisruptionTarget';
 
 const MERGE_KEYS = { 'status.conditions': 'type', 'status.podIPs': 'ip', 'status.hostIPs': 'ip' } as const;
 
 /** The status that the API server should have. */
-function mergedStatus(own: PodStatus, seen: PodStatus, stage: PodStage): PodStatus {
+function mergedStatus(own: PodStatus, seen: PodStatus, stage: PodStage, { clears = false }: Writing): PodStatus {
   const published = publishedStatus(own, seen, stage === 'sync');
   const others: Record<string, unknown> = { ...seen };
-  for (const field of OWNED) delete others[field];
+  for (const field of [...OWNED, ...(clears ? OUTDATED : [])]) delete others[field];
   const isEnding = isTerminalPhase(published.phase) && !isTerminalPhase(seen.phase);
   const startTime = seen.startTime ?? published.startTime;
   const conditions = mergedConditions(published.conditions ?? [], seen.conditions ?? [], isEnding);
@@ -82,11 +91,11 @@ const lastPatches = new WeakMap<PodStatus, Patched>();
  * The body of the PATCH of `pods/status`; `null` if nothing differs. The uid guards against another pod of the same
  * name.
  */
-export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage): JsonObject | null {
+export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage, writing: Writing = {}): JsonObject | null {
   const last = lastPatches.get(own);
   if (last?.seen === seen && last.stage === stage) return last.patch;
   const before = withoutNulls(seen.status) as PodStatus;
-  const difference = strategicPatch(fieldsOf(before), fieldsOf(mergedStatus(own, before, stage)), MERGE_KEYS);
+  const difference = strategicPatch(fieldsOf(before), fieldsOf(mergedStatus(own, before, stage, writing)), MERGE_KEYS);
   const patch = difference === null ? null : { metadata: { uid: seen.uid }, ...difference };
   lastPatches.set(own, { seen, stage, patch });
   return patch;
@@ -116,7 +125,7 @@ const readiness = (status: PodStatus): string | undefined =>
   status.conditions?.find(({ type }) => type === 'Ready')?.status;
 
 export function urgencyOf(own: PodStatus, seen: SeenPod, stage: PodStage): Urgency {
-  const after = mergedStatus(own, seen.status, stage);
+  const after = mergedStatus(own, seen.status, stage, {});
   const isReadyNow = readiness(after) === 'True' || readiness(seen.status) === 'True';
   const changesReadiness = isReadyNow && readiness(after) !== readiness(seen.status);
   if (seen.isDeleting || after.phase !== seen.status.phase || changesReadiness) return 'now';

@@ -25,14 +25,14 @@ import type { SeenPod } from '../../../model/pods/source-messages.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import type { PodStage } from '../../../model/status/pod-status.ts';
 import { pauseMs, STATUS_BACK_OFF, WRITE_BACK_OFF } from '../../../model/values/time.ts';
-import { statusPatch, type Urgency, urgencyOf } from './status-patch.ts';
+import { statusPatch, type Urgency, urgencyOf, type Writing } from './status-patch.ts';
 
 /** How long a change waits for others. A pod that starts within `soon` causes one write, any other pod two. */
 const MAX_WAIT_MS: Readonly<Record<Urgency, number>> = { now: 0, soon: 500, later: 10_000 };
 
-export type PublisherInput = PodRef;
+export interface PublisherInput extends PodRef, Writing {}
 
-interface Context extends PodRef {
+interface Context extends PublisherInput {
   readonly own: PodStatus | null;
   readonly stage: PodStage;
   readonly isReclaimed: boolean;
@@ -78,8 +78,8 @@ const s = setup({
   },
 });
 
-const patchOf = ({ own, seen, stage }: Context) =>
-  own === null || seen === null ? null : statusPatch(own, seen, stage);
+const patchOf = ({ own, seen, stage, clears = false }: Context) =>
+  own === null || seen === null ? null : statusPatch(own, seen, stage, { clears });
 
 const patchText = (context: Context): string => {
   const patch = patchOf(context);
@@ -161,10 +161,8 @@ const target = ({ namespace, name }: Context) => ({
 
 export const statusPublisherMachine = s.createMachine({
   id: 'statusPublisher',
-  context: ({ input: { uid, namespace, name } }) => ({
-    uid,
-    namespace,
-    name,
+  context: ({ input }) => ({
+    ...input,
     own: null,
     stage: 'sync',
     isReclaimed: false,

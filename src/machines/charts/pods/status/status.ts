@@ -25,7 +25,9 @@ import {
 } from '../../../../kernel/xstate.ts';
 import type { PodRef, PodStatus } from '../../../model/api/pod.ts';
 import type { PodsMessage, StatusMessage } from '../../../model/pods/pod-messages.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
+import type { Writing } from './status-patch.ts';
 import { statusPublisherMachine } from './status-publisher.ts';
 
 export interface PodSummary extends PodRef {
@@ -34,7 +36,7 @@ export interface PodSummary extends PodRef {
   readonly restarts: number;
 }
 
-export interface StatusInput extends Pick<NodeSettings, 'nodeName' | 'apiServer'> {
+export interface StatusInput extends Pick<NodeSettings, 'nodeName' | 'apiServer' | 'behavior'> {
   /** `systemId` of a second receiver of every status. */
   readonly follower?: string;
 }
@@ -45,7 +47,7 @@ interface Publisher {
   readonly inApi: boolean;
 }
 
-interface Context {
+interface Context extends Writing {
   readonly publishes: boolean;
   readonly follower: string | null;
   readonly pods: Readonly<Record<string, PodSummary>>;
@@ -86,7 +88,7 @@ const noteStatus = s.enqueueActions(({ context, event, enqueue }) => {
 
 function sendToPublisher(
   enqueue: Enqueue,
-  { publishers }: Context,
+  { publishers, clears }: Context,
   pod: PodRef,
   place: Partial<Publisher>,
   message: StatusMessage,
@@ -95,7 +97,8 @@ function sendToPublisher(
   const before = publishers[uid];
   const after = { onNode: false, inApi: false, ...before, ...place };
   if (!after.onNode && !after.inApi) return before && endPublisher(enqueue, publishers, uid);
-  if (!before) enqueue.spawnChild('publisher', { id: idOf(uid), input: { uid, namespace, name } });
+  const writing = clears === true ? { clears } : {};
+  if (!before) enqueue.spawnChild('publisher', { id: idOf(uid), input: { uid, namespace, name, ...writing } });
   if (before?.onNode !== after.onNode || before.inApi !== after.inApi) {
     enqueue.assign({ publishers: { ...publishers, [uid]: after } });
   }
@@ -176,6 +179,7 @@ export const statusMachine = s.createMachine({
     follower: input.follower ?? null,
     pods: {},
     publishers: {},
+    ...(hasBehavior(input, 'sourcesAsKubelet') ? { clears: true } : {}),
   }),
   entry: s.enqueueActions(({ enqueue }) => requestPods(enqueue)),
   on: {

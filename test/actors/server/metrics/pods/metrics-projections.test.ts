@@ -53,6 +53,35 @@ it('a pod with volumes of others has no part in the objective, and one on the ho
   expect(await onHost.value('kubelet_first_network_pod_start_sli_duration_seconds')).toBe(0);
 });
 
+it.each([
+  ['of the machine', { hostPath: { path: '/x' } }],
+  ['of an image', { image: { reference: 'data:1' } }],
+])('a pod with a volume %s has no part in the objective', async (_kind, source) => {
+  const { value, ...node } = recording();
+  startPod({ value, ...node }, { volumes: [{ name: 'data', ...source }] });
+  expect(await value('kubelet_pod_start_sli_duration_seconds', {}, '_count')).toBe(0);
+});
+
+it('the time between two pulls, and between two init containers, is part of a start', async () => {
+  const { turn, value } = recording();
+  const at = (seconds: number) => CREATED_MS + seconds * 1_000;
+  const pull = (id: number, from: number, to: number) => {
+    turn(at(from), sent(IMAGE, { type: 'image.asked', request }), asked(id, 'cri.pullImage', `${IMAGE}/pull`));
+    turn(at(to), answered(id), sent('kubelet/pods/pod-u1', { type: 'image.ready', uid: 'u1', container: 'app' }));
+  };
+  const ran = (name: string, from: number, to: number) => {
+    const [startedAt, finishedAt] = [at(from), at(to)].map((ms) => new Date(ms).toISOString());
+    return { name, state: { terminated: { startedAt, finishedAt } } };
+  };
+  const initContainers = [{ name: 'a' }, { name: 'b' }, { name: 'beside', restartPolicy: 'Always' }];
+  turn(at(0), added(pod({ initContainers })));
+  pull(1, 1, 3);
+  pull(2, 10, 11);
+  const initContainerStatuses = [ran('a', 4, 6), ran('b', 8, 9), ran('beside', 2, 12)];
+  turn(at(20), observed({ phase: 'Running', containerStatuses: [running], initContainerStatuses }));
+  expect(await value('kubelet_pod_start_sli_duration_seconds', {}, '_sum')).toBe(20 - 2 - 1 - 2 - 1);
+});
+
 const DECIDED = 'kubelet/pods/pod-u1';
 
 it.each([
@@ -87,9 +116,12 @@ it.each([
   },
 );
 
-it('a pod that ran before this agent began is no start', async () => {
+it.each([
+  ['ran', { phase: 'Running' }],
+  ['was starting', { phase: 'Pending', startTime: '2026-11-21T07:00:01Z' }],
+])('a pod that %s before this agent began is no start', async (_how, status) => {
   const { turn, value } = recording();
-  turn(CREATED_MS, added({ ...pod(), status: { phase: 'Running' } }));
+  turn(CREATED_MS, added({ ...pod(), status }));
   turn(CREATED_MS + 9_000, observed({ phase: 'Running', containerStatuses: [running] }));
   expect(await value('kubelet_pod_start_total_duration_seconds', {}, '_count')).toBe(0);
 });

@@ -65,6 +65,13 @@ it('when its own inspection fails, however often that is tried', () => {
   expect(reports()).toHaveLength(1);
 });
 
+it('not while the runtime is away, for all pods', () => {
+  onlyInspected({ error: 'rpc error: code = Unavailable desc = error reading from server: EOF' });
+  node.run(20_000);
+  expect(node.world.callsOf('cri.podStatus').length).toBeGreaterThan(5);
+  expect(reports()).toEqual([]);
+});
+
 it('when its own inspection never answers', () => {
   onlyInspected({ hangs: true });
   node.run(20_000);

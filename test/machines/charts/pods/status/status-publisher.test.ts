@@ -33,6 +33,25 @@ function olderServer(metadata: object = {}) {
   return { world, patches, pass, now: () => ({ status, version }) };
 }
 
+it.each([
+  [true, { nominatedNodeName: null, resize: null }],
+  [undefined, {}],
+])('what is of the time before the pod was bound is removed (%s)', (clears, expected) => {
+  const patches: Patch[] = [];
+  const input = { ...REF, ...(clears ? { clears } : {}) };
+  const world = runUnder(statusPublisherMachine, input, {
+    'kube.patch': ({ body }: { body: Patch }) => {
+      patches.push(body);
+      return ok({ metadata: { uid: 'u1', resourceVersion: '2' }, status: { phase: 'Running' } });
+    },
+  });
+  world.send(seen({ phase: 'Pending', nominatedNodeName: 'node', resize: 'Proposed', resourceClaimStatuses: [] }));
+  world.send(changed({ phase: 'Running' }));
+  world.time.advanceTo(world.time.now() + 60_000);
+  expect(patches.map(({ status }) => status)).toEqual([{ phase: 'Running', ...expected }]);
+  expect(world.divergence()).toBeNull();
+});
+
 describe('an API server that does not keep a field', () => {
   const own = { phase: 'Running', hostIP: '10.0.0.1', hostIPs: [{ ip: '10.0.0.1' }] };
 
