@@ -4,8 +4,10 @@
  * Upstream: devicemanager/manager.go (devicesToAllocate) and topology_hints.go. Invariants: no device is given to two
  * pods; an unhealthy device is never allocated; devices of an ended init container are reused by later containers.
  */
+
 import type { Device, DeviceQuestion, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings, NumaSet } from '../operations/grants.ts';
+import { valueIn } from '../values/tables.ts';
 import { type DeviceResource, type Devices, healthyIds, heldIds, holdingOf, idsOf } from './device-state.ts';
 import type { Rejection } from './request.ts';
 import { type NumaHint, type ProviderHints, subsetsOf } from './topology-manager.ts';
@@ -220,7 +222,7 @@ export function withResponses<Held extends { readonly devices?: DeviceHoldings }
   const devices: Record<string, Record<string, DeviceHolding>> = {};
   for (const [container, resources] of Object.entries(holding.devices ?? {})) devices[container] = { ...resources };
   for (const { container, resource, response } of answers) {
-    const holdings = devices[container];
+    const holdings = valueIn(devices, container);
     const before = holdings?.[resource];
     if (holdings !== undefined && before !== undefined) holdings[resource] = { ...before, response };
   }
