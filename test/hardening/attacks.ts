@@ -117,8 +117,9 @@ export const ATTACKS: readonly Row[] = [
   ),
   row(
     'A15',
-    'a resource driver that hangs up on every call, and connections without end to the sockets for plugins and agents',
+    'a driver that hangs up on every call or answers with codes that nobody knows, and connections without end',
     'test/actors/dra/dra.test.ts::a driver that hangs up on every call is called a few times a second',
+    'test/actors/plugins/plugins.test.ts::a driver that answers with the code %d fails its call alone',
     'test/actors/grpc-socket.test.ts::has 128 connections and no more',
   ),
   row(

@@ -104,26 +104,31 @@ export function socketTarget(endpoint: string): string {
   return `unix://${path}`;
 }
 
-/** `NOT_FOUND` as Go spells it: `NotFound`. */
-export function goCodeName(code: grpc.status): string {
+/** The name of a code; a server may answer with a number that has none, or with none at all. */
+const codeName = (code: number): string => (grpc.status as Readonly<Record<number, string>>)[code] ?? 'UNKNOWN';
+
+/** `NOT_FOUND` as Go spells it: `NotFound`. A number without a name is unknown. */
+export function goCodeName(code: number): string {
   if (code === grpc.status.OK || code === grpc.status.CANCELLED) return code === grpc.status.OK ? 'OK' : 'Canceled';
-  return grpc.status[code]
+  return codeName(code)
     .split('_')
     .map((word) => word.charAt(0) + word.slice(1).toLowerCase())
     .join('');
 }
 
 function isServiceError(thrown: unknown): thrown is grpc.ServiceError {
-  return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'number' && thrown.code in grpc.status;
+  return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'number';
 }
 
 /** An error of gRPC with the text that the Go kubelet puts into events and statuses. */
 export function toOperationError(thrown: unknown): OperationError {
   if (!isServiceError(thrown)) return new OperationError(messageOf(thrown));
-  return new OperationError(`rpc error: code = ${goCodeName(thrown.code)} desc = ${thrown.details}`, {
+  const { code, details } = thrown;
+  const isNamed = code in grpc.status || Number.isNaN(code);
+  return new OperationError(`rpc error: code = ${isNamed ? goCodeName(code) : `Code(${code})`} desc = ${details}`, {
     name: 'RuntimeError',
-    code: grpc.status[thrown.code],
-    retriable: RETRIABLE.has(thrown.code),
+    code: codeName(code),
+    retriable: RETRIABLE.has(code),
   });
 }
 

@@ -242,8 +242,8 @@ function allocatable(view: View): Given {
   const state = allocationState(view);
   const manager = state?.settings.admission?.memoryManager;
   const devices = Object.entries(state?.devices ?? {}).flatMap(([resource, offer]) => {
-    const healthy = healthyIds(offer);
-    const free = offer.devices.filter(({ id }) => healthy.includes(id));
+    const healthy = new Set(healthyIds(offer));
+    const free = offer.devices.filter(({ id }) => healthy.has(id));
     return free.flatMap(({ id, nodes }) => entriesOf(resource, id, nodes));
   });
   return { devices, memory: manager === undefined ? [] : allocatableMemory(manager).map(memoryOf) };
