@@ -221,6 +221,8 @@ export const ATTACKS: readonly Row[] = [
     'A32',
     'an event of containerd that cannot be decoded',
     'test/actors/cri/broken-runtime.test.ts::that cannot be decoded closes its stream',
+    'test/actors/cri/client.test.ts::a message that cannot be handled ends its stream alone',
+    'test/actors/cri/secrets.test.ts::tells that a value was forgotten, and not what may quote it',
   ),
   row(
     'A33',

@@ -176,8 +176,17 @@ function serverStream<Request, Message>(
       if (error && !signal.aborted) reject(toOperationError(error));
       else resolve();
     };
+    /** A message that cannot be handled ends its stream, not the agent. */
+    const take = (message: Message) => {
+      try {
+        onMessage(message);
+      } catch (error) {
+        settle(new OperationError(messageOf(error)));
+        cancel();
+      }
+    };
     signal.addEventListener('abort', cancel, { once: true });
-    call.on('data', onMessage).on('error', settle).on('end', settle);
+    call.on('data', take).on('error', settle).on('end', settle);
   });
 }
 
