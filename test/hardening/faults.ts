@@ -123,6 +123,7 @@ export const FAULTS: readonly Row[] = [
     'a file system turns read-only, or a disk does not keep what it was given',
     `${host}::fault 16: a file system that turns read-only`,
     'test/node/read-only-root.test.ts::stops neither the agent nor what runs',
+    'test/node/lost-output.test.ts::%s',
     `${disk}::%s is survived as well`,
     `${disk}::EIO`,
   ),
