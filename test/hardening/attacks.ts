@@ -215,6 +215,7 @@ export const ATTACKS: readonly Row[] = [
     'a runtime or plugin whose messages consist of millions of empty parts, or name types that nobody knows',
     'test/actors/contract.test.ts::is an error before it is decoded',
     'test/actors/contract.test.ts::counts %s',
+    'test/actors/cri/event-bytes.test.ts::refuses millions of empty fields before it keeps them',
     'test/actors/contract.test.ts::names of types that are not there take no memory',
   ),
   row(
