@@ -156,11 +156,6 @@ async function asked(create: Create, request: Parameters<Create>[0]): Promise<Ku
   }
 }
 
-/**
- * A bounded cache of answers that expire, for the reviews of tokens and rights.
- *
- * Invariants: an expired answer is never returned; failures are not cached.
- */
 interface CacheOptions<Value> {
   readonly ttlMs: (value: Value) => number;
   readonly maxEntries: number;
@@ -180,7 +175,11 @@ export interface CacheObserver {
   fetched(status: 'ok' | 'error'): void;
 }
 
-/** A bounded cache of answers with expiry; concurrent lookups share one request. */
+/**
+ * A bounded cache of answers that expire, for the reviews of tokens and rights. Concurrent lookups share one request.
+ *
+ * Invariants: an expired answer is never returned; failures are not cached.
+ */
 export class AnswerCache<Value> {
   private readonly options: CacheOptions<Value>;
   private readonly secret = randomBytes(32);

@@ -170,9 +170,7 @@ export class RemoteCommand {
   }
 }
 
-/**
- * The request of a stream: which streams, ports and protocols its client asks for, and whether its handshake is valid.
- */
+/** What a client of a stream asks for, as in the path of its request. */
 export type Kind = 'exec' | 'attach' | 'portForward';
 
 export const COMMAND_PROTOCOL = 'v5.channel.k8s.io';
