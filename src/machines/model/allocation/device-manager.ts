@@ -69,7 +69,8 @@ export function allocateDevices(
     const answer = choose(inventory, progress, { resource, count, before, hint });
     if (!('ids' in answer)) return answer;
     holdings[resource] = holdingOf(answer.ids, inventory.devices[resource] ?? NO_OFFER);
-    const unused = before.filter((id) => !answer.ids.includes(id));
+    const chosen = new Set(answer.ids);
+    const unused = before.filter((id) => !chosen.has(id));
     reusable = { ...reusable, [resource]: isInit ? [...unused, ...answer.ids] : unused };
   }
   if (Object.keys(holdings).length === 0) return progress;
@@ -125,7 +126,8 @@ function chooseOf(
   const question = { resource, available: all, mustInclude: taken.toSorted(), size: count };
   const preferred = offer.prefers ? answers[JSON.stringify(question)] : [];
   if (preferred === undefined) return { question };
-  const usable = preferred.filter((id) => pool.includes(id));
+  const inPool = new Set(pool);
+  const usable = preferred.filter((id) => inPool.has(id));
   const order = isChoice ? aligned : [...unaligned, ...elsewhere];
   return { ids: [...new Set([...taken, ...usable, ...order])].slice(0, count).toSorted() };
 }
