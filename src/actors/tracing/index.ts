@@ -5,6 +5,7 @@
  */
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { PodContext } from '../../machines/charts/pods/pod/pod-context.ts';
 import { ROOT } from '../../machines/model/pods/pod-messages.ts';
 import type { KubeletContext } from '../../machines/startup/context/types.ts';
@@ -26,7 +27,8 @@ export interface Tracer {
   readonly close: () => Promise<void>;
 }
 
-export function nodeTracer(version: string): Tracer {
+/** `warn`: receives why nothing is exported; the node goes on without. */
+export function nodeTracer(version: string, warn: (sentence: string) => void): Tracer {
   let kernel: Kernel | undefined;
   let state: 'undecided' | 'off' | 'loading' | 'on' = 'undecided';
   let waiting: KernelRecord[] = [];
@@ -39,14 +41,15 @@ export function nodeTracer(version: string): Tracer {
     void begin(config.tracing, node.nodeName);
   };
   const begin = async (tracing: Tracing, nodeName: string): Promise<void> => {
-    exported = await openExporter(
-      tracing,
-      nodeName,
-      version,
-      podIn(() => kernel),
-    );
-    state = 'on';
-    exported.spans.take(waiting);
+    const podAt = podIn(() => kernel);
+    try {
+      exported = await openExporter(tracing, nodeName, version, podAt);
+      state = 'on';
+      exported.spans.take(waiting);
+    } catch (error) {
+      state = 'off';
+      warn(`no traces are exported to "${tracing.endpoint ?? DEFAULT_ENDPOINT}": ${messageOf(error)}`);
+    }
     waiting = [];
   };
   return {
