@@ -204,8 +204,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
   });
   const page = pageOf(options, server);
   const onTurn: typeof feed.onTurn = page ? feed.onTurn : () => {};
-  const tracer = nodeTracer(KUBELET_VERSION, (sentence) => printLine('warn', 'tracing', sentence));
-  return { runtime, cgroups, kube, page, onTurn, log, server, tracer, performer };
+  return { runtime, cgroups, kube, page, onTurn, log, server, tracer: nodeTracer(KUBELET_VERSION), performer };
 }
 
 const tokenFile = ({ rootDir }: DaemonOptions): string => join(rootDir, TOKEN);

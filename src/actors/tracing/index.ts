@@ -9,6 +9,7 @@ import { messageOf } from '../../kernel/thrown.ts';
 import type { PodContext } from '../../machines/charts/pods/pod/pod-context.ts';
 import { ROOT } from '../../machines/model/pods/pod-messages.ts';
 import type { KubeletContext } from '../../machines/startup/context/types.ts';
+import { printLine } from '../log/logger.ts';
 import { contextOf } from '../node-records.ts';
 import type { Spans, TracedPod } from './spans.ts';
 
@@ -27,8 +28,10 @@ export interface Tracer {
   readonly close: () => Promise<void>;
 }
 
+const warning = (sentence: string): void => printLine('warn', 'tracing', sentence);
+
 /** `warn`: receives why nothing is exported; the node goes on without. */
-export function nodeTracer(version: string, warn: (sentence: string) => void): Tracer {
+export function nodeTracer(version: string, warn = warning): Tracer {
   let kernel: Kernel | undefined;
   let state: 'undecided' | 'off' | 'loading' | 'on' = 'undecided';
   let waiting: KernelRecord[] = [];
