@@ -18,6 +18,7 @@ import { isObject, type Json, toPlainError } from '../../kernel/json.ts';
 import { keepNewest } from '../../kernel/keep-newest.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
+import { valueIn } from '../../machines/model/values/tables.ts';
 import { type Answer, type Subresource, text, type User } from './http/endpoint.ts';
 
 /** The attributes of a SubjectAccessReview. */
@@ -41,7 +42,7 @@ const VERBS: Readonly<Record<string, string>> = {
 };
 
 /** Methods without a Kubernetes verb have an empty verb, which rights to a named verb never include. */
-const verbOf = (method: string): string => VERBS[method] ?? '';
+const verbOf = (method: string): string => valueIn(VERBS, method) ?? '';
 
 /** `null` allows the request. One of the listed rights is sufficient; the more specific is checked first. */
 export async function authorize(
