@@ -45,7 +45,7 @@ import type { KubeletContext } from '../machines/startup/context/types.ts';
 import { kubeletMachine } from '../machines/startup/kubelet.ts';
 import { maskedArguments } from './effective-configuration.ts';
 import { printLines } from './prepared-run.ts';
-import { onFault, onNpmEnded } from './process-end.ts';
+import { onFault, onNpmEnded, outlive } from './process-end.ts';
 import { KUBELET_VERSION, NODE_VERSION, STATELET_VERSION } from './version.ts';
 
 /** Seeds fit the generator's 32 bits. */
@@ -100,6 +100,8 @@ type End = { readonly output: unknown } | { readonly error: PlainError };
 
 /** Runs until the root machine ends; resolves with the exit code. */
 export async function runDaemon(options: DaemonOptions): Promise<number> {
+  // The journal has the lines of the log. What a single run prints on its standard output is its result.
+  outlive(process.stderr, ...(options.runOnce ? [] : [process.stdout]));
   const places = openPlaces(options);
   if ('error' in places) {
     printLines('error', commandFailed(`failed to run Kubelet: ${places.error}`).lines);

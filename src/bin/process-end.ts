@@ -1,5 +1,6 @@
 /**
- * The end of the process: when its work is done, together with the npm that started it, and after an uncaught error.
+ * The end of the process: when its work is done, together with the npm that started it, and after an uncaught error,
+ * but not because its output is lost.
  *
  * A call to a name server or a file system that does not answer blocks its thread, and a process that exits waits for
  * its threads. So that a user who stops a node does not wait, the process is replaced after a moment by one that ends
@@ -22,6 +23,14 @@ export function endSoon(exitCode: number): number {
   };
   setTimeout(replace, EXIT_TIMEOUT_MS).unref();
   return exitCode;
+}
+
+/**
+ * Text that an output does not take, because its disk is full or its reader is gone, is lost, and does not end the
+ * process. What is written after that is taken again if there is room.
+ */
+export function outlive(...outputs: readonly NodeJS.WriteStream[]): void {
+  for (const output of outputs) output.on('error', () => {});
 }
 
 /** How long a daemon may outlive its npm. */

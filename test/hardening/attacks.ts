@@ -117,8 +117,9 @@ export const ATTACKS: readonly Row[] = [
   ),
   row(
     'A15',
-    'a resource driver that hangs up on every call, and connections without end to the sockets for plugins and agents',
+    'a driver that hangs up on every call or answers with codes that nobody knows, and connections without end',
     'test/actors/dra/dra.test.ts::a driver that hangs up on every call is called a few times a second',
+    'test/actors/plugins/plugins.test.ts::a driver that answers with the code %d fails its call alone',
     'test/actors/grpc-socket.test.ts::has 128 connections and no more',
   ),
   row(
@@ -214,12 +215,15 @@ export const ATTACKS: readonly Row[] = [
     'a runtime or plugin whose messages consist of millions of empty parts, or name types that nobody knows',
     'test/actors/contract.test.ts::is an error before it is decoded',
     'test/actors/contract.test.ts::counts %s',
+    'test/actors/cri/event-bytes.test.ts::refuses millions of empty fields before it keeps them',
     'test/actors/contract.test.ts::names of types that are not there take no memory',
   ),
   row(
     'A32',
     'an event of containerd that cannot be decoded',
     'test/actors/cri/broken-runtime.test.ts::that cannot be decoded closes its stream',
+    'test/actors/cri/client.test.ts::a message that cannot be handled ends its stream alone',
+    'test/actors/cri/secrets.test.ts::tells that a value was forgotten, and not what may quote it',
   ),
   row(
     'A33',

@@ -45,6 +45,13 @@ export const BAD_INPUTS: readonly Row[] = [
     'keys that every object has',
     `${pod}::20 keys that name parts of every object`,
     `${relist}::labels that are names of Object.prototype`,
+    `${pod}::a uid that would leave its folder, or is what every object has, is refused`,
+    'test/machines/charts/pods/names.test.ts::that every object has a member of are names like any other',
+    'test/machines/model/values/values.test.ts::have their own keys, and not what every object has',
+    'test/machines/charts/csi/csi-volumes.test.ts::to reach a driver named like what every object has',
+    'test/actors/volume/variables.test.ts::is that of a container named like what every object has',
+    'test/actors/volume/sub-path.test.ts::is told of a container named like what every object has',
+    `${http}::may have a header with a name that every object has`,
     'test/actors/host/manifests/config-object.test.ts::is never a key that every object has',
   ),
   row(
@@ -81,6 +88,7 @@ export const BAD_INPUTS: readonly Row[] = [
     `${http}::that comes back for ever ends`,
     `${http}::that sends its headers a byte a time`,
     `${http}::with a chunk that is none`,
+    `${http}::that switches to a protocol that nobody asked for is a failure`,
   ),
   row('B27', 'a command that prints for ever', 'test/actors/probe/watch.test.ts::a command that prints without end'),
   row(
@@ -125,10 +133,11 @@ export const BAD_INPUTS: readonly Row[] = [
   row('B37', 'paths that want out', `${server}::paths that want out`, `${server}::no target leads out of this server`),
   row(
     'B38',
-    'upgrades without rights, with odd protocols, and clients that never read',
+    'upgrades without rights, with odd protocols, clients that never read, and a runtime with an odd status',
     'test/actors/server/auth-matrix.test.ts::rows of the authorization matrix',
     `${streaming}::refusals are those of the recordings`,
     `${streaming}::a client that never reads costs no more than a small buffer`,
+    'test/actors/server/streaming/streams.test.ts::%s is an answer',
   ),
   row(
     'B39',

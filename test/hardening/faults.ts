@@ -126,6 +126,8 @@ export const FAULTS: readonly Row[] = [
     'a file system turns read-only, or a disk does not keep what it was given',
     `${host}::fault 16: a file system that turns read-only`,
     'test/node/read-only-root.test.ts::stops neither the agent nor what runs',
+    'test/node/lost-output.test.ts::%s',
+    'test/actors/volume/set-up.test.ts::leave nothing of a write that fails in the middle',
     `${disk}::%s is survived as well`,
     `${disk}::EIO`,
   ),

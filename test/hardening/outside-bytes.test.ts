@@ -24,6 +24,7 @@ import { valueInEnvFile } from '../../src/actors/volume/variables.ts';
 import { parseLine } from '../../src/kernel/journal/line.ts';
 import { readCsvRecord } from '../../src/machines/configuration/flags/flag-values.ts';
 import { versionError } from '../../src/machines/configuration/flags/flags.ts';
+import { deviceHealth, holdingOf } from '../../src/machines/model/allocation/device-state.ts';
 import { pemBlocks } from '../../src/machines/model/objects/trust-anchors.ts';
 import { expand } from '../../src/machines/model/spec/expansion.ts';
 import { parseImage } from '../../src/machines/model/spec/image.ts';
@@ -77,6 +78,13 @@ const yaml = (text: string) => decodeDocument(Buffer.from(text));
 const configuration = (text: string) => decodeSource('/c.yaml', Buffer.from(text));
 const asked = (name: string) => (text: string) => nodeLogQuery(new Map([[name, [text]]]), logs);
 
+/** A pod holds all devices of a plugin. */
+const held: Read = (text) => {
+  const ids = text.split(',');
+  const offer = { devices: ids.map((id) => ({ id, isHealthy: true, nodes: [0] })), prefers: false };
+  return deviceHealth({ c: { 'example.test/d': holdingOf(ids, offer) } }, { 'example.test/d': offer });
+};
+
 const ROWS: readonly (readonly [place: string, input: (size: number) => string, read: Read])[] = [
   ['a target of slashes', (n) => `/exec/${'%2F'.repeat(n)}x`, targetOf],
   ['a target of dots', (n) => `/${'../'.repeat(n)}x`, targetOf],
@@ -120,6 +128,7 @@ const ROWS: readonly (readonly [place: string, input: (size: number) => string, 
   ['mounts of a pod', (n) => JSON.stringify(mountsOf(n / 2)), validated],
   ['files of a projected volume', (n) => JSON.stringify(projectedFiles(n / 2)), validated],
   ['resize policies', (n) => JSON.stringify(resizePolicies(n / 2)), validated],
+  ['devices of a plugin', (n) => list(n, (at) => `GPU-0000-${at}`).join(), held],
   ['references', (n) => '$('.repeat(n), (text) => expand(text, () => undefined)],
   ['an image of dashes', (n) => `a${'-'.repeat(n)}_/`, parseImage],
   ['an image of colons', (n) => `a${':5'.repeat(n)}`, parseImage],

@@ -90,8 +90,8 @@ async function writeKubeconfig(path: string, bootstrap: Kubeconfig, pair: string
     users: [{ name: 'default-auth', user: { 'client-certificate': pair, 'client-key': pair } }],
   };
   await mkdir(dirname(path), { recursive: true, mode: DIRECTORY_MODE });
-  await writeFile(`${path}.updating`, stringify(config, { indentSeq: false, lineWidth: 0 }), { mode: KUBECONFIG_MODE });
-  await rename(`${path}.updating`, path);
+  const text = stringify(config, { indentSeq: false, lineWidth: 0 });
+  await replace(path, (hidden) => writeFile(hidden, text, { mode: KUBECONFIG_MODE, flush: true }));
 }
 
 const authorityOf = (ca: Pem): Record<string, string> =>
@@ -129,17 +129,22 @@ async function storePair(place: CertificatePlace, certificate: string, key: stri
   const path = join(place.directory, `${place.name}-${fileTime(new Date())}.pem`);
   const facts = factsOf(path, certificate, key);
   await mkdir(place.directory, { recursive: true, mode: DIRECTORY_MODE });
-  await replace(path, (hidden) => writeFile(hidden, pair, { mode: PAIR_MODE }));
+  await replace(path, (hidden) => writeFile(hidden, pair, { mode: PAIR_MODE, flush: true }));
   await replace(currentPair(place), (hidden) => symlink(path, hidden));
   return facts;
 }
 
-/** Replaces a file atomically: a reader finds a complete file or no file. */
+/** Replaces a file atomically: a reader finds a complete file or no file. A failure leaves nothing: it may be a key. */
 async function replace(path: string, write: (hidden: string) => Promise<void>): Promise<void> {
   const hidden = `${path}.updating`;
   await rm(hidden, { force: true });
-  await write(hidden);
-  await rename(hidden, path);
+  try {
+    await write(hidden);
+    await rename(hidden, path);
+  } catch (error) {
+    await rm(hidden, { force: true });
+    throw error;
+  }
 }
 
 async function contentOf(path: string): Promise<string | null> {

@@ -4,6 +4,8 @@
  * Invariants: every unary call ends, by answer, deadline or abort (`null` for no deadline); nothing is retried here;
  * only API v1 is supported. The protobuf contract is loaded once, at the first connection.
  */
+import { constants as system } from 'node:os';
+import { getSystemErrorMap } from 'node:util';
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
@@ -104,46 +106,55 @@ export function socketTarget(endpoint: string): string {
   return `unix://${path}`;
 }
 
-/** `NOT_FOUND` as Go spells it: `NotFound`. */
-export function goCodeName(code: grpc.status): string {
+/** The name of a code; a server may answer with a number that has none, or with none at all. */
+const codeName = (code: number): string => (grpc.status as Readonly<Record<number, string>>)[code] ?? 'UNKNOWN';
+
+/** `NOT_FOUND` as Go spells it: `NotFound`. A number without a name is unknown. */
+export function goCodeName(code: number): string {
   if (code === grpc.status.OK || code === grpc.status.CANCELLED) return code === grpc.status.OK ? 'OK' : 'Canceled';
-  return grpc.status[code]
+  return codeName(code)
     .split('_')
     .map((word) => word.charAt(0) + word.slice(1).toLowerCase())
     .join('');
 }
 
 function isServiceError(thrown: unknown): thrown is grpc.ServiceError {
-  return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'number' && thrown.code in grpc.status;
+  return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'number';
 }
 
-const CONNECT_TEXTS: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied',
-  ECONNREFUSED: 'connection refused',
-  ENOENT: 'no such file or directory',
-  ENOTSOCK: 'socket operation on non-socket',
-};
+/** The library's text for a socket without a listener; its address is that of the socket. */
+const NOT_CONNECTED = /^No connection established\. Last error: (?:Error: )?connect (E[A-Z]+) (.+)\. Resolution note: /;
+const IS_LATE = /^Deadline exceeded after \d/;
+/** The other side's own error can be longer. */
+const NOT_CONNECTED_MAX_CHARS = 1_024;
 
-/** The description of an error in the words of Go's gRPC library, also of errors that the library makes itself. */
+/**
+ * Go's text for a connection that cannot be opened, or is lost, and for a call that this side ends; other errors have
+ * that of the other side.
+ */
 function goDetails({ code, details }: grpc.ServiceError): string {
-  if (code === grpc.status.DEADLINE_EXCEEDED && details.startsWith('Deadline exceeded'))
-    return 'context deadline exceeded';
+  if (code === grpc.status.DEADLINE_EXCEEDED && IS_LATE.test(details)) return 'context deadline exceeded';
+  if (code === grpc.status.CANCELLED && details === 'Cancelled on client') return 'context canceled';
   if (code !== grpc.status.UNAVAILABLE) return details;
   if (details === 'Connection dropped') return 'error reading from server: EOF';
-  const [, errno = '', path = ''] = /^No connection established\..* connect (E[A-Z]+) (\/\S+)\. /.exec(details) ?? [];
-  const reason = CONNECT_TEXTS[errno];
-  if (reason === undefined) return details;
-  const dial = `transport: Error while dialing: dial unix ${path}: connect: ${reason}`;
-  return `connection error: desc = ${JSON.stringify(dial)}`;
+  const [, name = '', address = ''] = NOT_CONNECTED.exec(details.slice(0, NOT_CONNECTED_MAX_CHARS)) ?? [];
+  const number = (system.errno as Readonly<Record<string, number>>)[name];
+  if (number === undefined) return details;
+  const network = address.startsWith('/') ? 'unix' : 'tcp';
+  const what = getSystemErrorMap().get(-number)?.[1] ?? name;
+  const reason = `transport: Error while dialing: dial ${network} ${address}: connect: ${what}`;
+  return `connection error: desc = ${JSON.stringify(reason)}`;
 }
 
 /** An error of gRPC with the text that the Go kubelet puts into events and statuses. */
 export function toOperationError(thrown: unknown): OperationError {
   if (!isServiceError(thrown)) return new OperationError(messageOf(thrown));
-  return new OperationError(`rpc error: code = ${goCodeName(thrown.code)} desc = ${goDetails(thrown)}`, {
+  const { code } = thrown;
+  const name = code in grpc.status || Number.isNaN(code) ? goCodeName(code) : `Code(${code})`;
+  return new OperationError(`rpc error: code = ${name} desc = ${goDetails(thrown)}`, {
     name: 'RuntimeError',
-    code: grpc.status[thrown.code],
-    retriable: RETRIABLE.has(thrown.code),
+    code: codeName(code),
+    retriable: RETRIABLE.has(code),
   });
 }
 
@@ -191,8 +202,17 @@ function serverStream<Request, Message>(
       if (error && !signal.aborted) reject(toOperationError(error));
       else resolve();
     };
+    /** A message that cannot be handled ends its stream, not the agent. */
+    const take = (message: Message) => {
+      try {
+        onMessage(message);
+      } catch (error) {
+        settle(new OperationError(messageOf(error)));
+        cancel();
+      }
+    };
     signal.addEventListener('abort', cancel, { once: true });
-    call.on('data', onMessage).on('error', settle).on('end', settle);
+    call.on('data', take).on('error', settle).on('end', settle);
   });
 }
 

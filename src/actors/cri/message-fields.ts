@@ -3,6 +3,7 @@
  * thread: events of containers, and the output of a command.
  */
 import protobuf from 'protobufjs';
+import { OperationError } from '../../kernel/json.ts';
 
 const { Reader } = protobuf;
 
@@ -18,10 +19,21 @@ interface Field {
   readonly end: number;
 }
 
-/** @throws RangeError or Error if the bytes are no message */
+/**
+ * Fields of one message: an event has one for each container of its pod, with the dead ones. A field may have two
+ * bytes, and takes thirty times as much memory.
+ */
+const FIELDS_MAX = 100_000;
+
+/**
+ * @throws RangeError or Error if the bytes are no message
+ * @throws OperationError if there are more than {@link FIELDS_MAX}
+ */
 function* fieldsOf(bytes: Uint8Array): Generator<Field> {
   const reader = Reader.create(bytes);
-  while (reader.pos < reader.len) {
+  for (let count = 0; reader.pos < reader.len; count++) {
+    if (count === FIELDS_MAX)
+      throw new OperationError(`the message has more than ${FIELDS_MAX} fields`, { code: 'RESOURCE_EXHAUSTED' });
     const start = reader.pos;
     const tag = reader.uint32();
     reader.skipType(tag & 7);

@@ -10,6 +10,7 @@ import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
+import { codeOf } from '../../kernel/thrown.ts';
 import type {
   AuthConfig,
   ContainerConfig,
@@ -32,7 +33,7 @@ const LOG_FOLDER_MODE = 0o755;
 const MARK_MODE = 0o600;
 const PRE_STOP = containerAnnotationKeys.preStopHandler;
 const REDACTED_MESSAGE =
-  'what the runtime says may quote a Secret that this agent did not give: see the log of the runtime';
+  'what the runtime says may quote a Secret that this agent does not have: see the log of the runtime';
 
 /**
  * The values behind the handles of one call.
@@ -185,9 +186,15 @@ export function shownOutput(bytes: Uint8Array, values: readonly SecretHandle[], 
   return cut(redacted(textWithin(bytes, searched), values, vault));
 }
 
-/** The message in the status of a container, truncated and without the values. */
-const shownMessage = (message: string, values: readonly SecretHandle[], vault: Vault): string =>
-  shownOutput(Buffer.from(message.slice(0, SEARCHED_MAX_BYTES)), values, vault);
+/** The message in the status of a container, truncated and without the values. A full vault forgets the oldest ones. */
+function shownMessage(message: string, values: readonly SecretHandle[], vault: Vault): string {
+  try {
+    return shownOutput(Buffer.from(message.slice(0, SEARCHED_MAX_BYTES)), values, vault);
+  } catch (error) {
+    if (codeOf(error) === 'SECRET_NOT_HELD') return REDACTED_MESSAGE;
+    throw error;
+  }
+}
 
 export const redacted = (message: string, handles: readonly SecretHandle[], vault: Vault): string =>
   handles.reduce((text, handle) => withoutText(text, vault.open(handle), handle.$secret), message);

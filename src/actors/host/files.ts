@@ -53,7 +53,7 @@ const FIRST_READ_BYTES = 4_096;
  * The bytes of an open file up to its end, but at most `limit`. The buffer has the stated size and grows only if the
  * file has more.
  */
-async function readAtMost(handle: FileHandle, limit: number, statedSize: number): Promise<Buffer> {
+export async function readAtMost(handle: FileHandle, limit: number, statedSize: number): Promise<Buffer> {
   let buffer = Buffer.alloc(Math.min(limit, Math.max(statedSize + 1, FIRST_READ_BYTES)));
   let length = 0;
   for (;;) {

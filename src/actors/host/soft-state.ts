@@ -229,14 +229,13 @@ async function savePod(directory: string, uid: string, remembered: object | null
     return;
   }
   await mkdir(directory, { recursive: true, mode: PODS_FOLDER_MODE });
-  const file = await open(draft, 'w', OWNER_ONLY);
   try {
-    await file.writeFile(JSON.stringify(remembered));
-    await file.datasync();
-  } finally {
-    await file.close();
+    await writeSynced(draft, JSON.stringify(remembered));
+    await rename(draft, path);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw error;
   }
-  await rename(draft, path);
 }
 
 /** The content of a file. */

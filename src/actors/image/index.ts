@@ -22,6 +22,7 @@ import type {
 } from '../../machines/model/operations/image.ts';
 import type { ConfigObject } from '../../machines/model/operations/volume.ts';
 import { goJson } from '../../machines/model/spec/hash.ts';
+import { valueIn } from '../../machines/model/values/tables.ts';
 import {
   dockerConfigJson,
   dockercfg,
@@ -111,7 +112,7 @@ async function secretsKeyring(secrets: readonly ConfigObject[], vault: Vault): P
   const ring = new Keyring<Source>();
   for (const [at, { namespace, name, uid = '', type = '', data }] of secrets.entries()) {
     if (at > 0) await setImmediate();
-    const [key, decode] = DECODERS[type] ?? [];
+    const [key, decode] = valueIn(DECODERS, type) ?? [];
     const content = key === undefined ? undefined : data[key];
     if (content === undefined || decode === undefined) continue;
     const text = opened(content, vault);

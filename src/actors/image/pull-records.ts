@@ -5,6 +5,7 @@
  * Invariants: files are replaced atomically, and only their owner can read them; changes of one record are serialized;
  * a credential's hash on disk is readable by the owner only, and leaves this module as a handle.
  */
+
 import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,6 +14,7 @@ import { isObject, toPlainError } from '../../kernel/json.ts';
 import type { Ports } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { imageOperations, PulledCredentials } from '../../machines/model/operations/image.ts';
+import { valueIn } from '../../machines/model/values/tables.ts';
 import { rfc3339 } from '../../machines/model/values/time.ts';
 import { serializer } from '../serializer.ts';
 
@@ -90,7 +92,7 @@ function merged(
   const empty = { kind: 'ImagePulledRecord', apiVersion: VERSION, lastUpdatedTime: '', imageRef };
   const record = before ?? { ...empty, credentialMapping: {} };
   if (added === null) return record;
-  const known = record.credentialMapping[repository];
+  const known = valueIn(record.credentialMapping, repository);
   const next = known === undefined ? added : mergedCredentials(known, added);
   if (next === known) return before;
   return { ...record, apiVersion: VERSION, credentialMapping: { ...record.credentialMapping, [repository]: next } };

@@ -61,12 +61,7 @@ interface InfoReply {
   readonly supported_versions: readonly string[];
 }
 
-/**
- * Calls to plugins of the node over gRPC at their own sockets: the registration handshake, and a CSI driver's
- * information about this node.
- *
- * Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go, pkg/volume/csi/csi_client.go.
- */
+/** The begin of a registration. Upstream: pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go. */
 const getInfo: Port<(typeof pluginOperations)['plugins.getInfo']> = async ({ input: { socket }, signal }) => {
   let failure = `dial failed at socket ${socket}`;
   try {

@@ -101,6 +101,11 @@ function get(url: URL, headers: http.OutgoingHttpHeaders, signal: AbortSignal, i
     }
     request.on('error', fail);
     limitInterim(request);
+    // Node reports an answer 101 only here. It ends the exchange, though no upgrade was requested.
+    request.once('upgrade', ({ statusCode = 0 }, socket) => {
+      socket.on('error', () => {}).destroy();
+      resolve({ status: statusCode, body: '' });
+    });
     request.once('response', (response) => {
       const location = redirectOf(response, url);
       if (location !== null) {
@@ -164,12 +169,12 @@ function addressOf({ protocol, hostname, port }: URL): string {
 
 /** User agent and `Accept`, unless set; an empty header is not sent. */
 function headersOf({ headers, userAgent }: GetOptions): http.OutgoingHttpHeaders {
-  const result: Record<string, string[]> = {};
-  for (const { name, value } of headers) (result[name.toLowerCase()] ??= []).push(value);
-  result['user-agent'] ??= [userAgent];
-  result['accept'] ??= ['*/*'];
-  const [host] = result['host'] ?? [];
-  const kept = Object.entries(result).filter(
+  const own = Map.groupBy(headers, ({ name }) => name.toLowerCase());
+  const result = new Map([...own].map(([name, given]) => [name, given.map(({ value }) => value)]));
+  if (!result.has('user-agent')) result.set('user-agent', [userAgent]);
+  if (!result.has('accept')) result.set('accept', ['*/*']);
+  const [host] = result.get('host') ?? [];
+  const kept = [...result].filter(
     ([name, [first]]) => name !== 'host' && !(first === '' && (name === 'accept' || name === 'user-agent')),
   );
   return { ...Object.fromEntries(kept), ...(host ? { host } : {}), connection: 'close' };

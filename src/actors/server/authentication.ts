@@ -18,6 +18,7 @@ import { isObject, type Json, toPlainError } from '../../kernel/json.ts';
 import { keepNewest } from '../../kernel/keep-newest.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { KubeObject, KubeTarget } from '../../machines/model/operations/kube.ts';
+import { valueIn } from '../../machines/model/values/tables.ts';
 import { type Answer, type Subresource, text, type User } from './http/endpoint.ts';
 
 /** The attributes of a SubjectAccessReview. */
@@ -41,7 +42,7 @@ const VERBS: Readonly<Record<string, string>> = {
 };
 
 /** Methods without a Kubernetes verb have an empty verb, which rights to a named verb never include. */
-const verbOf = (method: string): string => VERBS[method] ?? '';
+const verbOf = (method: string): string => valueIn(VERBS, method) ?? '';
 
 /** `null` allows the request. One of the listed rights is sufficient; the more specific is checked first. */
 export async function authorize(
@@ -156,11 +157,6 @@ async function asked(create: Create, request: Parameters<Create>[0]): Promise<Ku
   }
 }
 
-/**
- * A bounded cache of answers that expire, for the reviews of tokens and rights.
- *
- * Invariants: an expired answer is never returned; failures are not cached.
- */
 interface CacheOptions<Value> {
   readonly ttlMs: (value: Value) => number;
   readonly maxEntries: number;
@@ -180,7 +176,11 @@ export interface CacheObserver {
   fetched(status: 'ok' | 'error'): void;
 }
 
-/** A bounded cache of answers with expiry; concurrent lookups share one request. */
+/**
+ * A bounded cache of answers that expire, for the reviews of tokens and rights. Concurrent lookups share one request.
+ *
+ * Invariants: an expired answer is never returned; failures are not cached.
+ */
 export class AnswerCache<Value> {
   private readonly options: CacheOptions<Value>;
   private readonly secret = randomBytes(32);

@@ -4,6 +4,7 @@
  * Owns the time of the sync loop's last round. Hears `onTurn`. Requests read between turns, so they see the state at
  * the end of a turn; no request becomes an input or delays a turn.
  */
+
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
 import type { Context as MountContext } from '../../machines/charts/csi/mount-setup.ts';
@@ -17,6 +18,7 @@ import type { EvictionContext } from '../../machines/model/eviction/policy.ts';
 import type { MachineInfo } from '../../machines/model/operations/host.ts';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { ROOT } from '../../machines/model/pods/pod-messages.ts';
+import { valueIn } from '../../machines/model/values/tables.ts';
 import type { KubeletContext, RuntimeFacts } from '../../machines/startup/context/types.ts';
 import { contextOf } from '../node-records.ts';
 import type { StatsVolume } from '../stats/driver-stats.ts';
@@ -219,7 +221,7 @@ const isOfDriver = (path: string): boolean => path.includes('/volumes/kubernetes
 function claimsOf({ pod, name, volumes }: PodContext): { readonly claims?: ClaimPlaces } {
   const claims = (pod?.spec.volumes ?? []).flatMap((volume) => {
     const claim = volume.persistentVolumeClaim?.claimName ?? (volume.ephemeral ? `${name}-${volume.name}` : null);
-    const path = volumes?.[volume.name]?.hostPath ?? '';
+    const path = valueIn(volumes, volume.name)?.hostPath ?? '';
     return claim === null || path === '' || isOfDriver(path) ? [] : [[volume.name, { claim, path }] as const];
   });
   return claims.length === 0 ? {} : { claims: Object.fromEntries(claims) };

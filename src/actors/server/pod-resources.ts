@@ -19,6 +19,7 @@ import type { Holding, MemoryBlock } from '../../machines/model/operations/grant
 import type { LocalSocket, ServerItem } from '../../machines/model/operations/server.ts';
 import type { NodeSettings } from '../../machines/model/settings/node-settings.ts';
 import { cpuIds } from '../../machines/model/values/cpu-set.ts';
+import { valueIn } from '../../machines/model/values/tables.ts';
 import { Contract } from '../contract.ts';
 import { serveSocket } from '../grpc-socket.ts';
 import { aborted } from '../pause.ts';
@@ -139,7 +140,7 @@ function resourcesOf(
   const sidecars = (pod?.spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
   const containers = [...sidecars, ...(pod?.spec.containers ?? [])].map((each) => ({
     name: each.name,
-    cpu_ids: cpuIds(exclusiveCpus[each.name] ?? ''),
+    cpu_ids: cpuIds(valueIn(exclusiveCpus, each.name) ?? ''),
     ...givenTo(view, uid, each.name),
     ...dynamicResources(pod, each, prepared, allocationState(view)?.settings ?? {}),
   }));
@@ -218,7 +219,7 @@ function entriesOf(resource_name: string, id: string, nodes: readonly number[] |
 }
 
 function devicesOf(holding: Holding, container: string): readonly GivenDevice[] {
-  return Object.entries(holding.devices?.[container] ?? {}).flatMap(([resource, { nodes }]) => {
+  return Object.entries(valueIn(holding.devices, container) ?? {}).flatMap(([resource, { nodes }]) => {
     const byDevice = new Map<string, number[]>();
     for (const [node, ids] of Object.entries(nodes)) {
       for (const id of ids) byDevice.set(id, [...(byDevice.get(id) ?? []), Number(node)]);
@@ -233,7 +234,7 @@ function devicesOf(holding: Holding, container: string): readonly GivenDevice[] 
 /** The resources of a container of a pod. */
 function givenTo(view: View, uid: string, container: string): Given {
   const holding = allocationState(view)?.grants[uid] ?? {};
-  return { devices: devicesOf(holding, container), memory: (holding.memory?.[container] ?? []).map(memoryOf) };
+  return { devices: devicesOf(holding, container), memory: (valueIn(holding.memory, container) ?? []).map(memoryOf) };
 }
 
 /** The resources that containers may have. */
@@ -241,8 +242,8 @@ function allocatable(view: View): Given {
   const state = allocationState(view);
   const manager = state?.settings.admission?.memoryManager;
   const devices = Object.entries(state?.devices ?? {}).flatMap(([resource, offer]) => {
-    const healthy = healthyIds(offer);
-    const free = offer.devices.filter(({ id }) => healthy.includes(id));
+    const healthy = new Set(healthyIds(offer));
+    const free = offer.devices.filter(({ id }) => healthy.has(id));
     return free.flatMap(({ id, nodes }) => entriesOf(resource, id, nodes));
   });
   return { devices, memory: manager === undefined ? [] : allocatableMemory(manager).map(memoryOf) };

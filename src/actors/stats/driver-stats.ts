@@ -80,7 +80,9 @@ export class DriverStats {
   #ask(volume: StatsVolume): Known {
     const { now, periodMs } = this.#options;
     const before = this.#answers.get(volume.path);
-    if (before && now() - before.askedMs < periodMs()) return before;
+    // The clock may have been set back.
+    const ageMs = before ? now() - before.askedMs : -1;
+    if (before && ageMs >= 0 && ageMs < periodMs()) return before;
     const calls = this.#calls.get(volume.endpoint) ?? pLimit(CALLS_MAX);
     this.#calls.set(volume.endpoint, calls);
     const done = calls(() => this.#fill(volume));

@@ -5,9 +5,11 @@
  */
 import type { Kernel } from '../../kernel/kernel.ts';
 import type { KernelRecord } from '../../kernel/records.ts';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { PodContext } from '../../machines/charts/pods/pod/pod-context.ts';
 import { ROOT } from '../../machines/model/pods/pod-messages.ts';
 import type { KubeletContext } from '../../machines/startup/context/types.ts';
+import { printLine } from '../log/logger.ts';
 import { contextOf } from '../node-records.ts';
 import type { Spans, TracedPod } from './spans.ts';
 
@@ -26,7 +28,10 @@ export interface Tracer {
   readonly close: () => Promise<void>;
 }
 
-export function nodeTracer(version: string): Tracer {
+const warning = (sentence: string): void => printLine('warn', 'tracing', sentence);
+
+/** `warn`: receives why nothing is exported; the node goes on without. */
+export function nodeTracer(version: string, warn = warning): Tracer {
   let kernel: Kernel | undefined;
   let state: 'undecided' | 'off' | 'loading' | 'on' = 'undecided';
   let waiting: KernelRecord[] = [];
@@ -39,14 +44,15 @@ export function nodeTracer(version: string): Tracer {
     void begin(config.tracing, node.nodeName);
   };
   const begin = async (tracing: Tracing, nodeName: string): Promise<void> => {
-    exported = await openExporter(
-      tracing,
-      nodeName,
-      version,
-      podIn(() => kernel),
-    );
-    state = 'on';
-    exported.spans.take(waiting);
+    const podAt = podIn(() => kernel);
+    try {
+      exported = await openExporter(tracing, nodeName, version, podAt);
+      state = 'on';
+      exported.spans.take(waiting);
+    } catch (error) {
+      state = 'off';
+      warn(`no traces are exported to "${tracing.endpoint ?? DEFAULT_ENDPOINT}": ${messageOf(error)}`);
+    }
     waiting = [];
   };
   return {

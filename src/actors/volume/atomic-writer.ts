@@ -5,8 +5,8 @@
  * rename; each visible name is a link through `..data`.
  *
  * Invariants: equal content changes nothing on disk; the folder of `..data` is complete; nothing outside the open
- * folder is touched; leftovers of an interrupted write are removed by the next one; a folder for a mount is never
- * replaced.
+ * folder is touched; a failed write leaves nothing, and leftovers of an interrupted one are removed by the next one; a
+ * folder for a mount is never replaced.
  */
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -65,10 +65,16 @@ export async function writeAtomically(
   const ownedFiles = files.map((file) => ({ ...file, mode: modeOf(file, ownership) }));
   if (before === null || !(await hasExactly(volume, before, ownedFiles))) {
     const folder = `..${stamp(new Date())}.${randomInt(RANDOM_MAX)}`;
-    await writeFolder(volume, folder, ownedFiles, ownership);
-    await removeTree(fdPath(volume, DATA_NEW));
-    await symlink(folder, fdPath(volume, DATA_NEW));
-    await rename(fdPath(volume, DATA_NEW), fdPath(volume, DATA));
+    try {
+      await writeFolder(volume, folder, ownedFiles, ownership);
+      await removeTree(fdPath(volume, DATA_NEW));
+      await symlink(folder, fdPath(volume, DATA_NEW));
+      await rename(fdPath(volume, DATA_NEW), fdPath(volume, DATA));
+    } catch (error) {
+      // Repeated failures must not fill a disk, or a tmpfs, further.
+      await removeTree(fdPath(volume, folder)).catch(() => {});
+      throw error;
+    }
   }
   const links = files.map((file) => [topOf(file.path), file] as const).filter(([name]) => !kept.has(name));
   await linkNames(volume, new Map(links), kept);

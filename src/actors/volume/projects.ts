@@ -112,6 +112,6 @@ function linesOf(file: string): readonly string[] {
 /** Replaces a file atomically: readers see the old file or the new file. */
 function replace(file: string, lines: readonly string[]): void {
   const draft = `${file}.statelet`;
-  writeFileSync(draft, lines.map((line) => `${line}\n`).join(''), { mode: 0o644 });
+  writeFileSync(draft, lines.map((line) => `${line}\n`).join(''), { mode: 0o644, flush: true });
   renameSync(draft, file);
 }

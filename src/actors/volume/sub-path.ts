@@ -43,7 +43,9 @@ export async function bindSubPaths(
       await bindSubPath(root, subPath, mounter);
     } catch (error) {
       const why = messageOf(error);
-      failed[subPath.container] ??= { message: await pathMessage(subPath), why };
+      if (!Object.hasOwn(failed, subPath.container)) {
+        failed[subPath.container] = { message: await pathMessage(subPath), why };
+      }
     }
   }
   return { failed };

@@ -12,6 +12,7 @@ import type { InputOf } from '../../kernel/operation.ts';
 import { messageOf } from '../../kernel/thrown.ts';
 import type { FileValues, FileVariable, Unprepared, volumeOperations } from '../../machines/model/operations/volume.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
+import { readAtMost } from '../host/files.ts';
 import { openSubPath } from './sub-path.ts';
 import { fdPath } from './tree.ts';
 
@@ -28,18 +29,21 @@ export async function readVariables(
   vault: Vault,
   signal: AbortSignal,
 ): Promise<{ values: Readonly<Record<string, FileValues>>; failed: Readonly<Record<string, Unprepared>> }> {
-  const values: Record<string, Record<string, FileValues[string]>> = {};
-  const failed: Record<string, Unprepared> = {};
+  const values = new Map<string, Record<string, FileValues[string]>>();
+  const failed = new Map<string, Unprepared>();
   for (const variable of variables) {
     const { container, env } = variable;
     try {
       signal.throwIfAborted();
-      (values[container] ??= {})[env] = await valueOf(variable, vault);
+      const value = await valueOf(variable, vault);
+      const known = values.get(container) ?? {};
+      known[env] = value;
+      values.set(container, known);
     } catch (error) {
-      failed[container] ??= unprepared(error);
+      if (!failed.has(container)) failed.set(container, unprepared(error));
     }
   }
-  return { values, failed };
+  return { values: Object.fromEntries(values), failed: Object.fromEntries(failed) };
 }
 
 /** The key is not in the file. This reason is shown to the pod's author. */
@@ -63,12 +67,12 @@ async function textOf(volumePath: string, path: string): Promise<string> {
   const found = await openSubPath(volumePath, path, false);
   try {
     const { size } = await plainFile(found);
-    if (size > FILE_BYTES_MAX) {
-      throw new OperationError(`${path} has ${size} bytes; no more than ${FILE_BYTES_MAX} are read`, { code: 'EFBIG' });
-    }
     const file = await open(fdPath(found), constants.O_RDONLY | constants.O_NONBLOCK);
     try {
-      return await file.readFile('utf8');
+      // The container may write meanwhile: what counts is what is read.
+      const bytes = await readAtMost(file, FILE_BYTES_MAX + 1, size);
+      if (bytes.length <= FILE_BYTES_MAX) return bytes.toString('utf8');
+      throw new OperationError(`${path} has more than the ${FILE_BYTES_MAX} bytes that are read`, { code: 'EFBIG' });
     } finally {
       await file.close();
     }

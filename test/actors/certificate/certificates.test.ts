@@ -3,7 +3,16 @@
  * the Go kubelet was recorded doing (test/golden/http/csr-flow.json).
  */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -19,6 +28,7 @@ import {
 } from '../../../src/machines/startup/certificates/setup.ts';
 import { clientBuilderMachine, clientCertificateInput } from '../../../src/machines/startup/clients/client-builder.ts';
 import { type ApiServer, startApiServer } from '../../fakes/api-server/index.ts';
+import { perform } from '../../support/host-ports.ts';
 import { runForReal, until } from '../../support/real-machine.ts';
 import { bench, pods, settings } from '../kube/support.ts';
 
@@ -339,4 +349,21 @@ describe('a serving certificate', () => {
       },
     ]);
   });
+});
+
+it('a file that cannot take its place leaves nothing behind, which may be a key', async () => {
+  const bootstrap = join(root, 'bootstrap');
+  const clusters = [{ name: 'c', cluster: { server: 'https://127.0.0.1:1' } }];
+  const contexts = [{ name: 'c', context: { cluster: 'c', user: 'c' } }];
+  const users = [{ name: 'c', user: { token: 't' } }];
+  writeFileSync(bootstrap, JSON.stringify({ clusters, contexts, users, 'current-context': 'c' }));
+  mkdirSync(kubeconfig());
+  const input = {
+    kubeconfig: kubeconfig(),
+    bootstrapKubeconfig: bootstrap,
+    place: { directory: pki(), name: 'kubelet-client' },
+  };
+  const written = perform(certificatePorts({ vault: node.vault })['certificate.writeKubeconfig'], input);
+  await expect(written).rejects.toThrow('EISDIR');
+  expect(readdirSync(root).toSorted()).toEqual(['bootstrap', 'kubelet.kubeconfig']);
 });

@@ -113,6 +113,19 @@ describe('errors', () => {
   });
 });
 
+it('a message that cannot be handled ends its stream alone', async () => {
+  const [fake, client] = await connected();
+  const { signal } = new AbortController();
+  const refuse = () => {
+    throw new Error('unreadable');
+  };
+  const ended = client.stream('GetContainerEvents', {}, refuse, signal);
+  await expect.poll(() => fake.listeners).toBe(1);
+  fake.emit({ container_id: 'c1' });
+  await expect(ended).rejects.toThrow('unreadable');
+  await expect.poll(() => fake.listeners).toBe(0);
+});
+
 describe('values', () => {
   it('64-bit integers keep every digit, zero fields are filled in, absent messages are absent', async () => {
     const image = { id: 'i', size: '18446744073709551615', uid: { value: '-9223372036854775808' } };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Contract } from '../../../src/actors/contract.ts';
-import { withoutOthers } from '../../../src/actors/cri/message-fields.ts';
+import { execOutput, withoutOthers } from '../../../src/actors/cri/message-fields.ts';
 
 const contract = new Contract(['cri/v1/api.proto'], { bytes: String });
 const events = contract.method<object, { containers_statuses: { id: string }[] }>(
@@ -34,6 +34,11 @@ describe('an event without the statuses of other containers', () => {
     const later = Buffer.from([0xa2, 0x06, 0x02, 0x68, 0x69]);
     const whole = Buffer.concat([bytesOf({ container_id: 'a', containers_statuses: statuses('a', 'b') }), later]);
     expect(withoutOthers(whole).subarray(-later.length)).toEqual(later);
+  });
+
+  it('refuses millions of empty fields before it keeps them', () => {
+    const many = Buffer.from('2a00'.repeat(1_000_000), 'hex');
+    for (const read of [withoutOthers, execOutput]) expect(() => read(many)).toThrow('more than 100000 fields');
   });
 
   it('refuses bytes that are no message, at every length', () => {

@@ -153,6 +153,20 @@ it('tells an event of the runtime without the values, and without what may quote
   expect(received).toEqual([{ ...event, containers_statuses: [mine, { id: 'fine', message: '' }] }]);
 });
 
+it('tells that a value was forgotten, and not what may quote it', async () => {
+  const small = new Vault(Buffer.alloc(32, 1), { maxSecrets: 1 });
+  const forgotten = small.seal('p$&ss');
+  small.seal('another');
+  const status = { id: 'c1', message: 'exec: "p$&ss"', log_path: '' };
+  const client = { call: () => Promise.resolve({ status, info: {} }) } as unknown as RuntimeClient;
+  const told = await redactingClient(client, () => [forgotten], small).call(
+    'ContainerStatus',
+    { container_id: 'c1' },
+    { timeoutMs: 1 },
+  );
+  expect(told.status?.message).toMatch(/may quote a Secret that this agent does not have/);
+});
+
 describe('the status of a container', () => {
   const logs = mkdtempSync(join(tmpdir(), 'statelet-secrets-'));
   afterAll(() => rmSync(logs, { recursive: true }));

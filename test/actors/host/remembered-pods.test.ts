@@ -1,5 +1,5 @@
 /** Pods remembered on disk: whole, for the owner alone, and never outside of their folder. */
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -37,6 +37,12 @@ describe('pods that are remembered', () => {
     await save('u1', null);
     expect(await load()).toEqual([]);
     expect(readdirSync(directory)).toEqual([]);
+  });
+
+  it('leave no half-written file where one cannot be written', async () => {
+    mkdirSync(join(directory, 'u1.json'), { recursive: true });
+    await expect(save('u1', remembered)).rejects.toThrow('EISDIR');
+    expect(readdirSync(directory)).toEqual(['u1.json']);
   });
 
   it('are none where there is no folder', async () => {

@@ -76,6 +76,13 @@ describe('pull secrets', () => {
   });
 });
 
+it.each(['Opaque', 'constructor'])('a Secret of the type %s is no login', async (type) => {
+  const { lookup } = await credentialsIn();
+  const data = { '.dockerconfigjson': { text: '{}' } };
+  const other = { kind: 'Secret', namespace: 'ns', name: 'other', type, version: '1', data } as const;
+  expect(await lookup('a.io/x', [other])).toEqual([]);
+});
+
 describe('pull secrets without measure', () => {
   const many = (count: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, at) => [`h${at}.io`, { username: `${at}`, password: 'p' }]));

@@ -168,6 +168,16 @@ it('a driver that does not know gives its own words', async () => {
   await expect(asked).rejects.toThrow('rpc error: code = Internal desc = no metadata');
 });
 
+it.each([
+  [99, 'Code(99)'],
+  [-1, 'Code(-1)'],
+])('a driver that answers with the code %d fails its call alone', async (code, name) => {
+  const socket = join(await temporaryFolder(), 'csi.sock');
+  await driver({ socket, nodeInfo: { code, details: 'odd' } });
+  const asked = perform(ports['plugins.csiNodeGetInfo'], { endpoint: socket });
+  await expect(asked).rejects.toMatchObject({ message: `rpc error: code = ${name} desc = odd`, code: 'UNKNOWN' });
+});
+
 it('a socket that speaks something else fails in the words of upstream', async () => {
   const folder = await temporaryFolder();
   const mute = join(folder, 'mute.sock');

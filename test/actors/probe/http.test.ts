@@ -45,6 +45,16 @@ describe('an answer', () => {
     expect(await attempt(get(port))).toMatchObject({ verdict: 'success' });
   });
 
+  it('that switches to a protocol that nobody asked for is a failure', async () => {
+    const port = await rawServer((socket) => {
+      socket.once('data', () =>
+        socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'),
+      );
+    });
+    const output = 'HTTP probe failed with statuscode: 101';
+    expect(await attempt(get(port))).toMatchObject({ verdict: 'failure', output });
+  });
+
   it('that never ends is read as far as it matters', async () => {
     let sent = 0;
     const port = await httpServer((_, response) => {
@@ -80,6 +90,13 @@ describe('a request', () => {
     const wanted = { 'x-a': 'b', host: 'example.test', 'user-agent': 'mine', accept: 'text/plain' };
     const headers = await headersOf(Object.entries(wanted).map(([name, value]) => ({ name, value })));
     expect(headers).toMatchObject(wanted);
+  });
+
+  it('may have a header with a name that every object has', async () => {
+    const headers = ['constructor', 'Constructor'].map((name) => ({ name, value: `of ${name}` }));
+    expect(await headersOf(headers)).toMatchObject({
+      constructor: 'of constructor, of Constructor',
+    });
   });
 
   it('leaves out what is set to nothing', async () => {

@@ -6,6 +6,7 @@ import {
   AnswerCache,
   accessReviewer,
   authenticate,
+  authorize,
   type Create,
   tokenReviewer,
 } from '../../../src/actors/server/authentication.ts';
@@ -72,6 +73,21 @@ describe('rights', () => {
     expect(bodies).toHaveLength(4);
   });
 });
+
+it.each(['PROPFIND', 'constructor', '__proto__'])(
+  'a method without a verb (%s) is asked for without one',
+  async (method) => {
+    const verbs: string[] = [];
+    const refusal = await authorize(user, method, ['metrics'], async ({ verb }) => {
+      verbs.push(verb);
+      return false;
+    });
+    expect([verbs, refusal?.body]).toEqual([
+      [''],
+      'Forbidden (user=u, verb=, resource=nodes, subresource(s)=[metrics])\n',
+    ]);
+  },
+);
 
 it('of rights that are allowed and denied at once, nothing may be had', async () => {
   const { create } = server([

@@ -65,6 +65,15 @@ describe('a volume of a driver that tells', () => {
     expect(askedFor()).toHaveLength(2);
   });
 
+  it('is asked for when the clock was set back', async () => {
+    await open(['GET_VOLUME_STATS']);
+    const reader = stats();
+    await only(reader);
+    nowMs -= 3_600_000;
+    await only(reader);
+    expect(askedFor()).toHaveLength(2);
+  });
+
   it('is not asked for where the period is nothing', async () => {
     await open(['GET_VOLUME_STATS']);
     periodMs = 0;

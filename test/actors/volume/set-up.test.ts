@@ -170,6 +170,15 @@ describe('written volumes', () => {
     expect(readdirSync(join(room.path('configmap', 'v'), '..'))).toEqual(['v']);
   });
 
+  it('leave nothing of a write that fails in the middle', async () => {
+    await setUp(files([file('a', '1')]));
+    const before = readdirSync(room.path('configmap', 'v')).toSorted();
+    const { failed } = await setUp(files([file('a', '2'), file('a/b', 'below a file')]));
+    expect(failed).toHaveLength(1);
+    expect(readdirSync(room.path('configmap', 'v')).toSorted()).toEqual(before);
+    expect(read('a')).toBe('1');
+  });
+
   it('refuse a path outside the root', async () => {
     const { failed } = await setUp(files([file('a', '1')], { path: '/tmp/elsewhere/v' }));
     expect(failed[0]?.message).toContain('refusing to touch');

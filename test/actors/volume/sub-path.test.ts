@@ -239,6 +239,13 @@ describe.skipIf(needsMounts).each(ROADS)('bound by %s', (_, road) => {
     expect(readFileSync('/proc/self/mountinfo', 'utf8')).toContain(`${path} `);
   });
 
+  it('is told of a container named like what every object has', async () => {
+    symlinkSync('/etc', join(volume, 'x'));
+    const subPath = { container: 'constructor', volume: 'v', volumePath: volume, subPath: 'x', target: target() };
+    const { failed } = await room.ask('volume.bindSubPaths', { subPaths: [subPath] });
+    expect(Object.keys(failed)).toEqual(['constructor']);
+  });
+
   it('names a volume that is missing', async () => {
     rmSync(volume, { recursive: true });
     expect((await bind('d')).failed['c']?.message).toBe(`stat ${volume}: no such file or directory`);

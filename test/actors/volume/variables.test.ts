@@ -60,6 +60,14 @@ describe('the file', () => {
     expect((await read('link')).failed).toEqual({});
   });
 
+  it('is that of a container named like what every object has', async () => {
+    const variable = { container: 'constructor', volumePath: volume, path: 'a.env', optional: false };
+    const variables = ['A', 'B'].map((key, env) => ({ ...variable, env, key }));
+    const { values, failed } = await room.ask('volume.readVariables', { variables });
+    expect([values['constructor'], Object.keys(failed)]).toEqual([{ 0: room.vault.seal('secret') }, ['constructor']]);
+    expect(Object.hasOwn(Object, 0)).toBe(false);
+  });
+
   it('need not have an optional key, but must have every other', async () => {
     expect(await read('a.env', { key: 'B', optional: true })).toEqual({ values: { c: { 3: null } }, failed: {} });
     const message = `environment variable key "B" not found in file "${volume}/a.env"`;
@@ -82,7 +90,7 @@ describe('the file', () => {
         writeFileSync(path, '');
         truncateSync(path, 2 ** 40);
       },
-      'no more than 2097152 are read',
+      'more than the 2097152 bytes that are read',
     ],
     ['another form', (path) => writeFileSync(path, 'A=b'), 'single quotes'],
   ])('is not read where it is %s', async (_, make, why) => {

@@ -49,7 +49,7 @@ async function overview(checks: Checks, { query }: ApiRequest): Promise<Answer> 
   const headers = { 'content-type': 'text/plain; charset=utf-8', 'x-content-type-options': 'nosniff' };
   if (healthy && !query.has('verbose')) return { status: 200, headers, body: 'ok' };
   const unknown = [...excluded]
-    .filter((name) => !(name in checks))
+    .filter((name) => !Object.hasOwn(checks, name))
     .toSorted()
     .map(quote);
   const why = 'warn: some health checks cannot be excluded: no matches for';

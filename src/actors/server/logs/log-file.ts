@@ -1,7 +1,6 @@
 /**
- * Reads log files: lines from the end, while they grow, and the format of container logs.
- *
- * Reads one container's log forwards from a line near its end, across rotations, until cancelled.
+ * Reads log files: from a line near the end forwards, across rotations, until cancelled; and the format of container
+ * logs.
  *
  * Owns: the open file. Invariants: at most one chunk and one line are in memory, and a line is at most {@link
  * LINE_MAX_BYTES}; links are not followed; a replaced file is read to its end first.
@@ -193,9 +192,9 @@ async function described(handle: FileHandle, roots: readonly string[]): Promise<
   return isBelow ? { path, realPath, info, handle } : null;
 }
 
-/** One line of a container's log in CRI format: `<RFC 3339 with nanoseconds> <stdout|stderr> <P|F> <content>`. Pure. */
 type LogStream = 'stdout' | 'stderr';
 
+/** One line of a container's log in CRI format: `<RFC 3339 with nanoseconds> <stdout|stderr> <P|F> <content>`. */
 export interface CriLine {
   /** The time as written by the runtime. */
   readonly time: string;

@@ -12,6 +12,7 @@
 import type { IncomingMessage } from 'node:http';
 import { type Duplex, Readable } from 'node:stream';
 import type { WebSocket } from 'ws';
+import { isObject, memberOf } from '../../../kernel/json.ts';
 import { SpdyClient, type SpdyStream } from '../../spdy/client.ts';
 import { type Answer, type ApiRequest, refusal, text } from '../http/endpoint.ts';
 import { parsePorts, TUNNEL_PROTOCOL } from './tunnel.ts';
@@ -41,19 +42,14 @@ const ATTACH_LINGER_MS = 100;
 /** Largest status accepted from a runtime. */
 const STATUS_MAX_BYTES = 64 * 1024;
 
-interface Status {
-  readonly status?: string;
-  readonly message?: string;
-  readonly reason?: string;
-  readonly details?: { readonly causes?: readonly { readonly reason?: string; readonly message?: string }[] };
-}
-
-/** The status of a command in version 5, from the runtime's in version 4. */
+/** The status of a command in version 5, from the runtime's in version 4, in which every field may be anything. */
 function clientStatus(received: string): object {
-  const status = parsed(received);
-  if (status.status === 'Success') return { metadata: {}, status: 'Success' };
-  const code = status.details?.causes?.find(({ reason }) => reason === 'ExitCode')?.message;
-  if (status.reason === 'NonZeroExitCode' && code !== undefined) {
+  const { status, reason, message, details } = fieldsOf(received);
+  if (status === 'Success') return { metadata: {}, status: 'Success' };
+  const causes = memberOf(details, 'causes');
+  const exit = Array.isArray(causes) ? causes.find((cause) => memberOf(cause, 'reason') === 'ExitCode') : undefined;
+  const code = memberOf(exit, 'message');
+  if (reason === 'NonZeroExitCode' && typeof code === 'string') {
     return {
       metadata: {},
       status: 'Failure',
@@ -62,14 +58,16 @@ function clientStatus(received: string): object {
       details: { causes: [{ reason: 'ExitCode', message: code }] },
     };
   }
-  return internalError(status.message ?? received);
+  return internalError(typeof message === 'string' ? message : received);
 }
 
-function parsed(received: string): Status {
+/** None if it is no object of JSON. */
+function fieldsOf(received: string): Readonly<Record<string, unknown>> {
   try {
-    return JSON.parse(received) as Status;
+    const value: unknown = JSON.parse(received);
+    return isObject(value) ? value : {};
   } catch {
-    return { status: 'Failure', message: received };
+    return {};
   }
 }
 
@@ -172,9 +170,7 @@ export class RemoteCommand {
   }
 }
 
-/**
- * The request of a stream: which streams, ports and protocols its client asks for, and whether its handshake is valid.
- */
+/** What a client of a stream asks for, as in the path of its request. */
 export type Kind = 'exec' | 'attach' | 'portForward';
 
 export const COMMAND_PROTOCOL = 'v5.channel.k8s.io';

@@ -1,7 +1,7 @@
 /**
  * The server thread, as managed by the main thread.
  *
- * Owns the worker: starts it,  checks its health, ends it, and restarts it at its {@link RestartDelay}. Invariants: H1
+ * Owns the worker: starts it, checks its health, ends it, and restarts it at its {@link RestartDelay}. Invariants: H1
  * when it is lost, its open services fail with the code {@link THREAD_LOST}, after its ports are free again; their
  * owners open them again. H2 it is lost when it throws, when its heap is full, and when it does not answer as many
  * checks as {@link SilenceLimit} allows. H3 it never delays a turn.

@@ -3,7 +3,7 @@
  *
  * Owns: the HTTP routes. They only read the {@link Feed} of a running node and the files of a journal: no route changes
  * anything.
- * Invariants: it listens on loopback only; only a client that uses the server's own name  and shows the token sees
+ * Invariants: it listens on loopback only; only a client that uses the server's own name and shows the token sees
  * anything ({@link PageAccess}); pages may only run scripts served here; a client that reads nothing holds neither
  * memory nor a place for long.
  */

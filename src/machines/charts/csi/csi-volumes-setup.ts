@@ -1,4 +1,5 @@
 /** Types and derivations of `csiVolumes`: its context and events. Pure. The chart is in `csi-volumes.ts`. */
+
 import { type Ended, type EnqueueOf, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/pod.ts';
 import type {
@@ -18,6 +19,7 @@ import type { DeviceId } from '../../model/csi/paths.ts';
 import { deviceKey, isAttachable, isForOnePod, limitsPeriodMs, uniqueName } from '../../model/csi/policy.ts';
 import { type CSIInventory, csiOperations, type FoundVolume } from '../../model/operations/csi.ts';
 import { memoize } from '../../model/values/same.ts';
+import { valueIn } from '../../model/values/tables.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { csiDeviceMachine } from './device.ts';
 import { csiHealthMachine } from './health.ts';
@@ -123,8 +125,8 @@ export type Enqueue = EnqueueOf<typeof csiVolumesSetup>;
 export const podDirectoryOf = ({ rootDir }: Context, uid: string): string => `${rootDir}/pods/${uid}`;
 
 function driverOf({ endpoints, drivers }: Context, name: string): Driver {
-  const endpoint = endpoints[name] ?? null;
-  return drivers === null ? { endpoint } : { endpoint, spec: drivers[name] ?? null };
+  const endpoint = valueIn(endpoints, name) ?? null;
+  return drivers === null ? { endpoint } : { endpoint, spec: valueIn(drivers, name) ?? null };
 }
 
 /** A driver as the actors of volumes know it: nothing, while it is awaited. */

@@ -9,7 +9,7 @@ import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrd
 import { type DeviceId, deviceIdOf, mountPlace } from '../../model/csi/paths.ts';
 import { deviceKey, limitsPeriodMs } from '../../model/csi/policy.ts';
 import type { FoundVolume } from '../../model/operations/csi.ts';
-import { pickKeys } from '../../model/values/tables.ts';
+import { pickKeys, valueIn } from '../../model/values/tables.ts';
 import type { Context, Device, Enqueue, Listed, Mount } from './csi-volumes-setup.ts';
 import {
   deviceOf,
@@ -45,7 +45,7 @@ export function sendUsers(enqueue: Enqueue, context: Context, key: string, failu
 /** With CSIVolumeHealth the driver is asked for the health of a volume once it is published. */
 export function beginHealth(enqueue: Enqueue, context: Context, { id, uid, volume }: Mount): void {
   const { healthPeriodMs: periodMs, endpoints, rootDir: root } = context;
-  const [endpoint, known] = [endpoints[volume.driver], context.pods[uid]?.pod];
+  const [endpoint, known] = [valueIn(endpoints, volume.driver), context.pods[uid]?.pod];
   if (periodMs === undefined || endpoint === undefined || !known) return;
   const { serviceAccount: _, ...pod } = known;
   const { target: path } = mountPlace({ root, podDirectory: podDirectoryOf(context, uid) }, volume);
@@ -88,9 +88,11 @@ function sendPeriods(enqueue: Enqueue, context: Listed): Listed {
   const { drivers, endpoints, periods: before } = context;
   if (drivers === null) return context;
   const names = [...new Set([...Object.keys(endpoints), ...Object.keys(before)])];
-  const periods = names.map((name) => [name, name in endpoints ? limitsPeriodMs(drivers[name]) : 0] as const);
+  const periods = names.map(
+    (name) => [name, Object.hasOwn(endpoints, name) ? limitsPeriodMs(valueIn(drivers, name)) : 0] as const,
+  );
   for (const [name, periodMs] of periods) {
-    if (periodMs === (before[name] ?? 0)) continue;
+    if (periodMs === (valueIn(before, name) ?? 0)) continue;
     enqueue.sendTo(to('pluginManager'), { type: 'csi.limitsFollowed', name, periodMs } satisfies CSILimits);
   }
   return { ...context, periods: Object.fromEntries(periods.filter(([, periodMs]) => periodMs > 0)) };

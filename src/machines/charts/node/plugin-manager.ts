@@ -37,6 +37,7 @@ import {
   pluginOperations,
 } from '../../model/operations/plugins.ts';
 import { type Decider, hasBehavior } from '../../model/settings/behaviors.ts';
+import { valueIn } from '../../model/values/tables.ts';
 import type { CSINodeReport } from './csi-node.ts';
 import { type PluginReport, type PluginVerdict, pluginMachine } from './plugin.ts';
 import { draKey, pluginVerdict, type Verdict } from './plugin-policy.ts';
@@ -138,7 +139,7 @@ function sendEndpoint(enqueue: Enqueue, { name, endpoint, isRegistered }: Accept
 const sendEndpoints = s.enqueueActions(({ context, enqueue }) => {
   for (const { id, driver } of Object.values(context.plugins)) {
     if (!driver) continue;
-    if (context.periods[driver.name]) followLimits(enqueue, id, 0);
+    if (valueIn(context.periods, driver.name)) followLimits(enqueue, id, 0);
     sendEndpoint(enqueue, driver);
   }
   enqueue.assign({ periods: {} });
@@ -238,7 +239,7 @@ const register = s.enqueueActions(({ context, event, enqueue }) => {
     if (!plugin?.driver) return;
     const taken = { ...plugin.driver, isRegistered: true };
     sendEndpoint(enqueue, taken);
-    const periodMs = context.periods[driver.name];
+    const periodMs = valueIn(context.periods, driver.name);
     if (periodMs !== undefined) followLimits(enqueue, plugin.id, periodMs);
     enqueue.assign({ plugins: { ...context.plugins, [socket]: { ...plugin, driver: taken } } });
   } else if (plugin) enqueue.sendTo<AnyActorRef>(plugin.id, { type: 'plugin.announced' } satisfies PluginVerdict);

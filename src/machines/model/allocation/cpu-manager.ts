@@ -4,10 +4,12 @@
  * Upstream: cpumanager/policy_static.go. Invariants: no CPU is given to two pods; reserved CPUs are never given out;
  * CPUs of an init container are reused by later containers.
  */
+
 import type { ExclusiveCpus, NumaSet } from '../operations/grants.ts';
 import type { Cpu, CpuManagerSettings } from '../settings/node-settings.ts';
 import { cpuIds, formatCpuSet, parseCpuSet } from '../values/cpu-set.ts';
 import { MILLI } from '../values/quantity.ts';
+import { valueIn } from '../values/tables.ts';
 import { alignmentError, coreOf, distribute, pack, shortage, threadsPerCore } from './cpu-assignment.ts';
 import * as released from './released-cpu-choice.ts';
 import type { Rejection } from './request.ts';
@@ -21,7 +23,7 @@ export interface PodCpus {
 
 /** The CPUs of a container; empty for all. */
 export const cpusOf = (cpus: PodCpus | null, container: string): string =>
-  cpus === null ? '' : (cpus.exclusive[container] ?? cpus.shared);
+  cpus === null ? '' : (valueIn(cpus.exclusive, container) ?? cpus.shared);
 
 interface Granted {
   readonly cpus?: ExclusiveCpus;

@@ -4,8 +4,10 @@
  * Upstream: devicemanager/manager.go (devicesToAllocate) and topology_hints.go. Invariants: no device is given to two
  * pods; an unhealthy device is never allocated; devices of an ended init container are reused by later containers.
  */
+
 import type { Device, DeviceQuestion, DeviceResponse } from '../operations/devices.ts';
 import type { DeviceHolding, DeviceHoldings, NumaSet } from '../operations/grants.ts';
+import { valueIn } from '../values/tables.ts';
 import { type DeviceResource, type Devices, healthyIds, heldIds, holdingOf, idsOf } from './device-state.ts';
 import type { Rejection } from './request.ts';
 import { type NumaHint, type ProviderHints, subsetsOf } from './topology-manager.ts';
@@ -67,7 +69,8 @@ export function allocateDevices(
     const answer = choose(inventory, progress, { resource, count, before, hint });
     if (!('ids' in answer)) return answer;
     holdings[resource] = holdingOf(answer.ids, inventory.devices[resource] ?? NO_OFFER);
-    const unused = before.filter((id) => !answer.ids.includes(id));
+    const chosen = new Set(answer.ids);
+    const unused = before.filter((id) => !chosen.has(id));
     reusable = { ...reusable, [resource]: isInit ? [...unused, ...answer.ids] : unused };
   }
   if (Object.keys(holdings).length === 0) return progress;
@@ -123,7 +126,8 @@ function chooseOf(
   const question = { resource, available: all, mustInclude: taken.toSorted(), size: count };
   const preferred = offer.prefers ? answers[JSON.stringify(question)] : [];
   if (preferred === undefined) return { question };
-  const usable = preferred.filter((id) => pool.includes(id));
+  const inPool = new Set(pool);
+  const usable = preferred.filter((id) => inPool.has(id));
   const order = isChoice ? aligned : [...unaligned, ...elsewhere];
   return { ids: [...new Set([...taken, ...usable, ...order])].slice(0, count).toSorted() };
 }
@@ -220,7 +224,7 @@ export function withResponses<Held extends { readonly devices?: DeviceHoldings }
   const devices: Record<string, Record<string, DeviceHolding>> = {};
   for (const [container, resources] of Object.entries(holding.devices ?? {})) devices[container] = { ...resources };
   for (const { container, resource, response } of answers) {
-    const holdings = devices[container];
+    const holdings = valueIn(devices, container);
     const before = holdings?.[resource];
     if (holdings !== undefined && before !== undefined) holdings[resource] = { ...before, response };
   }

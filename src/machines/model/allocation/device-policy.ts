@@ -8,7 +8,7 @@ import type { Device, DeviceEntry, DevicePluginOptions } from '../operations/dev
 import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';
 import { hasBehavior } from '../settings/behaviors.ts';
 import { isQualifiedName } from '../validation/field.ts';
-import { mapValues } from '../values/tables.ts';
+import { mapValues, valueIn } from '../values/tables.ts';
 import type { DeviceState, Devices } from './device-state.ts';
 import { decodedResponse, entriesOf, healthyIds } from './device-state.ts';
 import type { ResourcesHandedOver } from './messages.ts';
@@ -102,7 +102,7 @@ export function devicesHandedOver({ entries }: DeviceState): ResourcesHandedOver
     const response = decodedResponse(base64);
     if (response === null) continue;
     const { devices } = (holdings[podUid] ??= { devices: {} });
-    (devices[container] ??= {})[resource] = { nodes, response };
+    devices[container] = { ...valueIn(devices, container), [resource]: { nodes, response } };
   }
   return entries.length === 0 ? null : { type: 'resources.handedOver', holdings };
 }

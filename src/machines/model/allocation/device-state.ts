@@ -9,6 +9,7 @@ import type { Device, DeviceEntry, DeviceResponse } from '../operations/devices.
 import type { DeviceHolding, DeviceHoldings } from '../operations/grants.ts';
 import { fnv1a32 } from '../spec/hash.ts';
 import { byBytes, isBase64 } from '../values/go-text.ts';
+import { memoize } from '../values/same.ts';
 import { mapValues } from '../values/tables.ts';
 import { CORRUPTED, decoded, goField, goList, goMap, goStruct, sortedEntries } from './checkpoint.ts';
 
@@ -24,6 +25,7 @@ export interface DeviceResource {
 export type Devices = Readonly<Record<string, DeviceResource>>;
 
 const NO_NODE = '-1';
+const NO_DEVICES: readonly Device[] = [];
 
 export const idsOf = ({ nodes }: DeviceHolding): readonly string[] =>
   [...new Set(Object.values(nodes).flat())].toSorted();
@@ -33,11 +35,16 @@ export const heldIds = (holdings: readonly DeviceHoldings[], resource: string): 
     Object.values(each).flatMap((resources) => (resources[resource] ? idsOf(resources[resource]) : [])),
   );
 
+/** By id; of two devices with one id the first counts. */
+const byId = memoize(
+  (devices: readonly Device[]) => new Map(devices.toReversed().map((device) => [device.id, device])),
+);
+
 export function holdingOf(ids: readonly string[], { devices }: DeviceResource): DeviceHolding {
   const nodes: Record<string, string[]> = {};
   for (const id of ids) {
-    const known = devices.find((device) => device.id === id)?.nodes ?? [];
-    for (const node of known.length === 0 ? [NO_NODE] : known) nodes[node] = [...(nodes[node] ?? []), id];
+    const known = byId(devices).get(id)?.nodes ?? [];
+    for (const node of known.length === 0 ? [NO_NODE] : known) (nodes[node] ??= []).push(id);
   }
   return { nodes, response: null };
 }
@@ -69,7 +76,7 @@ export function deviceSetup(resources: Readonly<Record<string, DeviceHolding>>):
   const byName = Object.entries(resources).toSorted(([a], [b]) => byBytes(a, b));
   const responses = byName.flatMap(([, { response }]) => response ?? []);
   const firstOf = <Item>(items: readonly Item[], key: (item: Item) => string): readonly Item[] =>
-    items.filter((item, at) => items.findIndex((other) => key(other) === key(item)) === at);
+    [...Map.groupBy(items, key).values()].flatMap((same) => same.slice(0, 1));
   const lastFirst = responses.toReversed();
   return {
     envs: Object.fromEntries(lastFirst.flatMap(({ envs }) => Object.entries(envs))),
@@ -108,7 +115,7 @@ export function deviceHealth(holdings: DeviceHoldings, devices: Devices): Device
   const statusOf = ([name, holding]: readonly [string, DeviceHolding]): ResourceStatus => ({
     name,
     resources: idsOf(holding).map((id) => {
-      const isHealthy = devices[name]?.devices.find((device) => device.id === id)?.isHealthy ?? true;
+      const isHealthy = byId(devices[name]?.devices ?? NO_DEVICES).get(id)?.isHealthy ?? true;
       return { resourceID: id, health: isHealthy ? 'Healthy' : 'Unhealthy' };
     }),
   });

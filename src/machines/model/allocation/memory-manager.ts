@@ -13,6 +13,7 @@ import type { MemoryManagerSettings } from '../settings/node-settings.ts';
 import { hasPodLevelResources, podQOS } from '../spec/qos.ts';
 import { requestsOf } from '../spec/resources.ts';
 import { wholeUnits } from '../values/quantity.ts';
+import { valueIn } from '../values/tables.ts';
 import { unexpected } from './device-manager.ts';
 import { isFree, machineMemory, type NodeMemory } from './memory-state.ts';
 import type { Rejection } from './request.ts';
@@ -62,7 +63,7 @@ const machineOf = ({ settings, grants, progress: { blocks } }: MemoryInventory) 
 
 const reusableOf = ({ blocks, inits }: MemoryProgress, nodes: NumaSet, type: string): bigint =>
   inits
-    .flatMap((init) => blocks[init] ?? [])
+    .flatMap((init) => valueIn(blocks, init) ?? [])
     .filter((block) => block.type === type && isSameSet(block.numaAffinity, nodes))
     .reduce((sum, { size }) => sum + BigInt(size), 0n);
 
@@ -171,6 +172,6 @@ function withoutReused({ blocks, inits }: MemoryProgress, own: readonly MemoryBl
     reused.left -= taken;
     return { ...block, size: String(size - taken) };
   };
-  const shrunk = inits.map((init) => [init, (blocks[init] ?? []).map(shrink)] as const);
+  const shrunk = inits.map((init) => [init, (valueIn(blocks, init) ?? []).map(shrink)] as const);
   return { ...blocks, ...Object.fromEntries(shrunk) };
 }

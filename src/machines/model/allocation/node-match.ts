@@ -1,7 +1,9 @@
 /** Whether the labels, the name, the ports and the taints of this node suit a pod. */
+
 import type { Toleration } from '../api/pod.ts';
 import type { HostPort, PodDemand } from '../operations/grants.ts';
 import { type Taint } from '../values/labels.ts';
+import { valueIn } from '../values/tables.ts';
 import {
   type AdmissionRequest,
   ANY_ADDRESS,
@@ -79,7 +81,7 @@ export function matches(
   { key, operator, values = [] }: NodeRequirement,
   labels: Readonly<Record<string, string>>,
 ): boolean {
-  const value = labels[key];
+  const value = valueIn(labels, key);
   switch (operator) {
     case 'In':
       return value !== undefined && values.includes(value);

@@ -5,6 +5,7 @@
  * Only the request is sent; the pod itself stays with its actor. Amounts are decimal text: thousandths of a CPU, whole
  * units of everything else.
  */
+
 import {
   type Container,
   isStaticPod,
@@ -21,6 +22,7 @@ import { mayRestartAll } from '../spec/restart.ts';
 import { wantsAppArmor } from '../spec/security.ts';
 import type { Taint } from '../values/labels.ts';
 import { milliUnits, type Nano, nanoOf, wholeUnits } from '../values/quantity.ts';
+import { valueIn } from '../values/tables.ts';
 import { pinnedMemory } from './memory-manager.ts';
 import type { SysctlSettings } from './sysctls.ts';
 
@@ -174,7 +176,7 @@ export function carriedOver(before: Allocation, after: Allocation): Allocation {
   const ofContainers = Object.entries(after).filter(([name]) => name !== WHOLE_POD);
   return {
     ...(before[WHOLE_POD] === undefined ? {} : { [WHOLE_POD]: before[WHOLE_POD] }),
-    ...Object.fromEntries(ofContainers.map(([name, resources]) => [name, before[name] ?? resources])),
+    ...Object.fromEntries(ofContainers.map(([name, resources]) => [name, valueIn(before, name) ?? resources])),
   };
 }
 
@@ -184,7 +186,7 @@ export function withAllocation(pod: Pod, allocation: Allocation | null): Pod {
   const given = <Container extends { readonly name: string; readonly resources?: ResourceRequirements }>(
     container: Container,
   ): Container => {
-    const resources = allocation[container.name];
+    const resources = valueIn(allocation, container.name);
     const isSame = JSON.stringify(resources) === JSON.stringify(container.resources ?? {});
     return resources === undefined || isSame ? container : { ...container, resources };
   };

@@ -5,7 +5,7 @@ import type { DeviceResponse } from '../operations/devices.ts';
 import type { Allocation, ExclusiveCpus, Grant, Holding, MemoryBlock, MemoryBlocks } from '../operations/grants.ts';
 import type { NodeSettings, ResourceManagers } from '../settings/node-settings.ts';
 import { nanoOf } from '../values/quantity.ts';
-import { mapValues } from '../values/tables.ts';
+import { mapValues, valueIn } from '../values/tables.ts';
 import { CPU_STATE_FILE, MEMORY_STATE_FILE, notRestored } from './checkpoint.ts';
 import { type PodCpus, sharedCpus } from './cpu-manager.ts';
 import { cpuEntries, cpuStateProblem, cpuStateText } from './cpu-state-file.ts';
@@ -146,13 +146,15 @@ const pinned = (policy: string): ResizeRefusal =>
   infeasible(`Resize is infeasible for Guaranteed Pods alongside ${policy}`);
 
 const requestOf = (allocation: Allocation, name: string, resource: string): string =>
-  allocation[name]?.requests?.[resource] ?? '';
+  valueIn(allocation, name)?.requests?.[resource] ?? '';
 
 /** True if the resize changes the swap limit of some container. */
 function changesSwapLimit({ swapping = [] }: AdmissionRequest, given: Allocation, wanted: Allocation): boolean {
   return swapping.some((name) => {
-    const [before, after] = [given[name], wanted[name]].map((each) => nanoOf(each?.requests?.['memory'] ?? '0'));
-    return before !== after && (maySwap(given[name]) || maySwap(wanted[name]));
+    const [before, after] = [valueIn(given, name), valueIn(wanted, name)].map((each) =>
+      nanoOf(each?.requests?.['memory'] ?? '0'),
+    );
+    return before !== after && (maySwap(valueIn(given, name)) || maySwap(valueIn(wanted, name)));
   });
 }
 

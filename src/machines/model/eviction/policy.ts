@@ -2,6 +2,7 @@
  * The rules by which the eviction manager decides, and the messages of evictions, whose texts are upstream's, byte for
  * byte. Pure. Upstream: pkg/kubelet/eviction/helpers.go.
  */
+
 import type {
   DiskLayout,
   DiskUse,
@@ -15,6 +16,7 @@ import type {
 import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { EvictionSettings } from '../settings/node-settings.ts';
 import { formatBinary, fromWhole, nanoOf } from '../values/quantity.ts';
+import { valueIn } from '../values/tables.ts';
 import { amountOf, type Candidate, type NodePod, rankedForEviction, reclaimable } from './ranking.ts';
 import type { ObservedAt, PressureCondition, Shortage, StarvedResource } from './thresholds.ts';
 import {
@@ -230,7 +232,7 @@ interface Exceeding {
 
 function exceedingContainers(pod: NodePod, use: PodUse, resource: StarvedResource): Exceeding[] {
   return use.containers.flatMap(({ name, workingSetBytes, rootfs, logs }) => {
-    const requests = pod.containerRequests[name];
+    const requests = valueIn(pod.containerRequests, name);
     if (requests === undefined) return [];
     const request = requests[resource] ?? '0';
     const used = containerUse(resource, workingSetBytes, rootfs, logs);
@@ -252,7 +254,8 @@ function containerUse(
 
 /** The messages for a pod that exceeds its local storage. Texts are upstream's, byte for byte. */
 export function storageMessage({ kind, name }: StorageExceeded, limits: StorageLimits): string {
-  if (kind === 'emptyDir') return `Usage of EmptyDir volume "${name}" exceeds the limit "${limits.emptyDirs[name]}". `;
+  if (kind === 'emptyDir')
+    return `Usage of EmptyDir volume "${name}" exceeds the limit "${valueIn(limits.emptyDirs, name)}". `;
   if (kind === 'pod') return `Pod ephemeral local storage usage exceeds the total limit of containers ${limits.pod}. `;
-  return `Container ${name} exceeded its local ephemeral storage limit "${limits.containers[name]}". `;
+  return `Container ${name} exceeded its local ephemeral storage limit "${valueIn(limits.containers, name)}". `;
 }

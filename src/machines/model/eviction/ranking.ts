@@ -20,7 +20,7 @@ import { hasBehavior, NEWEST_BEHAVIOR } from '../settings/behaviors.ts';
 import { hasPodLevelResources, podContainers } from '../spec/qos.ts';
 import { amountsOf, podLimits, podRequests } from '../spec/resources.ts';
 import { formatBinary, formatDecimal, type Nano, wholeUnits } from '../values/quantity.ts';
-import { pickKeys } from '../values/tables.ts';
+import { pickKeys, valueIn } from '../values/tables.ts';
 import { isHard, resourceOf, type StarvedResource } from './thresholds.ts';
 
 /** A pod that may be evicted, and its usage; `null` when nothing could be measured. */
@@ -55,7 +55,7 @@ function diskUse({ pod, use }: Candidate, parts: Measured, what: Amount): bigint
   const containers = (use?.containers ?? []).map(
     ({ rootfs, logs }) => (parts.layers ? amountOf(rootfs, what) : 0n) + (parts.logs ? amountOf(logs, what) : 0n),
   );
-  const volumes = parts.volumes ? pod.localVolumes.map((name) => amountOf(use?.volumes[name], what)) : [];
+  const volumes = parts.volumes ? pod.localVolumes.map((name) => amountOf(valueIn(use?.volumes, name), what)) : [];
   return [...containers, ...volumes].reduce((sum, each) => sum + each, 0n);
 }
 

@@ -9,6 +9,7 @@ import type { PullCredential, PulledCredentials, PullRecord, SourceCoordinates }
 import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
 import { nameOf } from '../spec/image.ts';
+import { valueIn } from '../values/tables.ts';
 
 export type VerificationSettings = NonNullable<NodeSettings['imagePullVerification']>;
 
@@ -42,7 +43,7 @@ const isListed = (pattern: string, name: string): boolean =>
 /** Whether a pod may use the image, as far as that is known without its credentials; `null`: the credentials decide. */
 export function admittedByRecord(settings: VerificationSettings, name: string, known: PullRecord): boolean | null {
   if (!mustVerify(settings, name, known)) return true;
-  const pulled = known.record?.[name];
+  const pulled = valueIn(known.record, name);
   if (pulled === undefined) return false;
   if (pulled.nodePodsAccessible) return true;
   return pulled.secrets.length + (pulled.accounts ?? []).length === 0 ? false : null;

@@ -304,10 +304,8 @@ export function exclusiveCount(pod: Pod, { resources }: Container): number {
 }
 
 /**
- * cgroup v2 settings for memory beyond limits (gate MemoryQoS): memory protected from reclaim, and the usage at which a
- * container is throttled. Pure.
- *
- * Upstream: KEP-2570. Invariant: without the gate, or with cgroup v1, there are none.
+ * Files of cgroup v2 for memory beyond limits, with their values; none without the gate MemoryQoS, or with cgroup v1.
+ * Upstream: KEP-2570.
  */
 type Unified = Readonly<Record<string, string>>;
 type MemorySettings = Pick<NodeSettings, 'memoryQoS' | 'cgroupVersion' | 'allocatable'>;

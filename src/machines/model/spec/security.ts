@@ -217,11 +217,6 @@ function seccompFile({ localhostProfile = '' }: SeccompProfile, { rootDir }: Pic
   return [rootDir, 'seccomp', ...names].join('/');
 }
 
-/**
- * The AppArmor profile of a container: from its own field, a legacy annotation, or its pod's field.
- *
- * The API server converts annotations to fields, except for a static pod. Pure. Upstream: pkg/security/apparmor.
- */
 type Profile = NonNullable<SecurityContext['appArmorProfile']>;
 
 const ANNOTATION = 'container.apparmor.security.beta.kubernetes.io/';
@@ -249,7 +244,10 @@ function annotated({ metadata }: Pod, { name }: Container): Profile | undefined 
     : undefined;
 }
 
-/** The profile, with the name for older runtimes. */
+/**
+ * The AppArmor profile of a container, with the name for older runtimes: from its own field, a legacy annotation (which
+ * the API server converts to the field, except for a static pod), or its pod's field. Upstream: pkg/security/apparmor.
+ */
 function appArmor(
   pod: Pod,
   container: Container,

@@ -5,6 +5,7 @@
  * Selects the current and the last instance of each container. Invariants: a container that has run is never shown as
  * if it had not; init containers have the order of the spec, others are sorted by name.
  */
+
 import type { ContainerStatus as CriContainerStatus } from '../api/cri.ts';
 import type { Container, ContainerState, ContainerStatus, Pod, ResourceRequirements, VolumeMount } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
@@ -14,6 +15,7 @@ import { isSidecar } from '../spec/resources.ts';
 import { shouldRestart } from '../spec/restart.ts';
 import { isRecursive } from '../spec/volumes.ts';
 import { byName, isSame } from '../values/same.ts';
+import { valueIn } from '../values/tables.ts';
 import { milliseconds, rfc3339 } from '../values/time.ts';
 import { containerResourceStatus } from './resources.ts';
 import { instancesOf } from './runtime-facts.ts';
@@ -110,13 +112,13 @@ const hasSameInputs = (before: CachedStatus, seen: StatusInputs, facts: readonly
 function factsFor(container: Container, facts: ContainerFacts, isInit: boolean): readonly unknown[] {
   const { name } = container;
   const { pod, runtimeName, canRecurse, showsClaims, waiting, replacing, started, ready, restartCounts } = facts;
-  const why = waiting[name];
-  const memory = facts.actuated[name]?.requests?.memory;
+  const why = valueIn(waiting, name);
+  const memory = valueIn(facts.actuated, name)?.requests?.memory;
   const isForgettable = isInit && hasAnyRegularInstance(facts);
   const isReplaced = replacing.includes(name);
-  const probes = [started[name], ready[name]];
+  const probes = [valueIn(started, name), valueIn(ready, name)];
   const pods = [pod, runtimeName, canRecurse, showsClaims, facts.restartingAll, isForgettable, isInit];
-  return [...pods, why?.reason, why?.message, isReplaced, ...probes, restartCounts[name], memory];
+  return [...pods, why?.reason, why?.message, isReplaced, ...probes, valueIn(restartCounts, name), memory];
 }
 
 function buildStatus(
@@ -147,7 +149,7 @@ function withoutInstance(
   const reason =
     (pod.spec.initContainers ?? []).length > 0 ? waitingReasons.podInitializing : waitingReasons.containerCreating;
   const isLost = previous?.state?.running !== undefined && previous.lastState?.terminated === undefined;
-  const restarts = previous?.restartCount ?? restartCounts[container.name] ?? 0;
+  const restarts = previous?.restartCount ?? valueIn(restartCounts, container.name) ?? 0;
   const isRestart = isLost && pod.metadata.deletionTimestamp === undefined;
   const isForgotten = isPlainInit && !facts.restartingAll && hasAnyRegularInstance(facts);
   return {
@@ -219,7 +221,12 @@ function withInstance(
     imageID: current.image_ref,
     containerID,
     started: false,
-    ...containerResourceStatus(container, current, facts.showsClaims, facts.actuated[container.name]?.requests),
+    ...containerResourceStatus(
+      container,
+      current,
+      facts.showsClaims,
+      valueIn(facts.actuated, container.name)?.requests,
+    ),
     ...mountStatuses(container, canRecurse),
     ...userOf(current),
   };
@@ -240,7 +247,7 @@ function restarts(
   current: CriContainerStatus,
   isFirst: boolean,
 ): number {
-  const currentCount = restartCountOf(current) ?? restartCounts[name] ?? 0;
+  const currentCount = restartCountOf(current) ?? valueIn(restartCounts, name) ?? 0;
   if (previous === undefined || previous.restartCount < currentCount) return currentCount;
   const isNext = current.state === 'CONTAINER_RUNNING' && previous.state?.terminated !== undefined && isFirst;
   return isNext ? previous.restartCount + 1 : previous.restartCount;
@@ -267,7 +274,7 @@ function seenState(
   current: CriContainerStatus,
 ): ContainerState {
   const isSame = previous?.state?.running !== undefined && previous.containerID === `${runtimeName}://${current.id}`;
-  if (isSame && replacing.includes(name) && waiting[name] === undefined) return previous.state;
+  if (isSame && replacing.includes(name) && valueIn(waiting, name) === undefined) return previous.state;
   return stateOf(current, runtimeName, previous);
 }
 
@@ -320,7 +327,7 @@ function withWaiting(
   current: CriContainerStatus | undefined,
   isInit: boolean,
 ): ContainerStatus {
-  const why = waiting[container.name];
+  const why = valueIn(waiting, container.name);
   if (why === undefined || !isToBeStarted(pod, container, current, isInit)) return status;
   const { reason, message } = why;
   return {
@@ -353,11 +360,11 @@ function withProbes(
   isInit: boolean,
 ): ContainerStatus {
   const isRunning = status.state?.running !== undefined;
-  const isStarted = isRunning && (started[container.name] ?? container.startupProbe === undefined);
+  const isStarted = isRunning && (valueIn(started, container.name) ?? container.startupProbe === undefined);
   if (isInit && !isSidecar(container)) {
     return { ...status, started: isStarted, ready: status.state?.terminated?.exitCode === 0 };
   }
-  const isReady = isStarted && (ready[container.name] ?? container.readinessProbe === undefined);
+  const isReady = isStarted && (valueIn(ready, container.name) ?? container.readinessProbe === undefined);
   return { ...status, started: isStarted, ready: isReady };
 }
 

@@ -4,6 +4,7 @@
  * Merges new facts with the previously published status. Invariants: a terminal phase never reverts; a time changes
  * only with its subject; the result is plain JSON that can be compared and patched.
  */
+
 import type { DeviceHealth } from '../allocation/device-state.ts';
 import { type ContainerStatus, isStaticPod, type Pod, type PodCondition, type PodStatus } from '../api/pod.ts';
 import type { PodRuntimeStatus } from '../operations/cri.ts';
@@ -21,6 +22,7 @@ import { podQOS } from '../spec/qos.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { mayRestartAll } from '../spec/restart.ts';
 import { canonicalIp } from '../values/ip.ts';
+import { valueIn } from '../values/tables.ts';
 import { rfc3339 } from '../values/time.ts';
 import {
   type ConditionFacts,
@@ -96,7 +98,9 @@ export function podStatus(facts: PodStatusFacts): PodStatus {
   const restartingAll = isRestartingAll(pod, runtime, previous);
   const containers = containerFacts(facts, restartingAll);
   const inits = initContainerStatuses(containers);
-  const regulars = containerStatuses(containers).map((status) => withHealth(status, facts.deviceHealth?.[status.name]));
+  const regulars = containerStatuses(containers).map((status) =>
+    withHealth(status, valueIn(facts.deviceHealth, status.name)),
+  );
   const ephemerals = ephemeralContainerStatuses(containers);
   const stopped = facts.stage === 'stopped' || facts.stage === 'terminated';
   const statuses = { initContainerStatuses: inits, containerStatuses: regulars };

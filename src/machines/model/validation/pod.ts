@@ -37,8 +37,9 @@ const MAX_INT32 = 2_147_483_647;
 const MAX_NAMESERVERS = 3;
 const MAX_SEARCHES = 32;
 const MAX_SEARCH_CHARACTERS = 2_048;
-/** A uid is the name of a folder, and part of cgroup names. */
+/** A uid is the name of a folder, part of cgroup names, and the key of tables: not what every object has. */
 const UID = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,126}[A-Za-z0-9])?$/;
+const isUid = (uid: string): boolean => UID.test(uid) && !(uid in Object.prototype);
 
 /** Without `asKubelet`, by the rules of 0.2.0. Rules for newer fields are in `features.ts`. */
 export function validatePod({ metadata, spec }: Pod, asKubelet = true): FieldError[] {
@@ -55,7 +56,7 @@ function validateMetadata(
   return errorsOf(
     checked(`${path}.name`, name, asKubelet ? isLongName : isDnsSubdomain),
     checked(`${path}.namespace`, namespace, asKubelet ? isShortName : isDnsLabel),
-    !UID.test(uid) && invalid(`${path}.uid`, uid, uidForm),
+    !isUid(uid) && invalid(`${path}.uid`, uid, uidForm),
     validateLabels(labels, `${path}.labels`),
     Object.keys(annotations).flatMap((key) => checked(`${path}.annotations`, key.toLowerCase(), isQualifiedName)),
     !asKubelet &&

@@ -1,5 +1,9 @@
-/** Changes of tables: objects whose keys are data. The order of keys stays. */
+/** Tables are objects whose keys are data. Their changes keep the order of the keys. */
 type Table<Value> = Readonly<Record<string, Value>>;
+
+/** The value of a key, and never what every object has: a container may have the name `constructor`. */
+export const valueIn = <Value>(table: Table<Value> | null | undefined, key: string): Value | undefined =>
+  table && Object.hasOwn(table, key) ? table[key] : undefined;
 
 export const mapValues = <From, To>(table: Table<From>, change: (value: From, key: string) => To): Record<string, To> =>
   Object.fromEntries(Object.entries(table).map(([key, value]) => [key, change(value, key)]));

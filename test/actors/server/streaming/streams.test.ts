@@ -173,3 +173,40 @@ it('a client that attaches and has no more to say hears what is said to its last
   expect(happened).toEqual(['1 ', '1 heard bye', '3 {"metadata":{},"status":"Success"}']);
   runtime.close();
 });
+
+describe('the status of a command', () => {
+  const failure = (message: string) =>
+    expect.stringContaining(`"message":${JSON.stringify(`Internal error occurred: ${message}`)}`);
+  const exit = '{"reason":"NonZeroExitCode","details":{"causes":[null,{"reason":"ExitCode","message":"3"}]}}';
+
+  it.each([
+    ['{"status":"Success"}', '3 {"metadata":{},"status":"Success"}'],
+    [exit, expect.stringContaining('command terminated with exit code 3')],
+    ['null', failure('null')],
+    ['7', failure('7')],
+    ['[]', failure('[]')],
+    ['{"message":"m"}', failure('m')],
+    ['{"message":{}}', failure('{"message":{}}')],
+    ['{"reason":"NonZeroExitCode","details":{"causes":{}},"message":"m"}', failure('m')],
+    ['{"reason":"NonZeroExitCode","details":null,"message":"m"}', failure('m')],
+    ['{', failure('{')],
+  ])('%s is an answer', async (status, told) => {
+    const runtime = createServer().on('upgrade', (_request, socket: Duplex, head: Buffer) => {
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n');
+      void new SpdyServer(socket, head, (stream) => {
+        stream.end(stream.headers['streamtype'] === 'error' ? status : '');
+      });
+    });
+    await once(runtime.listen(0, '127.0.0.1'), 'listening');
+    const url = async () => `http://127.0.0.1:${(runtime.address() as AddressInfo).port}/`;
+    front = await openFront(streamingEndpoints(VIEW, { exec: url, attach: url, portForward: url }));
+    const client = new WebSocket(`ws://127.0.0.1:${front.port}/exec/default/p/main?output=1&command=x`, [
+      'v5.channel.k8s.io',
+    ]);
+    const heard: string[] = [];
+    client.on('message', (data: Buffer) => heard.push(`${data[0]} ${String(data.subarray(1))}`));
+    await once(client, 'close');
+    expect(heard.at(-1)).toEqual(told);
+    runtime.close();
+  });
+});

@@ -312,6 +312,13 @@ describe('a failure', () => {
     expect(node.toPods().at(-1)).toEqual(mounted('u1', 'data'));
   });
 
+  it('to reach a driver named like what every object has is one of any other', () => {
+    boot();
+    node.want('u1', volumeOf({ driver: 'constructor', isEphemeral: true }));
+    node.advance(60_000);
+    expect(node.events()[0]).toContain('driver name constructor not found in the list of registered CSI drivers');
+  });
+
   it('of the end is tried until it succeeds, and the pod waits', () => {
     boot();
     node.want('u1', volumeOf());

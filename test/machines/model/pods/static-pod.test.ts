@@ -660,8 +660,8 @@ it('10 of two files with one uid the first keeps it', () => {
   expect(errors[0]?.message).toContain('uid "same" is already defined by "/m/a.yaml"');
 });
 
-it('a uid that would leave its folder is refused', () => {
-  for (const uid of ['../x', '..', 'a/b', 'a\0', '', 'x'.repeat(200)]) {
+it('a uid that would leave its folder, or is what every object has, is refused', () => {
+  for (const uid of ['../x', '..', 'a/b', 'a\0', '', 'x'.repeat(200), 'constructor', 'toString']) {
     expect(staticPod(manifest(podOf(), '/m/a.yaml', uid), 'node1').errors?.[0]).toMatch(
       /^metadata\.uid: Invalid value/,
     );

@@ -12,7 +12,19 @@ import {
   parseQuantity,
   wholeUnits,
 } from '../../../../src/machines/model/values/quantity.ts';
+import { valueIn } from '../../../../src/machines/model/values/tables.ts';
 import { formatDuration, millisecondsOf, parseDuration } from '../../../../src/machines/model/values/time.ts';
+
+describe('tables', () => {
+  it('have their own keys, and not what every object has', () => {
+    expect(valueIn({ a: 1 }, 'a')).toBe(1);
+    expect(['constructor', 'toString', '__proto__', 'b'].map((key) => valueIn({ a: 1 }, key))).toEqual(
+      Array(4).fill(undefined),
+    );
+    expect(valueIn(JSON.parse('{"__proto__": 2, "constructor": 3}'), '__proto__')).toBe(2);
+    expect([valueIn(null, 'a'), valueIn(undefined, 'a')]).toEqual([undefined, undefined]);
+  });
+});
 
 describe('endpoints', () => {
   it.each([

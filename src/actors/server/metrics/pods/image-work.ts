@@ -1,4 +1,5 @@
 /** Outcomes of image requests: present, pulled, verified credentials, and garbage collection. */
+
 import type { Registry } from 'prom-client';
 import type { Kernel } from '../../../../kernel/kernel.ts';
 import { type ImageGcKnowledge, isTooOld } from '../../../../machines/model/images/image-choice.ts';
@@ -12,6 +13,7 @@ import {
 } from '../../../../machines/model/images/verification.ts';
 import type { PullRecord } from '../../../../machines/model/operations/image.ts';
 import type { ImageWanted } from '../../../../machines/model/pods/image-messages.ts';
+import { valueIn } from '../../../../machines/model/values/tables.ts';
 import { recordCounts } from '../../../image/pull-records.ts';
 import type { NodeEffect, NodeMessageRecord, NodeRecord, NodeResult } from '../../../node-records.ts';
 import { contextOf } from '../../../node-records.ts';
@@ -185,7 +187,7 @@ export class ImageWork extends Instruments implements Projection {
     const image = imageContext(actor, kernel);
     if (error || !image?.verification || !image.record) return;
     const name = recordName(image);
-    const pulled = image.record.record?.[name];
+    const pulled = valueIn(image.record.record, name);
     if (!pulled || admittedByRecord(image.verification, name, image.record) !== null) return;
     const { admitted } = admission(pulled, output.credentials);
     this.#families.checks.inc({ result: admitted ? 'credentialRecordFound' : 'mustAuthenticate' });

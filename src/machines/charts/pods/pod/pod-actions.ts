@@ -1,4 +1,5 @@
 /** Actions of a pod's machine for its configuration, its sandbox and its events. The chart is in `pod.ts`. */
+
 import { errorIn, errorOf, line, now, type PlainError, random, to } from '../../../../kernel/xstate.ts';
 import { withAllocation } from '../../../model/allocation/request.ts';
 import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
@@ -6,6 +7,7 @@ import { claimRefusal } from '../../../model/dra/claims.ts';
 import { eventRecorded, nodeEvent } from '../../../model/pods/pod-messages.ts';
 import { type EventText, killMessages, podEvents } from '../../../model/reasons/reasons.ts';
 import { podDns } from '../../../model/spec/dns.ts';
+import { valueIn } from '../../../model/values/tables.ts';
 import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
 import { retryDelay, runsInOrder, SPAWNED } from '../container/container-policy.ts';
 import type { PodContext } from './pod-context.ts';
@@ -21,7 +23,7 @@ export const configure = s.enqueueActions((args) => {
   applyChange(enqueue, context, { pod, asked: event.pod }, now(args));
   for (const member of membersOf(pod)) {
     const { name } = member.container;
-    if (!context.containers[name]) continue;
+    if (!valueIn(context.containers, name)) continue;
     const definition = wantedOf(pod, member);
     const before = context.pod && membersOf(context.pod).find(({ container }) => container.name === name);
     if (before && JSON.stringify(wantedOf(context.pod, before)) === JSON.stringify(definition)) continue;

@@ -12,6 +12,7 @@
  *
  * Upstream: cpumanager (reconcileState).
  */
+
 import { errorOf, line, now, required, to } from '../../../../kernel/xstate.ts';
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import type { AllocationMessage } from '../../../model/allocation/messages.ts';
@@ -28,6 +29,7 @@ import { podEvents } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
+import { valueIn } from '../../../model/values/tables.ts';
 import { configure, logFailure, noteFailure } from './pod-actions.ts';
 import type { CpuPin, PodContext } from './pod-context.ts';
 import { noteKill } from './pod-kill.ts';
@@ -50,7 +52,7 @@ function nextPin(context: PodContext): CpuPin | null {
     const facts = factsOf(context.runtime, name);
     const cpus = cpusOf(context.cpus, name);
     if (facts?.state !== 'running' || cpus === '') continue;
-    const known = context.pinned[facts.id] ?? context.createdWith[name];
+    const known = context.pinned[facts.id] ?? valueIn(context.createdWith, name);
     if (known !== cpus) return { id: facts.id, cpus };
   }
   return null;

@@ -18,7 +18,7 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { containerLogFolder, legacyLogName } from '../../../model/spec/paths.ts';
 import { factsOf, hasBegunInSandbox, instancesOf, withContainer } from '../../../model/status/runtime-facts.ts';
 import { isSame } from '../../../model/values/same.ts';
-import { pickKeys } from '../../../model/values/tables.ts';
+import { pickKeys, valueIn } from '../../../model/values/tables.ts';
 import { pauseMs, RESPAWN_BACK_OFF } from '../../../model/values/time.ts';
 import type { ContainerLogInput } from '../container/container-log.ts';
 import { isCreated, SPAWNED } from '../container/container-policy.ts';
@@ -113,7 +113,7 @@ export const respawnLog = s.assign({
 const CONTAINERS_PER_TURN = 40;
 
 const membersWithoutActor = (context: PodContext) =>
-  membersOf(podOrName(context)).filter(({ container }) => context.containers[container.name] === undefined);
+  membersOf(podOrName(context)).filter(({ container }) => valueIn(context.containers, container.name) === undefined);
 
 /** The container waits for its image, or for its start in the runtime. */
 const isStarting = ({ view, request, isEarly }: ContainerRecord): boolean =>
@@ -123,7 +123,9 @@ const isStarting = ({ view, request, isEarly }: ContainerRecord): boolean =>
 function startNextContainers(enqueue: Enqueue, context: PodContext): void {
   const count = membersOf(podOrName(context)).length;
   if (count <= CONTAINERS_PER_TURN || Object.keys(context.containers).length >= count) return;
-  const [next] = membersWithoutActor(context).filter(({ container }) => context.crashes[container.name] === undefined);
+  const [next] = membersWithoutActor(context).filter(
+    ({ container }) => valueIn(context.crashes, container.name) === undefined,
+  );
   if (next === undefined || Object.values(context.containers).some(isStarting)) return;
   enqueue.raise({ type: 'container.respawn', name: next.container.name }, { delay: 0, id: 'next-group' });
 }
@@ -163,7 +165,7 @@ export const noteContainer = s.enqueueActions((args) => {
   const { event, context, enqueue } = args;
   if (event.type !== 'container.changed') return;
   const { name, inspect, seen, view } = event;
-  const record = context.containers[name];
+  const record = valueIn(context.containers, name);
   const isChange = inspect || seen !== undefined || record?.begins === true || !isSame(record?.view, view);
   if (!record || !isChange) return;
   const request = view.phase === 'waiting' ? null : record.request;
@@ -193,7 +195,7 @@ export const noteLogs = s.enqueueActions(({ context, event, enqueue }) => {
 
 export const noteRequest = s.enqueueActions(({ event, context, enqueue }) => {
   if (event.type !== 'container.wanted') return;
-  const record = context.containers[event.name];
+  const record = valueIn(context.containers, event.name);
   if (!record) return;
   const containers = { ...context.containers, [event.name]: { ...record, request: event.request } };
   enqueue.assign({ containers });
@@ -230,13 +232,14 @@ export const permitContainers = s.enqueueActions((args) => {
   const made: string[] = [];
   for (const member of members) {
     const { name } = member.container;
-    const record = containers[name];
+    const record = valueIn(containers, name);
     if (record === undefined) continue;
     const answer = permission(context, member);
     const restartCount = record.request?.restartCount ?? 0;
     const isMade = isCreated({ facts: factsOf(context.runtime, name), restartCount });
     containers[name] = { ...record, request: null, begins: !('error' in answer) };
-    if (!isMade && context.allocation?.[name] !== undefined) actuated[name] = context.allocation[name];
+    const granted = valueIn(context.allocation, name);
+    if (!isMade && granted !== undefined) actuated[name] = granted;
     if (!isMade && !('error' in answer)) made.push(name);
     if ('error' in answer) sendToContainer(enqueue, name, { type: 'container.refused', ...answer.error });
     else
@@ -264,9 +267,10 @@ export const permitContainers = s.enqueueActions((args) => {
  */
 function createdWith({ cpus, node, createdWith: before }: PodContext, names: readonly string[]): Partial<PodContext> {
   if (cpus === null || !hasBehavior(node, 'resourcesAsKubelet')) return {};
-  const exclusiveCpus = names.flatMap((name) =>
-    cpus.exclusive[name] === undefined ? [] : [[name, cpus.exclusive[name]] as const],
-  );
+  const exclusiveCpus = names.flatMap((name) => {
+    const own = valueIn(cpus.exclusive, name);
+    return own === undefined ? [] : [[name, own] as const];
+  });
   return exclusiveCpus.length === 0 ? {} : { createdWith: { ...before, ...Object.fromEntries(exclusiveCpus) } };
 }
 
@@ -277,7 +281,7 @@ export const reapContainer = s.enqueueActions(({ event, context, enqueue }) => {
   const { [name]: record, ...containers } = context.containers;
   if (name === id) return;
   if (!record) return enqueue.stopChild(id);
-  const crashes = context.crashes[name] ?? 0;
+  const crashes = valueIn(context.crashes, name) ?? 0;
   enqueue.assign({ containers, crashes: { ...context.crashes, [name]: crashes + 1 } });
   const delay = pauseMs(RESPAWN_BACK_OFF, crashes);
   enqueue.raise({ type: 'inspection.due' });
@@ -354,7 +358,10 @@ export const preparingDevices = s.createStateConfig({
     id: 'preStart',
     src: 'devices.preStartContainers',
     input: ({ context: { writing, devices } }) => ({
-      containers: writing.flatMap((name) => (devices[name] ? [{ name, devices: devices[name].ids }] : [])),
+      containers: writing.flatMap((name) => {
+        const ofContainer = valueIn(devices, name);
+        return ofContainer ? [{ name, devices: ofContainer.ids }] : [];
+      }),
     }),
     onDone: [
       { guard: 'hasSubPaths', target: 'bindingSubPaths', actions: noteUnprepared },

@@ -1,6 +1,7 @@
 /**
  * The files of a pod, and its requests to the runtime, derived from the context of a pod's machine. Pure. See `pod.ts`.
  */
+
 import type { SecretHandle } from '../../../../kernel/xstate.ts';
 import { cpusOf } from '../../../model/allocation/cpu-manager.ts';
 import type { ContainerConfig, KeyValue, PodSandboxConfig } from '../../../model/api/cri.ts';
@@ -25,6 +26,7 @@ import {
 import { sandboxConfig } from '../../../model/spec/sandbox.ts';
 import type { MountedVolume, MountedVolumes } from '../../../model/spec/volumes.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
+import { valueIn } from '../../../model/values/tables.ts';
 import type { PodContext } from './pod-context.ts';
 import { type Member, membersOf, runtimeHandler, unavailable } from './pod-members.ts';
 import { addressesOf, podOrName } from './pod-policy.ts';
@@ -46,7 +48,12 @@ export function filesOfTurn(context: PodContext) {
   const own = membersOf(pod)
     .filter(({ container }) => context.writing.includes(container.name))
     .map(({ container }) =>
-      containerFiles(pod, container, context.containers[container.name]?.request?.restartCount ?? 0, context.node),
+      containerFiles(
+        pod,
+        container,
+        valueIn(context.containers, container.name)?.request?.restartCount ?? 0,
+        context.node,
+      ),
     );
   return {
     root: context.node.rootDir,
@@ -91,7 +98,7 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
   const pod = podOrName(context);
   const target = targetOf(pod, container.name);
   const targetId = target === '' ? undefined : factsOf(context.runtime, target)?.id;
-  const request = context.containers[container.name]?.request;
+  const request = valueIn(context.containers, container.name)?.request;
   const restartCount = request?.restartCount ?? 0;
   const image = request?.image ?? null;
   return {
@@ -114,22 +121,22 @@ function configInput(context: PodContext, { container, kind }: Member): Containe
     terminationLogFile: terminationLogFile(pod, container.name, restartCount, context.node),
     volumes: withImages(context, container.name),
     references: environmentReferences(context.objects, unavailable(context)),
-    fileValues: context.fileValues[container.name] ?? {},
+    fileValues: valueIn(context.fileValues, container.name) ?? {},
     serviceVariables: serviceVariables(context),
     ...(targetId === undefined ? {} : { targetId }),
     users: context.users,
     handler: runtimeHandler(context) ?? '',
     cpus: cpusOf(context.cpus, container.name),
-    memoryNodes: context.memoryNodes[container.name] ?? '',
-    devices: context.devices[container.name]?.setup ?? null,
+    memoryNodes: valueIn(context.memoryNodes, container.name) ?? '',
+    devices: valueIn(context.devices, container.name)?.setup ?? null,
   };
 }
 
 function withImages({ volumes, images }: PodContext, container: string): MountedVolumes {
-  const known = images[container];
+  const known = valueIn(images, container);
   if (volumes === null || known === undefined) return volumes ?? {};
   const entries = Object.entries(volumes).map(([name, volume]): [string, MountedVolume] => {
-    const ref = known[name]?.ref;
+    const ref = valueIn(known, name)?.ref;
     return [name, volume.image && ref !== undefined ? { ...volume, image: { ...volume.image, ref } } : volume];
   });
   return Object.fromEntries(entries);
@@ -166,7 +173,7 @@ const namesSecret = (context: PodContext, { container, subPath }: SubPath): bool
 
 /** The handles in a text about a container: of Secrets, and of files of volumes. */
 function secretsIn(text: string, { objects, fileValues }: PodContext, container: string): readonly SecretHandle[] {
-  const ofFiles = Object.values(fileValues[container] ?? {}).flatMap((value) =>
+  const ofFiles = Object.values(valueIn(fileValues, container) ?? {}).flatMap((value) =>
     value !== null && text.includes(value.$secret) ? [value] : [],
   );
   return [...handlesIn(text, objects), ...ofFiles];

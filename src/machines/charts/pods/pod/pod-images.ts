@@ -1,4 +1,5 @@
 /** Requests the images of a pod's containers, with the pod's pull secrets. Part of the chart of `pod.ts`. */
+
 import { to } from '../../../../kernel/xstate.ts';
 import type { Pod } from '../../../model/api/pod.ts';
 import { objectKey } from '../../../model/objects/config-objects.ts';
@@ -8,6 +9,7 @@ import { podEvents } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { pullPolicy } from '../../../model/spec/image.ts';
 import { sandboxConfig } from '../../../model/spec/sandbox.ts';
+import { valueIn } from '../../../model/values/tables.ts';
 import { usesOf } from '../../../model/volumes/plan.ts';
 import type { PodContext } from './pod-context.ts';
 import { awaitsObjects, membersOf } from './pod-members.ts';
@@ -65,7 +67,12 @@ function unmountedImages(context: PodContext, container: string) {
 
 const withImageDelay = ({ containers }: PodContext, names: readonly string[], isEarly: boolean) => ({
   ...containers,
-  ...Object.fromEntries(names.flatMap((name) => (containers[name] ? [[name, { ...containers[name], isEarly }]] : []))),
+  ...Object.fromEntries(
+    names.flatMap((name) => {
+      const record = valueIn(containers, name);
+      return record ? [[name, { ...record, isEarly }]] : [];
+    }),
+  ),
 });
 
 /** Containers whose predecessors are all passed now request their images. */
@@ -85,7 +92,7 @@ export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   if (container === '' && event.type === 'image.ready' && event.image.event) {
     enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), event.image.event));
   }
-  if (!context.containers[container]) return;
+  if (!valueIn(context.containers, container)) return;
   const volumes = imageVolumes(context, container);
   if (event.of !== wantedImage(context, container, volume)) return;
   if (event.type === 'image.failed') {
@@ -94,7 +101,7 @@ export const forwardImage = s.enqueueActions(({ event, context, enqueue }) => {
   }
   const text = event.image.event;
   if (volume !== '' && text) enqueue.sendTo(to('eventRecorder'), eventRecorded(refOf(context), text));
-  const known = { ...context.images[container], [volume]: event.image };
+  const known = { ...valueIn(context.images, container), [volume]: event.image };
   if (volumes.length > 0) enqueue.assign({ images: { ...context.images, [container]: known } });
   const image = known[''];
   if (image === undefined || volumes.some(({ name }) => !Object.hasOwn(known, name))) return;

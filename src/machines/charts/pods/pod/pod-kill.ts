@@ -6,11 +6,13 @@
  * Invariants: A1 no container starts before the runtime has removed every instance, so that an old end is never
  * mistaken for a new one. A2 no container gets a grace period or a hook. A3 ephemeral containers stay.
  */
+
 import { now, to } from '../../../../kernel/xstate.ts';
 import { eventRecorded, type PodKill } from '../../../model/pods/pod-messages.ts';
 import { killMessages, podEvents, podMessages, podReasons } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { instancesToRemove } from '../../../model/status/conditions.ts';
+import { valueIn } from '../../../model/values/tables.ts';
 import { SPAWNED } from '../container/container-policy.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
 import { logFailure, noteFailure } from './pod-actions.ts';
@@ -94,14 +96,14 @@ export const stopContainers = s.enqueueActions((args) => {
   const orphans = orphansOf(context);
   const turn = new Set(nextToStop(next));
   for (const name of new Set([...Object.keys(next.containers), ...orphans])) {
-    const phase = next.containers[name]?.view.phase;
+    const phase = valueIn(next.containers, name)?.view.phase;
     if (orphans.includes(name) || phase === 'waiting' || phase === 'starting' || phase === 'running') {
       sendToContainer(
         enqueue,
         name,
         stopOrder(name, graceSeconds, { awaitsTurn: !turn.has(name) && !orphans.includes(name) }),
       );
-    } else if (phase === 'stopping' && next.containers[name]?.kind === 'sidecar' && turn.has(name)) {
+    } else if (phase === 'stopping' && valueIn(next.containers, name)?.kind === 'sidecar' && turn.has(name)) {
       sendToContainer(enqueue, name, { type: 'container.turn' });
     }
   }

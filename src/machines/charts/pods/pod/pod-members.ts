@@ -13,7 +13,7 @@ import { pullPolicy } from '../../../model/spec/image.ts';
 import { isSidecar } from '../../../model/spec/resources.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
 import { memoize } from '../../../model/values/same.ts';
-import { pickBy } from '../../../model/values/tables.ts';
+import { pickBy, valueIn } from '../../../model/values/tables.ts';
 import { certificatesOf, tokensOf } from '../../../model/volumes/credentials.ts';
 import type { ProbedState, ProbeKind } from '../prober/prober-policy.ts';
 import { activeKinds, hasProbes, httpRequest, initialState, isStarted } from '../prober/prober-policy.ts';
@@ -110,8 +110,9 @@ export interface Probed {
 export function probedInstance({ pod, runtime, probes, probed }: Facts, container: Container): Probed | null {
   const facts = factsOf(runtime, container.name);
   if (pod === null || facts?.state !== 'running') return null;
-  const known = probes[container.name];
-  const state = known?.id === facts.id ? known : initialState(container, facts.id, probed[container.name], pod);
+  const known = valueIn(probes, container.name);
+  const state =
+    known?.id === facts.id ? known : initialState(container, facts.id, valueIn(probed, container.name), pod);
   return { container, facts, state };
 }
 
@@ -127,7 +128,7 @@ export interface ProberPlan extends Probed {
 const probersWanted = (facts: Facts): ProberPlan[] =>
   instancesOf(facts).flatMap((instance) => {
     const { name } = instance.container;
-    const phase = facts.containers[name]?.view.phase;
+    const phase = valueIn(facts.containers, name)?.view.phase;
     if (phase !== 'running' && phase !== 'stopping') return [];
     return activeKinds(instance.container, instance.state, phase, facts.kill !== null).map((kind) => ({
       ...instance,

@@ -1,4 +1,5 @@
 /** The pure rules by which a pod's machine decides, and the inputs of its containers' actors. See `pod.ts`. */
+
 import type { Container, LifecycleHandler, ObjectReference, Pod } from '../../../model/api/pod.ts';
 import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
@@ -10,6 +11,7 @@ import { factsOf, hasBegunInSandbox, instancesOf, isAlive } from '../../../model
 import { stopAnnotations } from '../../../model/validation/pod-schema.ts';
 import { conform } from '../../../model/validation/schema.ts';
 import { isSame } from '../../../model/values/same.ts';
+import { valueIn } from '../../../model/values/tables.ts';
 import { type ContainerInput, runsInOrder } from '../container/container-policy.ts';
 import type { ContainerRecord, Kill, PodContext } from './pod-context.ts';
 import { hookOf, type Member, wantedOf } from './pod-members.ts';
@@ -127,7 +129,7 @@ export function containerInput(context: PodContext, member: Member, nowMs: numbe
     wanted: wantedOf(podOrName(context), member),
     facts: facts && facts.finishedAtMs > nowMs ? { ...facts, finishedAtMs: nowMs } : facts,
     remembered: rememberedOf(context, member, facts),
-    begun: context.begun[member.container.name] ?? null,
+    begun: valueIn(context.begun, member.container.name) ?? null,
     maxBackoffMs: node.crashLoopBackOffMaxMs,
     behavior: node.behavior,
     ...(node.crashLoopBackOffInitialMs === undefined ? {} : { initialBackoffMs: node.crashLoopBackOffInitialMs }),
@@ -157,7 +159,7 @@ function rememberedOf(
   { kind, container: { name } }: Member,
   facts: ContainerFacts | null,
 ): RememberedContainer | null {
-  const known = rememberedContainers[name] ?? null;
+  const known = valueIn(rememberedContainers, name) ?? null;
   const isInOrder = kind === 'init' || kind === 'sidecar';
   const isPast = facts?.state === 'created' || (isInOrder && facts?.state === 'exited');
   if (!isPast || !anyReadySandbox({ runtime }) || hasBegunInSandbox(runtime, name)) return known;
@@ -219,7 +221,7 @@ function parsed(text: string | undefined): unknown {
 export const orphansOf = ({ runtime, containers }: PodContext): string[] => [
   ...new Set(
     (runtime?.containers ?? []).flatMap(({ metadata }) =>
-      metadata?.name !== undefined && containers[metadata.name] === undefined ? [metadata.name] : [],
+      metadata?.name !== undefined && valueIn(containers, metadata.name) === undefined ? [metadata.name] : [],
     ),
   ),
 ];

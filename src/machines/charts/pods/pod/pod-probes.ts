@@ -10,7 +10,7 @@ import { type Container, DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts
 import type { ProberReport, SoftStateMessage } from '../../../model/pods/pod-messages.ts';
 import { containerFieldPath, killMessages } from '../../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../../model/settings/behaviors.ts';
-import { pickKeys } from '../../../model/values/tables.ts';
+import { pickKeys, valueIn } from '../../../model/values/tables.ts';
 import type { ProberInput } from '../prober/prober.ts';
 import { firstDelay, firstVerdict, handlerOf, type ProbedState, probeOf, watchOf } from '../prober/prober-policy.ts';
 import type { PodContext } from './pod-context.ts';
@@ -21,8 +21,8 @@ import { applyChange, type Enqueue, podSetup as s, sendToContainer } from './pod
 function proberInput(context: PodContext, plan: ProberPlan, nowMs: number, chance: number): ProberInput {
   const { container, facts, kind, state } = plan;
   const probe = required(probeOf(container, kind), 'the probe of the container');
-  const isKnown = context.probes[container.name]?.id === facts.id;
-  const memberKind = required(context.containers[container.name], 'the actor of the container').kind;
+  const isKnown = valueIn(context.probes, container.name)?.id === facts.id;
+  const memberKind = required(valueIn(context.containers, container.name), 'the actor of the container').kind;
   return {
     kind,
     container: container.name,
@@ -105,7 +105,7 @@ function kill(enqueue: Enqueue, context: PodContext, { container }: Probed, { ki
  * pod.
  */
 const otherContainersContinue = ({ containers, probes }: PodContext, { name }: Container, ending: string): boolean =>
-  name !== ending && containers[name]?.view.phase !== 'ended' && probes[name]?.failed !== true;
+  name !== ending && valueIn(containers, name)?.view.phase !== 'ended' && valueIn(probes, name)?.failed !== true;
 
 /** Whether another instance follows. The exit code does not matter here; with `Never` only a restart rule allows it. */
 function restartExpected({ pod }: PodContext, container: Container): 'again' | 'never' | 'asSidecar' {

@@ -17,7 +17,7 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { sandboxOverhead } from '../../../model/spec/resources.ts';
 import { factsOf, isAlive, sandboxesOf } from '../../../model/status/runtime-facts.ts';
 import { quote } from '../../../model/values/go-text.ts';
-import { pickKeys } from '../../../model/values/tables.ts';
+import { pickKeys, valueIn } from '../../../model/values/tables.ts';
 import { pauseMs, SYNC_BACK_OFF } from '../../../model/values/time.ts';
 import { retryDelay } from '../container/container-policy.ts';
 import { logFailure, noteFailureFor } from './pod-actions.ts';
@@ -29,7 +29,7 @@ import type { ContainerChange, MemoryDecreases, ResizeStep } from './resize-poli
 import { changesOf, memoryDecreases, memoryProblem, resizeSteps, resizeSummary } from './resize-policy.ts';
 
 const isRunning = ({ runtime, containers }: PodContext, name: string): boolean =>
-  factsOf(runtime, name)?.state === 'running' && containers[name]?.view.phase === 'running';
+  factsOf(runtime, name)?.state === 'running' && valueIn(containers, name)?.view.phase === 'running';
 
 const hasGroups = ({ node }: PodContext): boolean => node.makesPodCgroups === true;
 
@@ -53,7 +53,7 @@ const changes = (context: PodContext): readonly ContainerChange[] =>
  */
 function isStarting({ runtime, containers }: PodContext, name: string): boolean {
   const state = factsOf(runtime, name)?.state;
-  const { view, begins } = containers[name] ?? {};
+  const { view, begins } = valueIn(containers, name) ?? {};
   if (view?.phase === 'running') return state !== 'running';
   if (view?.phase === 'stopping' || view?.phase === 'ended') return false;
   return view?.phase === 'starting' || begins === true || state === 'created' || state === 'running';
@@ -154,7 +154,7 @@ const noteActuated = s.enqueueActions((args) => {
 });
 
 const isActuated = ({ actuated, resize }: PodContext, name: string): boolean =>
-  JSON.stringify(actuated?.[name]) === JSON.stringify(resize?.target[name]);
+  JSON.stringify(valueIn(actuated, name)) === JSON.stringify(valueIn(resize?.target, name));
 
 const complete = s.enqueueActions((args) => {
   const { context, enqueue } = args;

@@ -1,4 +1,5 @@
 /** Types and guards of a pod's machine, and the change of its context with its status. The chart is in `pod.ts`. */
+
 import {
   type AnyActorRef,
   type Ended,
@@ -31,6 +32,7 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import type { NodeChanged } from '../../../model/settings/node-settings.ts';
 import { factsOf } from '../../../model/status/runtime-facts.ts';
 import { isSame } from '../../../model/values/same.ts';
+import { valueIn } from '../../../model/values/tables.ts';
 import { containerMachine } from '../container/container.ts';
 import { containerLogMachine } from '../container/container-log.ts';
 import type { ContainerOrder } from '../container/container-setup.ts';
@@ -167,7 +169,7 @@ export const podSetup = setup({
     hasNoUsers: ({ context: { pod, node } }) => pod?.spec.hostUsers !== false || !hasBehavior(node, 'usersReleased'),
     hasFileVariables: ({ context }) => fileVariablesOf(context).length > 0,
     hasSubPaths: ({ context }) => subPathsOf(context).length > 0,
-    hasDevices: ({ context: { writing, devices } }) => writing.some((name) => devices[name] !== undefined),
+    hasDevices: ({ context: { writing, devices } }) => writing.some((name) => valueIn(devices, name) !== undefined),
     hasNothingPublished: ({ context }) => !mayBePublished(context),
     hasNoVolumes: ({ context }) => context.pod !== null && (context.pod.spec.volumes ?? []).length === 0,
     hasDelayedImages: ({ context }) => containersWithDelayedImage(context).length > 0,
@@ -215,7 +217,7 @@ const isStartedView = ({ phase }: ContainerView): boolean => phase !== 'waiting'
 
 /** The start has succeeded and the runtime shows it: only then does the status show the new instance. */
 const isShownRunning = ({ containers, runtime }: PodContext, name: string): boolean =>
-  containers[name]?.view.phase === 'running' && factsOf(runtime, name)?.state === 'running';
+  valueIn(containers, name)?.view.phase === 'running' && factsOf(runtime, name)?.state === 'running';
 
 const isResized = ({ actuated, allocation }: PodContext): boolean =>
   JSON.stringify(actuated) === JSON.stringify(allocation);

@@ -17,6 +17,7 @@ import { sandboxConfig } from '../../../model/spec/sandbox.ts';
 import { usersRefusal } from '../../../model/spec/security.ts';
 import { instancesToRemove, isRestartingAll, needsSandbox } from '../../../model/status/conditions.ts';
 import { factsOf, hasBegunInSandbox, sandboxesOf } from '../../../model/status/runtime-facts.ts';
+import { valueIn } from '../../../model/values/tables.ts';
 import type { PodContext } from './pod-context.ts';
 import { hasStarted, type Member, membersOf, missingRuntimeClass, runtimeHandler } from './pod-members.ts';
 
@@ -28,7 +29,7 @@ const hasSucceeded = (context: PodContext, name: string): boolean => {
 const isInOrder = ({ kind }: Member): boolean => kind === 'init' || kind === 'sidecar';
 
 function isPassed(context: PodContext, { container, kind }: Member): boolean {
-  const phase = context.containers[container.name]?.view.phase;
+  const phase = valueIn(context.containers, container.name)?.view.phase;
   if (kind === 'sidecar') return phase === 'running' && hasStarted(context, container);
   return phase === 'ended' && hasSucceeded(context, container.name);
 }
@@ -41,7 +42,7 @@ export function membersToCreate(context: PodContext): Member[] {
   const members = membersOf(context.pod);
   const hook = members.findIndex((member) => awaitsEarlierHook(context, member));
   const waits = ({ kind, container }: Member, at: number): boolean =>
-    context.containers[container.name]?.request != null && (kind !== 'regular' || hook === -1 || at <= hook);
+    valueIn(context.containers, container.name)?.request != null && (kind !== 'regular' || hook === -1 || at <= hook);
   const reachedNow = context.initialised ? startableMembers(context, members) : reachableMembers(context, members);
   const isReachedNow = new Set(reachedNow);
   return withoutConcurrentImageMounts(
@@ -63,7 +64,7 @@ function startableMembers(context: PodContext, members: readonly Member[]): Memb
 function isEnding({ pod, containers, node }: PodContext): boolean {
   if (!hasBehavior(node, 'podsAsKubelet')) return false;
   return (pod?.spec.containers ?? []).every(({ name }) => {
-    const { phase, comesAgain } = containers[name]?.view ?? {};
+    const { phase, comesAgain } = valueIn(containers, name)?.view ?? {};
     return phase === 'ended' || (phase === 'stopping' && comesAgain !== true);
   });
 }
@@ -74,7 +75,7 @@ function withoutConcurrentImageMounts({ pod, containers }: PodContext, turns: Me
   if (images.size === 0) return turns;
   const sees = ({ container }: Member): boolean => (container.volumeMounts ?? []).some(({ name }) => images.has(name));
   const begins = ({ container: { name } }: Member): boolean =>
-    containers[name]?.begins === true || containers[name]?.view.phase === 'starting';
+    valueIn(containers, name)?.begins === true || valueIn(containers, name)?.view.phase === 'starting';
   const next = (pod === null ? [] : membersOf(pod)).some((member) => sees(member) && begins(member))
     ? undefined
     : turns.find(sees);
@@ -87,7 +88,7 @@ function withoutConcurrentImageMounts({ pod, containers }: PodContext, turns: Me
  */
 function awaitsEarlierHook({ containers }: PodContext, { kind, container }: Member): boolean {
   if (kind !== 'regular' || container.lifecycle?.postStart == null) return false;
-  const { phase, reason } = containers[container.name]?.view ?? {};
+  const { phase, reason } = valueIn(containers, container.name)?.view ?? {};
   return phase === 'starting' || (phase === 'waiting' && reason === '');
 }
 
@@ -105,7 +106,7 @@ function reachableMembers(context: PodContext, members: readonly Member[]): Memb
 
 /** The runtime may not show a just started instance yet. */
 const hasStartedInSandbox = (context: PodContext, { container: { name } }: Member): boolean =>
-  ['starting', 'running'].includes(context.containers[name]?.view.phase ?? '') ||
+  ['starting', 'running'].includes(valueIn(context.containers, name)?.view.phase ?? '') ||
   hasBegunInSandbox(context.runtime, name);
 
 /** True if the container need not wait for an earlier one. */
@@ -175,7 +176,7 @@ export const nextRestarts = ({ status }: PodContext): Readonly<Record<string, nu
 export function hasOnlySidecars({ containers, pod }: PodContext): boolean {
   const isLeft = Object.values(containers).some(({ kind, view }) => kind === 'sidecar' && view.phase !== 'ended');
   const served = pod?.spec.containers ?? [];
-  return isLeft && served.length > 0 && served.every(({ name }) => containers[name]?.view.phase === 'ended');
+  return isLeft && served.length > 0 && served.every(({ name }) => valueIn(containers, name)?.view.phase === 'ended');
 }
 
 /** The pod has claims that resource drivers prepare, which only pods of the API server can have. */

@@ -11,7 +11,7 @@ import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { isTerminalPhase } from '../../../model/status/phase.ts';
 import { type PodStatusFacts, podStatus, rejectedStatus } from '../../../model/status/pod-status.ts';
 import { type ContainerFacts, factsOf } from '../../../model/status/runtime-facts.ts';
-import { mapValues } from '../../../model/values/tables.ts';
+import { mapValues, valueIn } from '../../../model/values/tables.ts';
 import type { PodContext } from './pod-context.ts';
 import { probeResults, runtimeHandler } from './pod-members.ts';
 import { hasClaims } from './pod-start-order.ts';
@@ -22,7 +22,7 @@ function healthOf(context: PodContext): DeviceHealth {
   const all = pod.spec.containers.map((container) => {
     const { prepared, health } = claims;
     const ofClaims = claimHealthOf(pod, container, prepared, health, node.hidesHealthMessages !== true);
-    return [container.name, [...(deviceHealth[container.name] ?? []), ...ofClaims]] as const;
+    return [container.name, [...(valueIn(deviceHealth, container.name) ?? []), ...ofClaims]] as const;
   });
   return Object.fromEntries(all);
 }
@@ -76,7 +76,8 @@ function waitedFor({ kill, containers, status }: PodContext): PodStatusFacts['wa
   return Object.fromEntries(
     all.flatMap(({ name, state }) => {
       const { reason = '', message = '' } = state?.waiting ?? {};
-      const isKept = reason !== '' && !REASONS_BEFORE_FIRST_TRY.has(reason) && containers[name]?.view.phase === 'ended';
+      const isKept =
+        reason !== '' && !REASONS_BEFORE_FIRST_TRY.has(reason) && valueIn(containers, name)?.view.phase === 'ended';
       return isKept ? [[name, { reason, message }] as const] : [];
     }),
   );

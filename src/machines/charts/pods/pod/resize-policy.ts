@@ -17,6 +17,7 @@ import type { NodeSettings } from '../../../model/settings/node-settings.ts';
 import { containerResources, cpuQuota, cpuShares, milliOfShares, podOverhead } from '../../../model/spec/resources.ts';
 import { byBytes } from '../../../model/values/go-text.ts';
 import { milliUnits, nanoOf, wholeUnits } from '../../../model/values/quantity.ts';
+import { valueIn } from '../../../model/values/tables.ts';
 
 /** A container whose granted resources differ from those of its running instance. */
 export interface ContainerChange {
@@ -31,8 +32,8 @@ const RESIZABLE = ['cpu', 'memory'] as const;
 
 export function changesOf({ spec }: Pod, actuated: Allocation): readonly ContainerChange[] {
   return [...spec.containers, ...(spec.initContainers ?? [])].flatMap((container) => {
-    if (actuated[container.name] === undefined) return [];
-    const before = effective(actuated[container.name], actuated[WHOLE_POD]);
+    if (valueIn(actuated, container.name) === undefined) return [];
+    const before = effective(valueIn(actuated, container.name), actuated[WHOLE_POD]);
     const after = effective(container.resources, spec.resources);
     const changed = RESIZABLE.filter((name) => differs(name, before, after));
     if (changed.length === 0) return [];
@@ -183,12 +184,13 @@ function containerStep(
   const now = (had: ResourceRequirements = {}, wanted: ResourceRequirements = {}): ResourceRequirements =>
     withPart(resource === 'memory' ? had : withPart(had, wanted, 'memory'), wanted, resource);
   const whole = { ...pod, spec: { ...pod.spec, resources: now(actuated[WHOLE_POD], pod.spec.resources) } };
-  const { limits = {}, requests = {} } = now(actuated[name], container.resources);
+  const { limits = {}, requests = {} } = now(valueIn(actuated, name), container.resources);
   const resources = { limits, requests: { cpu: '0', ...requests } };
   const amount = ({ limits, requests }: ResourceRequirements) =>
     nanoOf(limits?.[resource] ?? requests?.[resource] ?? '0');
   const takesMore =
-    amount(effective(container.resources, pod.spec.resources)) > amount(effective(actuated[name], actuated[WHOLE_POD]));
+    amount(effective(container.resources, pod.spec.resources)) >
+    amount(effective(valueIn(actuated, name), actuated[WHOLE_POD]));
   return {
     step: { kind: 'container', name, resources: containerResources(whole, { ...container, resources }, node) },
     takesMore,
@@ -229,7 +231,7 @@ export function memoryDecreases(
     podBytes: grows(after.memoryBytes, before.memoryBytes) ? after.memoryBytes : null,
     containers: live.flatMap(({ name }) => {
       const bytes = limit(effective(containerOf(pod, name).resources, pod.spec.resources));
-      return grows(bytes, limit(effective(actuated[name], actuated[WHOLE_POD]))) ? [{ name, bytes }] : [];
+      return grows(bytes, limit(effective(valueIn(actuated, name), actuated[WHOLE_POD]))) ? [{ name, bytes }] : [];
     }),
   };
 }
@@ -248,7 +250,7 @@ export function memoryProblem({ podBytes, containers }: MemoryDecreases, used: M
       : [`attempting to set ${whose} memory limit (${limit}) below current usage (${current})`];
   const problems = [
     ...(podBytes === null ? [] : below('pod', podBytes, used.podBytes)),
-    ...containers.flatMap(({ name, bytes }) => below(`container "${name}"`, bytes, used.containers[name])),
+    ...containers.flatMap(({ name, bytes }) => below(`container "${name}"`, bytes, valueIn(used.containers, name))),
   ];
   if (problems.length === 0) return '';
   return `cannot decrease memory limits: ${problems.length === 1 ? problems[0] : `[${problems.join(', ')}]`}`;
