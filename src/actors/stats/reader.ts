@@ -11,20 +11,27 @@ import pLimit from 'p-limit';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { pickBy } from '../../machines/model/values/tables.ts';
 import { type CgroupSample, cgroupSamples, Rates } from './cgroup-samples.ts';
-import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups, processCount, readUsage } from './cgroup-usage.ts';
+import {
+  createdAtMs,
+  type Hierarchy,
+  hierarchyOf,
+  type PodCgroup,
+  podCgroups,
+  processCount,
+  readUsage,
+} from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
+import { ImageNames } from './image-names.ts';
 import type { Inventory, RunningContainer, RunningPod, RuntimeCall, RuntimeFileSystems } from './inventory.ts';
 import { inventory, podLayers, runtimeFileSystems } from './inventory.ts';
-import { type PressureStall, readMeminfo, readNumber, readText } from './kernel-text.ts';
+import { readMeminfo, readNumber, readText } from './kernel-text.ts';
 import { type DiskSample, machineDisks, nodeInterfaces, processInterfaces } from './machine-devices.ts';
 import { etcHosts, type OnVolume, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
 import type { ClaimPlaces, Usage } from './summary-parts.ts';
 import {
   claimStats,
-  containerUsage,
   fileSystemStats,
   layerStats,
-  NO_STALL,
   networkStats,
   partStats,
   runtimeUsage,
@@ -76,6 +83,9 @@ export class StatsReader {
   readonly #call: RuntimeCall;
   readonly #onVolume: OnVolume;
   readonly #rates = new Rates();
+  /** When the agent started, as far as clients see. */
+  readonly #startedAtMs: number;
+  readonly #images: ImageNames;
   readonly #folders = pLimit(FOLDERS_AT_ONCE);
   #hierarchy: Promise<Hierarchy> | null = null;
   #levels: Readonly<Record<'books' | 'drawers', number>> | null = null;
@@ -84,7 +94,9 @@ export class StatsReader {
     this.#onVolume = onVolume;
     this.root = root;
     this.#call = call;
+    this.#images = new ImageNames(call);
     this.now = now;
+    this.#startedAtMs = now();
   }
 
   hierarchy(): Promise<Hierarchy> {
@@ -123,7 +135,16 @@ export class StatsReader {
     const [hierarchy, running] = await Promise.all([this.hierarchy(), this.inventory()]);
     const { podsCgroup } = node;
     const systemCgroups = Object.values(node.systemCgroups);
-    return await cgroupSamples({ hierarchy, running, podsCgroup, systemCgroups, root: this.root, now: this.now });
+    const images = await this.#images.of(running);
+    return await cgroupSamples({
+      hierarchy,
+      running,
+      images,
+      podsCgroup,
+      systemCgroups,
+      root: this.root,
+      now: this.now,
+    });
   }
 
   /** The machine's own file systems and disks. */
@@ -166,25 +187,25 @@ export class StatsReader {
     const atMs = this.now();
     const counted = ['/', node.podsCgroup, kubelet, runtime, misc, ...containers]
       .filter((cgroup) => cgroup !== '' && this.#rates.needsReading(cgroup, atMs))
-      .filter((cgroup) => this.#usage(hierarchy, cgroup, null).cpu !== null);
+      .filter((cgroup) => this.#usage(hierarchy, cgroup).cpu !== null);
     if (counted.length > 0) await sleep(FIRST_WINDOW_MS);
   }
 
-  #usage(hierarchy: Hierarchy, cgroup: string, unknownPressure: PressureStall | null): Usage {
+  #usage(hierarchy: Hierarchy, cgroup: string): Usage {
     const atMs = this.now();
     const usage = readUsage(hierarchy, cgroup, this.root);
     const rate = usage.cpu === null ? null : this.#rates.note(cgroup, atMs, usage.cpu.usage);
-    return usageOf(usage, atMs, rate, unknownPressure);
+    return usageOf(usage, atMs, rate);
   }
 
   #node(reading: Reading): NodeStats {
     const { node, options, hierarchy, running, rootFs, imageFs, containerFs } = reading;
-    const usage = this.#usage(hierarchy, '/', NO_STALL);
+    const usage = this.#usage(hierarchy, '/');
     const { atMs } = usage;
     const common = {
       nodeName: node.nodeName,
       systemContainers: this.#systemContainers(reading),
-      startTime: timeOf(this.#bootedAtMs()),
+      startTime: timeOf(options.onlyCpuAndMemory ? this.#createdAtMs(hierarchy, '/') : this.#bootedAtMs()),
       ...withoutNulls({ cpu: usage.cpu, memory: usage.memory, swap: usage.swap }),
     };
     if (options.onlyCpuAndMemory) return common;
@@ -211,11 +232,15 @@ export class StatsReader {
     ];
     return known.flatMap(([name, cgroup]) => {
       if (cgroup === '') return [];
-      const { cpu, memory, io, swap } = this.#usage(hierarchy, cgroup, NO_STALL);
+      const { cpu, memory, io, swap } = this.#usage(hierarchy, cgroup);
       if (cpu === null && memory === null) return [];
-      const startTime = timeOf(this.#bootedAtMs());
+      const startTime = timeOf(name === 'kubelet' ? this.#startedAtMs : this.#createdAtMs(hierarchy, cgroup));
       return [{ name, startTime, ...withoutNulls({ cpu, memory, io: options.onlyCpuAndMemory ? null : io, swap }) }];
     });
+  }
+
+  #createdAtMs(hierarchy: Hierarchy, cgroup: string): number {
+    return createdAtMs(hierarchy, cgroup) ?? this.#bootedAtMs();
   }
 
   #bootedAtMs(): number {
@@ -248,7 +273,7 @@ export class StatsReader {
             containers.map(({ usage }) => usage),
             this.now(),
           )
-        : this.#usage(hierarchy, cgroup.cgroup, NO_STALL);
+        : this.#usage(hierarchy, cgroup.cgroup);
     const { uid, name, namespace } = pod;
     const common = {
       podRef: { name, namespace, uid },
@@ -268,10 +293,7 @@ export class StatsReader {
 
   #container(reading: Reading, pod: PodCgroup | undefined, container: RunningContainer) {
     const cgroup = pod?.containers.get(container.id);
-    const usage =
-      cgroup === undefined
-        ? runtimeUsage(container.stats ?? {})
-        : containerUsage(this.#usage(reading.hierarchy, cgroup, null));
+    const usage = cgroup === undefined ? runtimeUsage(container.stats ?? {}) : this.#usage(reading.hierarchy, cgroup);
     const stats: ContainerStats = {
       name: container.name,
       startTime: timeOf(container.createdAtMs),

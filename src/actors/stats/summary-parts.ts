@@ -19,8 +19,8 @@ import type {
 
 /** The name by which the kubelet finds the default interface. */
 const DEFAULT_INTERFACE = 'eth0';
-/** cgroup v1 has no pressure: upstream then reports zeros for pods and the node, and nothing for containers. */
-export const NO_STALL: PressureStall = { full: NO_PRESSURE, some: NO_PRESSURE };
+/** cgroup v1 has no pressure: upstream then reports zeros. */
+const NO_STALL: PressureStall = { full: NO_PRESSURE, some: NO_PRESSURE };
 
 /** A time as RFC 3339 with milliseconds, for metrics; the text of a summary omits the milliseconds. */
 export const timeOf = (ms: number): string => new Date(ms).toISOString();
@@ -33,13 +33,10 @@ export interface Usage {
   readonly swap: SwapStats | null;
 }
 
-/** `rate` in nanoseconds a second; `unknown` stands for a pressure that the kernel does not count. */
-export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null, unknown: PressureStall | null): Usage {
+/** `rate` in nanoseconds a second. As in cAdvisor, a cgroup without a limit has no available bytes. */
+export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null): Usage {
   const time = timeOf(atMs);
-  const stall = (pressure: PressureStall | null) => {
-    const psi = pressure ?? unknown;
-    return psi === null ? {} : { psi };
-  };
+  const stall = (pressure: PressureStall | null) => ({ psi: pressure ?? NO_STALL });
   const { cpu, memory, io } = usage;
   return {
     atMs,
@@ -62,13 +59,6 @@ export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null, u
     },
   };
 }
-
-/** The usage of a container. As in containerd, a container without a limit has zero bytes available. */
-export const containerUsage = ({ memory, swap, ...usage }: Usage): Usage => ({
-  ...usage,
-  memory: memory && { availableBytes: 0n, ...memory },
-  swap: swap && { swapAvailableBytes: 0n, ...swap },
-});
 
 const positive = (value: bigint): bigint => (value < 0n ? 0n : value);
 const nanoCores = (rate: bigint | null) => (rate === null ? {} : { usageNanoCores: rate });

@@ -7,7 +7,7 @@ import { StatsReader } from '../../../src/actors/stats/reader.ts';
 import { type PodStats, statsText } from '../../../src/actors/stats/usage-types.ts';
 import type { ContainerStats } from '../../../src/machines/model/api/cri.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
-import { joinNetwork, type MachineName, machineFiles } from '../../support/machine-files.ts';
+import { type MachineName, machineFiles } from '../../support/machine-files.ts';
 
 const UID = '11111111-2222-3333-4444-555555555555';
 const CONTAINER = 'a'.repeat(64);
@@ -30,10 +30,12 @@ const runtime = (mountpoint: string, stats: Partial<ContainerStats> = {}): Runti
             pod_sandbox_id: SANDBOX,
             created_at: '1750000001000000000',
             metadata: { name: 'c' },
-            image: { image: 'img:1' },
+            image: { image: 'sha256:1' },
           },
         ],
       },
+      ListImages: { images: [{ id: 'sha256:1', repo_tags: ['img:1', 'img:2'], repo_digests: ['img@sha256:3'] }] },
+      PodSandboxStatus: { info: { info: '{"image":"pause:3"}' } },
       ListContainerStats: { stats: [{ attributes: { id: CONTAINER }, writable_layer: layer, ...stats }] },
       ImageFsInfo: {
         image_filesystems: [{ ...layer, fs_id: { mountpoint }, used_bytes: { value: '9999' } }],
@@ -51,8 +53,6 @@ interface NodeOptions {
 
 async function node(machine: MachineName, options: NodeOptions = {}) {
   const root = await machineFiles(machine);
-  joinNetwork(root, 'self', '1');
-  joinNetwork(root, 4241, '2');
   const rootDir = await temporaryFolder();
   const volumes = join(rootDir, 'pods', UID, 'volumes');
   for (const volume of ['kubernetes.io~empty-dir/cache', 'kubernetes.io~secret/key']) {
@@ -87,7 +87,11 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
         pageFaults: 321n,
         majorPageFaults: 7n,
       },
-      swap: { swapUsageBytes: 8_192n, swapAvailableBytes: 1_048_576n - 8_192n },
+      // On cgroup v1 the limit is that of memory and swap together.
+      swap: {
+        swapUsageBytes: 8_192n,
+        swapAvailableBytes: (machine === 'cgroup-v1' ? 104_857_600n : 0n) + 1_048_576n - 8_192n,
+      },
       rootfs: { usedBytes: 4_096n, inodesUsed: 2n },
     });
   });
@@ -158,6 +162,7 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect(container.usage.memory).toMatchObject({ failures: 2n, kernel: 65_536n, maxUsage: 50_004_096n });
     expect(container.limits.cpuShares).toBe(2n);
     const sandbox = samples.find(({ labels }) => labels?.name === SANDBOX)!;
+    expect(sandbox.labels?.image).toBe('pause:3');
     expect(sandbox.interfaces?.map(({ name }) => name)).toEqual(['eth0']);
     expect(samples.find(({ cgroup }) => cgroup === '/')?.labels).toBeNull();
   });
@@ -194,6 +199,42 @@ it.each(['cgroup-v1', 'cgroup-v2'] as const)(
     expect(ofPods?.find(({ labels }) => labels['pod'] === 'p' && labels['name'] === '')?.value).toBe(0);
   },
 );
+
+it.each(['cgroup-v1', 'cgroup-v2'] as const)(
+  'a container of %s without limits has no available bytes',
+  async (machine) => {
+    const { reader, place } = await node(machine);
+    const container = (await reader.cgroups(place)).find(({ labels }) => labels?.container === 'c')!.cgroup;
+    const [tree, limit, swapLimit, none] =
+      machine === 'cgroup-v1'
+        ? ['memory', 'memory.limit_in_bytes', 'memory.memsw.limit_in_bytes', '9223372036854771712']
+        : ['', 'memory.max', 'memory.swap.max', 'max'];
+    for (const file of [limit, swapLimit])
+      writeFileSync(join(reader.root, 'sys/fs/cgroup', tree, container, file), none);
+    const [pod] = (await reader.summary(place)).pods;
+    const { memory, swap } = pod!.containers[0]!;
+    expect(memory?.workingSetBytes).toBe(30_000_000n);
+    expect(memory).not.toHaveProperty('availableBytes');
+    expect(swap).not.toHaveProperty('swapAvailableBytes');
+  },
+);
+
+it('the agent`s own cgroup is as old as the agent, others as their folders', async () => {
+  let nowMs = NOW;
+  const { reader, place } = await node('cgroup-v2', { now: () => nowMs });
+  nowMs += 5_000;
+  const kubelet = `${place.podsCgroup}/kubepods-burstable.slice`;
+  for (const cgroup of ['', place.podsCgroup, kubelet]) {
+    utimesSync(join(reader.root, 'sys/fs/cgroup', cgroup), 1_500_000_000, 1_500_000_000);
+  }
+  const groups = { ...place, systemCgroups: { ...place.systemCgroups, kubelet } };
+  const { node: stats } = await reader.summary(groups, { onlyCpuAndMemory: true });
+  expect(stats.systemContainers?.map(({ name, startTime }) => [name, startTime])).toEqual([
+    ['kubelet', new Date(NOW).toISOString()],
+    ['pods', '2017-07-14T02:40:00.000Z'],
+  ]);
+  expect(stats.startTime).toBe('2017-07-14T02:40:00.000Z');
+});
 
 it('the root of cgroup v2 counts no threads: its processes are counted, as by cAdvisor', async () => {
   const { reader, place } = await node('cgroup-v2');
@@ -241,7 +282,7 @@ it('what others run on the machine is not looked at for cAdvisor`s metrics', asy
   expect(await outside({ kubelet: '', runtime: `${place.podsCgroup}/besteffort`, misc: '' })).toEqual(['/']);
 });
 
-it('waiting is counted by cgroup v2 only; on v1 pods have zeros and containers nothing', async () => {
+it('waiting is counted by cgroup v2 only; on v1 it is zero', async () => {
   const unified = await node('cgroup-v2');
   const [pod] = (await unified.reader.summary(unified.place)).pods;
   expect(pod?.cpu?.psi?.some).toEqual({ total: 1_234_567n, avg10: 1.5, avg60: 0.25, avg300: 0.05 });
@@ -254,7 +295,7 @@ it('waiting is counted by cgroup v2 only; on v1 pods have zeros and containers n
     return [cpu, memory, io].map((part) => part?.psi?.some.total);
   };
   expect(psi(pod)).toEqual([expect.any(BigInt), expect.any(BigInt), expect.any(BigInt)]);
-  expect(psi(old)).toEqual([undefined, undefined, undefined]);
+  expect(psi(old)).toEqual([0n, 0n, 0n]);
 });
 
 it('the root of cgroup v2 has no counter: what is used is anonymous memory and file cache', async () => {

@@ -192,6 +192,15 @@ describe('numbers', () => {
     expect(await value('kubelet_pod_start_total_duration_seconds', infinite)).toBe(0);
   });
 
+  it('are the same at each scrape where nothing happened', async () => {
+    const startOf = async () =>
+      (await node.metrics.probes()).find(({ name }) => name === 'process_start_time_seconds')?.samples[0]?.value;
+    const first = await startOf();
+    expect(first).toBeGreaterThan(1.7e9);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(await startOf()).toBe(first);
+  });
+
   it('of the API server are what its client saw', async () => {
     const labels = { verb: 'GET', host: API_SERVER };
     expect(await value('rest_client_requests_total', { code: '200', method: 'GET' })).toBe(1);
