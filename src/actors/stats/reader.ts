@@ -53,6 +53,8 @@ export interface StatsOptions {
 
 export interface SummaryOptions {
   readonly onlyCpuAndMemory?: boolean;
+  /** Folders of volumes are not measured, whose files may be many. */
+  readonly withoutVolumes?: boolean;
   readonly claims?: Readonly<Record<string, ClaimPlaces>>;
   /** By pod uid, the statistics that drivers report of its volumes. */
   readonly ofDrivers?: Readonly<Record<string, readonly VolumeStats[]>>;
@@ -322,7 +324,7 @@ export class StatsReader {
     const place = { ...stats.podRef, rootDir: node.rootDir, podLogsDir: node.podLogsDir };
     const pod = running.pods.find(({ uid }) => uid === stats.podRef.uid);
     const [volumes, logs, hosts] = await Promise.all([
-      podVolumes(place, options.signal, this.#onVolume),
+      options.withoutVolumes ? [] : podVolumes(place, options.signal, this.#onVolume),
       podLogs(place),
       etcHosts(place),
     ]);

@@ -117,6 +117,13 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect(pod!['ephemeral-storage']!.usedBytes).toBe(cache.usedBytes! + logs + 4_096n);
   });
 
+  it('measures no volume where that is turned off', async () => {
+    const { reader, place } = await node(machine);
+    const [pod] = (await reader.summary(place, { withoutVolumes: true })).pods;
+    expect(pod).not.toHaveProperty('volume');
+    expect(pod!['ephemeral-storage']!.usedBytes).toBe(4_096n + 4_096n);
+  });
+
   it('tells of claims how full what they are bound to is, wherever that lies, and nothing of what is gone', async () => {
     const { reader, place, volumes } = await node(machine);
     const mounted = join(volumes, 'kubernetes.io~csi/pvc-1/mount');

@@ -26,7 +26,7 @@ import { pullRecordCounts } from './pods/image-work.ts';
 import { podGauges } from './pods/pod-gauges.ts';
 import type { Recorder } from './recorder.ts';
 import { cadvisorFamilies, machineFamilies } from './usage/cadvisor.ts';
-import { resourceFamilies, volumeStats } from './usage/summary-gauges.ts';
+import { measuresVolumes, resourceFamilies, volumeStats } from './usage/summary-gauges.ts';
 import { type DriverVolume, volumeCounts } from './volumes/storage.ts';
 
 export interface NodeMetrics {
@@ -74,7 +74,7 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
         ...further,
         ...podGauges(pods, mirrorPodsOf(view)),
         volumeCounts(pods, view.contexts<DriverVolume>('kubelet/csiVolumes/mount-')),
-        ...(await volumeStats(pods, await measurements.driverVolumes())),
+        ...(measuresVolumes(view.configuration()) ? await volumeStats(pods, await measurements.driverVolumes()) : []),
         ...nodeGauges(view),
         ...cpuGauges(view, pods),
         ...evictionCounts(view),
