@@ -19,6 +19,8 @@ export interface NodePod {
   readonly runtime: PodRuntimeStatus | null;
   /** The progress of the pod's end; absent: the pod is not ending. */
   readonly ending?: PodEnding;
+  /** The pod was never admitted: nothing of it runs. */
+  readonly isRejected?: true;
   /** Names of the volumes that are set up. */
   readonly mounted: readonly string[];
   /** By container, its exclusive CPUs: `1-2,5`. Absent for none. */

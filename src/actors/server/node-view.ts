@@ -201,11 +201,12 @@ export class KernelView implements NodeView {
 }
 
 function nodePod(context: PodContext): NodePod {
-  const { uid, namespace, name, pod, status, runtime, volumes, cpus, claims } = context;
+  const { uid, namespace, name, pod, status, runtime, volumes, cpus, claims, rejection } = context;
   const mounted = Object.keys(volumes ?? {});
   const known = { uid, namespace, name, pod, status, runtime, mounted, exclusiveCpus: cpus?.exclusive ?? {} };
   const prepared = claims === null ? {} : { prepared: claims.prepared };
-  return { ...known, ...prepared, ...endingOf(context), ...claimsOf(context) };
+  const rejected = rejection === null ? {} : { isRejected: true as const };
+  return { ...known, ...prepared, ...rejected, ...endingOf(context), ...claimsOf(context) };
 }
 
 const endingOf = ({ kill, stage }: PodContext): { readonly ending?: PodEnding } =>

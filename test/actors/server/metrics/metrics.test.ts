@@ -157,8 +157,18 @@ describe('numbers', () => {
     });
     const runtime = { sandboxes: [{ state: 'SANDBOX_READY' }], containers: [] } as unknown as NodePod['runtime'];
     const ended = { ...of({}, undefined, 'Succeeded'), runtime };
+    const rejected = { ...of({}, undefined, 'Failed'), isRejected: true as const };
     const gauges = podGauges(
-      [of({}), of(file), of(file, orphan), of({}, stopped), of(null, orphan), of(file, undefined, 'Failed'), ended],
+      [
+        of({}),
+        of(file),
+        of(file, orphan),
+        of({}, stopped),
+        of(null, orphan),
+        of(file, undefined, 'Failed'),
+        ended,
+        rejected,
+      ],
       1,
     );
     const count = (name: string) =>
@@ -178,7 +188,7 @@ describe('numbers', () => {
     ]);
     expect(count('kubelet_desired_pods')).toEqual([
       ['true', 2],
-      ['', 3],
+      ['', 4],
     ]);
     expect(count('kubelet_active_pods')).toEqual([
       ['true', 1],

@@ -124,9 +124,15 @@ const ORIGINS = [
   { config: 'runtime_only', static: 'unknown' },
 ] as const;
 
-/** The counts of pods for every possible combination of labels, even if the count is 0. */
+/**
+ * The counts of pods for every possible combination of labels, even if the count is 0. As in the kubelet, nobody works on
+ * a rejected pod.
+ */
 function working(pods: readonly NodePod[]): Sample[] {
-  const counts = Object.groupBy(pods, (pod) => JSON.stringify(labelsOf(pod)));
+  const counts = Object.groupBy(
+    pods.filter(({ isRejected }) => isRejected !== true),
+    (pod) => JSON.stringify(labelsOf(pod)),
+  );
   return (['sync', 'terminating', 'terminated'] as const).flatMap((lifecycle) =>
     ORIGINS.map((origin) => {
       const labels = { config: origin.config, lifecycle, static: origin.static };
