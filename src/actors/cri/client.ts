@@ -4,6 +4,8 @@
  * Invariants: every unary call ends, by answer, deadline or abort (`null` for no deadline); nothing is retried here;
  * only API v1 is supported. The protobuf contract is loaded once, at the first connection.
  */
+import { constants as system } from 'node:os';
+import { getSystemErrorMap } from 'node:util';
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import { messageOf } from '../../kernel/thrown.ts';
@@ -117,10 +119,34 @@ function isServiceError(thrown: unknown): thrown is grpc.ServiceError {
   return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'number' && thrown.code in grpc.status;
 }
 
+/** The library's text for a socket without a listener; its address is that of the socket. */
+const NOT_CONNECTED = /^No connection established\. Last error: (?:Error: )?connect (E[A-Z]+) (.+)\. Resolution note: /;
+const IS_LATE = /^Deadline exceeded after \d/;
+/** The other side's own error can be longer. */
+const NOT_CONNECTED_MAX_CHARS = 1_024;
+
+/**
+ * Go's text for a connection that cannot be opened, or is lost, and for a call that this side ends; other errors have
+ * that of the other side.
+ */
+function goDetails({ code, details }: grpc.ServiceError): string {
+  if (code === grpc.status.DEADLINE_EXCEEDED && IS_LATE.test(details)) return 'context deadline exceeded';
+  if (code === grpc.status.CANCELLED && details === 'Cancelled on client') return 'context canceled';
+  if (code !== grpc.status.UNAVAILABLE) return details;
+  if (details === 'Connection dropped') return 'error reading from server: EOF';
+  const [, name = '', address = ''] = NOT_CONNECTED.exec(details.slice(0, NOT_CONNECTED_MAX_CHARS)) ?? [];
+  const number = (system.errno as Readonly<Record<string, number>>)[name];
+  if (number === undefined) return details;
+  const network = address.startsWith('/') ? 'unix' : 'tcp';
+  const what = getSystemErrorMap().get(-number)?.[1] ?? name;
+  const reason = `transport: Error while dialing: dial ${network} ${address}: connect: ${what}`;
+  return `connection error: desc = ${JSON.stringify(reason)}`;
+}
+
 /** An error of gRPC with the text that the Go kubelet puts into events and statuses. */
 export function toOperationError(thrown: unknown): OperationError {
   if (!isServiceError(thrown)) return new OperationError(messageOf(thrown));
-  return new OperationError(`rpc error: code = ${goCodeName(thrown.code)} desc = ${thrown.details}`, {
+  return new OperationError(`rpc error: code = ${goCodeName(thrown.code)} desc = ${goDetails(thrown)}`, {
     name: 'RuntimeError',
     code: grpc.status[thrown.code],
     retriable: RETRIABLE.has(thrown.code),

@@ -115,30 +115,13 @@ const missingAddress = (endpoint: string): OperationError =>
     { code: 'INVALID_ARGUMENT' },
   );
 
-/** Why a call failed, with the text of Go's gRPC library. */
-function rpcText(message: string, code: string | undefined): string {
-  if (code === 'DEADLINE_EXCEEDED') return 'rpc error: code = DeadlineExceeded desc = context deadline exceeded';
-  const [, errno = '', path = ''] = /\bconnect (E[A-Z]+) (\/\S+?)\.?(?:\s|$)/.exec(message) ?? [];
-  const system = CONNECT_TEXTS[errno];
-  if (system === undefined) return message;
-  const dial = `transport: Error while dialing: dial unix ${path}: connect: ${system}`;
-  return `rpc error: code = Unavailable desc = connection error: desc = ${JSON.stringify(dial)}`;
-}
-
-const CONNECT_TEXTS: Readonly<Record<string, string>> = {
-  EACCES: 'permission denied',
-  ECONNREFUSED: 'connection refused',
-  ENOENT: 'no such file or directory',
-  ENOTSOCK: 'socket operation on non-socket',
-};
-
 async function validated(opened: CriPorts, endpoint: string, signal: AbortSignal) {
   try {
     return await opened.ports['cri.version'](callOf(signal));
   } catch (thrown) {
     opened.close();
     const code = codeOf(thrown);
-    const why = rpcText(messageOf(thrown), code);
+    const why = messageOf(thrown);
     throw new OperationError(
       `validate service connection: validate CRI v1 runtime API for endpoint ${JSON.stringify(endpoint)}: ${why}`,
       code === undefined ? {} : { code },

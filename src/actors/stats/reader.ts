@@ -8,8 +8,8 @@
 
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
+import { messageOf } from '../../kernel/thrown.ts';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
-import { pickBy } from '../../machines/model/values/tables.ts';
 import { type CgroupSample, cgroupSamples, Rates } from './cgroup-samples.ts';
 import {
   createdAtMs,
@@ -39,6 +39,7 @@ import {
   sumOfFolders,
   timeOf,
   usageOf,
+  withoutNulls,
 } from './summary-parts.ts';
 import { countOf } from './topology.ts';
 import type { ContainerStats, FsStats, NodeStats, PodStats, Summary, VolumeStats } from './usage-types.ts';
@@ -68,6 +69,14 @@ const PODS_AT_ONCE = 8;
 /** Pods whose folders are walked in parallel: more would not be faster, because the disk limits the rate. */
 const FOLDERS_AT_ONCE = 2;
 
+/** Upstream's texts for a runtime that does not answer the first of its questions. */
+const NO_FILE_SYSTEMS = 'failed to get imageFs stats';
+const NO_LIST = 'failed to list pod stats: failed to get pod or container map: failed to list all containers';
+
+/** How long metrics of cgroups wait for the runtime, which only names what is there. */
+const NAMES_TIMEOUT_MS = 3_000;
+const NOTHING_RUNS: Inventory = { pods: [], imageFs: null, containerFs: null };
+
 interface Reading {
   readonly node: StatsPlace;
   readonly options: SummaryOptions;
@@ -88,6 +97,7 @@ export class StatsReader {
   /** When the agent started, as far as clients see. */
   readonly #startedAtMs: number;
   readonly #images: ImageNames;
+  #running = NOTHING_RUNS;
   readonly #folders = pLimit(FOLDERS_AT_ONCE);
   #hierarchy: Promise<Hierarchy> | null = null;
   #levels: Readonly<Record<'books' | 'drawers', number>> | null = null;
@@ -118,7 +128,9 @@ export class StatsReader {
 
   /** /stats/summary. Fails when the machine has no cgroups or the runtime does not answer. */
   async summary(node: StatsPlace, options: SummaryOptions = {}): Promise<Summary> {
-    const reading = await this.#begin(node, options);
+    const reading = await this.#begin(node, options).catch((error: unknown) => {
+      throw new Error(`${options.onlyCpuAndMemory ? NO_LIST : NO_FILE_SYSTEMS}: ${messageOf(error)}`);
+    });
     await this.#firstRates(reading);
     const pods: PodStats[] = [];
     for (const [index, pod] of reading.running.pods.entries()) {
@@ -134,7 +146,7 @@ export class StatsReader {
 
   /** This node's cgroups with all their counters, named by pod and container where they are: for /metrics/cadvisor. */
   async cgroups(node: StatsPlace): Promise<CgroupSample[]> {
-    const [hierarchy, running] = await Promise.all([this.hierarchy(), this.inventory()]);
+    const [hierarchy, running] = await Promise.all([this.hierarchy(), this.#lastInventory()]);
     const { podsCgroup } = node;
     const systemCgroups = Object.values(node.systemCgroups);
     const images = await this.#images.of(running);
@@ -147,6 +159,16 @@ export class StatsReader {
       root: this.root,
       now: this.now,
     });
+  }
+
+  /** What runs according to the runtime, or did when it answered last: cgroups outlive a restart of the runtime. */
+  async #lastInventory(): Promise<Inventory> {
+    try {
+      this.#running = await this.inventory(AbortSignal.timeout(NAMES_TIMEOUT_MS));
+    } catch {
+      // The last answer is used.
+    }
+    return this.#running;
   }
 
   /** The machine's own file systems and disks. */
@@ -362,14 +384,6 @@ export class StatsReader {
       ...withoutNulls({ 'ephemeral-storage': total }),
     };
   }
-}
-
-function withoutNulls<Fields extends Readonly<Record<string, unknown>>>(
-  fields: Fields,
-): { [Key in keyof Fields]?: NonNullable<Fields[Key]> } {
-  return pickBy(fields, (value) => value != null) as {
-    [Key in keyof Fields]?: NonNullable<Fields[Key]>;
-  };
 }
 
 /** The processes of a pod are those of its containers, without that of its sandbox. */

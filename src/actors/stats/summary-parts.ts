@@ -1,5 +1,6 @@
 /** Converts readings into the parts of the summary, one pure function a part. */
 import type { FilesystemUsage, ContainerStats as RuntimeStats } from '../../machines/model/api/cri.ts';
+import { pickBy } from '../../machines/model/values/tables.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage } from './disk-usage.ts';
 import { millis } from './inventory.ts';
@@ -187,4 +188,13 @@ export async function claimStats(namespace: string, places: ClaimPlaces, atMs: n
     return usage === null ? [] : [{ name, pvcRef: { name: claim, namespace }, ...fileSystemStats(usage, atMs) }];
   });
   return (await Promise.all(measured)).flat();
+}
+
+/** Without the fields that are not known. */
+export function withoutNulls<Fields extends Readonly<Record<string, unknown>>>(
+  fields: Fields,
+): { [Key in keyof Fields]?: NonNullable<Fields[Key]> } {
+  return pickBy(fields, (value) => value != null) as {
+    [Key in keyof Fields]?: NonNullable<Fields[Key]>;
+  };
 }

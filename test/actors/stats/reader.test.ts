@@ -45,6 +45,16 @@ const runtime = (mountpoint: string, stats: Partial<ContainerStats> = {}): Runti
     return answers[name];
   }) as unknown as RuntimeCall;
 
+/** A runtime that fails while `isDown`. */
+function failing(call: RuntimeCall) {
+  const state = { isDown: false };
+  const failed = (async (...args: Parameters<RuntimeCall>) => {
+    if (state.isDown) throw new Error('the runtime is down');
+    return await call(...args);
+  }) as RuntimeCall;
+  return { state, call: failed };
+}
+
 interface NodeOptions {
   readonly podsCgroup?: string;
   readonly stats?: Partial<ContainerStats>;
@@ -65,8 +75,9 @@ async function node(machine: MachineName, options: NodeOptions = {}) {
   const podsCgroup = options.podsCgroup ?? (machine === 'cgroup-v1' ? '/kubepods' : '/kubepods.slice');
   const systemCgroups = { kubelet: '', runtime: '', misc: '' };
   const place = { nodeName: 'n', rootDir, podLogsDir: join(rootDir, 'logs'), podsCgroup, systemCgroups };
-  const reader = new StatsReader({ root, call: runtime(rootDir, options.stats), now: options.now ?? (() => NOW) });
-  return { reader, place, volumes };
+  const { state, call } = failing(runtime(rootDir, options.stats));
+  const reader = new StatsReader({ root, call, now: options.now ?? (() => NOW) });
+  return { reader, place, volumes, state };
 }
 
 describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) => {
@@ -173,6 +184,22 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect(sandbox.interfaces?.map(({ name }) => name)).toEqual(['eth0']);
     expect(samples.find(({ cgroup }) => cgroup === '/')?.labels).toBeNull();
   });
+});
+
+it('cgroups are measured while the runtime is down, with the names that it gave last; a summary needs it', async () => {
+  const { reader, place, state } = await node('cgroup-v2');
+  state.isDown = true;
+  const unknown = await reader.cgroups(place);
+  expect(unknown.map(({ labels }) => labels)).toEqual(unknown.map(() => null));
+  state.isDown = false;
+  const named = (await reader.cgroups(place)).map(({ labels }) => labels);
+  expect(named.filter((labels) => labels?.container === 'c')).toHaveLength(1);
+  state.isDown = true;
+  expect((await reader.cgroups(place)).map(({ labels }) => labels)).toEqual(named);
+  await expect(reader.summary(place)).rejects.toThrow('failed to get imageFs stats: the runtime is down');
+  await expect(reader.summary(place, { onlyCpuAndMemory: true })).rejects.toThrow(
+    'failed to list pod stats: failed to get pod or container map: failed to list all containers: the runtime is down',
+  );
 });
 
 it('waiting of a container is among cAdvisor`s metrics on cgroup v2 only', async () => {

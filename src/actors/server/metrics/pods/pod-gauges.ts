@@ -125,8 +125,8 @@ const ORIGINS = [
 ] as const;
 
 /**
- * The counts of pods for every possible combination of labels, even if the count is 0. As in the kubelet, nobody works on
- * a rejected pod.
+ * The counts of pods for every possible combination of labels, even if the count is 0. As in the kubelet, without
+ * rejected pods.
  */
 function working(pods: readonly NodePod[]): Sample[] {
   const counts = Object.groupBy(
