@@ -8,7 +8,7 @@
 
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
-import { messageOf } from '../../kernel/thrown.ts';
+import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
 import { type CgroupSample, cgroupSamples, Rates } from './cgroup-samples.ts';
 import {
@@ -128,9 +128,7 @@ export class StatsReader {
 
   /** /stats/summary. Fails when the machine has no cgroups or the runtime does not answer. */
   async summary(node: StatsPlace, options: SummaryOptions = {}): Promise<Summary> {
-    const reading = await this.#begin(node, options).catch((error: unknown) => {
-      throw new Error(`${options.onlyCpuAndMemory ? NO_LIST : NO_FILE_SYSTEMS}: ${messageOf(error)}`);
-    });
+    const reading = await this.#begin(node, options);
     await this.#firstRates(reading);
     const pods: PodStats[] = [];
     for (const [index, pod] of reading.running.pods.entries()) {
@@ -194,7 +192,11 @@ export class StatsReader {
   }
 
   async #begin(node: StatsPlace, options: SummaryOptions): Promise<Reading> {
-    const [hierarchy, running] = await Promise.all([this.hierarchy(), this.inventory(options.signal)]);
+    const listed = this.inventory(options.signal).catch((error: unknown) => {
+      const { message, ...known } = toPlainError(error);
+      throw new OperationError(`${options.onlyCpuAndMemory ? NO_LIST : NO_FILE_SYSTEMS}: ${message}`, known);
+    });
+    const [hierarchy, running] = await Promise.all([this.hierarchy(), listed]);
     const cgroups = new Map(podCgroups(hierarchy, node.podsCgroup).map((pod) => [pod.uid, pod]));
     const [rootFs, imageFs, containerFs] = await Promise.all([
       fileSystemUsage(node.rootDir),
