@@ -1,5 +1,5 @@
 /** A machine that is described by files: the trees of test/golden/machines in a folder of the test's own. */
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { temporaryFolder } from './host-ports.ts';
 
@@ -30,9 +30,3 @@ export const machineFile = (name: MachineName, path: string): string => filesOf(
 
 const filesOf = (name: MachineName): Record<string, string> =>
   JSON.parse(readFileSync(new URL(`${name}.json`, MACHINES), 'utf8'));
-
-/** The network namespace of a process of such a machine; `self` is the machine's own. */
-export function joinNetwork(root: string, pid: number | 'self', namespace: string): void {
-  mkdirSync(join(root, `proc/${pid}/ns`), { recursive: true });
-  symlinkSync(`net:[${namespace}]`, join(root, `proc/${pid}/ns/net`));
-}

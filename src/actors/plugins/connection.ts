@@ -4,8 +4,6 @@
  * Invariants: one connection per use, closed at its end; every call ends by answer, deadline or abort.
  */
 import { channel } from 'node:diagnostics_channel';
-import { constants as system } from 'node:os';
-import { getSystemErrorMap } from 'node:util';
 import * as grpc from '@grpc/grpc-js';
 import { OperationError } from '../../kernel/json.ts';
 import { Contract } from '../contract.ts';
@@ -105,33 +103,13 @@ interface CallOptions {
  *
  * Invariant: a socket without a listener costs no wait: as upstream, the call fails at once.
  */
-export async function called<Request, Reply>(
+export function called<Request, Reply>(
   socket: string,
   method: grpc.MethodDefinition<Request, Reply>,
   request: Request,
   { timeoutMs, signal, channel }: CallOptions,
 ): Promise<Reply> {
-  try {
-    return await withClient(socket, signal, (client) => unary(client, method, request, timeoutMs, signal), channel);
-  } catch (error) {
-    throw dialError(error, socket);
-  }
-}
-
-/** A plugin's own error can be longer, and repeat the searched text. */
-const DIAL_ERROR_MAX_CHARS = 1_024;
-const NOT_CONNECTED = /No connection established\. Last error: .*\b(E[A-Z]+)\b/;
-
-/** Go's error for a socket without a listener. */
-function dialError(thrown: unknown, socket: string): unknown {
-  const message = thrown instanceof OperationError ? thrown.message.slice(0, DIAL_ERROR_MAX_CHARS) : '';
-  const code = NOT_CONNECTED.exec(message)?.[1];
-  if (code === undefined) return thrown;
-  const number = (system.errno as Readonly<Record<string, number>>)[code] ?? 0;
-  const what = getSystemErrorMap().get(-number)?.[1] ?? code;
-  const reason = `transport: Error while dialing: dial unix ${socket}: connect: ${what}`;
-  const text = `rpc error: code = Unavailable desc = connection error: desc = ${JSON.stringify(reason)}`;
-  return new OperationError(text, { name: 'RuntimeError', code: 'UNAVAILABLE', retriable: true });
+  return withClient(socket, signal, (client) => unary(client, method, request, timeoutMs, signal), channel);
 }
 
 function dialled(client: grpc.Client, socket: string): Promise<void> {

@@ -77,6 +77,17 @@ const RIGHTS_MAX = 8_192;
 const TRIES = 5;
 const FIRST_RETRY_MS = 500;
 const RETRY_FACTOR = 1.5;
+/**
+ * The failures after which upstream asks again. An API server that is down is not among them: clients get their refusal
+ * at once.
+ */
+const TRANSIENT: ReadonlySet<string> = new Set([
+  'ECONNRESET',
+  'InternalError',
+  'ServerTimeout',
+  'Timeout',
+  'TooManyRequests',
+]);
 
 export interface Ttls {
   readonly tokenMs: number;
@@ -150,8 +161,8 @@ async function asked(create: Create, request: Parameters<Create>[0]): Promise<Ku
     try {
       return await create(request, signal);
     } catch (error) {
-      const isRetriable = toPlainError(error).retriable;
-      if (!isRetriable || tried === TRIES || signal.aborted) throw error;
+      const isTransient = TRANSIENT.has(toPlainError(error).code ?? '');
+      if (!isTransient || tried === TRIES || signal.aborted) throw error;
       await pause(waitMs, undefined, { signal });
     }
   }

@@ -64,13 +64,13 @@ export function kubeletApi(settings: ApiSettings, dependencies: ApiDependencies)
 
 export const readOnlyApi = (dependencies: ApiDependencies): Api => withoutDebugging(sharedEndpoints(dependencies));
 
-function sharedEndpoints({ view, metrics, stats }: ApiDependencies): Endpoint[] {
+function sharedEndpoints({ view, metrics, stats, requests }: ApiDependencies): Endpoint[] {
   return [
-    ...healthEndpoints(view.checks),
+    ...healthEndpoints(view.checks, requests.healthchecks.checked),
     podsEndpoint(view),
     { path: '/pods/*', methods: 'any', subresources: ['pods', 'proxy'], answer: pageNotFound },
     ...statsEndpoints(stats),
-    ...metricsEndpoints(metrics),
+    ...metricsEndpoints(metrics, () => requests.healthchecks.reset()),
   ];
 }
 

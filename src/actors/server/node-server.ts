@@ -34,7 +34,7 @@ import { PodResourcesMetrics } from './metrics/calls/request-metrics.ts';
 import { type Measurements, type NodeMetrics, nodeMetrics } from './metrics/node-metrics.ts';
 import { bytesBelow } from './metrics/pods/pod-gauges.ts';
 import { Recorder } from './metrics/recorder.ts';
-import { VolumeMeasuring } from './metrics/usage/summary-gauges.ts';
+import { measuresVolumes, VolumeMeasuring } from './metrics/usage/summary-gauges.ts';
 import { KernelView } from './node-view.ts';
 import { servePodResources } from './pod-resources.ts';
 import { runtimeCalls, runtimeStreamUrls } from './streaming/endpoints.ts';
@@ -106,8 +106,10 @@ const LOG_DIRECTORY = '/var/log';
 
 const measurementsOf = (stats: StatsReader, drivers: DriverStats, view: KernelView): Measurements => ({
   summary: async (asked) => {
+    const withoutVolumes = !measuresVolumes(view.configuration());
     const ofDrivers = asked.onlyCpuAndMemory ? {} : await statsByPod(drivers, view);
-    return await stats.summary(view.statsPlace(), { ...asked, claims: view.claims(), ofDrivers });
+    const claims = withoutVolumes ? {} : view.claims();
+    return await stats.summary(view.statsPlace(), { ...asked, withoutVolumes, claims, ofDrivers });
   },
   driverVolumes: async () => [...(await drivers.of(view.driverVolumes())).values()],
   cgroups: () => stats.cgroups(view.statsPlace()),

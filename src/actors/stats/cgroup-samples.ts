@@ -7,7 +7,15 @@
  */
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
-import { below, createdAtMs, type Hierarchy, podCgroups, processCount, readUsage } from './cgroup-usage.ts';
+import {
+  below,
+  createdAtMs,
+  type Hierarchy,
+  podCgroups,
+  processCount,
+  processesOf,
+  readUsage,
+} from './cgroup-usage.ts';
 import type { Inventory, RunningPod } from './inventory.ts';
 import { readNumber, readText } from './kernel-text.ts';
 import { type InterfaceUsage, nodeInterfaces, processInterfaces } from './machine-devices.ts';
@@ -44,13 +52,15 @@ export interface CgroupSample {
   readonly labels: CgroupLabels | null;
   /** For the machine (`/`) and each pod's sandbox; else `null`. */
   readonly interfaces: readonly InterfaceUsage[] | null;
-  /** For each container and sandbox; else `null`. */
+  /** `null` if the processes are unknown, or too many to inspect. */
   readonly files: ProcessFiles | null;
 }
 
 interface Question {
   readonly hierarchy: Hierarchy;
   readonly running: Inventory;
+  /** The names of images, by id of a container or sandbox. */
+  readonly images: ReadonlyMap<string, string>;
   readonly podsCgroup: string;
   /** The cgroups of the agent, the runtime and the system that the configuration names. */
   readonly systemCgroups: readonly string[];
@@ -79,7 +89,7 @@ export async function cgroupSamples(question: Question): Promise<CgroupSample[]>
       processes: processCount(hierarchy, cgroup),
       limits: limitsOf(hierarchy, cgroup),
       labels: known?.labels ?? null,
-      files: (known?.labels.name ?? '') === '' ? null : filesOf(question, cgroup),
+      files: filesOf(question, cgroup, (known?.labels.name ?? '') !== ''),
       interfaces: cgroup === '/' ? nodeInterfaces(root) : known?.isSandbox ? sandboxInterfaces(question, cgroup) : null,
     });
     if (samples.length % READ_AT_ONCE === 0) await setImmediate();
@@ -108,7 +118,7 @@ interface Named {
   readonly isSandbox: boolean;
 }
 
-function labelsOf({ hierarchy, running, podsCgroup }: Question): Map<string, Named> {
+function labelsOf({ hierarchy, running, images, podsCgroup }: Question): Map<string, Named> {
   const pods = new Map(running.pods.map((pod) => [pod.uid, pod]));
   const named = new Map<string, Named>();
   for (const { uid, cgroup, containers } of podCgroups(hierarchy, podsCgroup)) {
@@ -118,8 +128,10 @@ function labelsOf({ hierarchy, running, podsCgroup }: Question): Map<string, Nam
     for (const [id, path] of containers) {
       const container = pod.containers.find((each) => each.id === id);
       const isSandbox = id === pod.sandboxId;
-      if (container) named.set(path, { labels: podLabels(pod, container.name, container.image, id), isSandbox });
-      else if (isSandbox) named.set(path, { labels: podLabels(pod, '', '', id), isSandbox });
+      const image = images.get(id) ?? container?.imageIds[0] ?? '';
+      if (container || isSandbox) {
+        named.set(path, { labels: podLabels(pod, container?.name ?? '', image, id), isSandbox });
+      }
     }
   }
   return named;
@@ -138,9 +150,11 @@ function sandboxInterfaces({ hierarchy, root }: Question, cgroup: string): Inter
   return pid > 0 ? processInterfaces(root, pid) : null;
 }
 
-function filesOf({ hierarchy, root }: Question, cgroup: string): ProcessFiles | null {
-  const folder = hierarchy.folder('memory', cgroup);
-  return folder === null ? null : processFiles(folder, root);
+/** As in cAdvisor, limits are those of a container's first process, and for the root those of the machine's. */
+function filesOf({ hierarchy, root }: Question, cgroup: string, isContainer: boolean): ProcessFiles | null {
+  const pids = processesOf(hierarchy, cgroup);
+  if (pids === null) return null;
+  return processFiles(pids, root, cgroup === '/' ? '1' : isContainer ? pids[0] : undefined);
 }
 
 function limitsOf(hierarchy: Hierarchy, cgroup: string): CgroupLimits {
@@ -170,9 +184,9 @@ const sharesOfWeight = (weight: bigint | null): bigint | null =>
  */
 interface ProcessFiles {
   readonly open: number;
-  /** `null` if a process has too many open files to inspect them. */
+  /** `null` if there are too many open files to inspect them. */
   readonly sockets: number | null;
-  /** The limit of the first process; `null` if that process has ended, -1 without a limit. */
+  /** The limit of a process; `null` if there is none or it has ended, -1 without a limit. */
   readonly openLimit: number | null;
 }
 
@@ -181,19 +195,18 @@ interface ProcessFiles {
  * open files is not inspected.
  */
 const INSPECTED_MAX = 2_000;
+/** Listing the files of a process costs some ten microseconds, and the root cgroup may have all processes. */
+const PROCESSES_MAX = 1_000;
 
-/**
- * The open files of a cgroup; `null` if it has no process. `folder` is the cgroup's folder, `root` the prefix of /proc.
- */
-export function processFiles(folder: string, root: string): ProcessFiles | null {
-  const pids = (readText(`${folder}/cgroup.procs`) ?? '').split('\n').filter((pid) => pid !== '' && pid !== '0');
-  if (pids.length === 0) return null;
-  const open = pids.flatMap((pid) => descriptors(`${root}/proc/${pid}/fd`));
+/** The open files of these processes; `null` if they are too many. `root` is the prefix of /proc. */
+export function processFiles(pids: readonly string[], root: string, limitOf?: string): ProcessFiles | null {
+  if (pids.length > PROCESSES_MAX) return null;
+  const open = pids.filter((pid) => pid !== '0').flatMap((pid) => descriptors(`${root}/proc/${pid}/fd`));
   const isMuch = open.length > INSPECTED_MAX;
   return {
     open: open.length,
     sockets: isMuch ? null : open.filter(isSocket).length,
-    openLimit: openLimit(`${root}/proc/${pids[0]}/limits`),
+    openLimit: limitOf === undefined ? null : openLimit(`${root}/proc/${limitOf}/limits`),
   };
 }
 

@@ -190,7 +190,6 @@ function legacyMemory(hierarchy: Hierarchy, cgroup: string, root: string): Memor
   const table = readTable(`${folder}/memory.stat`);
   const counter = (name: string): bigint => table.get(`total_${name}`) ?? table.get(name) ?? 0n;
   const limit = limited(readNumber(`${folder}/memory.limit_in_bytes`));
-  const withSwap = limited(readNumber(`${folder}/memory.memsw.limit_in_bytes`));
   const machine = cgroup === '/' ? readMeminfo(root) : null;
   return {
     usage,
@@ -209,8 +208,8 @@ function legacyMemory(hierarchy: Hierarchy, cgroup: string, root: string): Memor
     oomKills: readTable(`${folder}/memory.oom_control`).get('oom_kill') ?? null,
     reservation: limited(readNumber(`${folder}/memory.soft_limit_in_bytes`)) ?? 0n,
     limit: machine?.get('MemTotal') ?? limit,
-    swapLimit:
-      machine?.get('SwapTotal') ?? (limit === null || withSwap === null ? null : notNegative(withSwap - limit)),
+    // As in cAdvisor, the limit of memory and swap together: cgroup v1 has no other.
+    swapLimit: machine?.get('SwapTotal') ?? limited(readNumber(`${folder}/memory.memsw.limit_in_bytes`)),
     pressure: rootPressure(cgroup, root, 'memory'),
   };
 }
@@ -277,9 +276,17 @@ export interface Hierarchy {
 
 /** How many processes are in the cgroup itself, as upstream counts: neither threads nor those of the cgroups below. */
 export function processCount(hierarchy: Hierarchy, cgroup: string): number | null {
-  const folder = hierarchy.folder('memory', cgroup);
-  const pids = folder === null ? null : readText(`${folder}/cgroup.procs`);
-  return pids === null ? null : pids.split('\n').filter((pid) => pid !== '').length;
+  return processesOf(hierarchy, cgroup)?.length ?? null;
+}
+
+/**
+ * The ids of the processes in the cgroup itself; 0 for each process that is outside the agent's view. As in cAdvisor,
+ * from the tree of the CPU controller.
+ */
+export function processesOf(hierarchy: Hierarchy, cgroup: string): readonly string[] | null {
+  const inTree = (tree: Controller) => readText(`${hierarchy.folder(tree, cgroup)}/cgroup.procs`);
+  const pids = inTree('cpu') ?? inTree('memory');
+  return pids === null ? null : pids.split('\n').filter((pid) => pid !== '');
 }
 
 export const below = (cgroup: string, name: string): string => (cgroup === '/' ? `/${name}` : `${cgroup}/${name}`);

@@ -15,7 +15,8 @@ const NANOS_PER_MILLI = 1_000_000n;
 export interface RunningContainer {
   readonly id: string;
   readonly name: string;
-  readonly image: string;
+  /** As the runtime names its image: by id, by digest, or as the pod does. */
+  readonly imageIds: readonly string[];
   readonly createdAtMs: number;
   readonly stats: ContainerStats | null;
 }
@@ -75,7 +76,7 @@ export async function inventory(call: RuntimeCall, signal?: AbortSignal): Promis
       containers: (bySandbox.get(id) ?? []).map((container) => ({
         id: container.id,
         name: container.metadata?.name ?? '',
-        image: container.image?.image ?? '',
+        imageIds: [container.image?.image, container.image_id, container.image_ref].flatMap((id) => (id ? [id] : [])),
         createdAtMs: millis(container.created_at),
         stats: statsById.get(container.id) ?? null,
       })),

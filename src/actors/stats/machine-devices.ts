@@ -4,7 +4,7 @@
  * Formats: proc_pid_mountinfo(5), and Documentation/admin-guide/iostats of the kernel. A hanging file system only loses
  * its own numbers.
  */
-import { readlinkSync, realpathSync } from 'node:fs';
+import { realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
@@ -94,7 +94,7 @@ export interface InterfaceUsage {
   readonly txDropped: bigint;
 }
 
-const IGNORED = /^(lo|veth|docker)/;
+const IGNORED = /^(lo|veth|docker|nerdctl)/i;
 /** Columns after the name: eight for received traffic, then eight for sent traffic. */
 const COLUMNS = 16;
 
@@ -114,16 +114,11 @@ export function parseInterfaces(text: string): InterfaceUsage[] {
 export const nodeInterfaces = (root: string): InterfaceUsage[] =>
   parseInterfaces(readText(`${root}/proc/1/net/dev`) ?? '');
 
-/** The interfaces in the network namespace of this process; `null` if it has ended or is in the machine's own. */
+/**
+ * The interfaces in the network namespace of this process; `null` if it has ended. As in cAdvisor, a pod in the network
+ * of the machine has the interfaces of the machine.
+ */
 export function processInterfaces(root: string, pid: number): InterfaceUsage[] | null {
   const text = readText(`${root}/proc/${pid}/net/dev`);
-  return text === null || sharesNetwork(root, pid) ? null : parseInterfaces(text);
-}
-
-function sharesNetwork(root: string, pid: number): boolean {
-  try {
-    return readlinkSync(`${root}/proc/${pid}/ns/net`) === readlinkSync(`${root}/proc/self/ns/net`);
-  } catch {
-    return true;
-  }
+  return text === null ? null : parseInterfaces(text);
 }

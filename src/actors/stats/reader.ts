@@ -8,23 +8,30 @@
 
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import pLimit from 'p-limit';
+import { OperationError, toPlainError } from '../../kernel/json.ts';
 import type { StatsPlace } from '../../machines/model/operations/stats.ts';
-import { pickBy } from '../../machines/model/values/tables.ts';
 import { type CgroupSample, cgroupSamples, Rates } from './cgroup-samples.ts';
-import { type Hierarchy, hierarchyOf, type PodCgroup, podCgroups, processCount, readUsage } from './cgroup-usage.ts';
+import {
+  createdAtMs,
+  type Hierarchy,
+  hierarchyOf,
+  type PodCgroup,
+  podCgroups,
+  processCount,
+  readUsage,
+} from './cgroup-usage.ts';
 import { type FileSystemUsage, fileSystemUsage } from './disk-usage.ts';
+import { ImageNames } from './image-names.ts';
 import type { Inventory, RunningContainer, RunningPod, RuntimeCall, RuntimeFileSystems } from './inventory.ts';
 import { inventory, podLayers, runtimeFileSystems } from './inventory.ts';
-import { type PressureStall, readMeminfo, readNumber, readText } from './kernel-text.ts';
+import { readMeminfo, readNumber, readText } from './kernel-text.ts';
 import { type DiskSample, machineDisks, nodeInterfaces, processInterfaces } from './machine-devices.ts';
 import { etcHosts, type OnVolume, type PodPlace, type PodStorage, podLogs, podVolumes } from './pod-folders.ts';
 import type { ClaimPlaces, Usage } from './summary-parts.ts';
 import {
   claimStats,
-  containerUsage,
   fileSystemStats,
   layerStats,
-  NO_STALL,
   networkStats,
   partStats,
   runtimeUsage,
@@ -32,6 +39,7 @@ import {
   sumOfFolders,
   timeOf,
   usageOf,
+  withoutNulls,
 } from './summary-parts.ts';
 import { countOf } from './topology.ts';
 import type { ContainerStats, FsStats, NodeStats, PodStats, Summary, VolumeStats } from './usage-types.ts';
@@ -46,6 +54,8 @@ export interface StatsOptions {
 
 export interface SummaryOptions {
   readonly onlyCpuAndMemory?: boolean;
+  /** Folders of volumes are not measured, whose files may be many. */
+  readonly withoutVolumes?: boolean;
   readonly claims?: Readonly<Record<string, ClaimPlaces>>;
   /** By pod uid, the statistics that drivers report of its volumes. */
   readonly ofDrivers?: Readonly<Record<string, readonly VolumeStats[]>>;
@@ -58,6 +68,14 @@ const FIRST_WINDOW_MS = 100;
 const PODS_AT_ONCE = 8;
 /** Pods whose folders are walked in parallel: more would not be faster, because the disk limits the rate. */
 const FOLDERS_AT_ONCE = 2;
+
+/** Upstream's texts for a runtime that does not answer the first of its questions. */
+const NO_FILE_SYSTEMS = 'failed to get imageFs stats';
+const NO_LIST = 'failed to list pod stats: failed to get pod or container map: failed to list all containers';
+
+/** How long metrics of cgroups wait for the runtime, which only names what is there. */
+const NAMES_TIMEOUT_MS = 3_000;
+const NOTHING_RUNS: Inventory = { pods: [], imageFs: null, containerFs: null };
 
 interface Reading {
   readonly node: StatsPlace;
@@ -76,6 +94,10 @@ export class StatsReader {
   readonly #call: RuntimeCall;
   readonly #onVolume: OnVolume;
   readonly #rates = new Rates();
+  /** When the agent started, as far as clients see. */
+  readonly #startedAtMs: number;
+  readonly #images: ImageNames;
+  #running = NOTHING_RUNS;
   readonly #folders = pLimit(FOLDERS_AT_ONCE);
   #hierarchy: Promise<Hierarchy> | null = null;
   #levels: Readonly<Record<'books' | 'drawers', number>> | null = null;
@@ -84,7 +106,9 @@ export class StatsReader {
     this.#onVolume = onVolume;
     this.root = root;
     this.#call = call;
+    this.#images = new ImageNames(call);
     this.now = now;
+    this.#startedAtMs = now();
   }
 
   hierarchy(): Promise<Hierarchy> {
@@ -120,10 +144,29 @@ export class StatsReader {
 
   /** This node's cgroups with all their counters, named by pod and container where they are: for /metrics/cadvisor. */
   async cgroups(node: StatsPlace): Promise<CgroupSample[]> {
-    const [hierarchy, running] = await Promise.all([this.hierarchy(), this.inventory()]);
+    const [hierarchy, running] = await Promise.all([this.hierarchy(), this.#lastInventory()]);
     const { podsCgroup } = node;
     const systemCgroups = Object.values(node.systemCgroups);
-    return await cgroupSamples({ hierarchy, running, podsCgroup, systemCgroups, root: this.root, now: this.now });
+    const images = await this.#images.of(running);
+    return await cgroupSamples({
+      hierarchy,
+      running,
+      images,
+      podsCgroup,
+      systemCgroups,
+      root: this.root,
+      now: this.now,
+    });
+  }
+
+  /** What runs according to the runtime, or did when it answered last: cgroups outlive a restart of the runtime. */
+  async #lastInventory(): Promise<Inventory> {
+    try {
+      this.#running = await this.inventory(AbortSignal.timeout(NAMES_TIMEOUT_MS));
+    } catch {
+      // The last answer is used.
+    }
+    return this.#running;
   }
 
   /** The machine's own file systems and disks. */
@@ -149,7 +192,11 @@ export class StatsReader {
   }
 
   async #begin(node: StatsPlace, options: SummaryOptions): Promise<Reading> {
-    const [hierarchy, running] = await Promise.all([this.hierarchy(), this.inventory(options.signal)]);
+    const listed = this.inventory(options.signal).catch((error: unknown) => {
+      const { message, ...known } = toPlainError(error);
+      throw new OperationError(`${options.onlyCpuAndMemory ? NO_LIST : NO_FILE_SYSTEMS}: ${message}`, known);
+    });
+    const [hierarchy, running] = await Promise.all([this.hierarchy(), listed]);
     const cgroups = new Map(podCgroups(hierarchy, node.podsCgroup).map((pod) => [pod.uid, pod]));
     const [rootFs, imageFs, containerFs] = await Promise.all([
       fileSystemUsage(node.rootDir),
@@ -166,25 +213,25 @@ export class StatsReader {
     const atMs = this.now();
     const counted = ['/', node.podsCgroup, kubelet, runtime, misc, ...containers]
       .filter((cgroup) => cgroup !== '' && this.#rates.needsReading(cgroup, atMs))
-      .filter((cgroup) => this.#usage(hierarchy, cgroup, null).cpu !== null);
+      .filter((cgroup) => this.#usage(hierarchy, cgroup).cpu !== null);
     if (counted.length > 0) await sleep(FIRST_WINDOW_MS);
   }
 
-  #usage(hierarchy: Hierarchy, cgroup: string, unknownPressure: PressureStall | null): Usage {
+  #usage(hierarchy: Hierarchy, cgroup: string): Usage {
     const atMs = this.now();
     const usage = readUsage(hierarchy, cgroup, this.root);
     const rate = usage.cpu === null ? null : this.#rates.note(cgroup, atMs, usage.cpu.usage);
-    return usageOf(usage, atMs, rate, unknownPressure);
+    return usageOf(usage, atMs, rate);
   }
 
   #node(reading: Reading): NodeStats {
     const { node, options, hierarchy, running, rootFs, imageFs, containerFs } = reading;
-    const usage = this.#usage(hierarchy, '/', NO_STALL);
+    const usage = this.#usage(hierarchy, '/');
     const { atMs } = usage;
     const common = {
       nodeName: node.nodeName,
       systemContainers: this.#systemContainers(reading),
-      startTime: timeOf(this.#bootedAtMs()),
+      startTime: timeOf(options.onlyCpuAndMemory ? this.#createdAtMs(hierarchy, '/') : this.#bootedAtMs()),
       ...withoutNulls({ cpu: usage.cpu, memory: usage.memory, swap: usage.swap }),
     };
     if (options.onlyCpuAndMemory) return common;
@@ -211,11 +258,15 @@ export class StatsReader {
     ];
     return known.flatMap(([name, cgroup]) => {
       if (cgroup === '') return [];
-      const { cpu, memory, io, swap } = this.#usage(hierarchy, cgroup, NO_STALL);
+      const { cpu, memory, io, swap } = this.#usage(hierarchy, cgroup);
       if (cpu === null && memory === null) return [];
-      const startTime = timeOf(this.#bootedAtMs());
+      const startTime = timeOf(name === 'kubelet' ? this.#startedAtMs : this.#createdAtMs(hierarchy, cgroup));
       return [{ name, startTime, ...withoutNulls({ cpu, memory, io: options.onlyCpuAndMemory ? null : io, swap }) }];
     });
+  }
+
+  #createdAtMs(hierarchy: Hierarchy, cgroup: string): number {
+    return createdAtMs(hierarchy, cgroup) ?? this.#bootedAtMs();
   }
 
   #bootedAtMs(): number {
@@ -248,7 +299,7 @@ export class StatsReader {
             containers.map(({ usage }) => usage),
             this.now(),
           )
-        : this.#usage(hierarchy, cgroup.cgroup, NO_STALL);
+        : this.#usage(hierarchy, cgroup.cgroup);
     const { uid, name, namespace } = pod;
     const common = {
       podRef: { name, namespace, uid },
@@ -268,10 +319,7 @@ export class StatsReader {
 
   #container(reading: Reading, pod: PodCgroup | undefined, container: RunningContainer) {
     const cgroup = pod?.containers.get(container.id);
-    const usage =
-      cgroup === undefined
-        ? runtimeUsage(container.stats ?? {})
-        : containerUsage(this.#usage(reading.hierarchy, cgroup, null));
+    const usage = cgroup === undefined ? runtimeUsage(container.stats ?? {}) : this.#usage(reading.hierarchy, cgroup);
     const stats: ContainerStats = {
       name: container.name,
       startTime: timeOf(container.createdAtMs),
@@ -300,7 +348,7 @@ export class StatsReader {
     const place = { ...stats.podRef, rootDir: node.rootDir, podLogsDir: node.podLogsDir };
     const pod = running.pods.find(({ uid }) => uid === stats.podRef.uid);
     const [volumes, logs, hosts] = await Promise.all([
-      podVolumes(place, options.signal, this.#onVolume),
+      options.withoutVolumes ? [] : podVolumes(place, options.signal, this.#onVolume),
       podLogs(place),
       etcHosts(place),
     ]);
@@ -341,14 +389,6 @@ export class StatsReader {
       ...withoutNulls({ 'ephemeral-storage': total }),
     };
   }
-}
-
-function withoutNulls<Fields extends Readonly<Record<string, unknown>>>(
-  fields: Fields,
-): { [Key in keyof Fields]?: NonNullable<Fields[Key]> } {
-  return pickBy(fields, (value) => value != null) as {
-    [Key in keyof Fields]?: NonNullable<Fields[Key]>;
-  };
 }
 
 /** The processes of a pod are those of its containers, without that of its sandbox. */

@@ -1,5 +1,6 @@
 /** Converts readings into the parts of the summary, one pure function a part. */
 import type { FilesystemUsage, ContainerStats as RuntimeStats } from '../../machines/model/api/cri.ts';
+import { pickBy } from '../../machines/model/values/tables.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
 import { type FileSystemUsage, type FolderUsage, fileSystemUsage } from './disk-usage.ts';
 import { millis } from './inventory.ts';
@@ -20,8 +21,8 @@ import type {
 
 /** The name by which the kubelet finds the default interface. */
 const DEFAULT_INTERFACE = 'eth0';
-/** cgroup v1 has no pressure: upstream then reports zeros for pods and the node, and nothing for containers. */
-export const NO_STALL: PressureStall = { full: NO_PRESSURE, some: NO_PRESSURE };
+/** cgroup v1 has no pressure: upstream then reports zeros. */
+const NO_STALL: PressureStall = { full: NO_PRESSURE, some: NO_PRESSURE };
 
 /** A time as RFC 3339 with milliseconds, for metrics; the text of a summary omits the milliseconds. */
 export const timeOf = (ms: number): string => new Date(ms).toISOString();
@@ -34,13 +35,10 @@ export interface Usage {
   readonly swap: SwapStats | null;
 }
 
-/** `rate` in nanoseconds a second; `unknown` stands for a pressure that the kernel does not count. */
-export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null, unknown: PressureStall | null): Usage {
+/** `rate` in nanoseconds a second. As in cAdvisor, a cgroup without a limit has no available bytes. */
+export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null): Usage {
   const time = timeOf(atMs);
-  const stall = (pressure: PressureStall | null) => {
-    const psi = pressure ?? unknown;
-    return psi === null ? {} : { psi };
-  };
+  const stall = (pressure: PressureStall | null) => ({ psi: pressure ?? NO_STALL });
   const { cpu, memory, io } = usage;
   return {
     atMs,
@@ -63,13 +61,6 @@ export function usageOf(usage: CgroupUsage, atMs: number, rate: bigint | null, u
     },
   };
 }
-
-/** The usage of a container. As in containerd, a container without a limit has zero bytes available. */
-export const containerUsage = ({ memory, swap, ...usage }: Usage): Usage => ({
-  ...usage,
-  memory: memory && { availableBytes: 0n, ...memory },
-  swap: swap && { swapAvailableBytes: 0n, ...swap },
-});
 
 const positive = (value: bigint): bigint => (value < 0n ? 0n : value);
 const nanoCores = (rate: bigint | null) => (rate === null ? {} : { usageNanoCores: rate });
@@ -198,4 +189,13 @@ export async function claimStats(namespace: string, places: ClaimPlaces, atMs: n
     return usage === null ? [] : [{ name, pvcRef: { name: claim, namespace }, ...fileSystemStats(usage, atMs) }];
   });
   return (await Promise.all(measured)).flat();
+}
+
+/** Without the fields that are not known. */
+export function withoutNulls<Fields extends Readonly<Record<string, unknown>>>(
+  fields: Fields,
+): { [Key in keyof Fields]?: NonNullable<Fields[Key]> } {
+  return pickBy(fields, (value) => value != null) as {
+    [Key in keyof Fields]?: NonNullable<Fields[Key]>;
+  };
 }

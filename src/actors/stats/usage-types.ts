@@ -173,7 +173,7 @@ export interface MemoryUsage {
   readonly reservation: bigint;
   /** Bytes; `null` when unlimited. */
   readonly limit: bigint | null;
-  /** Bytes of swap alone; `null` when unlimited or not counted. */
+  /** Bytes of swap, on cgroup v1 of memory and swap together; `null` when unlimited or not counted. */
   readonly swapLimit: bigint | null;
   readonly pressure: PressureStall | null;
 }

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import { afterEach, describe, expect, it } from 'vitest';
-import { connectRuntime, type RuntimeClient, socketTarget } from '../../../src/actors/cri/client.ts';
+import { connectRuntime, type RuntimeClient, socketTarget, toOperationError } from '../../../src/actors/cri/client.ts';
 import { FakeRuntime, never, Refusal } from './fake-runtime.ts';
 
 const opened: { close(): unknown }[] = [];
@@ -85,6 +85,35 @@ describe('errors', () => {
       message: 'rpc error: code = Unavailable desc = error reading from server: EOF',
       retriable: true,
     });
+  });
+
+  it.each([
+    ['Connection dropped', 'error reading from server: EOF'],
+    [
+      'No connection established. Last error: Error: connect ECONNREFUSED /run/x.sock. Resolution note: ',
+      'connection error: desc = "transport: Error while dialing: dial unix /run/x.sock: connect: connection refused"',
+    ],
+    [
+      'No connection established. Last error: Error: connect ECONNREFUSED 127.0.0.1:99. Resolution note: ',
+      'connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:99: connect: connection refused"',
+    ],
+    ['No connection established. Last error: null', 'No connection established. Last error: null'],
+  ])('%j of the library is %j of Go', (details, expected) => {
+    const error = Object.assign(new Error(details), { code: grpc.status.UNAVAILABLE, details });
+    expect(toOperationError(error).message).toBe(`rpc error: code = Unavailable desc = ${expected}`);
+    const other = Object.assign(new Error(details), { code: grpc.status.UNKNOWN, details });
+    expect(toOperationError(other).message).toBe(`rpc error: code = Unknown desc = ${details}`);
+  });
+
+  it('a call that this side ends has the text of Go', async () => {
+    const [, client] = await connected({ Version: never });
+    await expect(client.call('Version', {}, { timeoutMs: 50 })).rejects.toThrow(
+      /^rpc error: code = DeadlineExceeded desc = context deadline exceeded$/,
+    );
+    const signal = AbortSignal.timeout(50);
+    await expect(client.call('Version', {}, { timeoutMs: null, signal })).rejects.toThrow(
+      /^rpc error: code = Canceled desc = context canceled$/,
+    );
   });
 
   it('a runtime that never answers meets the deadline', async () => {

@@ -90,14 +90,16 @@ export async function measuredNode(): Promise<MeasuredNode> {
   const runtime = await FakeRuntime.start(RUNTIME);
   ask(new ApiClientMetrics(recorder.registry));
   new TransportMetrics(recorder.registry).seen({ kind: 'opened', pluginCertificate: null });
-  await serve(new RequestMetrics(recorder.registry));
+  const requests = new RequestMetrics(recorder.registry);
+  await serve(requests);
   lookAt(new RuntimeMetrics(recorder.registry).seen);
   new VolumeMeasuring(recorder.registry).measured('kubernetes.io~empty-dir', 3);
   const measurements = measure(view, runtime, directory);
   const version = 'v1.36.2+statelet.0.1.0';
   const short = Object.assign(Object.create(view) as KernelView, { evictions: () => ({ 'memory.available': 2 }) });
+  const metrics = nodeMetrics({ view, recorder, measurements, version });
   return {
-    metrics: nodeMetrics({ view, recorder, measurements, version }),
+    metrics: { ...metrics, slis: async () => metrics.slis(await requests.healthchecks.families()) },
     evicting: nodeMetrics({ view: short, recorder, measurements, version }),
     close: async () => {
       await runtime.close();
@@ -163,6 +165,7 @@ async function serve(requests: RequestMetrics): Promise<void> {
   requests.began('readwrite', 'GET', '/exec/:namespace/:pod/:container');
   requests.streamed('portForward');
   requests.auth.shown(Date.now() + 60_000);
+  requests.healthchecks.checked('ping', true);
   const status = { authenticated: true, user: { username: 'u' } };
   const create: Create = async () => ({ metadata: { name: '' }, status });
   const review = tokenReviewer(create, { tokenMs: 60_000 }, requests.auth.tokens);

@@ -207,12 +207,22 @@ describe('tokens', () => {
     expect(bodies).toHaveLength(2);
   });
 
-  it('are asked for again while the API server is away, for a while', async () => {
-    const away = new OperationError('away', { code: 'ECONNREFUSED', retriable: true });
-    const { create, bodies } = server([away, away, { authenticated: false }]);
+  it.each(['ECONNRESET', 'InternalError'])('are asked for again after %s, for a while', async (code) => {
+    const failed = new OperationError('failed', { code, retriable: true });
+    const { create, bodies } = server([failed, failed, { authenticated: false }]);
     expect(await tokenReviewer(create, { tokenMs: 1 })('t')).toBeNull();
     expect(bodies).toHaveLength(3);
   });
+
+  it.each(['ECONNREFUSED', 'ETIMEDOUT', 'ServiceUnavailable'])(
+    'are asked for once where the API server is down: %s',
+    async (code) => {
+      const down = new OperationError('down', { code, retriable: true });
+      const { create, bodies } = server([down, { authenticated: false }]);
+      await expect(tokenReviewer(create, { tokenMs: 1 })('t')).rejects.toThrow('down');
+      expect(bodies).toHaveLength(1);
+    },
+  );
 });
 
 it('a cache has a limit, and forgets the oldest', async () => {

@@ -47,27 +47,29 @@ it('a file system is measured where it is mounted; one that is gone costs its nu
   expect(sdb).toEqual({ device: '/dev/sdb', atMs: 7, usage: null, activity: null });
 });
 
-it('files and sockets of all processes of a group count, the limit is that of the first', async () => {
+it('files and sockets of all processes of a group count, the limit is that of one of them', async () => {
   const root = await temporaryFolder();
   const limits = 'Limit                     Soft Limit           Hard Limit           Units\n';
   written(root, {
-    'group/cgroup.procs': '12\n13\n14\n',
     'proc/12/fd/.keep': '',
     'proc/12/limits': `${limits}Max open files            1024                 4096                 files\n`,
     'proc/13/fd/.keep': '',
   });
   symlinkSync('socket:[99]', join(root, 'proc/12/fd/3'));
   symlinkSync('/dev/null', join(root, 'proc/13/fd/0'));
-  expect(processFiles(join(root, 'group'), root)).toEqual({ open: 4, sockets: 1, openLimit: 1024 });
-  expect(processFiles(join(root, 'empty'), root)).toBeNull();
+  const pids = ['0', '12', '13', '14'];
+  expect(processFiles(pids, root, '12')).toEqual({ open: 4, sockets: 1, openLimit: 1024 });
+  expect(processFiles(pids, root)).toEqual({ open: 4, sockets: 1, openLimit: null });
+  expect(processFiles([], root)).toEqual({ open: 0, sockets: 0, openLimit: null });
+  const many = Array.from({ length: 1_001 }, () => '12');
+  expect(processFiles(many, root), 'too many processes to inspect').toBeNull();
 });
 
 it('more than can be inspected has no number of sockets, and one that is unlimited is -1', async () => {
   const root = await temporaryFolder();
   written(root, {
-    'group/cgroup.procs': '12\n',
     'proc/12/limits': 'Max open files            unlimited            unlimited            files\n',
     ...Object.fromEntries(Array.from({ length: 2_001 }, (_, fd) => [`proc/12/fd/${fd}`, ''])),
   });
-  expect(processFiles(join(root, 'group'), root)).toEqual({ open: 2_001, sockets: null, openLimit: -1 });
+  expect(processFiles(['12'], root, '12')).toEqual({ open: 2_001, sockets: null, openLimit: -1 });
 });

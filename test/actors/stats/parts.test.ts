@@ -4,8 +4,7 @@ import { expect, it } from 'vitest';
 import { Rates } from '../../../src/actors/stats/cgroup-samples.ts';
 import { fileSystemUsage, folderUsage } from '../../../src/actors/stats/disk-usage.ts';
 import { parsePressure } from '../../../src/actors/stats/kernel-text.ts';
-import { parseInterfaces } from '../../../src/actors/stats/machine-devices.ts';
-import { containerUsage, type Usage } from '../../../src/actors/stats/summary-parts.ts';
+import { parseInterfaces, processInterfaces } from '../../../src/actors/stats/machine-devices.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
 
 it('a folder holds its files once, its links not at all', async () => {
@@ -62,6 +61,22 @@ it('interfaces are read whatever the kernel puts between the columns', () => {
   ]);
 });
 
+it('a process in the network of the machine has the interfaces of the machine; one that is gone has none', async () => {
+  const root = await temporaryFolder();
+  for (const process of ['self', '7']) {
+    mkdirSync(join(root, 'proc', process, 'ns'), { recursive: true });
+    symlinkSync('net:[1]', join(root, 'proc', process, 'ns/net'));
+  }
+  mkdirSync(join(root, 'proc/7/net'));
+  const columns = ' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16';
+  writeFileSync(
+    join(root, 'proc/7/net/dev'),
+    ['eth0', 'nerdctl0', 'Docker0', 'lo'].map((n) => `${n}:${columns}\n`).join(''),
+  );
+  expect(processInterfaces(root, 7)?.map(({ name }) => name)).toEqual(['eth0']);
+  expect(processInterfaces(root, 8)).toBeNull();
+});
+
 it('an older kernel has no full pressure of the CPU', () => {
   const { some, full } = parsePressure('some avg10=0.12 avg60=1.00 avg300=100.00 total=18446744073709551615');
   expect(some).toEqual({ avg10: 0.12, avg60: 1, avg300: 100, total: 18_446_744_073_709_551_615n });
@@ -91,22 +106,4 @@ it('a reading of long ago, or of a clock that was set back, is no earlier one', 
   rates.note('future', hourMs, 0n);
   rates.prune(4_000);
   expect(rates.note('future', hourMs + 2_000, 9n)).toBeNull();
-});
-
-it('a container without limits has zero bytes available, one with limits what is left', () => {
-  const time = '2026-11-21T07:00:00Z';
-  const unlimited: Usage = {
-    atMs: 1,
-    cpu: null,
-    memory: { time, usageBytes: 5n },
-    io: { time },
-    swap: { time, swapUsageBytes: 0n },
-  };
-  expect(containerUsage(unlimited)).toEqual({
-    ...unlimited,
-    memory: { time, availableBytes: 0n, usageBytes: 5n },
-    swap: { time, swapAvailableBytes: 0n, swapUsageBytes: 0n },
-  });
-  const limited = { ...unlimited, memory: { time, availableBytes: 7n }, swap: null };
-  expect(containerUsage(limited)).toEqual(limited);
 });

@@ -7,7 +7,7 @@ import { StatsReader } from '../../../src/actors/stats/reader.ts';
 import { type PodStats, statsText } from '../../../src/actors/stats/usage-types.ts';
 import type { ContainerStats } from '../../../src/machines/model/api/cri.ts';
 import { temporaryFolder } from '../../support/host-ports.ts';
-import { joinNetwork, type MachineName, machineFiles } from '../../support/machine-files.ts';
+import { type MachineName, machineFiles } from '../../support/machine-files.ts';
 
 const UID = '11111111-2222-3333-4444-555555555555';
 const CONTAINER = 'a'.repeat(64);
@@ -30,10 +30,12 @@ const runtime = (mountpoint: string, stats: Partial<ContainerStats> = {}): Runti
             pod_sandbox_id: SANDBOX,
             created_at: '1750000001000000000',
             metadata: { name: 'c' },
-            image: { image: 'img:1' },
+            image: { image: 'sha256:1' },
           },
         ],
       },
+      ListImages: { images: [{ id: 'sha256:1', repo_tags: ['img:1', 'img:2'], repo_digests: ['img@sha256:3'] }] },
+      PodSandboxStatus: { info: { info: '{"image":"pause:3"}' } },
       ListContainerStats: { stats: [{ attributes: { id: CONTAINER }, writable_layer: layer, ...stats }] },
       ImageFsInfo: {
         image_filesystems: [{ ...layer, fs_id: { mountpoint }, used_bytes: { value: '9999' } }],
@@ -43,6 +45,16 @@ const runtime = (mountpoint: string, stats: Partial<ContainerStats> = {}): Runti
     return answers[name];
   }) as unknown as RuntimeCall;
 
+/** A runtime that fails while `isDown`. */
+function failing(call: RuntimeCall) {
+  const state = { isDown: false };
+  const failed = (async (...args: Parameters<RuntimeCall>) => {
+    if (state.isDown) throw new Error('the runtime is down');
+    return await call(...args);
+  }) as RuntimeCall;
+  return { state, call: failed };
+}
+
 interface NodeOptions {
   readonly podsCgroup?: string;
   readonly stats?: Partial<ContainerStats>;
@@ -51,8 +63,6 @@ interface NodeOptions {
 
 async function node(machine: MachineName, options: NodeOptions = {}) {
   const root = await machineFiles(machine);
-  joinNetwork(root, 'self', '1');
-  joinNetwork(root, 4241, '2');
   const rootDir = await temporaryFolder();
   const volumes = join(rootDir, 'pods', UID, 'volumes');
   for (const volume of ['kubernetes.io~empty-dir/cache', 'kubernetes.io~secret/key']) {
@@ -65,8 +75,9 @@ async function node(machine: MachineName, options: NodeOptions = {}) {
   const podsCgroup = options.podsCgroup ?? (machine === 'cgroup-v1' ? '/kubepods' : '/kubepods.slice');
   const systemCgroups = { kubelet: '', runtime: '', misc: '' };
   const place = { nodeName: 'n', rootDir, podLogsDir: join(rootDir, 'logs'), podsCgroup, systemCgroups };
-  const reader = new StatsReader({ root, call: runtime(rootDir, options.stats), now: options.now ?? (() => NOW) });
-  return { reader, place, volumes };
+  const { state, call } = failing(runtime(rootDir, options.stats));
+  const reader = new StatsReader({ root, call, now: options.now ?? (() => NOW) });
+  return { reader, place, volumes, state };
 }
 
 describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) => {
@@ -87,7 +98,11 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
         pageFaults: 321n,
         majorPageFaults: 7n,
       },
-      swap: { swapUsageBytes: 8_192n, swapAvailableBytes: 1_048_576n - 8_192n },
+      // On cgroup v1 the limit is that of memory and swap together.
+      swap: {
+        swapUsageBytes: 8_192n,
+        swapAvailableBytes: (machine === 'cgroup-v1' ? 104_857_600n : 0n) + 1_048_576n - 8_192n,
+      },
       rootfs: { usedBytes: 4_096n, inodesUsed: 2n },
     });
   });
@@ -111,6 +126,13 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect([logs, inodesUsed]).toEqual([4_096n, 1n]);
     // A secret lies in memory on a real node: it is not the disk's.
     expect(pod!['ephemeral-storage']!.usedBytes).toBe(cache.usedBytes! + logs + 4_096n);
+  });
+
+  it('measures no volume where that is turned off', async () => {
+    const { reader, place } = await node(machine);
+    const [pod] = (await reader.summary(place, { withoutVolumes: true })).pods;
+    expect(pod).not.toHaveProperty('volume');
+    expect(pod!['ephemeral-storage']!.usedBytes).toBe(4_096n + 4_096n);
   });
 
   it('tells of claims how full what they are bound to is, wherever that lies, and nothing of what is gone', async () => {
@@ -161,9 +183,26 @@ describe.each(['cgroup-v1', 'cgroup-v2'] as const)('a machine of %s', (machine) 
     expect(container.usage.memory).toMatchObject({ failures: 2n, kernel: 65_536n, maxUsage: 50_004_096n });
     expect(container.limits.cpuShares).toBe(2n);
     const sandbox = samples.find(({ labels }) => labels?.name === SANDBOX)!;
+    expect(sandbox.labels?.image).toBe('pause:3');
     expect(sandbox.interfaces?.map(({ name }) => name)).toEqual(['eth0']);
     expect(samples.find(({ cgroup }) => cgroup === '/')?.labels).toBeNull();
   });
+});
+
+it('cgroups are measured while the runtime is down, with the names that it gave last; a summary needs it', async () => {
+  const { reader, place, state } = await node('cgroup-v2');
+  state.isDown = true;
+  const unknown = await reader.cgroups(place);
+  expect(unknown.map(({ labels }) => labels)).toEqual(unknown.map(() => null));
+  state.isDown = false;
+  const named = (await reader.cgroups(place)).map(({ labels }) => labels);
+  expect(named.filter((labels) => labels?.container === 'c')).toHaveLength(1);
+  state.isDown = true;
+  expect((await reader.cgroups(place)).map(({ labels }) => labels)).toEqual(named);
+  await expect(reader.summary(place)).rejects.toThrow('failed to get imageFs stats: the runtime is down');
+  await expect(reader.summary(place, { onlyCpuAndMemory: true })).rejects.toThrow(
+    'failed to list pod stats: failed to get pod or container map: failed to list all containers: the runtime is down',
+  );
 });
 
 it('waiting of a container is among cAdvisor`s metrics on cgroup v2 only', async () => {
@@ -197,6 +236,42 @@ it.each(['cgroup-v1', 'cgroup-v2'] as const)(
     expect(ofPods?.find(({ labels }) => labels['pod'] === 'p' && labels['name'] === '')?.value).toBe(0);
   },
 );
+
+it.each(['cgroup-v1', 'cgroup-v2'] as const)(
+  'a container of %s without limits has no available bytes',
+  async (machine) => {
+    const { reader, place } = await node(machine);
+    const container = (await reader.cgroups(place)).find(({ labels }) => labels?.container === 'c')!.cgroup;
+    const [tree, limit, swapLimit, none] =
+      machine === 'cgroup-v1'
+        ? ['memory', 'memory.limit_in_bytes', 'memory.memsw.limit_in_bytes', '9223372036854771712']
+        : ['', 'memory.max', 'memory.swap.max', 'max'];
+    for (const file of [limit, swapLimit])
+      writeFileSync(join(reader.root, 'sys/fs/cgroup', tree, container, file), none);
+    const [pod] = (await reader.summary(place)).pods;
+    const { memory, swap } = pod!.containers[0]!;
+    expect(memory?.workingSetBytes).toBe(30_000_000n);
+    expect(memory).not.toHaveProperty('availableBytes');
+    expect(swap).not.toHaveProperty('swapAvailableBytes');
+  },
+);
+
+it('the agent`s own cgroup is as old as the agent, others as their folders', async () => {
+  let nowMs = NOW;
+  const { reader, place } = await node('cgroup-v2', { now: () => nowMs });
+  nowMs += 5_000;
+  const kubelet = `${place.podsCgroup}/kubepods-burstable.slice`;
+  for (const cgroup of ['', place.podsCgroup, kubelet]) {
+    utimesSync(join(reader.root, 'sys/fs/cgroup', cgroup), 1_500_000_000, 1_500_000_000);
+  }
+  const groups = { ...place, systemCgroups: { ...place.systemCgroups, kubelet } };
+  const { node: stats } = await reader.summary(groups, { onlyCpuAndMemory: true });
+  expect(stats.systemContainers?.map(({ name, startTime }) => [name, startTime])).toEqual([
+    ['kubelet', new Date(NOW).toISOString()],
+    ['pods', '2017-07-14T02:40:00.000Z'],
+  ]);
+  expect(stats.startTime).toBe('2017-07-14T02:40:00.000Z');
+});
 
 it('the root of cgroup v2 counts no threads: its processes are counted, as by cAdvisor', async () => {
   const { reader, place } = await node('cgroup-v2');
@@ -244,7 +319,7 @@ it('what others run on the machine is not looked at for cAdvisor`s metrics', asy
   expect(await outside({ kubelet: '', runtime: `${place.podsCgroup}/besteffort`, misc: '' })).toEqual(['/']);
 });
 
-it('waiting is counted by cgroup v2 only; on v1 pods have zeros and containers nothing', async () => {
+it('waiting is counted by cgroup v2 only; on v1 it is zero', async () => {
   const unified = await node('cgroup-v2');
   const [pod] = (await unified.reader.summary(unified.place)).pods;
   expect(pod?.cpu?.psi?.some).toEqual({ total: 1_234_567n, avg10: 1.5, avg60: 0.25, avg300: 0.05 });
@@ -257,7 +332,7 @@ it('waiting is counted by cgroup v2 only; on v1 pods have zeros and containers n
     return [cpu, memory, io].map((part) => part?.psi?.some.total);
   };
   expect(psi(pod)).toEqual([expect.any(BigInt), expect.any(BigInt), expect.any(BigInt)]);
-  expect(psi(old)).toEqual([undefined, undefined, undefined]);
+  expect(psi(old)).toEqual([0n, 0n, 0n]);
 });
 
 it('the root of cgroup v2 has no counter: what is used is anonymous memory and file cache', async () => {

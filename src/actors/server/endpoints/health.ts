@@ -18,9 +18,12 @@ import { Listener } from '../tls/listener.ts';
 
 const RIGHTS: readonly Subresource[] = ['healthz', 'proxy'];
 
-export function healthEndpoints(checks: Checks): Endpoint[] {
+/** Receives the result of each check that a client of all checks causes. */
+export type OnChecked = (name: string, healthy: boolean) => void;
+
+export function healthEndpoints(checks: Checks, seen: OnChecked): Endpoint[] {
   return [
-    { path: '/healthz', methods: 'any', subresources: RIGHTS, answer: (request) => overview(checks, request) },
+    { path: '/healthz', methods: 'any', subresources: RIGHTS, answer: (request) => overview(checks, seen, request) },
     ...Object.entries(checks).map(
       ([name, check]): Endpoint => ({
         path: `/healthz/${name}`,
@@ -36,12 +39,13 @@ function single(problem: string | null): Answer {
   return problem === null ? text(200, 'ok') : refusal(500, `internal server error: ${problem}`);
 }
 
-async function overview(checks: Checks, { query }: ApiRequest): Promise<Answer> {
+async function overview(checks: Checks, seen: OnChecked, { query }: ApiRequest): Promise<Answer> {
   const excluded = new Set(query.get('exclude') ?? []);
   const results = await Promise.all(
     Object.entries(checks).map(async ([name, check]) => {
       if (excluded.has(name)) return { healthy: true, line: `[+]${name} excluded: ok\n` };
       const healthy = (await check()) === null;
+      seen(name, healthy);
       return { healthy, line: healthy ? `[+]${name} ok\n` : `[-]${name} failed: reason withheld\n` };
     }),
   );
@@ -66,10 +70,14 @@ type Call = Parameters<Port<(typeof hostOperations)['server.healthz']>>[0];
 type Item = Parameters<Call['emit']>[0];
 
 /** Every kubelet has the check `ping`; `checks` adds others, or overrides this one. */
-export async function healthzPort(call: Pick<Call, 'input' | 'signal' | 'emit'>, checks: Checks = {}): Promise<null> {
+export async function healthzPort(
+  call: Pick<Call, 'input' | 'signal' | 'emit'>,
+  checks: Checks = {},
+  seen: OnChecked = () => {},
+): Promise<null> {
   const { input, signal } = call;
   const api = await new ApiServer({
-    endpoints: healthEndpoints({ ping: () => null, ...checks }),
+    endpoints: healthEndpoints({ ping: () => null, ...checks }, seen),
     gate: async () => null,
   }).open();
   let reported = '';

@@ -8,7 +8,7 @@ import { gzip } from 'node:zlib';
 import { messageOf } from '../../../kernel/thrown.ts';
 import { ofRunningPods, type Summary, statsText } from '../../stats/usage-types.ts';
 import type { Answer, ApiRequest, Endpoint } from '../http/endpoint.ts';
-import { first, firstHeader, json, mediaRanges, pageNotFound, prefersGzip, text } from '../http/endpoint.ts';
+import { firstHeader, json, mediaRanges, pageNotFound, prefersGzip, text } from '../http/endpoint.ts';
 import { type Family, type FamilyType, inOrder, namesOf, type Sample, toText } from '../metrics/instruments.ts';
 import type { NodeMetrics } from '../metrics/node-metrics.ts';
 
@@ -20,20 +20,27 @@ const PROTOBUF = 'application/vnd.google.protobuf; proto=io.prometheus.client.Me
 /** Escapings of metric names for old scrapers. No name here needs one, so all are equivalent. */
 const ESCAPINGS = new Set(['allow-utf-8', 'underscores', 'dots', 'values']);
 
-export function metricsEndpoints(metrics: NodeMetrics): Endpoint[] {
+/** `resetSlis` sets the counts of health checks to zero, for DELETE. */
+export function metricsEndpoints(metrics: NodeMetrics, resetSlis: () => void): Endpoint[] {
   const endpoint = (path: string, collect: () => Promise<readonly Family[]>): Endpoint => ({
     path,
     methods: 'any',
     subresources: ['metrics'],
     answer: async (request) => await written(request, await collect()),
   });
+  const slis = endpoint('/metrics/slis', () => metrics.slis());
   return [
     endpoint('/metrics', () => metrics.node()),
     endpoint('/metrics/cadvisor', () => metrics.cadvisor()),
     endpoint('/metrics/resource', () => metrics.resource()),
     endpoint('/metrics/probes', () => metrics.probes()),
-    endpoint('/metrics/slis', () => metrics.slis()),
+    { ...slis, answer: (request) => (request.method === 'DELETE' ? emptied(resetSlis) : slis.answer(request)) },
   ];
+}
+
+function emptied(reset: () => void): Answer {
+  reset();
+  return { status: 200, headers: { 'content-type': 'text/plain; charset=utf-8' }, body: 'metrics reset\n' };
 }
 
 async function written({ raw }: ApiRequest, families: readonly Family[]): Promise<Answer> {
@@ -84,7 +91,8 @@ export function statsEndpoints(stats: NodeStats): Endpoint[] {
 }
 
 async function summary(request: ApiRequest, stats: NodeStats) {
-  const onlyCpuAndMemory = /^(1|t|T|TRUE|true|True)$/.test(first(request, 'only_cpu_and_memory') ?? '');
+  const asked = request.query.get('only_cpu_and_memory') ?? [];
+  const onlyCpuAndMemory = asked.length === 1 && asked[0] === 'true';
   try {
     const measured = await stats.summary({ onlyCpuAndMemory });
     return json(statsText(ofRunningPods(measured), 1));

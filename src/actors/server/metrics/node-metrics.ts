@@ -26,7 +26,7 @@ import { pullRecordCounts } from './pods/image-work.ts';
 import { podGauges } from './pods/pod-gauges.ts';
 import type { Recorder } from './recorder.ts';
 import { cadvisorFamilies, machineFamilies } from './usage/cadvisor.ts';
-import { resourceFamilies, volumeStats } from './usage/summary-gauges.ts';
+import { measuresVolumes, resourceFamilies, volumeStats } from './usage/summary-gauges.ts';
 import { type DriverVolume, volumeCounts } from './volumes/storage.ts';
 
 export interface NodeMetrics {
@@ -35,7 +35,7 @@ export interface NodeMetrics {
   cadvisor(): Promise<readonly Family[]>;
   resource(): Promise<readonly Family[]>;
   probes(): Promise<readonly Family[]>;
-  slis(): Promise<readonly Family[]>;
+  slis(further?: readonly Family[]): Promise<readonly Family[]>;
 }
 
 export interface Measurements {
@@ -65,7 +65,6 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
   const program = new Registry();
   collectDefaultMetrics({ register: program, eventLoopMonitoringPrecision: LOOP_SAMPLE_MS });
   for (const name of SUMS) program.removeSingleMetric(name);
-  const healthchecks = new HealthcheckCounts();
   return {
     node: async (further = []) => {
       const pods = view.pods();
@@ -75,7 +74,7 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
         ...further,
         ...podGauges(pods, mirrorPodsOf(view)),
         volumeCounts(pods, view.contexts<DriverVolume>('kubelet/csiVolumes/mount-')),
-        ...(await volumeStats(pods, await measurements.driverVolumes())),
+        ...(measuresVolumes(view.configuration()) ? await volumeStats(pods, await measurements.driverVolumes()) : []),
         ...nodeGauges(view),
         ...cpuGauges(view, pods),
         ...evictionCounts(view),
@@ -97,45 +96,16 @@ export function nodeMetrics({ view, recorder, measurements, version }: MetricsOp
     },
     resource: async () => resourceFamilies(await measurements.summary({ onlyCpuAndMemory: true }).catch(() => null)),
     probes: async () => [...(await familiesOf(recorder.probeRegistry)), startTime()],
-    slis: async () => [...healthchecks.families(view), startTime()],
+    slis: async (further = []) => [...further, startTime()],
   };
 }
 
-function startTime(): Family {
-  const began = Date.now() / 1_000 - process.uptime();
-  return gaugeOf('process_start_time_seconds', '[ALPHA] Start time of the process since unix epoch in seconds.', [
-    one(began),
-  ]);
-}
-
 /**
- * The content of `/metrics/slis`: the current result of each check, and the count of each result.
- *
- * Each evaluation of the checks counts, as upstream's own rounds do.
+ * In hundredths of a second, as the kernel counts it. The same in each answer: alerts on restarts count changes of it.
  */
-class HealthcheckCounts {
-  readonly #counts = new Map<string, number>();
+const STARTED_SECONDS = Math.round(performance.timeOrigin / 10) / 100;
 
-  families({ checks }: NodeView): Family[] {
-    const results = Object.entries(checks)
-      .map(([name, check]) => ({ name, healthy: check() === null }))
-      .toSorted((left, right) => (left.name < right.name ? -1 : 1));
-    for (const { name, healthy } of results) {
-      const key = JSON.stringify({ name, status: healthy ? 'success' : 'error', type: 'healthz' });
-      this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
-    }
-    return [
-      gaugeOf(
-        'kubernetes_healthcheck',
-        '[STABLE] This metric records the result of a single healthcheck.',
-        results.map(({ name, healthy }) => one(healthy ? 1 : 0, { name, type: 'healthz' })),
-      ),
-      {
-        name: 'kubernetes_healthchecks_total',
-        help: '[STABLE] This metric records the results of all healthcheck.',
-        type: 'counter',
-        samples: [...this.#counts].map(([key, count]) => one(count, JSON.parse(key))),
-      },
-    ];
-  }
-}
+const startTime = (): Family =>
+  gaugeOf('process_start_time_seconds', '[ALPHA] Start time of the process since unix epoch in seconds.', [
+    one(STARTED_SECONDS),
+  ]);

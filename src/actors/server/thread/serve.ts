@@ -87,10 +87,11 @@ const within = (answer: Promise<unknown>): Promise<void> =>
 
 export function remoteNode(ask: Ask, { flags, program, logDirectory, checks }: ThreadFacts): ServerOptions {
   const registry = new Registry();
+  const requests = new RequestMetrics(registry);
   return {
     view: remoteView(ask, checks),
-    metrics: remoteMetrics(ask, registry),
-    requests: new RequestMetrics(registry),
+    metrics: remoteMetrics(ask, registry, requests),
+    requests,
     stats: remoteStats(ask),
     execSync: async (request, signal) => {
       const { exitCode, stdout, stderr } = await ask('execSync', request, { signal });
@@ -147,18 +148,17 @@ function remoteStats(ask: Ask): ServerOptions['stats'] {
   return { summary: ({ onlyCpuAndMemory }) => (onlyCpuAndMemory ? some() : all()) };
 }
 
-function remoteMetrics(ask: Ask, registry: Registry): NodeMetrics {
-  const collected = (endpoint: keyof NodeMetrics): (() => Promise<readonly Family[]>) =>
-    shared(async () => {
-      const further = endpoint === 'node' ? await familiesOf(registry) : [];
-      return await ask('metrics', { endpoint, further });
-    });
+function remoteMetrics(ask: Ask, registry: Registry, { healthchecks }: RequestMetrics): NodeMetrics {
+  const collected = (
+    endpoint: keyof NodeMetrics,
+    own: () => Promise<readonly Family[]> = async () => [],
+  ): (() => Promise<readonly Family[]>) => shared(async () => await ask('metrics', { endpoint, further: await own() }));
   return {
-    node: collected('node'),
+    node: collected('node', () => familiesOf(registry)),
     cadvisor: collected('cadvisor'),
     resource: collected('resource'),
     probes: collected('probes'),
-    slis: collected('slis'),
+    slis: collected('slis', () => healthchecks.families()),
   };
 }
 
@@ -217,7 +217,7 @@ const SERVICES = {
   port: (call: Service<ServedPort>, { node }: Parts) => servePort(call, node),
   localSocket: (call: Service<LocalSocket>, { node }: Parts) => serveLocal(call, node),
   healthz: (call: Service<{ readonly address: string; readonly port: number }>, { node }: Parts) =>
-    healthzPort(call, { ping: node.view.checks['ping']! }),
+    healthzPort(call, { ping: node.view.checks['ping']! }, node.requests.healthchecks.checked),
   page: servePage,
 };
 

@@ -137,30 +137,33 @@ const STRONG = [
   'ECDHE-RSA-CHACHA20-POLY1305',
 ];
 
+/** Go's default key exchanges: OpenSSL's has further ones, some of which cost the server more. */
+const CURVES = ['X25519MLKEM768', 'SecP256r1MLKEM768', 'SecP384r1MLKEM1024', 'X25519', 'P-256', 'P-384', 'P-521'];
+
 /** The TLS versions, cipher suites and curves of the server, from the configuration. Pure. */
 export interface TlsOptions {
   /** `VersionTLS12`; empty for the default. */
   readonly minVersion: string;
   /** IANA names; empty for the default. */
   readonly cipherSuites: readonly string[];
-  /** Curves for the key exchange, the preferred first; absent for OpenSSL's. */
+  /** Curves for the key exchange, the preferred first; absent for the default. */
   readonly curves?: readonly string[];
 }
 
 interface Protocol {
   readonly minVersion: SecureVersion;
   readonly ciphers: string;
-  readonly ecdhCurve?: string;
+  readonly ecdhCurve: string;
 }
 
 /** Versions below 1.2 are not served, even if configured, although upstream does. */
-export function protocolOf({ minVersion, cipherSuites, curves = [] }: TlsOptions): Protocol {
+export function protocolOf({ minVersion, cipherSuites, curves = CURVES }: TlsOptions): Protocol {
   const chosen = cipherSuites.flatMap((name) => SUITES[name] ?? []);
   const older = chosen.length > 0 ? chosen : STRONG;
   return {
     minVersion: minVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
     ciphers: [...TLS_1_3, ...new Set(older)].join(':'),
-    ...(curves.length === 0 ? {} : { ecdhCurve: curves.join(':') }),
+    ecdhCurve: curves.join(':'),
   };
 }
 

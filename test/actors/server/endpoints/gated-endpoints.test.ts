@@ -17,7 +17,7 @@ const SETTINGS: ApiSettings = {
 /** Nothing of it is asked before a request comes. */
 const NOBODY = {
   view: { checks: {} },
-  requests: {},
+  requests: { healthchecks: {} },
   program: { startedAt: 0, version: '1.36.2' },
 } as unknown as ApiDependencies;
 

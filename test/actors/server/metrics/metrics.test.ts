@@ -1,5 +1,6 @@
 /** The families that users of a kubelet rely on: names, types and labels as recorded; what is not here has a reason. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { toProtobuf } from '../../../../src/actors/server/endpoints/metrics.ts';
 import { type Family, toText } from '../../../../src/actors/server/metrics/instruments.ts';
@@ -7,6 +8,7 @@ import type { NodeMetrics } from '../../../../src/actors/server/metrics/node-met
 import { podGauges } from '../../../../src/actors/server/metrics/pods/pod-gauges.ts';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
 import { NOT_HERE } from '../../../golden/http-metrics-excused.ts';
+import { temporaryFolder } from '../../../support/host-ports.ts';
 import { golden } from '../golden-records.ts';
 import { API_SERVER, type MeasuredNode, measuredNode } from '../metrics-node.ts';
 
@@ -141,11 +143,11 @@ describe('numbers', () => {
       { isOrphan: false, isStopped: true, isRejected: true },
     ];
     const file = { 'kubernetes.io/config.source': 'file' };
-    const of = (annotations: object | null, ending?: NodePod['ending']): NodePod => ({
+    const of = (annotations: object | null, ending?: NodePod['ending'], phase?: 'Succeeded' | 'Failed'): NodePod => ({
       uid: 'u',
       namespace: 'default',
       name: 'web',
-      status: null,
+      status: phase === undefined ? null : { phase },
       runtime: null,
       mounted: [],
       pod: annotations && {
@@ -154,8 +156,19 @@ describe('numbers', () => {
       },
       ...(ending && { ending }),
     });
+    const runtime = { sandboxes: [{ state: 'SANDBOX_READY' }], containers: [] } as unknown as NodePod['runtime'];
+    const ended = { ...of({}, undefined, 'Succeeded'), runtime };
     const gauges = podGauges(
-      [of({}), of(file), of(file, orphan), of({}, stopped), of({}, refused), of(null, orphan)],
+      [
+        of({}),
+        of(file),
+        of(file, orphan),
+        of({}, stopped),
+        of({}, refused),
+        of(null, orphan),
+        of(file, undefined, 'Failed'),
+        ended,
+      ],
       1,
     );
     const count = (name: string) =>
@@ -167,18 +180,32 @@ describe('numbers', () => {
     expect(rows.filter((row) => row.at(-1) !== 0)).toEqual([
       ['desired', 'sync', '', 1],
       ['desired', 'sync', 'true', 1],
+      ['desired', 'terminating', '', 1],
       ['orphan', 'terminating', 'true', 1],
       ['runtime_only', 'terminating', 'unknown', 1],
       ['desired', 'terminated', '', 1],
+      ['desired', 'terminated', 'true', 1],
     ]);
     expect(count('kubelet_desired_pods')).toEqual([
-      ['true', 1],
-      ['', 3],
+      ['true', 2],
+      ['', 4],
     ]);
     expect(count('kubelet_active_pods')).toEqual([
       ['true', 1],
-      ['', 1],
+      ['', 2],
     ]);
+  });
+
+  it('of logs are the room on the disk that their files take', async () => {
+    const folder = await temporaryFolder();
+    writeFileSync(join(folder, '0.log'), 'a line\n');
+    const container = { state: 'CONTAINER_RUNNING', metadata: { name: 'c' }, log_path: join(folder, '0.log') };
+    const runtime = { sandboxes: [], containers: [container] } as unknown as NodePod['runtime'];
+    const pod: NodePod = { uid: 'u', namespace: 'ns', name: 'p', pod: null, status: null, runtime, mounted: [] };
+    const logs = podGauges([pod], 0).find(({ name }) => name === 'kubelet_container_log_filesystem_used_bytes');
+    const { blocks } = statSync(join(folder, '0.log'));
+    expect(logs?.samples[0]?.value).toBe(blocks * 512);
+    expect(logs?.samples[0]?.value).not.toBe('a line\n'.length);
   });
 
   it('of the pod are what was done for it', async () => {
@@ -194,6 +221,15 @@ describe('numbers', () => {
     const pulled = { present_locally: 'false', pull_policy: 'ifnotpresent', pull_required: 'true' };
     expect(await value('kubelet_image_manager_ensure_image_requests_total', pulled)).toBe(1);
     expect(await value('kubelet_pod_start_total_duration_seconds', infinite)).toBe(0);
+  });
+
+  it('are the same at each scrape where nothing happened', async () => {
+    const startOf = async () =>
+      (await node.metrics.probes()).find(({ name }) => name === 'process_start_time_seconds')?.samples[0]?.value;
+    const first = await startOf();
+    expect(first).toBeGreaterThan(1.7e9);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(await startOf()).toBe(first);
   });
 
   it('of the API server are what its client saw', async () => {

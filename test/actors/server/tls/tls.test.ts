@@ -81,6 +81,19 @@ describe('a handshake', () => {
     expect(ciphers.split(':').filter((name) => !name.startsWith('TLS_'))).toEqual(['ECDHE-RSA-AES256-GCM-SHA384']);
   });
 
+  it.each(['X25519MLKEM768', 'SecP256r1MLKEM768', 'X25519', 'P-256', 'P-384', 'P-521'])(
+    'agrees on a key by %s, as upstream by default',
+    async (ecdhCurve) => {
+      const socket = await shake(await node.serve('A'), { ecdhCurve });
+      expect(socket.getProtocol()).toBe('TLSv1.3');
+      socket.destroy();
+    },
+  );
+
+  it('agrees on no key by others', async () => {
+    await expect(shake(await node.serve('A'), { ecdhCurve: 'X448' })).rejects.toThrow(/handshake failure/);
+  });
+
   it('agrees on a key by a curve that is configured', async () => {
     const port = await node.serve('A', {}, { curves: ['P-384'] });
     const socket = await shake(port);

@@ -102,10 +102,16 @@ export function credentialPluginRuns(registry: Registry): OnPluginRun {
 
 /** Upstream's buckets: 15, from 0.1 to 40 seconds, in equal ratios. */
 const [FIRST_BUCKET, LAST_BUCKET, BUCKETS] = [0.1, 40, 15];
-const CLAIM_BUCKETS = Array.from(
-  { length: BUCKETS },
-  (_, at) => FIRST_BUCKET * (LAST_BUCKET / FIRST_BUCKET) ** (at / (BUCKETS - 1)),
-);
+const GROWTH = (LAST_BUCKET / FIRST_BUCKET) ** (1 / (BUCKETS - 1));
+const CLAIM_BUCKETS = Array.from({ length: BUCKETS }, (_, at) => FIRST_BUCKET * power(GROWTH, at));
+
+/** By squaring, as in Go: the bounds are labels, so the last digit counts. */
+function power(base: number, exponent: number): number {
+  let result = 1;
+  for (let [square, rest] = [base, exponent]; rest > 0; square *= square, rest >>= 1)
+    if (rest % 2 === 1) result *= square;
+  return result;
+}
 
 const DURATIONS =
   '[ALPHA] Latency histogram in seconds for the duration of handling all ResourceClaims referenced by a pod when the pod ' +

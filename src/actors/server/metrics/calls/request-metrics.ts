@@ -3,6 +3,7 @@ import type { Registry } from 'prom-client';
 import type { CacheObserver } from '../../authentication.ts';
 import type { Kind } from '../../streaming/remote-command.ts';
 import { counter, DEFAULT_BUCKETS, gauge, histogram, Instruments, MS_PER_SECOND } from '../instruments.ts';
+import { Healthchecks } from './healthchecks.ts';
 
 /** Upstream's list of methods, which omits PATCH. */
 const METHODS = new Set(['OPTIONS', 'GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT']);
@@ -19,6 +20,7 @@ const LABELS = ['method', 'path', 'server_type', 'long_running'] as const;
 
 export class RequestMetrics extends Instruments {
   readonly auth = new AuthMetrics(this.registry);
+  readonly healthchecks = new Healthchecks();
   readonly #total = counter(
     this.registry,
     'kubelet_http_requests_total',

@@ -36,11 +36,13 @@ function bootTimeMs(): number | undefined {
 }
 
 export class NodeStart implements Projection {
-  readonly recordKinds = ['header', 'effect', 'result'] as const;
+  readonly recordKinds = ['header', 'effect', 'result', 'cancel', 'end'] as const;
   readonly #gauges: Readonly<Record<keyof typeof PHASES, Gauge>>;
   #beganMs = 0;
   #askedMs: number | undefined;
   #registeredMs: number | undefined;
+  /** The report that the node is Ready was withdrawn in this turn, because the API server already shows it. */
+  #isWithdrawn = false;
   #isOver = false;
 
   constructor(registry: Registry) {
@@ -56,10 +58,19 @@ export class NodeStart implements Projection {
     else if (this.#isOver) return;
     else if (record.k === 'effect' && record.at === CREATE) this.#askedMs ??= kernel.now;
     else if (record.k === 'result' && !record.error && request?.address === CREATE) this.#registeredMs = kernel.now;
-    else if (record.k === 'result' && !record.error && request?.address === REPORT && reportsReady(request)) {
+    else if (this.#isReported(record, request)) {
       this.#isOver = true;
       this.#ready(kernel.now);
     }
+  }
+
+  /** A report is withdrawn without another one if the watch of the Node was faster than the answer. */
+  #isReported(record: NodeRecord, request: UnderWay | undefined): boolean {
+    if (record.k === 'effect' && record.at === REPORT) this.#isWithdrawn = false;
+    if (record.k === 'end') return this.#isWithdrawn;
+    if (request?.address !== REPORT || !reportsReady(request)) return false;
+    if (record.k === 'cancel') this.#isWithdrawn = true;
+    return record.k === 'result' && !record.error;
   }
 
   #ready(nowMs: number): void {

@@ -1,6 +1,6 @@
 /** Gauges of pods and their containers. */
 
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync, type Stats, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { isStaticPod } from '../../../../machines/model/api/pod.ts';
 import { isWanted, type NodePod } from '../../node-pods.ts';
@@ -9,7 +9,7 @@ import { type Family, gaugeOf, one, type Sample } from '../instruments.ts';
 const conditionOf = (status: NodePod['status'], wanted: string) =>
   status?.conditions?.find(({ type, status: value }) => type === wanted && value === 'True');
 
-/** The size of the files in the log folder of each container that runs. */
+/** The room on the disk of the files in the log folder of each container that runs. */
 function logSizes(pods: readonly NodePod[]): Family {
   const samples = pods.flatMap(({ uid, namespace, name, runtime }) => {
     const folders = new Map(
@@ -17,7 +17,9 @@ function logSizes(pods: readonly NodePod[]): Family {
         .filter(({ state }) => state === 'CONTAINER_RUNNING')
         .map((each) => [each.metadata?.name ?? '', dirname(each.log_path)]),
     );
-    return [...folders].map(([container, folder]) => one(bytesBelow(folder), { container, namespace, pod: name, uid }));
+    return [...folders].map(([container, folder]) =>
+      one(bytesBelow(folder, blockBytes), { container, namespace, pod: name, uid }),
+    );
   });
   return gaugeOf(
     'kubelet_container_log_filesystem_used_bytes',
@@ -54,7 +56,7 @@ function wantedGauges(pods: readonly NodePod[]): Family[] {
     gaugeOf(
       'kubelet_active_pods',
       '[ALPHA] The number of pods the kubelet considers active and which are being considered when admitting new pods. static is true if the pod is not from the apiserver.',
-      byStatic(desiredPods.filter(({ ending }) => ending?.isStopped !== true)),
+      byStatic(desiredPods.filter((known) => lifecycleOf(known) !== 'terminated')),
     ),
     gaugeOf(
       'kubelet_managed_ephemeral_containers',
@@ -122,7 +124,10 @@ const ORIGINS = [
   { config: 'runtime_only', static: 'unknown' },
 ] as const;
 
-/** The counts of pods for every possible combination of labels, even if the count is 0. */
+/**
+ * The counts of pods for every possible combination of labels, even if the count is 0. As in the kubelet, without
+ * rejected pods.
+ */
 function working(pods: readonly NodePod[]): Sample[] {
   const workedFor = pods.filter(({ ending }) => ending?.isRejected !== true);
   const counts = Object.groupBy(workedFor, (pod) => JSON.stringify(labelsOf(pod)));
@@ -134,21 +139,33 @@ function working(pods: readonly NodePod[]): Sample[] {
   );
 }
 
-function labelsOf({ pod, ending }: NodePod) {
-  const lifecycle = ending === undefined ? 'sync' : ending.isStopped ? 'terminated' : 'terminating';
+/** A pod that has completed or failed is ending, as in the kubelet, until its sandbox has stopped. */
+function lifecycleOf(known: NodePod): 'sync' | 'terminating' | 'terminated' {
+  const { ending, status } = known;
+  if (ending !== undefined) return ending.isStopped ? 'terminated' : 'terminating';
+  if (status?.phase !== 'Succeeded' && status?.phase !== 'Failed') return 'sync';
+  return isSandboxed(known) ? 'terminating' : 'terminated';
+}
+
+function labelsOf(known: NodePod) {
+  const { pod, ending } = known;
+  const lifecycle = lifecycleOf(known);
   if (pod === null) return { config: 'runtime_only', lifecycle, static: 'unknown' };
   return { config: ending?.isOrphan ? 'orphan' : 'desired', lifecycle, static: isStaticPod(pod) ? 'true' : '' };
 }
 
 /** Bytes of all files below a folder; files removed in the meantime are ignored. */
-export function bytesBelow(directory: string): number {
+export function bytesBelow(directory: string, sizeOf: (file: Stats) => number = ({ size }) => size): number {
   try {
     return readdirSync(directory, { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile())
-      .reduce((sum, { parentPath, name }) => sum + sizeOf(join(parentPath, name)), 0);
+      .map(({ parentPath, name }) => statSync(join(parentPath, name), { throwIfNoEntry: false }))
+      .reduce((sum, file) => sum + (file === undefined ? 0 : sizeOf(file)), 0);
   } catch {
     return 0;
   }
 }
 
-const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+/** The unit in which the kernel counts the blocks of a file. */
+const BLOCK_BYTES = 512;
+const blockBytes = ({ blocks }: Stats): number => blocks * BLOCK_BYTES;

@@ -4,6 +4,8 @@
  *
  * Each claim counts once; volumes that are gone or do not answer are omitted.
  */
+import type { KubeletConfiguration } from '../../../../machines/model/configuration/fields.ts';
+import { millisecondsOf } from '../../../../machines/model/values/time.ts';
 import { claimStats } from '../../../stats/summary-parts.ts';
 import {
   type ContainerStats,
@@ -110,6 +112,11 @@ const FAMILIES: readonly (readonly [name: string, help: string, read: (stats: Vo
     ({ volumeHealthStats: health }) => health && BigInt(health.abnormal),
   ],
 ];
+
+/** As upstream, no volume is measured with a period that is not positive. */
+export const measuresVolumes = ({
+  volumeStatsAggPeriod,
+}: Pick<KubeletConfiguration, 'volumeStatsAggPeriod'>): boolean => millisecondsOf(volumeStatsAggPeriod) > 0;
 
 /** The statistics of volumes. `ofDrivers` are reported by CSI drivers; other volumes are measured. */
 export async function volumeStats(pods: readonly NodePod[], ofDrivers: readonly VolumeStats[]): Promise<Family[]> {

@@ -9,6 +9,7 @@ import { type Create, tokenReviewer } from '../../../../../src/actors/server/aut
 import { ApiServer } from '../../../../../src/actors/server/http/api-server.ts';
 import { type Endpoint, text, UPGRADED } from '../../../../../src/actors/server/http/endpoint.ts';
 import { ApiClientMetrics, RuntimeMetrics } from '../../../../../src/actors/server/metrics/calls/client-calls.ts';
+import { ClaimWork } from '../../../../../src/actors/server/metrics/calls/plugin-work.ts';
 import { PodResourcesMetrics, RequestMetrics } from '../../../../../src/actors/server/metrics/calls/request-metrics.ts';
 import { servePodResources } from '../../../../../src/actors/server/pod-resources.ts';
 import type { KubeObject } from '../../../../../src/machines/model/operations/kube.ts';
@@ -199,4 +200,17 @@ it('who asks for the resources of pods is counted by the method, and its failure
   expect(await value(`${endpoint}requests_get`)).toBe(1);
   expect(await value(`${endpoint}errors_get`)).toBe(1);
   expect(await value(`${endpoint}errors_list`)).toBeUndefined();
+});
+
+it('the bounds of durations of claims are those of upstream`s library, to the last digit', () => {
+  const registry = new Registry();
+  const claims = new ClaimWork(registry);
+  expect(claims.recordKinds).not.toEqual([]);
+  const { upperBounds } = registry.getSingleMetric('dra_operations_duration_seconds') as unknown as {
+    upperBounds: readonly number[];
+  };
+  expect(upperBounds).toHaveLength(15);
+  expect([5, 7, 8, 11, 14].map((at) => upperBounds[at])).toEqual([
+    0.849781240983936, 1.9999999999999993, 3.0682548092687805, 11.078365961221499, 39.99999999999997,
+  ]);
 });

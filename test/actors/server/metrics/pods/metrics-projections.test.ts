@@ -160,6 +160,20 @@ it('the start of a node is measured when this start made its Node', async () => 
   expect(await joined.value('kubelet_node_startup_registration_duration_seconds')).toBe(0);
 });
 
+it('a report that the watch of the Node makes superfluous counts as made, one that is replaced does not', async () => {
+  const ready = { body: { status: { conditions: [{ type: 'Ready', status: 'True' }] } } };
+  const report = 'kubelet/nodeStatus/patch';
+  const { turn, value } = recording();
+  const now = Date.now();
+  turn(now, { k: 'header', t: now });
+  turn(now + 1_000, asked(1, 'kube.create', 'kubelet/nodeStatus/registration/create'));
+  turn(now + 2_000, answered(1), asked(2, 'kube.patch', report, ready));
+  turn(now + 3_000, { k: 'cancel', id: 2 }, asked(3, 'kube.patch', report, ready));
+  expect(await value('kubelet_node_startup_post_registration_duration_seconds')).toBe(0);
+  turn(now + 7_000, { k: 'cancel', id: 3 });
+  expect(await value('kubelet_node_startup_post_registration_duration_seconds')).toBe(5);
+});
+
 it('a pod that is refused, unwanted, or wanted again counts once', async () => {
   const { contexts, turn, value } = recording();
   const refused = (uid: string, reason: string) =>

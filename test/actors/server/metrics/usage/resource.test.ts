@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { statsEndpoints } from '../../../../../src/actors/server/endpoints/metrics.ts';
 import type { ApiRequest } from '../../../../../src/actors/server/http/endpoint.ts';
-import { resourceFamilies } from '../../../../../src/actors/server/metrics/usage/summary-gauges.ts';
+import { measuresVolumes, resourceFamilies } from '../../../../../src/actors/server/metrics/usage/summary-gauges.ts';
 import type { Summary } from '../../../../../src/actors/stats/usage-types.ts';
 
 const TIME = '2026-01-02T03:04:05.678Z';
@@ -39,4 +39,12 @@ it('a pod of which no container runs is in neither, and times of the summary are
   const { node, pods } = JSON.parse(answer.body as string) as Summary;
   expect(pods.map(({ podRef }) => podRef.name)).toEqual(['runs']);
   expect([node.startTime, pods[0]!.containers[0]!.cpu?.time]).toEqual(['2026-01-02T03:04:05Z', '2026-01-02T03:04:05Z']);
+});
+
+it.each([
+  ['1m0s', true],
+  ['0s', false],
+  ['-1s', false],
+])('with a period of %s volumes are measured: %s', (volumeStatsAggPeriod, expected) => {
+  expect(measuresVolumes({ volumeStatsAggPeriod })).toBe(expected);
 });
