@@ -15,6 +15,7 @@ import {
   type BootOptions,
   document,
   fail,
+  ok,
   RUNTIME_NOT_READY,
   RUNTIME_READY,
 } from './boot-node.ts';
@@ -326,4 +327,22 @@ describe('what the supervisor gives its subsystems', () => {
       },
     ]);
   });
+});
+
+it('pods have the addresses of the Node, which a cloud provider sets', () => {
+  const argv = [...ARGV, '--kubeconfig=/kc', '--cloud-provider=external'];
+  const away = ['create', 'get', 'list', 'watch', 'patch', 'deleteCollection'].map((verb) => [
+    `kube.${verb}`,
+    fail('connection refused'),
+  ]);
+  const answers: Answers = { ...Object.fromEntries(away), 'kube.connect': ok({ server: 'https://x', rotates: false }) };
+  const node = new BootNode({ argv, answers });
+  node.boot().run(BOOT_MS);
+  const settingsOf = () =>
+    (node.kernel.snapshotOf('kubelet/pods') as { context: { settings: object } }).context.settings;
+  expect(settingsOf()).toMatchObject({ hostAddresses: [{ type: 'Hostname', address: 'node-1' }] });
+  const hostAddresses = [{ type: 'InternalIP', address: '192.0.2.77' }];
+  node.send({ type: 'hostAddresses.changed', hostAddresses });
+  expect(settingsOf()).toMatchObject({ hostAddresses });
+  expect(node.crashes()).toEqual([]);
 });

@@ -136,4 +136,9 @@ export const BEHAVIORS = [
       'As since kubelet 1.36, it is registered again after a growing pause, hints name only nodes with devices, such a ' +
       'plugin has no preference, and a pod that requests more of a resource than is left is rejected.',
   },
+  {
+    name: 'configurationAsKubelet',
+    before: 'With `--cloud-provider=external` pods had the addresses of the machine as those of their host.',
+    since: 'As in the kubelet, they have those of the Node, which the cloud provider sets.',
+  },
 ] as const;
