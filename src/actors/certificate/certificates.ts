@@ -22,6 +22,7 @@ import {
   currentPair,
 } from '../../machines/model/operations/certificate.ts';
 import { canonicalIp } from '../../machines/model/values/ip.ts';
+import { tlsProblemOf } from '../kube/client-checks.ts';
 import { type Kubeconfig, loadKubeconfig, type Pem } from '../kube/kubeconfig.ts';
 
 const KUBECONFIG_MODE = 0o600;
@@ -54,7 +55,14 @@ async function checkKubeconfig(path: string): Promise<{ isValid: boolean; proble
   const refused = (problem: string) => ({ isValid: false, problem });
   if (!statSync(path, { throwIfNoEntry: false })) return refused('');
   try {
-    const { certificate } = loadKubeconfig(path).user;
+    const config = loadKubeconfig(path);
+    const { certificate } = config.user;
+    const tlsProblem = tlsProblemOf(config);
+    if (tlsProblem !== '') {
+      return refused(
+        `unable to load TLS configuration from existing bootstrap client config read from ${path}: ${tlsProblem}`,
+      );
+    }
     const certificates = certificate === undefined ? [] : certificatesOf(await textOf(certificate));
     if (certificates.length === 0) {
       const why = 'data does not contain any valid RSA or ECDSA certificates';

@@ -22,6 +22,7 @@ import { openedPod } from '../pod-values.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import { withLogin } from '../urls.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
+import { checkClient } from './client-checks.ts';
 import { answerToWrite, decodedList, decodedObject, isPod, parseExactly, sealed } from './decode.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
 import type { OnTransport, Transport } from './transport.ts';
@@ -134,6 +135,7 @@ class Connection {
 
   private async connect(settings: KubeSettings): Promise<{ server: string }> {
     const config = loadKubeconfig(settings.kubeconfig, { mayLackCertificate: settings.isBootstrapping });
+    if (settings.role === 'node' && !settings.isBootstrapping) checkClient(config, settings.certificateFile);
     await this.transports.get(settings.role)?.closeConnections();
     // The HTTP library uses 25 MB, which a standalone node saves.
     const { Transport } = await import('./transport.ts');

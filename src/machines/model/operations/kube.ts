@@ -16,6 +16,9 @@ import { idempotent, once, query, stream } from '../../../kernel/xstate.ts';
  */
 export type KubeClient = 'kube' | 'event' | 'heartbeat' | 'bootstrap';
 
+/** The code of an error of `kube.connect` about the client, and not about the file of the kubeconfig. */
+export const CLIENT_REFUSED = 'CLIENT_REFUSED';
+
 /** The configuration's part of the input of `kube.connect`. */
 export interface KubeSettings {
   readonly kubeconfig: string;
