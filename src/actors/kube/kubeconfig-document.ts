@@ -177,6 +177,7 @@ const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
   ENOENT: 'no such file or directory',
   EACCES: 'permission denied',
   EISDIR: 'is a directory',
+  ENOTDIR: 'not a directory',
 };
 
 /** The text of the system for a file that cannot be read. */
