@@ -256,14 +256,19 @@ function laneOf(target: KubeTarget, body: Json): string {
   return hasEnded ? 'pods that ended' : 'pods that run';
 }
 
+/** client-go's limits of a client whose configured ones are zero. Zero is no limit of events, as documented. */
+const DEFAULT_QPS = 5;
+const DEFAULT_BURST = 10;
+
 function clientsOf(settings: KubeSettings, transport: Transport, onRequest: OnRequest): Clients {
   const { role, userAgent, qps, burst, eventQps, eventBurst, heartbeatTimeoutMs } = settings;
   const client = (limit: TokenBucket | null, timeoutMs = 0) =>
     new KubeClient({ transport, userAgent, limit, timeoutMs, onRequest });
-  if (role === 'bootstrap') return { bootstrap: client(new TokenBucket(qps, burst)) };
+  const limit = new TokenBucket(qps || DEFAULT_QPS, burst || DEFAULT_BURST);
+  if (role === 'bootstrap') return { bootstrap: client(limit) };
   return {
-    kube: client(new TokenBucket(qps, burst)),
-    event: client(new TokenBucket(eventQps, eventBurst)),
+    kube: client(limit),
+    event: client(new TokenBucket(eventQps, eventBurst || DEFAULT_BURST)),
     heartbeat: client(null, heartbeatTimeoutMs),
   };
 }

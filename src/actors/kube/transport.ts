@@ -8,6 +8,8 @@
  */
 import { subscribe } from 'node:diagnostics_channel';
 import { type ClientHttp2Session, type ClientHttp2Stream, constants } from 'node:http2';
+import { isIP } from 'node:net';
+import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import { Agent, type Dispatcher, ProxyAgent, request as send } from 'undici';
 import { environmentProxy } from '../urls.ts';
 import { serverUrl } from './client-checks.ts';
@@ -106,14 +108,31 @@ export class Transport {
     void this.agent?.dispatcher.close();
     this.seen({ kind: 'opened', pluginCertificate });
     const proxyUrl = this.config.proxyUrl ?? environmentProxy(this.server);
-    const common = { allowH2: true, keepAliveTimeout: KEEP_ALIVE_MS, h2Options: { pingInterval: 0 } };
-    const connect = { ...tls, timeout: CONNECT_TIMEOUT_MS, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
+    // The variable with which Go's clients give up HTTP/2, for load balancers that do not handle it.
+    const allowH2 = !process.env['DISABLE_HTTP2'];
+    const common = { allowH2, keepAliveTimeout: KEEP_ALIVE_MS, h2Options: { pingInterval: 0 } };
+    const connect = { ...tls, allowH2, timeout: CONNECT_TIMEOUT_MS, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
     const dispatcher = proxyUrl
-      ? new ProxyAgent({ ...common, uri: proxyUrl, requestTls: connect })
+      ? new ProxyAgent({
+          ...common,
+          uri: proxyUrl,
+          requestTls: { ...connect, ...namedFor(proxyUrl, this.server, tls) },
+        })
       : new Agent({ ...common, connect });
     this.agent = { dispatcher, identity };
     return dispatcher;
   }
+}
+
+/** The name that is sent to a server whose address alone is known. */
+const NAME_OF_ADDRESS = 'kubernetes';
+
+/** The HTTP library sends the name of a server behind a SOCKS5 proxy, which must not be an address. */
+function namedFor(proxyUrl: string, server: string, tls: Credentials['tls']): Partial<Credentials['tls']> {
+  const host = new URL(server).hostname.replace(/^\[|\]$/g, '');
+  if (!proxyUrl.startsWith('socks5:') || isIP(host) === 0 || tls.servername !== undefined) return {};
+  const check = tls.checkServerIdentity ?? ((_name: string, cert: PeerCertificate) => checkServerIdentity(host, cert));
+  return { servername: NAME_OF_ADDRESS, checkServerIdentity: check };
 }
 
 /**

@@ -1,7 +1,7 @@
 /** Who the node is for the API server, while that changes, and the proxies on the way there. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type ApiServer, startApiServer } from '../../fakes/api-server/index.ts';
@@ -222,4 +222,40 @@ describe('a proxy on the way', () => {
     await ask({ server: `https://${host}`, 'tls-server-name': 'localhost' });
     expect(asked).toEqual([host]);
   });
+
+  it('may speak SOCKS5', async () => {
+    const socks = createTcpServer((near) => {
+      near.once('data', () => {
+        near.write(Buffer.from([5, 0]));
+        near.once('data', (request: Buffer) => {
+          const port = request.readUInt16BE(request.length - 2);
+          asked.push(`port ${port}`);
+          const far = connect(port, '127.0.0.1', () => {
+            near.write(Buffer.from([5, 0, 0, 1, 0, 0, 0, 0, 0, 0]));
+            far.pipe(near).pipe(far);
+          });
+          near.on('close', () => far.destroy());
+          far.on('error', () => near.destroy());
+        });
+      });
+      near.on('error', () => undefined);
+    });
+    await new Promise<void>((resolve) => socks.listen(0, '127.0.0.1', resolve));
+    await ask({ 'proxy-url': `socks5://127.0.0.1:${(socks.address() as AddressInfo).port}` });
+    expect(asked).toEqual([`port ${new URL(server.url).port}`]);
+    await node.connection.close();
+    await new Promise((resolve) => socks.close(resolve));
+  });
+});
+
+it('HTTP/2 is given up where the environment wants that', async () => {
+  const versionOf = async () => {
+    await node.ask('kube.connect', settings(await server.kubeconfig('n1')));
+    await node.ask('kube.list', pods());
+    return server.requests.at(-1)?.httpVersion;
+  };
+  expect(await versionOf()).toBe('2.0');
+  vi.stubEnv('DISABLE_HTTP2', '1');
+  expect(await versionOf()).toBe('1.1');
+  vi.unstubAllEnvs();
 });

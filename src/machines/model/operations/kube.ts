@@ -24,9 +24,10 @@ export interface KubeSettings {
   readonly kubeconfig: string;
   /** The clients to create: the bootstrap identity has only one. */
   readonly role: 'node' | 'bootstrap';
-  /** Requests per second; 0 or less for no limit. */
+  /** Requests per second, and at once; 0: the limits of client-go. */
   readonly qps: number;
   readonly burst: number;
+  /** Events per second; 0: no limit. */
   readonly eventQps: number;
   readonly eventBurst: number;
   readonly heartbeatTimeoutMs: number;

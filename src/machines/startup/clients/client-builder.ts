@@ -29,7 +29,7 @@ export interface ClientBuilderInput {
   readonly rotateCertificates: boolean;
   readonly nodeName: string;
   readonly userAgent: string;
-  /** From the configuration: 0 or less for no limit. */
+  /** From the configuration: see `KubeSettings`. */
   readonly kubeAPIQPS: number;
   readonly kubeAPIBurst: number;
   readonly eventRecordQPS: number;
