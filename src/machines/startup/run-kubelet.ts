@@ -6,6 +6,7 @@
  */
 import { assign, enqueueActions, errorOf, line, raise, to } from '../../kernel/xstate.ts';
 import { gatesOf } from '../configuration/fields/feature-gates.ts';
+import { invalidNodeAddresses } from '../model/configuration/run-refusals.ts';
 import type { MachineAddresses } from '../model/operations/host.ts';
 import { nodeEvent } from '../model/pods/pod-messages.ts';
 import { nodeEvents } from '../model/reasons/reasons.ts';
@@ -87,6 +88,10 @@ export const runKubelet = kubeletSetup.createStateConfig({
     rootDirectory: {
       meta: { steps: 'S121-S125, S136' },
       entry: [
+        enqueueActions(({ context: { flags, input }, enqueue }) => {
+          const IPs = hasBehavior(input, 'configurationAsKubelet') ? invalidNodeAddresses(flags.nodeIP) : [];
+          if (IPs.length > 0) enqueue(line('info', ['Could not parse some node IP(s), ignoring them', { IPs }]));
+        }),
         enqueueActions(({ context, enqueue }) => {
           const { nodeName, addressProblem: err } = context.node;
           if (err !== undefined)

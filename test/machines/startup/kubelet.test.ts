@@ -383,4 +383,14 @@ describe('the first lines of the log', () => {
     ]);
     expect(reported(before)).toEqual([]);
   });
+
+  it('name what is no address in --node-ip', () => {
+    const reported = (behavior?: number) =>
+      boot({ argv: [...ARGV, '--node-ip=192.0.2.1, 192.0.2'], ...(behavior === undefined ? {} : { behavior }) })
+        .lines()
+        .filter(({ text }) => text.startsWith('Could not parse some node IP(s)'))
+        .map(({ fields }) => fields);
+    expect(reported()).toEqual([{ IPs: ['192.0.2'] }]);
+    expect(reported(before)).toEqual([]);
+  });
 });
