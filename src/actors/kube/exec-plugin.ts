@@ -28,15 +28,22 @@ export interface PluginCredentials {
   readonly expiresAtMs: number;
 }
 
+interface PluginOptions {
+  readonly now?: () => number;
+  readonly deadlineMs?: number;
+}
+
 export class ExecPlugin {
   private readonly exec: ExecCommand;
   private readonly now: () => number;
+  private readonly deadlineMs: number;
   private known: PluginCredentials | undefined;
   private pending: Promise<PluginCredentials> | undefined;
 
-  constructor(exec: ExecCommand, now: () => number = Date.now) {
+  constructor(exec: ExecCommand, { now = Date.now, deadlineMs = DEADLINE_MS }: PluginOptions = {}) {
     this.exec = exec;
     this.now = now;
+    this.deadlineMs = deadlineMs;
   }
 
   /** The server refused the credentials. */
@@ -47,7 +54,7 @@ export class ExecPlugin {
   /** Rejects with upstream's text. */
   async current(): Promise<PluginCredentials> {
     if (this.known !== undefined && this.now() <= this.known.expiresAtMs) return this.known;
-    this.pending ??= run(this.exec).finally(() => {
+    this.pending ??= run(this.exec, this.deadlineMs).finally(() => {
       this.pending = undefined;
     });
     try {
@@ -59,7 +66,7 @@ export class ExecPlugin {
   }
 }
 
-async function run(exec: ExecCommand): Promise<PluginCredentials> {
+async function run(exec: ExecCommand, deadlineMs: number): Promise<PluginCredentials> {
   const { command, args, env, apiVersion, interactiveMode, cluster } = exec;
   if (interactiveMode === 'Always') {
     throw new Error('exec plugin cannot support interactive mode: standard input is not a terminal');
@@ -67,12 +74,13 @@ async function run(exec: ExecCommand): Promise<PluginCredentials> {
   const spec = { ...(cluster === undefined ? {} : { cluster }), interactive: false };
   const info = JSON.stringify({ kind: 'ExecCredential', apiVersion, spec });
   const own = Object.fromEntries(env.map(({ name, value }) => [name, value]));
-  const answer = await outputOf(command, args, { ...process.env, ...own, KUBERNETES_EXEC_INFO: info });
+  const variables = { ...process.env, ...own, KUBERNETES_EXEC_INFO: info };
+  const answer = await outputOf(command, args, variables, deadlineMs);
   return credentialsIn(answer, apiVersion);
 }
 
-function outputOf(command: string, args: readonly string[], env: NodeJS.ProcessEnv): Promise<string> {
-  const options = { env, timeout: DEADLINE_MS, maxBuffer: ANSWER_MAX_BYTES, killSignal: 'SIGKILL' } as const;
+function outputOf(command: string, args: readonly string[], env: NodeJS.ProcessEnv, timeout: number): Promise<string> {
+  const options = { env, timeout, maxBuffer: ANSWER_MAX_BYTES, killSignal: 'SIGKILL' } as const;
   return new Promise((resolve, reject) => {
     const child = execFile(command, [...args], options, (error, stdout, stderr) => {
       if (error === null) return resolve(stdout);

@@ -38,7 +38,7 @@ it('runs the program once for all that wait, and again when its answer has expir
   writeFileSync(runs, '');
   let nowMs = 0;
   const status = { token: 't', expirationTimestamp: new Date(1_000).toISOString() };
-  const plugin = new ExecPlugin(shell(`echo run >> ${runs}; ${answering(status)}`), () => nowMs);
+  const plugin = new ExecPlugin(shell(`echo run >> ${runs}; ${answering(status)}`), { now: () => nowMs });
   const counted = async (times: number) => {
     await Promise.all(Array.from({ length: times }, () => plugin.current()));
     return readFileSync(runs, 'utf8').trim().split('\n').length;
@@ -75,4 +75,11 @@ it.each([
   ],
 ])('says why it failed: %#', async (exec, why) => {
   await expect(new ExecPlugin(exec).current()).rejects.toThrow(`getting credentials: ${why}`);
+});
+
+it('gives up a program that does not end, also when it has started another one', async () => {
+  const plugin = new ExecPlugin(shell('sleep 20 & sleep 20'), { deadlineMs: 200 });
+  const began = performance.now();
+  await expect(plugin.current()).rejects.toThrow('exec: executable sh did not end in time');
+  expect(performance.now() - began).toBeLessThan(10_000);
 });
