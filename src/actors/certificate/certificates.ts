@@ -22,7 +22,9 @@ import {
   currentPair,
 } from '../../machines/model/operations/certificate.ts';
 import { canonicalIp } from '../../machines/model/values/ip.ts';
+import { tlsProblemOf } from '../kube/client-checks.ts';
 import { type Kubeconfig, loadKubeconfig, type Pem } from '../kube/kubeconfig.ts';
+import { reasonOf } from '../kube/kubeconfig-document.ts';
 
 const KUBECONFIG_MODE = 0o600;
 const DIRECTORY_MODE = 0o755;
@@ -50,11 +52,29 @@ export function certificatePorts({ vault }: { readonly vault: Vault }): Ports<ty
   };
 }
 
+/** Throws upstream's error if that cannot be found out. */
+function exists(path: string): boolean {
+  try {
+    statSync(path);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return false;
+    throw new OperationError(`error reading existing bootstrap kubeconfig ${path}: stat ${path}: ${reasonOf(error)}`);
+  }
+}
+
 async function checkKubeconfig(path: string): Promise<{ isValid: boolean; problem: string }> {
   const refused = (problem: string) => ({ isValid: false, problem });
-  if (!statSync(path, { throwIfNoEntry: false })) return refused('');
+  if (!exists(path)) return refused('');
   try {
-    const { certificate } = loadKubeconfig(path).user;
+    const config = loadKubeconfig(path);
+    const { certificate } = config.user;
+    const tlsProblem = tlsProblemOf(config);
+    if (tlsProblem !== '') {
+      return refused(
+        `unable to load TLS configuration from existing bootstrap client config read from ${path}: ${tlsProblem}`,
+      );
+    }
     const certificates = certificate === undefined ? [] : certificatesOf(await textOf(certificate));
     if (certificates.length === 0) {
       const why = 'data does not contain any valid RSA or ECDSA certificates';

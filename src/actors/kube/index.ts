@@ -22,6 +22,7 @@ import { openedPod } from '../pod-values.ts';
 import { TokenBucket } from '../token-bucket.ts';
 import { withLogin } from '../urls.ts';
 import { type ClientRequest, KubeClient, type OnRequest, pathOf } from './client.ts';
+import { checkClient } from './client-checks.ts';
 import { answerToWrite, decodedList, decodedObject, isPod, parseExactly, sealed } from './decode.ts';
 import { loadKubeconfig } from './kubeconfig.ts';
 import type { OnTransport, Transport } from './transport.ts';
@@ -134,6 +135,7 @@ class Connection {
 
   private async connect(settings: KubeSettings): Promise<{ server: string }> {
     const config = loadKubeconfig(settings.kubeconfig, { mayLackCertificate: settings.isBootstrapping });
+    if (settings.role === 'node' && !settings.isBootstrapping) checkClient(config, settings.certificateFile);
     await this.transports.get(settings.role)?.closeConnections();
     // The HTTP library uses 25 MB, which a standalone node saves.
     const { Transport } = await import('./transport.ts');
@@ -254,14 +256,19 @@ function laneOf(target: KubeTarget, body: Json): string {
   return hasEnded ? 'pods that ended' : 'pods that run';
 }
 
+/** client-go's limits of a client whose configured ones are zero. Zero is no limit of events, as documented. */
+const DEFAULT_QPS = 5;
+const DEFAULT_BURST = 10;
+
 function clientsOf(settings: KubeSettings, transport: Transport, onRequest: OnRequest): Clients {
   const { role, userAgent, qps, burst, eventQps, eventBurst, heartbeatTimeoutMs } = settings;
   const client = (limit: TokenBucket | null, timeoutMs = 0) =>
     new KubeClient({ transport, userAgent, limit, timeoutMs, onRequest });
-  if (role === 'bootstrap') return { bootstrap: client(new TokenBucket(qps, burst)) };
+  const limit = new TokenBucket(qps || DEFAULT_QPS, burst || DEFAULT_BURST);
+  if (role === 'bootstrap') return { bootstrap: client(limit) };
   return {
-    kube: client(new TokenBucket(qps, burst)),
-    event: client(new TokenBucket(eventQps, eventBurst)),
+    kube: client(limit),
+    event: client(new TokenBucket(eventQps, eventBurst || DEFAULT_BURST)),
     heartbeat: client(null, heartbeatTimeoutMs),
   };
 }

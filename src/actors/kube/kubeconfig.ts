@@ -1,34 +1,60 @@
 /**
- * Reads and validates a kubeconfig, with client-go's errors.
+ * The cluster and the user of a kubeconfig's current context, validated with client-go's errors.
  *
- * The common credentials (certificates, tokens, passwords) are read here. Exec plugins and auth providers are left to
- * @kubernetes/client-node, which costs half a second and 60 MB to load and is loaded only for them.
+ * Upstream: k8s.io/client-go/tools/clientcmd (ConfirmUsable, DirectClientConfig.ClientConfig).
  */
 
-import { accessSync, readFileSync } from 'node:fs';
+import { accessSync, constants, readFileSync } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
-import { isObject, type Json, type JsonObject, OperationError, toPlainError } from '../../kernel/json.ts';
-import { trimRight } from '../../machines/model/values/go-text.ts';
-import { decodeYaml } from '../host/configuration/configuration.ts';
+import type { Json } from '../../kernel/json.ts';
+import { quote, trimRight } from '../../machines/model/values/go-text.ts';
+import {
+  type ClusterEntry,
+  type ExecEntry,
+  type KubeconfigDocument,
+  kubeconfigError,
+  readKubeconfig,
+  reasonOf,
+  type UserEntry,
+} from './kubeconfig-document.ts';
 
 /** PEM in a file or in the kubeconfig itself. */
 export type Pem = { readonly file: string } | { readonly data: Buffer };
 
+/** A program that has the credentials of the user. */
+export interface ExecCommand {
+  /** A name that is looked for in PATH, or an absolute path. */
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: readonly { readonly name: string; readonly value: string }[];
+  readonly apiVersion: string;
+  readonly interactiveMode: string;
+  /** What the program is told about the cluster; absent: nothing. */
+  readonly cluster?: Json;
+}
+
+/** A user of whom the client acts on behalf. */
+export interface Impersonation {
+  readonly user: string;
+  readonly uid: string;
+  readonly groups: readonly string[];
+  readonly extra: Readonly<Record<string, readonly string[]>>;
+}
+
 interface KubeUser {
-  readonly name: string;
   readonly certificate: Pem | undefined;
   readonly key: Pem | undefined;
   readonly token: string | undefined;
   readonly tokenFile: string | undefined;
   readonly basic: string | undefined;
-  readonly impersonate: string | undefined;
-  /** Credentials come from a plugin: exec or auth provider. */
-  readonly plugin: boolean;
+  readonly impersonation: Impersonation | undefined;
+  readonly exec: ExecCommand | undefined;
+  /** The name of an auth provider, which this client does not have, as the kubelet. */
+  readonly authProvider: string | undefined;
 }
 
 export interface Kubeconfig {
-  readonly path: string;
-  /** Without a trailing slash. */
+  /** As in the kubeconfig, without a trailing slash; see `client-checks.ts`. */
   readonly server: string;
   readonly ca: Pem | undefined;
   readonly insecure: boolean;
@@ -38,200 +64,207 @@ export interface Kubeconfig {
 }
 
 const NOTHING_PROVIDED = 'no configuration has been provided, try setting KUBERNETES_MASTER environment variable';
-const GO_TYPES: Readonly<Record<string, string>> = { boolean: 'bool', number: 'number', object: 'object' };
-const SYSTEM_TEXTS: Readonly<Record<string, string>> = {
-  ENOENT: 'no such file or directory',
-  EACCES: 'permission denied',
-  EISDIR: 'is a directory',
-};
 
 /**
  * Throws an OperationError with client-go's message. `mayLackCertificate`: the files of the client certificate may not
- * exist yet.
+ * exist yet. A user that does not exist has no credentials, as in the kubelet.
  */
 export function loadKubeconfig(path: string, { mayLackCertificate = false } = {}): Kubeconfig {
-  const document = readDocument(path);
-  const contextName = text(document['current-context']);
-  if (contextName === '') throw invalid([NOTHING_PROVIDED]);
-  const context = entry(document, 'contexts', contextName, 'context');
-  const clusterName = text(context?.['cluster']);
-  const cluster = entry(document, 'clusters', clusterName, 'cluster');
-  const userName = text(context?.['user']);
-  const user = entry(document, 'users', userName, 'user');
-  const problems = [
-    ...contextProblems(contextName, context, clusterName, userName, user),
-    ...(cluster === undefined || Object.keys(cluster).length === 0
-      ? [context === undefined ? 'cluster has no server defined' : `cluster "${clusterName}" does not exist`]
-      : []),
-  ];
-  if (context === undefined || cluster === undefined) throw invalid(problems);
+  const document = readKubeconfig(path);
+  const { clusterName, cluster, user, userName } = currentOf(document);
   const folder = dirname(path);
-  const checked = [
-    ...problems,
-    ...clusterProblems(cluster, clusterName, folder),
-    ...userProblems(user ?? {}, userName, mayLackCertificate ? null : folder),
+  const files = filesOf(cluster, user, folder);
+  const problems = [
+    ...clusterProblems(cluster, clusterName, files),
+    ...userProblems(user, userName, mayLackCertificate ? null : files),
   ];
-  if (checked.length > 0) throw invalid(checked);
+  if (problems.length > 0) throw invalid(problems);
   return {
-    path,
-    server: trimRight(text(cluster['server']), '/'),
-    ca: pem(cluster, 'certificate-authority', folder),
+    server: serverOf(cluster),
+    ca: pem(cluster['certificate-authority-data'], files.authority),
     insecure: cluster['insecure-skip-tls-verify'] === true,
-    tlsServerName: optional(cluster['tls-server-name']),
-    proxyUrl: optional(cluster['proxy-url']),
-    user: userOf(user ?? {}, userName, folder),
+    tlsServerName: cluster['tls-server-name'] || undefined,
+    proxyUrl: cluster['proxy-url'] || undefined,
+    user: userOf(user, files, folder, () => clusterInfo(cluster, files, document.execConfigs.get(clusterName))),
   };
 }
 
-function readDocument(path: string): JsonObject {
-  let content: string;
-  try {
-    accessSync(path);
-    content = readFileSync(path, 'utf8');
-  } catch (error) {
-    throw failure(`stat ${path}: ${reasonOf(error)}`);
+function currentOf({ currentContext, contexts, clusters, users }: KubeconfigDocument) {
+  if (currentContext === '') throw invalid([NOTHING_PROVIDED]);
+  const context = contexts.get(currentContext);
+  if (context === undefined) {
+    throw invalid([`context was not found for specified context: ${currentContext}`, 'cluster has no server defined']);
   }
-  const decoded = decodeYaml(content);
-  if (decoded.error !== undefined) throw failure(`error loading config file "${path}": ${decoded.error}`);
-  const document = isObject(decoded.value) ? decoded.value : {};
-  checkType(path, document);
-  return document;
+  const { cluster: clusterName = '', user: userName = '' } = context;
+  const cluster = clusters.get(clusterName);
+  if (cluster === undefined) throw invalid([NOTHING_PROVIDED]);
+  return { clusterName, cluster, userName, user: users.get(userName) ?? {} };
 }
 
-function checkType(path: string, document: JsonObject): void {
-  const { kind, apiVersion, 'current-context': context } = document;
-  if (context !== undefined && context !== null && typeof context !== 'string') {
-    const type = GO_TYPES[typeof context] ?? typeof context;
-    const why = `json: cannot unmarshal ${type} into Go struct field Config.current-context of type string`;
-    throw failure(`error loading config file "${path}": ${why}`);
-  }
-  const [hasKind, hasVersion] = [text(kind) || 'Config', text(apiVersion) || 'v1'];
-  if (hasKind === 'Config' && hasVersion === 'v1') return;
-  const why = `no kind "${hasKind}" is registered for version "${hasVersion}" in scheme "pkg/runtime/scheme.go:111"`;
-  throw failure(`error loading config file "${path}": ${why}`);
+/** A path of a server has no query. */
+function serverOf({ server = '' }: ClusterEntry): string {
+  const [, path] = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]+\/([^?#]+)/i.exec(server) ?? [];
+  return trimRight(path === undefined ? server : server.replace(/[?#].*/, ''), '/');
 }
 
-function entry(document: JsonObject, list: string, name: string, field: string): JsonObject | undefined {
-  const entries: readonly Json[] = Array.isArray(document[list]) ? document[list] : [];
-  const found = entries.find((each) => isObject(each) && each['name'] === name);
-  if (!isObject(found)) return undefined;
-  return isObject(found[field]) ? found[field] : {};
+/** Absolute paths; empty without one. */
+interface Files {
+  readonly authority: string;
+  readonly certificate: string;
+  readonly key: string;
 }
 
-function contextProblems(
-  contextName: string,
-  context: JsonObject | undefined,
-  clusterName: string,
-  userName: string,
-  user: JsonObject | undefined,
-): string[] {
-  if (context === undefined) return [`context was not found for specified context: ${contextName}`];
+function filesOf(cluster: ClusterEntry, user: UserEntry, folder: string): Files {
+  return {
+    authority: fileIn(folder, cluster['certificate-authority']),
+    certificate: fileIn(folder, user['client-certificate']),
+    key: fileIn(folder, user['client-key']),
+  };
+}
+
+/** Paths in a kubeconfig are relative to it. */
+const fileIn = (folder: string, file = ''): string => (file === '' || isAbsolute(file) ? file : join(folder, file));
+
+function clusterProblems(cluster: ClusterEntry, name: string, { authority }: Files): string[] {
+  const { server = '', 'proxy-url': proxy = '', 'certificate-authority-data': data = '' } = cluster;
+  const proxyProblem = proxy === '' ? '' : proxyRefusal(proxy);
+  const both = `certificate-authority-data and certificate-authority are both specified for ${name}. `;
   return [
-    ...(userName === '' ? [`user was not specified for context "${contextName}"`] : []),
-    ...(userName !== '' && user === undefined ? [`user "${userName}" was not found for context "${contextName}"`] : []),
-    ...(clusterName === '' ? [`cluster was not specified for context "${contextName}"`] : []),
+    ...(server === '' ? [`no server found for cluster ${quote(name)}`] : []),
+    ...(proxyProblem === '' ? [] : [`invalid 'proxy-url' ${quote(proxy)} for cluster ${quote(name)}: ${proxyProblem}`]),
+    ...(authority !== '' && data !== '' ? [`${both}certificate-authority-data will override.`] : []),
+    ...unreadable(authority, 'certificate-authority', name),
   ];
 }
 
-function clusterProblems(cluster: JsonObject, name: string, folder: string): string[] {
-  const file = fileOf(cluster, 'certificate-authority', folder);
-  const data = text(cluster['certificate-authority-data']);
-  return [
-    ...(text(cluster['server']) === '' ? [`no server found for cluster "${name}"`] : []),
-    ...(data === '' ? unreadable(file, 'certificate-authority', name) : []),
-  ];
+const PROXIES = ['http:', 'https:', 'socks5:'];
+
+function proxyRefusal(url: string): string {
+  if (!URL.canParse(url)) return `could not parse: ${url}`;
+  const { protocol } = new URL(url);
+  if (PROXIES.includes(protocol)) return '';
+  return `unsupported scheme ${quote(protocol.slice(0, -1))}, must be http, https, or socks5`;
 }
 
-function userProblems(user: JsonObject, name: string, folder: string | null): string[] {
-  const methods = [
-    ...(text(user['token']) === '' ? [] : ['token']),
-    ...(text(user['username']) === '' && text(user['password']) === '' ? [] : ['basicAuth']),
-  ];
+function userProblems(user: UserEntry, name: string, files: Files | null): string[] {
+  const { token = '', username = '', password = '', exec } = user;
+  const methods = [...(token === '' ? [] : ['token']), ...(username === '' && password === '' ? [] : ['basicAuth'])];
   const several = `more than one authentication method found for ${name}; found [${methods.join(' ')}], only one is allowed`;
+  const { 'as-uid': uid = '', 'as-groups': groups = [], 'as-user-extra': extra = {} } = user;
+  const hasMore = uid !== '' || groups.length > 0 || Object.keys(extra).length > 0;
   return [
-    ...(folder === null ? [] : certificateProblems(user, name, folder)),
-    ...execProblems(user['exec'], name),
+    ...(files === null ? [] : certificateProblems(user, name, files)),
+    ...(exec === undefined ? [] : execProblems(exec, name, user['auth-provider'] !== undefined)),
     ...(methods.length > 1 ? [several] : []),
-  ];
-}
-
-function certificateProblems(user: JsonObject, name: string, folder: string): string[] {
-  const has = (field: string) => text(user[field]) !== '' || text(user[`${field}-data`]) !== '';
-  if (!has('client-certificate') && !has('client-key')) return [];
-  if (!has('client-key')) {
-    return [`client-key-data or client-key must be specified for ${name} to use the clientCert authentication method.`];
-  }
-  const inline = (field: string) => text(user[`${field}-data`]) !== '';
-  return [
-    ...(inline('client-certificate')
-      ? []
-      : unreadable(fileOf(user, 'client-certificate', folder), 'client-cert', name)),
-    ...(inline('client-key') ? [] : unreadable(fileOf(user, 'client-key', folder), 'client-key', name)),
-  ];
-}
-
-function execProblems(exec: Json | undefined, name: string): string[] {
-  if (!isObject(exec)) return [];
-  return [
-    ...(text(exec['command']) === ''
-      ? [`command must be specified for ${name} to use exec authentication plugin`]
-      : []),
-    ...(text(exec['apiVersion']) === ''
-      ? [`apiVersion must be specified for ${name} to use exec authentication plugin`]
+    ...(hasMore && (user.as ?? '') === ''
+      ? [`requesting uid, groups or user-extra for ${name} without impersonating a user`]
       : []),
   ];
 }
 
-function unreadable(file: string | undefined, what: string, name: string): string[] {
-  if (file === undefined) return [];
+function certificateProblems(user: UserEntry, name: string, { certificate, key }: Files): string[] {
+  const { 'client-certificate-data': certificateData = '', 'client-key-data': keyData = '' } = user;
+  if (certificate === '' && certificateData === '') return [];
+  const needed = `client-key-data or client-key must be specified for ${name} to use the clientCert authentication method.`;
+  return [
+    ...(certificate !== '' && certificateData !== ''
+      ? [`client-cert-data and client-cert are both specified for ${name}. client-cert-data will override.`]
+      : []),
+    ...(key !== '' && keyData !== ''
+      ? [`client-key-data and client-key are both specified for ${name}; client-key-data will override`]
+      : []),
+    ...(key === '' && keyData === '' ? [needed] : []),
+    ...unreadable(certificate, 'client-cert', name),
+    ...unreadable(key, 'client-key', name),
+  ];
+}
+
+const INTERACTIVE_MODES = ['Never', 'IfAvailable', 'Always'];
+
+function execProblems(exec: ExecEntry, name: string, hasProvider: boolean): string[] {
+  const { command = '', apiVersion = '', env = [] } = exec;
+  const mode = interactiveModeOf(exec);
+  const needed = (what: string) => `${what} must be specified for ${name} to use exec authentication plugin`;
+  const modeProblem = mode === '' ? needed('interactiveMode') : `invalid interactiveMode for ${name}: ${quote(mode)}`;
+  return [
+    ...(hasProvider ? [`authProvider cannot be provided in combination with an exec plugin for ${name}`] : []),
+    ...(command === '' ? [needed('command')] : []),
+    ...(apiVersion === '' ? [needed('apiVersion')] : []),
+    ...env.filter((variable) => (variable.name ?? '') === '').map(() => needed('env variable name')),
+    ...(INTERACTIVE_MODES.includes(mode) ? [] : [modeProblem]),
+  ];
+}
+
+/** Older versions of the plugins' API have a default. */
+const interactiveModeOf = ({ apiVersion = '', interactiveMode = '' }: ExecEntry): string =>
+  interactiveMode === '' && /^client\.authentication\.k8s\.io\/v1(alpha1|beta1)$/.test(apiVersion)
+    ? 'IfAvailable'
+    : interactiveMode;
+
+function unreadable(file: string, what: string, name: string): string[] {
+  if (file === '') return [];
   try {
-    readFileSync(file);
+    accessSync(file, constants.R_OK);
     return [];
   } catch (error) {
     return [`unable to read ${what} ${file} for ${name} due to open ${file}: ${reasonOf(error)}`];
   }
 }
 
-function userOf(user: JsonObject, name: string, folder: string): KubeUser {
-  const [username, password] = [text(user['username']), text(user['password'])];
+function userOf(user: UserEntry, files: Files, folder: string, cluster: () => Json): KubeUser {
+  const { username = '', password = '', exec, as: impersonated = '' } = user;
   return {
-    name,
-    certificate: pem(user, 'client-certificate', folder),
-    key: pem(user, 'client-key', folder),
-    token: optional(user['token']),
-    tokenFile: fileOf(user, 'tokenFile', folder),
+    certificate: pem(user['client-certificate-data'], files.certificate),
+    key: pem(user['client-key-data'], files.key),
+    token: user.token || undefined,
+    tokenFile: fileIn(folder, user.tokenFile) || undefined,
     basic: username === '' ? undefined : Buffer.from(`${username}:${password}`).toString('base64'),
-    impersonate: optional(user['as']),
-    plugin: isObject(user['exec']) || isObject(user['auth-provider']),
+    impersonation: impersonated === '' ? undefined : impersonationOf(user, impersonated),
+    exec: exec === undefined ? undefined : execOf(exec, folder, cluster),
+    authProvider: user['auth-provider'] === undefined ? undefined : (user['auth-provider'].name ?? ''),
   };
 }
 
-function pem(fields: JsonObject, field: string, folder: string): Pem | undefined {
-  const data = text(fields[`${field}-data`]);
+const impersonationOf = (user: UserEntry, name: string): Impersonation => ({
+  user: name,
+  uid: user['as-uid'] ?? '',
+  groups: user['as-groups'] ?? [],
+  extra: user['as-user-extra'] ?? {},
+});
+
+function execOf(exec: ExecEntry, folder: string, cluster: () => Json): ExecCommand {
+  const { command = '', args = [], env = [], apiVersion = '', provideClusterInfo = false } = exec;
+  return {
+    command: command.includes('/') ? fileIn(folder, command) : command,
+    args,
+    env: env.map(({ name = '', value = '' }) => ({ name, value })),
+    apiVersion,
+    interactiveMode: interactiveModeOf(exec),
+    ...(provideClusterInfo ? { cluster: cluster() } : {}),
+  };
+}
+
+function clusterInfo(cluster: ClusterEntry, { authority }: Files, config: Json | undefined): Json {
+  const ca = pem(cluster['certificate-authority-data'], authority);
+  const [name, proxy] = [cluster['tls-server-name'] ?? '', cluster['proxy-url'] ?? ''];
+  return {
+    server: serverOf(cluster),
+    ...(name === '' ? {} : { 'tls-server-name': name }),
+    ...(cluster['insecure-skip-tls-verify'] === true ? { 'insecure-skip-tls-verify': true } : {}),
+    ...(ca === undefined ? {} : { 'certificate-authority-data': bytesOf(ca).toString('base64') }),
+    ...(proxy === '' ? {} : { 'proxy-url': proxy }),
+    ...(config === undefined ? {} : { config }),
+  };
+}
+
+function pem(data = '', file = ''): Pem | undefined {
   if (data !== '') return { data: Buffer.from(data, 'base64') };
-  const file = fileOf(fields, field, folder);
-  return file === undefined ? undefined : { file };
+  return file === '' ? undefined : { file };
 }
 
-/** Paths in a kubeconfig are relative to it. */
-function fileOf(fields: JsonObject, field: string, folder: string): string | undefined {
-  const file = text(fields[field]);
-  if (file === '') return undefined;
-  return isAbsolute(file) ? file : join(folder, file);
-}
+export const bytesOf = (source: Pem): Buffer => ('data' in source ? source.data : readFileSync(source.file));
 
-function invalid(problems: readonly string[]): OperationError {
+const invalid = (problems: readonly string[]) => {
   const [only, ...others] = problems;
-  return failure(`invalid configuration: ${others.length === 0 ? only : `[${problems.join(', ')}]`}`);
-}
-
-const failure = (message: string): OperationError =>
-  new OperationError(message, { name: 'KubeconfigError', code: 'KUBECONFIG' });
-
-function reasonOf(error: unknown): string {
-  const { code = '', message } = toPlainError(error);
-  return SYSTEM_TEXTS[code] ?? message;
-}
-
-const text = (value: Json | undefined): string => (typeof value === 'string' ? value : '');
-const optional = (value: Json | undefined): string | undefined => text(value) || undefined;
+  return kubeconfigError(`invalid configuration: ${others.length === 0 ? only : `[${problems.join(', ')}]`}`);
+};

@@ -111,26 +111,32 @@ export function logRecords({ streams = PROCESS_STREAMS, ...first }: LoggerOption
   const pending = { out: '', err: '' };
   let loggers = loggersOf(form, pending);
   let time = 0;
+  const set = (change: LogForm): void => {
+    form = change;
+    loggers = loggersOf(form, pending);
+  };
   const print = (records: readonly KernelRecord[]): void => {
     for (const record of records) {
       if ('t' in record) time = record.t;
+      // The journal has the form before its effect is performed: lines that follow it are printed in it.
+      if (record.k === 'effect' && record.name === SET_FORM) set(record.input as unknown as LogForm);
       if (record.k !== 'log') continue;
       const isError = ERRORS.includes(record.level);
       const v = isError ? {} : { v: record.level === 'debug' ? DEBUG_VERBOSITY : 0 };
       const known = { ts: time, caller: shortName(record.at), ...v };
-      loggers[isError ? 'errors' : 'others'][record.level]({ ...known, ...record.fields }, record.text);
+      const { klog, ...fields }: Readonly<Record<string, unknown>> = record.fields ?? {};
+      const text = klog === undefined || form.format === 'json' ? {} : { klog };
+      loggers[isError ? 'errors' : 'others'][record.level]({ ...known, ...fields, ...text }, record.text);
     }
     for (const stream of ['out', 'err'] as const) {
       if (pending[stream] !== '') streams[stream](pending[stream]);
       pending[stream] = '';
     }
   };
-  const set = (change: LogForm): void => {
-    form = change;
-    loggers = loggersOf(form, pending);
-  };
   return Object.assign(print, { set, setVerbosity: (verbosity: number) => set({ ...form, verbosity }) });
 }
+
+const SET_FORM = 'host.setLogVerbosity';
 
 const ERRORS: readonly string[] = ['error', 'fatal'];
 

@@ -6,7 +6,8 @@
  */
 import { assign, enqueueActions, line } from '../../kernel/xstate.ts';
 import { toMasked } from '../configuration/fields/decode.ts';
-import { tlsPairError } from '../model/configuration/tls-options.ts';
+import { tlsPairError, tlsWarnings } from '../model/configuration/tls-options.ts';
+import { hasBehavior } from '../model/settings/behaviors.ts';
 import type { LoadedConfiguration } from './configuration/config-loader.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
@@ -52,6 +53,9 @@ export const command = kubeletSetup.createStateConfig({
     },
     choosingCertificate: {
       meta: { steps: 'S026' },
+      entry: enqueueActions(({ context, enqueue }) => {
+        if (hasBehavior(context.input, 'configurationAsKubelet')) enqueue.raise({ type: 'create.logging' });
+      }),
       always: [
         { guard: ({ context }) => context.ownsCertificate, target: 'initializingTLS' },
         { target: 'checkingPermissions' },
@@ -106,6 +110,10 @@ export const command = kubeletSetup.createStateConfig({
         ],
         onError: { target: 'done', actions: warning('kubelet running with insufficient permissions') },
       },
+      exit: enqueueActions(({ context: { config, input }, enqueue }) => {
+        if (!hasBehavior(input, 'configurationAsKubelet')) return;
+        for (const text of tlsWarnings(config)) enqueue(line('info', text));
+      }),
     },
     done: { type: 'final' },
   },

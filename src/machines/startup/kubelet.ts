@@ -5,7 +5,7 @@
  * Owns: flags, configuration, the node's identity, the facts established by the steps of starting, and the subsystems.
  * Hears: the answer of each step's subsystem; `signal.received` and `agent.faulted` from the process;
  *   `lockFile.contended`, `certificate.failed`, `certificate.lost`, `oomWatcher.failed` and `server.failed`, which end
- *   the node; `configReload.applied`, `resolver.changed`, `addresses.changed`.
+ *   the node; `configReload.applied`, `resolver.changed`, `addresses.changed`, `hostAddresses.changed`.
  * Asks: the operations of the small steps (host name, folders, limits, `host.notify`); all others belong to subsystems.
  * Invariants:
  *   S1 the phases run in the order of the documents; each is a state, not a boolean, and names what it waits for.
@@ -228,6 +228,15 @@ const alive = kubeletSetup.createStateConfig({
           type: 'node.addressed',
           addresses: nodeStatusInput(context).facts.addresses,
         })),
+      ],
+    },
+    'hostAddresses.changed': {
+      actions: [
+        assign(({ context, event: { hostAddresses } }) => {
+          const node = { ...context.node, hostAddresses };
+          return { node, settings: deriveSettings({ ...context, node }) };
+        }),
+        sendPods,
       ],
     },
     'agent.faulted': faulted,

@@ -6,6 +6,7 @@
  */
 import { assign, enqueueActions, errorOf, line, raise, to } from '../../kernel/xstate.ts';
 import { gatesOf } from '../configuration/fields/feature-gates.ts';
+import { invalidNodeAddresses } from '../model/configuration/run-refusals.ts';
 import type { MachineAddresses } from '../model/operations/host.ts';
 import { nodeEvent } from '../model/pods/pod-messages.ts';
 import { nodeEvents } from '../model/reasons/reasons.ts';
@@ -13,7 +14,7 @@ import { hasBehavior } from '../model/settings/behaviors.ts';
 import { logLines } from '../model/values/go-text.ts';
 import { deriveSettings, invalidClusterDNS } from './context/derive-settings.ts';
 import type { EstablishedContext, Failure, NodeIdentity } from './context/types.ts';
-import { chooseNodeIPs, nameToLookUp, resolveNodeIPs } from './host/node-ip.ts';
+import { addressesToReport, chooseNodeIPs, nameToLookUp, resolveNodeIPs } from './host/node-ip.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
 
 /** Largest resolv.conf and hosts file read; upstream's cap for resolv.conf is 10 MiB. */
@@ -39,10 +40,18 @@ const WITHOUT_ROOT =
 
 const choosesAddresses = ({ input }: EstablishedContext): boolean => hasBehavior(input, 'addressesAsKubelet');
 
+/** Pods have the addresses of the Node, which a cloud provider sets; until it is known, those that are reported. */
+const followsNode = ({ flags, input }: EstablishedContext): boolean =>
+  flags.cloudProvider === 'external' && flags.kubeconfig !== '' && hasBehavior(input, 'configurationAsKubelet');
+
 /** This node with its addresses. As in the kubelet, it does not get an address that the machine does not have. */
 function withAddresses(context: EstablishedContext, machine: MachineAddresses): NodeIdentity {
-  const { flags, node } = context;
-  if (choosesAddresses(context)) return { ...node, ...chooseNodeIPs(flags, node.hostname, machine) };
+  const { flags, node, input } = context;
+  if (choosesAddresses(context)) {
+    const identity = { ...node, ...chooseNodeIPs(flags, node.hostname, machine) };
+    if (!followsNode(context)) return identity;
+    return { ...identity, hostAddresses: addressesToReport(flags, identity, input.behavior) };
+  }
   const answer = resolveNodeIPs(flags, machine);
   return { ...node, nodeIPs: answer.ok ? answer.value : [] };
 }
@@ -79,6 +88,10 @@ export const runKubelet = kubeletSetup.createStateConfig({
     rootDirectory: {
       meta: { steps: 'S121-S125, S136' },
       entry: [
+        enqueueActions(({ context: { flags, input }, enqueue }) => {
+          const IPs = hasBehavior(input, 'configurationAsKubelet') ? invalidNodeAddresses(flags.nodeIP) : [];
+          if (IPs.length > 0) enqueue(line('info', ['Could not parse some node IP(s), ignoring them', { IPs }]));
+        }),
         enqueueActions(({ context, enqueue }) => {
           const { nodeName, addressProblem: err } = context.node;
           if (err !== undefined)

@@ -6,6 +6,7 @@
 import { assign, enqueueActions, errorOf, line, raise } from '../../kernel/xstate.ts';
 import { gatesOf } from '../configuration/fields/feature-gates.ts';
 import { reservedCPULines } from '../configuration/validation/resource-managers.ts';
+import { hasBehavior } from '../model/settings/behaviors.ts';
 import { CLIENT_CA_MAX_BYTES, clientCARefusal } from './clients/auth.ts';
 import type { EstablishedContext, Failure, NodeIdentity } from './context/types.ts';
 import { failing, kubeletSetup, warning } from './setup.ts';
@@ -43,7 +44,9 @@ export const run = kubeletSetup.createStateConfig({
       meta: { steps: 'S040' },
       entry: [
         line('info', ({ context }) => ['Kubelet version', { kubeletVersion: context.input.version }]),
-        raise({ type: 'create.logging' }),
+        enqueueActions(({ context, enqueue }) => {
+          if (!hasBehavior(context.input, 'configurationAsKubelet')) enqueue.raise({ type: 'create.logging' });
+        }),
       ],
       always: 'watchdog',
     },

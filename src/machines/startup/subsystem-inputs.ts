@@ -9,15 +9,14 @@ import type { NodeFacts } from '../charts/node/object/facts.ts';
 import type { OomWatcherInput } from '../charts/node/oom-watcher.ts';
 import { decideFeatures, gatesOf, isEnabled } from '../configuration/fields/feature-gates.ts';
 import type { KubeletFlags } from '../configuration/flags/flags.ts';
-import type { NodeAddress } from '../model/api/pod.ts';
 import type { KubeletConfiguration } from '../model/configuration/fields.ts';
 import { hasBehavior } from '../model/settings/behaviors.ts';
 import { millisecondsOf } from '../model/values/time.ts';
 import { type CertificateManagerInput, nodeTemplate, SERVING_SIGNER, servingPlace } from './certificates/setup.ts';
 import type { ClientBuilderInput } from './clients/client-builder.ts';
 import { declaredFeatures } from './context/derive-features.ts';
-import type { EstablishedContext, NodeIdentity } from './context/types.ts';
-import { leavesAddressesToCloud, specifiedNodeIPs } from './host/node-ip.ts';
+import type { EstablishedContext } from './context/types.ts';
+import { addressesToReport, specifiedNodeIPs } from './host/node-ip.ts';
 
 /** The fixed facts of the Node object, and the period of sending its status. */
 export function nodeStatusInput(context: EstablishedContext): NodeStatusInput {
@@ -47,7 +46,7 @@ function nodeFacts({ flags, config, node, machineInfo, runtime, input }: Establi
   return {
     nodeName: node.nodeName,
     hostname: node.hostname,
-    addresses: addresses(flags, node, input.behavior),
+    addresses: addressesToReport(flags, node, input.behavior),
     info: {
       machineID: machineInfo.machineId,
       systemUUID: machineInfo.systemUuid,
@@ -83,14 +82,6 @@ function registration(flags: KubeletFlags, config: KubeletConfiguration, behavio
     ...(isAsKubelet ? { followsFlags: true as const } : {}),
     enableControllerAttachDetach: config.enableControllerAttachDetach,
   };
-}
-
-/** Empty if the machine lacks the addresses of `--node-ip`, or if only the cloud provider sets the addresses. */
-function addresses(flags: KubeletFlags, node: NodeIdentity, behavior: number): NodeAddress[] {
-  if (node.addressProblem !== undefined) return [];
-  const isLeft = leavesAddressesToCloud(flags) && hasBehavior({ behavior }, 'addressesAsKubelet');
-  const nodeAddresses = isLeft ? [] : node.nodeIPs.map((address) => ({ type: 'InternalIP', address }));
-  return [...nodeAddresses, { type: 'Hostname', address: node.hostname }];
 }
 
 /** The fields that decide whether, and how often, drivers are asked for the health of volumes. */

@@ -212,6 +212,19 @@ describe('limits', () => {
     expect((await slow).map(({ status }) => status)).toEqual(Array(3).fill('rejected'));
   });
 
+  it('has the limits of client-go where none are configured, and none of events', async () => {
+    const limits = { qps: 0, burst: 0, eventQps: 0, eventBurst: 0 };
+    await node.ask('kube.connect', settings(await server.kubeconfig('admin'), limits));
+    const times = async (client: 'kube' | 'event') => {
+      const began = performance.now();
+      await Promise.all(Array.from({ length: 12 }, () => node.ask('kube.list', { ...pods(), client })));
+      return performance.now() - began;
+    };
+    await times('event');
+    expect(await times('kube')).toBeGreaterThan(380);
+    expect(await times('event')).toBeLessThan(380);
+  });
+
   it('takes no turn for a request that is not wanted any more', async () => {
     await limitTo(1);
     await node.ask('kube.list', pods());

@@ -1,7 +1,7 @@
 /** Who the node is for the API server, while that changes, and the proxies on the way there. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
+import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type ApiServer, startApiServer } from '../../fakes/api-server/index.ts';
@@ -100,12 +100,79 @@ describe('credentials', () => {
       kind: 'ExecCredential',
       status: { token: 'from-plugin' },
     });
-    const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: 'printf', args: ['%s', answer] };
+    const exec = {
+      apiVersion: 'client.authentication.k8s.io/v1',
+      command: 'printf',
+      args: ['%s', answer],
+      interactiveMode: 'Never',
+    };
     config.users[0]!.user = { exec };
     writeFileSync(kubeconfig, JSON.stringify(config));
     await node.ask('kube.connect', settings(kubeconfig));
     await node.ask('kube.list', pods());
     expect(server.requests.at(-1)?.user).toBe('plugin');
+  });
+});
+
+describe('what a request says of its user', () => {
+  /** A server that keeps the headers of its last request. */
+  async function heard(user: object): Promise<IncomingHttpHeaders> {
+    let headers: IncomingHttpHeaders = {};
+    const plain = createServer((request, response) => {
+      headers = request.headers;
+      response.setHeader('content-type', 'application/json').end('{"metadata":{},"items":[]}');
+    });
+    await new Promise<void>((resolve) => plain.listen(0, '127.0.0.1', resolve));
+    const kubeconfig = await server.kubeconfig('headers');
+    const config = JSON.parse(readFileSync(kubeconfig, 'utf8')) as { clusters: object[]; users: { user: unknown }[] };
+    const { port } = plain.address() as AddressInfo;
+    config.clusters = [{ name: 'test', cluster: { server: `127.0.0.1:${port}` } }];
+    config.users[0]!.user = user;
+    writeFileSync(kubeconfig, JSON.stringify(config));
+    await node.ask('kube.connect', settings(kubeconfig));
+    await node.ask('kube.list', pods()).catch(() => undefined);
+    plain.closeAllConnections();
+    await new Promise((resolve) => plain.close(resolve));
+    return headers;
+  }
+
+  it('has no credentials without TLS, and a server without a scheme has none', async () => {
+    const { authorization, accept } = await heard({ token: 'canary' });
+    expect({ authorization, accept }).toEqual({ authorization: undefined, accept: 'application/json' });
+  });
+
+  it('names the user on whose behalf it is', async () => {
+    const extra = { 'example.com/Scope': ['x', 'y'] };
+    const user = { as: 'other', 'as-uid': '7', 'as-groups': ['g', 'h'], 'as-user-extra': extra };
+    expect(await heard(user)).toMatchObject({
+      'impersonate-user': 'other',
+      'impersonate-uid': '7',
+      'impersonate-group': 'g, h',
+      'impersonate-extra-example.com%2fscope': 'x, y',
+    });
+  });
+
+  it('has the token of the kubeconfig while there is none in its file', async () => {
+    server.users.tokens.set('own', { name: 'robot', groups: [] });
+    const kubeconfig = await server.kubeconfig('robot', { token: 'own' });
+    const config = JSON.parse(readFileSync(kubeconfig, 'utf8')) as { users: { user: object }[] };
+    Object.assign(config.users[0]!.user, { tokenFile: '/no/such' });
+    writeFileSync(kubeconfig, JSON.stringify(config));
+    await node.ask('kube.connect', settings(kubeconfig));
+    await node.ask('kube.list', pods());
+    expect(server.requests.at(-1)?.user).toBe('robot');
+  });
+
+  it('has no credentials of a program where the user has others', async () => {
+    server.users.tokens.set('own', { name: 'robot', groups: [] });
+    const kubeconfig = await server.kubeconfig('robot', { token: 'own' });
+    const config = JSON.parse(readFileSync(kubeconfig, 'utf8')) as { users: { user: object }[] };
+    const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: '/no/such', interactiveMode: 'Never' };
+    Object.assign(config.users[0]!.user, { exec });
+    writeFileSync(kubeconfig, JSON.stringify(config));
+    await node.ask('kube.connect', settings(kubeconfig));
+    await node.ask('kube.list', pods());
+    expect(server.requests.at(-1)?.user).toBe('robot');
   });
 });
 
@@ -155,4 +222,40 @@ describe('a proxy on the way', () => {
     await ask({ server: `https://${host}`, 'tls-server-name': 'localhost' });
     expect(asked).toEqual([host]);
   });
+
+  it('may speak SOCKS5', async () => {
+    const socks = createTcpServer((near) => {
+      near.once('data', () => {
+        near.write(Buffer.from([5, 0]));
+        near.once('data', (request: Buffer) => {
+          const port = request.readUInt16BE(request.length - 2);
+          asked.push(`port ${port}`);
+          const far = connect(port, '127.0.0.1', () => {
+            near.write(Buffer.from([5, 0, 0, 1, 0, 0, 0, 0, 0, 0]));
+            far.pipe(near).pipe(far);
+          });
+          near.on('close', () => far.destroy());
+          far.on('error', () => near.destroy());
+        });
+      });
+      near.on('error', () => undefined);
+    });
+    await new Promise<void>((resolve) => socks.listen(0, '127.0.0.1', resolve));
+    await ask({ 'proxy-url': `socks5://127.0.0.1:${(socks.address() as AddressInfo).port}` });
+    expect(asked).toEqual([`port ${new URL(server.url).port}`]);
+    await node.connection.close();
+    await new Promise((resolve) => socks.close(resolve));
+  });
+});
+
+it('HTTP/2 is given up where the environment wants that', async () => {
+  const versionOf = async () => {
+    await node.ask('kube.connect', settings(await server.kubeconfig('n1')));
+    await node.ask('kube.list', pods());
+    return server.requests.at(-1)?.httpVersion;
+  };
+  expect(await versionOf()).toBe('2.0');
+  vi.stubEnv('DISABLE_HTTP2', '1');
+  expect(await versionOf()).toBe('1.1');
+  vi.unstubAllEnvs();
 });

@@ -53,6 +53,28 @@ it('JSON has the fields of Kubernetes, with a verbosity where it is no error', (
   expect(failed).not.toHaveProperty('v');
 });
 
+it('JSON has no line of text for what its fields say', () => {
+  let err = '';
+  const printer = logRecords({
+    verbosity: 0,
+    format: 'json',
+    streams: { out: () => {}, err: (text) => (err += text) },
+  });
+  printer([logged('error', 'command failed', { err: 'no', klog: '"command failed" err="no"' })]);
+  expect(JSON.parse(err)).toMatchObject({ msg: 'command failed', err: 'no' });
+  expect(JSON.parse(err)).not.toHaveProperty('klog');
+});
+
+it('lines after the journal has another form are printed in it', () => {
+  const err: string[] = [];
+  const printer = logRecords({ verbosity: 0, streams: { out: () => {}, err: (text) => void err.push(text) } });
+  const set = { k: 'effect', name: 'host.setLogVerbosity', input: { verbosity: 0, format: 'json' } };
+  printer([logged('info', 'before'), set as unknown as KernelRecord, logged('info', 'after')]);
+  const [before = '', after = ''] = err.join('').trimEnd().split('\n');
+  expect(before).toMatch(/^I\d{4} .*"before"$/);
+  expect(JSON.parse(after)).toMatchObject({ msg: 'after' });
+});
+
 it('streams are split where that is asked for', () => {
   const { out, err } = printed({ verbosity: 4, splitStream: true });
   expect(out.map((line) => line.split('] ')[1])).toEqual(['"Started kubelet" version="v1"\n', '"Observed"\n']);

@@ -25,6 +25,7 @@ export interface SeenRequest {
   readonly user: string;
   readonly userAgent: string;
   readonly watch: boolean;
+  readonly httpVersion: string;
 }
 
 interface DoorParts {
@@ -68,7 +69,8 @@ export class Door {
     const method = request.method ?? 'GET';
     const path = request.url ?? '/';
     const userAgent = request.headers['user-agent'] ?? '';
-    this.requests.push({ atMs: Date.now(), method, path, user: user.name, userAgent, watch });
+    const { httpVersion } = request;
+    this.requests.push({ atMs: Date.now(), method, path, user: user.name, userAgent, watch, httpVersion });
     if (this.requests.length > REQUESTS_MAX) this.requests.shift();
     return this.parts.faults.meet({ method, path, user: user.name, watch });
   }

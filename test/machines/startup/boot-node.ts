@@ -42,6 +42,8 @@ export interface BootOptions {
   readonly version?: string;
   readonly answers?: Answers;
   readonly runOnce?: { readonly retries: number };
+  /** Absent: all changes of decisions. */
+  readonly behavior?: number;
   /** No stream of starting speaks by itself. */
   readonly isQuiet?: boolean;
   readonly onTurn?: NonNullable<KernelOptions['onTurn']>;
@@ -62,13 +64,14 @@ export class BootNode {
     isQuiet = false,
     onTurn,
     runOnce,
+    behavior = NEWEST_BEHAVIOR,
   }: BootOptions = {}) {
     this.world = new MachineWorld({ ...HEALTHY, ...answers }, { isQuiet });
     const input: KubeletInput = {
       argv,
       dataDir: null,
       version,
-      behavior: NEWEST_BEHAVIOR,
+      behavior,
       journalDir: '/journal',
       ...(runOnce ? { runOnce } : {}),
     };

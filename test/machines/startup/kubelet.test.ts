@@ -8,6 +8,7 @@ import type { JsonEvent } from '../../../src/kernel/json.ts';
 import { restartDelay } from '../../../src/machines/startup/setup.ts';
 import { runtimeCondition } from '../../../src/simulation/world/machine-world.ts';
 import { image, manifest } from '../../support/pods-node.ts';
+import { nodeBefore } from '../charts/pods/support.ts';
 import {
   type Answers,
   ARGV,
@@ -15,6 +16,7 @@ import {
   type BootOptions,
   document,
   fail,
+  ok,
   RUNTIME_NOT_READY,
   RUNTIME_READY,
 } from './boot-node.ts';
@@ -325,5 +327,70 @@ describe('what the supervisor gives its subsystems', () => {
         softStateFile: '/journal/soft-state.json',
       },
     ]);
+  });
+});
+
+it('pods have the addresses of the Node, which a cloud provider sets', () => {
+  const argv = [...ARGV, '--kubeconfig=/kc', '--cloud-provider=external'];
+  const away = ['create', 'get', 'list', 'watch', 'patch', 'deleteCollection'].map((verb) => [
+    `kube.${verb}`,
+    fail('connection refused'),
+  ]);
+  const answers: Answers = { ...Object.fromEntries(away), 'kube.connect': ok({ server: 'https://x', rotates: false }) };
+  const node = new BootNode({ argv, answers });
+  node.boot().run(BOOT_MS);
+  const settingsOf = () =>
+    (node.kernel.snapshotOf('kubelet/pods') as { context: { settings: object } }).context.settings;
+  expect(settingsOf()).toMatchObject({ hostAddresses: [{ type: 'Hostname', address: 'node-1' }] });
+  const hostAddresses = [{ type: 'InternalIP', address: '192.0.2.77' }];
+  node.send({ type: 'hostAddresses.changed', hostAddresses });
+  expect(settingsOf()).toMatchObject({ hostAddresses });
+  expect(node.crashes()).toEqual([]);
+});
+
+describe('the first lines of the log', () => {
+  const started = (fields: Parameters<typeof document>[0], behavior?: number) => {
+    const answers = { 'host.readConfiguration': { output: document(fields) } };
+    return boot({ argv: ['--config=/etc/kubelet.yaml'], answers, ...(behavior === undefined ? {} : { behavior }) });
+  };
+  const before = nodeBefore('configurationAsKubelet');
+  const isFormFirst = ({ records }: BootNode) => {
+    const version = records.findIndex((record) => record.k === 'log' && record.text === 'Kubelet version');
+    return records.findIndex((record) => record.k === 'effect' && record.name === 'host.setLogVerbosity') < version;
+  };
+
+  it('have the configured form', () => {
+    const json = { logging: { format: 'json' } };
+    expect(isFormFirst(started(json))).toBe(true);
+    const earlier = started(json, before);
+    expect(isFormFirst(earlier)).toBe(false);
+    expect(earlier.effects('host.setLogVerbosity')).toMatchObject([{ input: { format: 'json' } }]);
+  });
+
+  it('report insecure cipher suites, and those that have no effect', () => {
+    const fields = {
+      tlsMinVersion: 'VersionTLS13',
+      tlsCipherSuites: ['TLS_AES_128_GCM_SHA256', 'TLS_RSA_WITH_RC4_128_SHA'],
+    };
+    const reported = (behavior?: number) =>
+      started(fields, behavior)
+        .lines()
+        .filter(({ text }) => /cipher/.test(text))
+        .map(({ text, fields: given = {} }) => [text, given['cipher']]);
+    expect(reported()).toEqual([
+      ['Use of insecure cipher detected.', 'TLS_RSA_WITH_RC4_128_SHA'],
+      ['Warning: TLS 1.3 cipher suites are not configurable, ignoring --tls-cipher-suites', undefined],
+    ]);
+    expect(reported(before)).toEqual([]);
+  });
+
+  it('name what is no address in --node-ip', () => {
+    const reported = (behavior?: number) =>
+      boot({ argv: [...ARGV, '--node-ip=192.0.2.1, 192.0.2'], ...(behavior === undefined ? {} : { behavior }) })
+        .lines()
+        .filter(({ text }) => text.startsWith('Could not parse some node IP(s)'))
+        .map(({ fields }) => fields);
+    expect(reported()).toEqual([{ IPs: ['192.0.2'] }]);
+    expect(reported(before)).toEqual([]);
   });
 });

@@ -1,6 +1,6 @@
 /** Types and derivations of `nodeStatus`: its context, events and guards. Pure. The chart is in `node-status.ts`. */
 import { type Ended, type EnqueueOf, type JsonObject, now, pick, setup, typed } from '../../../kernel/xstate.ts';
-import type { Node, NodeStatus } from '../../model/api/pod.ts';
+import type { Node, NodeAddress, NodeStatus } from '../../model/api/pod.ts';
 import type { ConditionsChanged } from '../../model/eviction/policy.ts';
 import { criOperations, type WatchImagesItem } from '../../model/operations/cri.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
@@ -49,6 +49,15 @@ interface NodeReported {
   readonly reports: Partial<NodeReports>;
 }
 
+/** The Node has other addresses, which a cloud provider sets: those of the host of its pods. */
+export interface HostAddressesChanged {
+  readonly type: 'hostAddresses.changed';
+  readonly hostAddresses: readonly NodeAddress[];
+}
+
+/** More addresses of a Node are not kept. */
+export const ADDRESSES_MAX = 64;
+
 type Event =
   | NodeReported
   /** `allocation` restarted and does not know the Node. */
@@ -68,6 +77,10 @@ export const projected = (context: Context, nowMs: number): NodeStatus =>
 /** The patch that restores lost labels of the Node; `null` if none are lost. */
 export const labelsOf = (context: Context): JsonObject | null =>
   isAsKubelet(context) && context.node !== null ? lostLabels(context.facts, context.node) : null;
+
+/** A cloud provider sets the addresses of the Node. */
+export const isCloudAddressed = (context: Context): boolean =>
+  context.facts.externalCloud && hasBehavior(context, 'configurationAsKubelet');
 
 export const isAsKubelet = (context: Context): boolean => hasBehavior(context, 'nodeAsKubelet');
 

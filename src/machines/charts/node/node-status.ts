@@ -9,8 +9,8 @@
  * Asks: `registration` first; then `cri.watchImages`, `kube.get` of the Node, and `kube.patch` of nodes/status by the
  *   heartbeat client.
  * Sends: `lease` and `csiNode` `node.registered`; `allocation` and `podCIDR` `node.known` on each change of it;
- *   `objects` its labels and `csiVolumes` its volumes, when they changed;
- *   `deviceManager` and `eviction` that it needs their reports.
+ *   `objects` its labels and `csiVolumes` its volumes, when they changed; `deviceManager` and `eviction` that it needs
+ *   their reports; the supervisor `hostAddresses.changed` where a cloud provider sets the addresses.
  * Invariants:
  *   O1 a changed condition, or one more volume in use, is published at once, other changes with the next period, and a
  *      new heartbeat alone rarely.
@@ -21,15 +21,17 @@
  * Upstream: syncNodeStatus, tryUpdateNodeStatus, fastStatusUpdateOnce. Seeds: S216, S220 to S223.
  */
 
-import { assign, errorOf, line, now, outputOf, random, sendTo, to } from '../../../kernel/xstate.ts';
+import { assign, errorOf, line, now, outputOf, random, sendParent, sendTo, to } from '../../../kernel/xstate.ts';
 import type { NodeKnown } from '../../model/allocation/messages.ts';
 import type { Node } from '../../model/api/pod.ts';
 import { namesOf, requestedNames } from '../../model/operations/certificate.ts';
 import { nodeEvent } from '../../model/pods/pod-messages.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
-import type { Context, Enqueue } from './node-status-setup.ts';
+import type { Context, Enqueue, HostAddressesChanged } from './node-status-setup.ts';
 import {
+  ADDRESSES_MAX,
   isAsKubelet,
+  isCloudAddressed,
   labelsOf,
   projected,
   recordsConditionsOnce,
@@ -103,6 +105,10 @@ const noteNode = s.enqueueActions(({ context, event, enqueue }) => {
   if (JSON.stringify(addresses) !== JSON.stringify(context.node?.status?.addresses ?? [])) {
     const names = hasBehavior(context, 'certificatesAsKubelet') ? requestedNames(addresses) : namesOf(addresses);
     enqueue.sendTo(to('servingCertificate'), { type: 'certificate.namesChanged', ...names });
+    if (isCloudAddressed(context)) {
+      const hostAddresses = addresses.slice(0, ADDRESSES_MAX);
+      enqueue(sendParent({ type: 'hostAddresses.changed', hostAddresses } satisfies HostAddressesChanged));
+    }
   }
 });
 

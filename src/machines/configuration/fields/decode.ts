@@ -271,7 +271,7 @@ const META_FIELDS = ['apiVersion', 'kind'] as const;
 
 /** Reads `apiVersion` and `kind`, which every document must have; their case does not matter here. */
 export function readTypeMeta(text: string | null, value: Json): TypeMeta {
-  const interpreted = interpret(value);
+  const interpreted = interpretTypeMeta(value);
   if (interpreted.error !== undefined) return interpreted;
   const { apiVersion, kind } = interpreted.meta;
   if (kind === '') return missing('Kind', text);
@@ -283,7 +283,7 @@ export function readTypeMeta(text: string | null, value: Json): TypeMeta {
  * Reads `apiVersion` and `kind` of a drop-in: upstream reads these names case-sensitively, and requires only a kind.
  */
 export function readDropInMeta(text: string | null, value: Json): TypeMeta {
-  const interpreted = interpret(value);
+  const interpreted = interpretTypeMeta(value);
   if (interpreted.error !== undefined) return interpreted;
   const { body } = interpreted;
   const named = (key: string): string => (typeof body[key] === 'string' ? body[key] : '');
@@ -291,7 +291,8 @@ export function readDropInMeta(text: string | null, value: Json): TypeMeta {
   return meta.kind === '' ? missing('Kind', text) : { meta, body };
 }
 
-function interpret(value: Json): TypeMeta {
+/** `apiVersion` and `kind` of a document; empty where it has none. */
+export function interpretTypeMeta(value: Json): TypeMeta {
   if (value !== null && !isObject(value)) {
     return { error: metaError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${META_STRUCT}`) };
   }

@@ -29,12 +29,15 @@ export const family = (address: string): 'IPv4' | 'IPv6' => (parseIp(address)?.f
 
 export const isUnspecified = (address: string): boolean => parseIp(address)?.value === 0n;
 
+const entriesOf = (value: string): string[] => (value === '' ? [] : value.split(',').map((entry) => entry.trim()));
+
+/** The entries of `--node-ip` that are no addresses; they are logged and left out. */
+export const invalidNodeAddresses = (value: string): readonly string[] =>
+  entriesOf(value).filter((entry) => !isIpAddress(entry));
+
 /** `--node-ip`: unparsable entries are dropped, an invalid combination is rejected. */
 export function parseNodeAddresses(value: string, cloudProvider: string): Parsed<readonly string[]> {
-  const addresses = value
-    .split(',')
-    .map((entry) => entry.trim())
-    .filter(isIpAddress);
+  const addresses = entriesOf(value).filter(isIpAddress);
   const refuse = (text: string): Parsed<never> => ({ error: `bad --node-ip ${quote(value)}: ${text}` });
   const [first, second] = addresses;
   if (addresses.length > 2 || (first && second && family(first) === family(second))) {

@@ -80,6 +80,18 @@ export function tlsError(configuration: KubeletConfiguration): string | null {
   return isKnown ? curvesError(tlsCurvePreferences) : `unknown tls version ${quote(tlsMinVersion)}`;
 }
 
+/** Suites that Go's library names insecure: they use RC4, 3DES, CBC with SHA-256, or no forward secrecy. */
+const isInsecure = (suite: string): boolean => /RC4|3DES|CBC_SHA256$|^TLS_RSA_/.test(suite);
+
+/** What upstream logs about suites that it accepts. */
+export function tlsWarnings({ tlsCipherSuites: suites, tlsMinVersion }: KubeletConfiguration) {
+  const insecure = suites
+    .filter(isInsecure)
+    .map((cipher): [string, { cipher: string }] => ['Use of insecure cipher detected.', { cipher }]);
+  const ignored = 'Warning: TLS 1.3 cipher suites are not configurable, ignoring --tls-cipher-suites';
+  return [...insecure, ...(tlsMinVersion === 'VersionTLS13' && suites.length > 0 ? [ignored] : [])];
+}
+
 /** The error of a pair of files of which this one cannot be read. */
 export const tlsPairError = (path: string): string =>
   `error reading ${path}, certificate and key must be supplied as a pair`;

@@ -16,14 +16,18 @@ import { idempotent, once, query, stream } from '../../../kernel/xstate.ts';
  */
 export type KubeClient = 'kube' | 'event' | 'heartbeat' | 'bootstrap';
 
+/** The code of an error of `kube.connect` about the client, and not about the file of the kubeconfig. */
+export const CLIENT_REFUSED = 'CLIENT_REFUSED';
+
 /** The configuration's part of the input of `kube.connect`. */
 export interface KubeSettings {
   readonly kubeconfig: string;
   /** The clients to create: the bootstrap identity has only one. */
   readonly role: 'node' | 'bootstrap';
-  /** Requests per second; 0 or less for no limit. */
+  /** Requests per second, and at once; 0: the limits of client-go. */
   readonly qps: number;
   readonly burst: number;
+  /** Events per second; 0: no limit. */
   readonly eventQps: number;
   readonly eventBurst: number;
   readonly heartbeatTimeoutMs: number;

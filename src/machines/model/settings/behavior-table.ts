@@ -175,4 +175,14 @@ export const BEHAVIORS = [
       'As in the kubelet, the oldest are admitted first, the field is removed with the first status, and any pod can be ' +
       'deleted.',
   },
+  {
+    name: 'configurationAsKubelet',
+    before:
+      'With `--cloud-provider=external` pods had the addresses of the machine as those of their host. The format of log ' +
+      'lines was set after the first lines. Insecure cipher suites and parts of `--node-ip` that are no address were ' +
+      'not reported.',
+    since:
+      'As in the kubelet, pods have the addresses of the Node, which the cloud provider sets; the format is set before ' +
+      'the first line, and these mistakes are reported.',
+  },
 ] as const;

@@ -5,6 +5,7 @@
  * Upstream: cm/cpumanager, cm/memorymanager, cm/topologymanager.
  */
 import type { SecretHandle } from '../../../kernel/xstate.ts';
+import type { NodeAddress } from '../api/pod.ts';
 import type { NumaSet } from '../operations/grants.ts';
 import type { MachineTopology } from '../operations/host.ts';
 import type { EvictionThreshold } from '../operations/stats.ts';
@@ -64,8 +65,10 @@ export interface NodeSettings {
   /** Lower-case name of the node, as registered. */
   readonly nodeName: string;
   readonly hostname: string;
-  /** Addresses for hostNetwork pods and `status.hostIP`, primary family first; may be empty. */
+  /** Addresses of this machine, the preferred family first; may be empty. */
   readonly nodeIPs: readonly string[];
+  /** Addresses of the Node, where a cloud provider sets them; absent: `nodeIPs`. See `spec/host-ips.ts`. */
+  readonly hostAddresses?: readonly NodeAddress[];
   /** `--root-dir`, absolute. */
   readonly rootDir: string;
   /** Absolute; `<namespace>_<name>_<uid>` folders live here. */

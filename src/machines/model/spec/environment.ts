@@ -15,6 +15,7 @@ import type { NodeSettings } from '../settings/node-settings.ts';
 import { quote } from '../values/go-text.ts';
 import { divideUp, milliUnits, type Nano, nanoOf } from '../values/quantity.ts';
 import { ExpansionRoom, expand } from './expansion.ts';
+import { knownHostIPs } from './host-ips.ts';
 import { podContainers } from './qos.ts';
 import { amountsOf, requestsOf } from './resources.ts';
 import type { MountedVolumes } from './volumes.ts';
@@ -164,7 +165,7 @@ function referenced(
 
 type DownwardSettings = Pick<
   NodeSettings,
-  'nodeName' | 'nodeIPs' | 'allocatable' | 'cpuCapacityMilli' | 'memoryCapacityBytes' | 'behavior'
+  'nodeName' | 'nodeIPs' | 'hostAddresses' | 'allocatable' | 'cpuCapacityMilli' | 'memoryCapacityBytes' | 'behavior'
 >;
 
 const SUBSCRIPT = /^(metadata\.(?:labels|annotations))\['(.*)'\]$/s;
@@ -193,9 +194,9 @@ export function fieldValue(pod: Pod, path: string, podIPs: readonly string[], no
     case 'spec.serviceAccountName':
       return pod.spec.serviceAccountName ?? '';
     case 'status.hostIP':
-      return node.nodeIPs[0] ?? '';
+      return knownHostIPs(node)[0] ?? '';
     case 'status.hostIPs':
-      return node.nodeIPs.join(',');
+      return knownHostIPs(node).join(',');
     case 'status.podIP':
       return podIPs[0] ?? '';
     case 'status.podIPs':

@@ -18,6 +18,7 @@ import {
 } from '../reasons/reasons.ts';
 import { hasBehavior } from '../settings/behaviors.ts';
 import type { NodeSettings } from '../settings/node-settings.ts';
+import { hostIPs } from '../spec/host-ips.ts';
 import { podQOS } from '../spec/qos.ts';
 import { isSidecar } from '../spec/resources.ts';
 import { mayRestartAll } from '../spec/restart.ts';
@@ -240,14 +241,18 @@ const observedBefore = ({ type }: PodCondition, before: readonly PodCondition[])
 
 type Addresses = Pick<PodStatus, 'hostIP' | 'hostIPs' | 'podIP' | 'podIPs'>;
 
-/** When the sandbox is gone, the pod keeps its addresses. */
+/** When the sandbox is gone, or the addresses of the host are not known yet, the pod keeps its addresses. */
 function addresses({ pod, node, runtime, previous }: PodStatusFacts): Addresses {
-  const observed = pod.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
-  const ips = observed.length > 0 ? observed : (previous?.podIPs ?? []).map(({ ip }) => ip);
-  const [hostIP] = node.nodeIPs;
+  const host = hostIPs(node);
+  const { hostIPs: ofHost = [], podIPs: before = [] } =
+    (host.length === 0 && node.hostAddresses !== undefined ? (previous ?? pod.status) : previous) ?? {};
+  const observed = pod.spec.hostNetwork === true ? host : podIPs(runtime, node);
+  const ips = observed.length > 0 ? observed : before.map(({ ip }) => ip);
+  const hosts = host.length > 0 || node.hostAddresses === undefined ? host : ofHost.map(({ ip }) => ip);
+  const [hostIP] = hosts;
   const [podIP] = ips;
   return {
-    ...(hostIP === undefined ? {} : { hostIP, hostIPs: node.nodeIPs.map((ip) => ({ ip })) }),
+    ...(hostIP === undefined ? {} : { hostIP, hostIPs: hosts.map((ip) => ({ ip })) }),
     ...(podIP === undefined ? {} : { podIP, podIPs: ips.map((ip) => ({ ip })) }),
   };
 }

@@ -17,7 +17,7 @@
 
 import { assign, errorOf, line, outputOf, pick, setup, typed } from '../../../kernel/xstate.ts';
 import { certificateOperations, currentPair } from '../../model/operations/certificate.ts';
-import { type KubeSettings, kubeOperations } from '../../model/operations/kube.ts';
+import { CLIENT_REFUSED, type KubeSettings, kubeOperations } from '../../model/operations/kube.ts';
 import { certificateManagerMachine } from '../certificates/certificate-manager.ts';
 import { type CertificateManagerInput, CLIENT_SIGNER, clientPlace, nodeTemplate } from '../certificates/setup.ts';
 import type { Answer, KubeClients } from '../context/types.ts';
@@ -29,7 +29,7 @@ export interface ClientBuilderInput {
   readonly rotateCertificates: boolean;
   readonly nodeName: string;
   readonly userAgent: string;
-  /** From the configuration: 0 or less for no limit. */
+  /** From the configuration: see `KubeSettings`. */
   readonly kubeAPIQPS: number;
   readonly kubeAPIBurst: number;
   readonly eventRecordQPS: number;
@@ -98,7 +98,14 @@ const s = setup({
   },
 });
 
-const refuse = (prefix: string) => s.assign({ refusal: ({ event }) => `${prefix}${errorOf(event).message}` });
+/** Upstream's error, which has a prefix if it is about the file of a kubeconfig. */
+const refuse = (prefix: string) =>
+  s.assign({
+    refusal: ({ event }) => {
+      const { code, message } = errorOf(event);
+      return code === CLIENT_REFUSED ? message : `${prefix}${message}`;
+    },
+  });
 
 const validText = ({ rotateCertificates, kubeconfig }: ClientBuilderContext): string | [string, { path: string }] =>
   rotateCertificates

@@ -1,8 +1,9 @@
 /** The supervisor's input, context and events. */
 import type { AgentFault } from '../../../kernel/xstate.ts';
+import type { HostAddressesChanged } from '../../charts/node/node-status-setup.ts';
 import type { KubeletFlags } from '../../configuration/flags/flags.ts';
 import type { ConfigurationChange } from '../../configuration/reloadable.ts';
-import type { PodRef } from '../../model/api/pod.ts';
+import type { NodeAddress, PodRef } from '../../model/api/pod.ts';
 import type { NodeResources } from '../../model/cgroups/allocatable.ts';
 import type { KubeletConfiguration } from '../../model/configuration/fields.ts';
 import type { CertificatePurpose } from '../../model/operations/certificate.ts';
@@ -45,6 +46,8 @@ export interface NodeIdentity {
   readonly nodeIPs: readonly string[];
   /** Why the Node has no addresses: `--node-ip` names one that the machine does not have. */
   readonly addressProblem?: string;
+  /** Where a cloud provider sets the addresses of the Node: those that the Node has. */
+  readonly hostAddresses?: readonly NodeAddress[];
 }
 
 export interface KubeletMachineOutput {
@@ -124,6 +127,7 @@ export type KubeletEvent =
   | { readonly type: 'watchdog.failed'; readonly message: string }
   | { readonly type: 'resolver.changed'; readonly text: string }
   | { readonly type: 'addresses.changed'; readonly nodeIPs: readonly string[] }
+  | HostAddressesChanged
   /** Raised: this subsystem restarts with the new configuration. */
   | { readonly type: `reload.${string}` }
   /** Raised by a phase: this subsystem may start now. */

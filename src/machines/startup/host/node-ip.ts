@@ -5,8 +5,10 @@
  */
 
 import type { KubeletFlags } from '../../configuration/flags/flags.ts';
+import type { NodeAddress } from '../../model/api/pod.ts';
 import { family, isUnspecified, parseNodeAddresses } from '../../model/configuration/run-refusals.ts';
 import type { MachineAddresses } from '../../model/operations/host.ts';
+import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { quote } from '../../model/values/go-text.ts';
 import { canonicalIp, isIpAddress } from '../../model/values/ip.ts';
 import type { Answer, NodeIdentity } from '../context/types.ts';
@@ -33,6 +35,17 @@ export const specifiedNodeIPs = (flags: AddressFlags): readonly string[] =>
 /** Whether only the cloud provider sets the addresses of the Node. */
 export const leavesAddressesToCloud = (flags: AddressFlags): boolean =>
   flags.cloudProvider === 'external' && namedIn(flags).length === 0;
+
+/**
+ * The addresses of the Node as this agent reports them: none if the machine lacks those of `--node-ip`, and only the
+ * host name if the cloud provider sets them.
+ */
+export function addressesToReport(flags: AddressFlags, node: NodeIdentity, behavior: number): NodeAddress[] {
+  if (node.addressProblem !== undefined) return [];
+  const isLeft = leavesAddressesToCloud(flags) && hasBehavior({ behavior }, 'addressesAsKubelet');
+  const nodeAddresses = isLeft ? [] : node.nodeIPs.map((address) => ({ type: 'InternalIP', address }));
+  return [...nodeAddresses, { type: 'Hostname', address: node.hostname }];
+}
 
 /** Configured addresses win; an unspecified one selects the family. */
 export function resolveNodeIPs(flags: AddressFlags, machine: MachineAddresses): Answer<readonly string[]> {

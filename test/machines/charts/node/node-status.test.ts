@@ -98,9 +98,9 @@ function cluster(existing: Node | null, watchMs: number) {
 }
 
 /** `watchMs`: watches last so long and end because the version is too old; 0: they last. */
-function start(existing: Node | null = null, watchMs = 0, behavior = NEWEST_BEHAVIOR) {
+function start(existing: Node | null = null, watchMs = 0, given: Partial<typeof input> = {}) {
   const api = cluster(existing, watchMs);
-  const run = runUnder(nodeStatusMachine, { ...input, behavior }, api.answers, siblings);
+  const run = runUnder(nodeStatusMachine, { ...input, ...given }, api.answers, siblings);
   const settle = (ms = 0) => run.time.advanceTo(run.time.now() + ms);
   settle();
   const events = () =>
@@ -149,7 +149,7 @@ it('resources of the old machine that the new one has, too, keep their amounts',
 
 it('asks for the reports of devices and pressure at its start; a node of 0.2.0 did not', () => {
   const asked = (behavior: number) => {
-    const run = start(null, 0, behavior);
+    const run = start(null, 0, { behavior });
     return run.sent().flatMap(({ type }) => (/(amounts|conditions)Wanted$/.test(type) ? [type] : []));
   };
   expect(asked(NEWEST_BEHAVIOR)).toEqual(['devices.amountsWanted', 'eviction.conditionsWanted']);
@@ -171,6 +171,28 @@ it('reports other addresses of the machine with the next period', () => {
     [...addresses, { $patch: 'replace' }],
   ]);
   expect(run.divergence()).toBeNull();
+});
+
+it.each([
+  ['where a cloud provider sets them', true, NEWEST_BEHAVIOR, ['192.0.2.7', '192.0.2.8']],
+  ['only there', false, NEWEST_BEHAVIOR, []],
+  ['not in a journal of before', true, nodeBefore('configurationAsKubelet'), []],
+])('tells the addresses of the Node for pods: %s', (_, externalCloud, behavior, expected) => {
+  const existing = newNode(facts, {});
+  const at = (address: string) => ({ ...existing, status: { addresses: [{ type: 'InternalIP', address }] } });
+  const run = start(at('192.0.2.7'), 0, { behavior, facts: { ...facts, externalCloud } });
+  run.send(reported(READY));
+  run.settle(1);
+  for (const address of ['192.0.2.8', '192.0.2.8']) {
+    run.put(at(address));
+    run.emit('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: at(address) });
+  }
+  run.settle(1);
+  const told = run.sent().flatMap((message) => {
+    const { type, hostAddresses = [] } = message as { type: string; hostAddresses?: { address: string }[] };
+    return type === 'hostAddresses.changed' ? hostAddresses.map(({ address }) => address) : [];
+  });
+  expect(told).toEqual(expected);
 });
 
 it('registers, tells who waits for that, and says when it is ready, at once', () => {

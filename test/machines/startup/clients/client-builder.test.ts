@@ -89,6 +89,12 @@ describe('the client builder', () => {
     expect(sent(world)).toMatchObject(refused(message));
   });
 
+  it('says no more than what the client said of itself', () => {
+    const message = 'failed to initialize kubelet client: unable to load root certificates: no PEM';
+    const world = run({}, { 'kube.connect': fail(message, 'CLIENT_REFUSED') });
+    expect(sent(world)).toMatchObject(refused(message));
+  });
+
   it('speaks with a rotating certificate, and asks for it with what the kubeconfig has', () => {
     const world = run({ rotateCertificates: true }, { 'kube.connect': connects });
     expect(sent(world)).toMatchObject(answered({ mode: 'cluster', rotates: true }));

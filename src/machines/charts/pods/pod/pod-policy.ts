@@ -5,6 +5,7 @@ import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { Hook, PodKill, RememberedContainer } from '../../../model/pods/pod-messages.ts';
 import { containerAnnotationKeys } from '../../../model/spec/annotations.ts';
+import { hostIPs } from '../../../model/spec/host-ips.ts';
 import { hasInitialized, podIPs } from '../../../model/status/pod-status.ts';
 import type { ContainerFacts } from '../../../model/status/runtime-facts.ts';
 import { factsOf, hasBegunInSandbox, instancesOf, isAlive } from '../../../model/status/runtime-facts.ts';
@@ -37,7 +38,7 @@ const versionOf = (pod: Pod | null): Pick<ObjectReference, 'resourceVersion'> =>
   pod?.metadata.resourceVersion === undefined ? {} : { resourceVersion: pod.metadata.resourceVersion };
 
 export const addressesOf = ({ pod, runtime, node }: PodContext): readonly string[] =>
-  pod?.spec.hostNetwork === true ? node.nodeIPs : podIPs(runtime, node);
+  pod?.spec.hostNetwork === true ? hostIPs(node) : podIPs(runtime, node);
 
 export const changedFacts = (
   before: PodRuntimeStatus | null,
