@@ -365,14 +365,9 @@ export class StatsReader {
     });
     const places = options.claims?.[stats.podRef.uid] ?? {};
     const ofClaims = new Set(Object.values(places).map(({ path }) => path));
-    const folderVolumes = volumes
-      .filter(({ path }) => !ofClaims.has(path))
-      .map(
-        ({ name, used, inodesUsed, fileSystem }): VolumeStats => ({
-          name,
-          ...partStats(fileSystem, used, inodesUsed, atMs),
-        }),
-      );
+    const folderVolumes = volumes.flatMap(({ name, path, used, inodesUsed, fileSystem }): VolumeStats[] =>
+      ofClaims.has(path) ? [] : [{ name, ...partStats(fileSystem, used, inodesUsed, atMs) }],
+    );
     const ofDrivers = options.ofDrivers?.[stats.podRef.uid] ?? [];
     const volume = [...folderVolumes, ...(await claimStats(stats.podRef.namespace, places, atMs)), ...ofDrivers];
     const ephemeral = sumOfFolders([
