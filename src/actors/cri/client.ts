@@ -111,8 +111,9 @@ const codeName = (code: number): string => (grpc.status as Readonly<Record<numbe
 
 /** `NOT_FOUND` as Go spells it: `NotFound`. A number without a name is unknown. */
 export function goCodeName(code: number): string {
-  if (code === grpc.status.OK || code === grpc.status.CANCELLED) return code === grpc.status.OK ? 'OK' : 'Canceled';
-  return codeName(code)
+  const name = codeName(code);
+  if (name === 'OK' || name === 'CANCELLED') return name === 'OK' ? 'OK' : 'Canceled';
+  return name
     .split('_')
     .map((word) => word.charAt(0) + word.slice(1).toLowerCase())
     .join('');

@@ -119,9 +119,9 @@ function documentOf(value: Json): KubeconfigDocument {
   }
   return {
     currentContext,
-    clusters: byName(clusters, 'NamedCluster', 'Cluster', ({ cluster = {} }) => cluster),
-    users: byName(users, 'NamedAuthInfo', 'AuthInfo', ({ user = {} }) => user),
-    contexts: byName(contexts, 'NamedContext', 'Context', ({ context = {} }) => context),
+    clusters: byName(clusters, 'NamedCluster', 'Cluster', ({ cluster }) => cluster ?? {}),
+    users: byName(users, 'NamedAuthInfo', 'AuthInfo', ({ user }) => user ?? {}),
+    contexts: byName(contexts, 'NamedContext', 'Context', ({ context }) => context ?? {}),
     execConfigs: execConfigsIn(typed.body),
   };
 }

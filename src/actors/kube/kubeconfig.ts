@@ -237,7 +237,7 @@ function execOf(exec: ExecEntry, folder: string, cluster: () => Json): ExecComma
   return {
     command: command.includes('/') ? fileIn(folder, command) : command,
     args,
-    env: env.map(({ name = '', value = '' }) => ({ name, value })),
+    env: env.map(({ name, value }) => ({ name: name ?? '', value: value ?? '' })),
     apiVersion,
     interactiveMode: interactiveModeOf(exec),
     ...(provideClusterInfo ? { cluster: cluster() } : {}),

@@ -119,7 +119,7 @@ export function logRecords({ streams = PROCESS_STREAMS, ...first }: LoggerOption
     for (const record of records) {
       if ('t' in record) time = record.t;
       // The journal has the form before its effect is performed: lines that follow it are printed in it.
-      if (record.k === 'effect' && record.name === SET_FORM) set(record.input as unknown as LogForm);
+      if (record.k === 'effect' && record.name === SET_FORM) set(record.input as LogForm);
       if (record.k !== 'log') continue;
       const isError = ERRORS.includes(record.level);
       const v = isError ? {} : { v: record.level === 'debug' ? DEBUG_VERBOSITY : 0 };

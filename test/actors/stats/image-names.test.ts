@@ -62,7 +62,7 @@ it.each([
   ['no text', { info: '{"image":7}' }],
   ['null', { info: 'null' }],
 ])('a description of a sandbox that has %s gives no name, and is not asked for again', async (_what, info) => {
-  const { state, call } = runtime(info as Record<string, string>);
+  const { state, call } = runtime(info);
   const names = new ImageNames(call);
   expect((await names.of(running('s'))).get('s')).toBe('');
   await names.of(running('s'));

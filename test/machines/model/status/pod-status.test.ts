@@ -1,6 +1,6 @@
 /** What a pod keeps of its status while the node does not know better. */
 import { describe, expect, it } from 'vitest';
-import type { Pod, PodStatus } from '../../../../src/machines/model/api/pod.ts';
+import type { Pod } from '../../../../src/machines/model/api/pod.ts';
 import { podStatus } from '../../../../src/machines/model/status/pod-status.ts';
 import { settings } from '../../../support/pods-node.ts';
 import { pod } from '../../charts/pods/support.ts';
@@ -21,7 +21,7 @@ describe('the addresses of a pod in the network of its host', () => {
   });
 
   it('stay after a restart of the agent until those of the Node are known', () => {
-    const before: Pod = { ...hosted, status: known as PodStatus };
+    const before: Pod = { ...hosted, status: known };
     expect(of(before, [{ type: 'Hostname', address: 'n' }])).toEqual(known);
     const other = of(before, [{ type: 'InternalIP', address: '192.0.2.8' }]);
     expect(other).toMatchObject({ hostIP: '192.0.2.8', podIP: '192.0.2.8' });

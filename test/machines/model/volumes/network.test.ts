@@ -13,7 +13,7 @@ const claim = (more: object = {}): Volume => ({ name: 'v', persistentVolumeClaim
 
 function planOf(volumes: readonly Volume[], bound: object = {}, node: Partial<NodeSettings> = {}) {
   const volumeMounts = volumes.map(({ name }) => ({ name, mountPath: `/${name}` }));
-  const pod: Pod = {
+  const pod = {
     metadata: { name: 'p', namespace: 'default', uid: 'u1' },
     spec: { containers: [{ name: 'c', volumeMounts }], securityContext: { fsGroup: 7 }, volumes },
   } as Pod;

@@ -107,7 +107,7 @@ const logOverdue = s.enqueueActions(({ context, enqueue }) => {
 });
 
 const logServers = s.enqueueActions(({ context, enqueue }) => {
-  const { namespace, name, uid = '' } = context.ref;
+  const { namespace, name, uid } = context.ref;
   const err = overdueVolumes(serversIn(context).toSorted(), []);
   enqueue(line('error', ['Error syncing pod, skipping', { pod: `${namespace}/${name}`, podUID: uid, err }]));
 });
