@@ -5,7 +5,6 @@
  * Invariants: files are replaced atomically, and only their owner can read them; changes of one record are serialized;
  * a credential's hash on disk is readable by the owner only, and leaves this module as a handle.
  */
-
 import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
