@@ -196,7 +196,8 @@ export const ISOLATION: readonly Row[] = [
           await cluster.runs('shares');
         });
         await guest.run(`echo two > ${share}/file`);
-        expect(await guest.run(inPod('shares', 'cat /share/file'))).toBe('two\n');
+        const read = inPod('shares', 'cat /share/file');
+        await guest.until('the pod reads what was written to the server', read, (output) => output === 'two\n');
         await guest.run(isSilent.replace('$1', 'I'));
       });
       expect(await guest.run('findmnt -n -t nfs,nfs4', true)).toBe('');
