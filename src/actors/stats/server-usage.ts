@@ -28,7 +28,7 @@ const questions = new Map<string, Question>();
 /** Paths that a process looks at. One that cannot be killed stays. */
 const stuck = new Set<string>();
 
-/** Whether a path is that of a volume of a server. */
+/** Whether a path is in the folder of a volume of a server. */
 export const isOnServer = (path: string): boolean => path.includes(`/volumes/${NFS_PLUGIN}/`);
 
 interface ServerUsageOptions {

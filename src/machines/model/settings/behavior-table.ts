@@ -3,7 +3,7 @@
  * journal has their number: see `behaviors.ts`.
  *
  * Invariants: an entry is added at the end and never removed or moved; it describes the decision before and since. A
- * new entry comes with a journal of the old decision below `test/golden/journals`.
+ * new entry comes with tests of both decisions. Golden journals hold the old ones of some entries only.
  */
 import { FIRST_BEHAVIORS } from './first-behaviors.ts';
 

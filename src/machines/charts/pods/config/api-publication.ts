@@ -92,8 +92,8 @@ function updated<Value>(
 const createdAt = ({ metadata }: Pod): string => metadata.creationTimestamp ?? '';
 
 /**
- * The pods of a list in the order in which they are published, and admitted if there is not enough room for all.
- * Upstream: pkg/kubelet, HandlePodAdditions. Nodes of before `sourcesAsKubelet` keep the order of the list, by name.
+ * The pods of a list in the order in which they are published, and admitted if there is not enough room for all. A node
+ * without `sourcesAsKubelet` publishes them by name, as the list has them. Upstream: pkg/kubelet, HandlePodAdditions.
  */
 export function olderFirst(pods: readonly Pod[], node: Decider): readonly Pod[] {
   if (!hasBehavior(node, 'sourcesAsKubelet')) return pods;
