@@ -110,7 +110,7 @@ export async function inventory(root: string): Promise<CSIInventory> {
     for (const name of await namesIn(`${root}/${DEVICES}/${driver}`)) {
       const directory = `${root}/${DEVICES}/${driver}/${name}`;
       const data = await verifiedRecord(root, directory, '', errors);
-      if (data && isOf(data, driver, name)) devices.push({ directory, ...idOf(data), block: null });
+      if (data && isOf(data, driver, name)) devices.push({ directory, ...idOf(data), block: null, ...labelIn(data) });
       else if (data) errors.push(`${directory}/${RECORD} is not of this folder: it is left alone`);
     }
   }
@@ -139,6 +139,8 @@ async function blockDevices(root: string, errors: string[]): Promise<readonly Fo
 }
 
 const idOf = (data: VolumeData) => ({ driver: data['driverName'] ?? '', handle: data['volumeHandle'] ?? '' });
+
+const labelIn = ({ seLinuxMountContext: label = '' }: VolumeData) => (label === '' ? {} : { label });
 
 const isOf = (data: VolumeData, driver: string, name: string): boolean =>
   data['driverName'] === driver &&

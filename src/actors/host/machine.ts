@@ -91,7 +91,7 @@ async function readMachineInfo(root: string): Promise<MachineInfo> {
     pidMax: smallest([pidMax, threads]),
     architecture: GO_ARCHITECTURES[process.arch] ?? process.arch,
     appArmor: (await first('/sys/module/apparmor/parameters/enabled')) === 'Y',
-    seLinux: await hasSELinux(root),
+    ...(await readSELinux(root)),
     ...(throttledCpus.length === 0 ? {} : { throttledCpus }),
     topology: readTopology(root),
   };
@@ -105,6 +105,29 @@ async function cpusWithThrottling(root: string): Promise<number[]> {
   const found = await Promise.all(cpus.map((cpu) => exists(`${folder}/cpu${cpu}/thermal_throttle`)));
   return cpus.filter((_, at) => found[at]).sort((a, b) => a - b);
 }
+
+/** Upstream's file with the labels of containers; the policy's own is used if it is missing. */
+const CONTAINER_LABELS = '/usr/share/containers/selinux/contexts';
+
+/** The policy's label for files of containers (upstream: opencontainers/selinux), with `user:role:type:level`. */
+async function readSELinux(root: string): Promise<Pick<MachineInfo, 'seLinux' | 'seLinuxFileLabel'>> {
+  const seLinux = await hasSELinux(root);
+  if (!seLinux) return { seLinux };
+  const policy = valueFrom(await firstText([`${root}/etc/selinux/config`]), 'SELINUXTYPE') ?? '';
+  const paths = [CONTAINER_LABELS, `/etc/selinux/${policy}/contexts/lxc_contexts`].map((path) => `${root}${path}`);
+  const label = valueFrom(await firstText(paths), 'file') ?? '';
+  return LABEL.test(label) ? { seLinux, seLinuxFileLabel: label } : { seLinux };
+}
+
+const LABEL = /^[^:\s]+:[^:\s]+:[^:\s]+(:\S+)?$/;
+
+/** The value of a line like `file = "system_u:object_r:container_file_t:s0"`. */
+const valueFrom = (text: string, key: string): string | undefined =>
+  text
+    .split('\n')
+    .map((line) => line.trim().split(/\s*=\s*/, 2))
+    .find(([name]) => name === key)?.[1]
+    ?.replace(/^"(.*)"$/, '$1');
 
 /** Whether SELinux is active: its file system exists, and this process has a label of a loaded policy. */
 async function hasSELinux(root: string): Promise<boolean> {

@@ -38,11 +38,13 @@ export class CsiWorld {
       const { directory, data, request } = input;
       this.staged.push(input);
       if (request) this.calls.push(`stage ${request.volume_id}`);
+      const { seLinuxMountContext: label } = data;
       this.devices.set(directory, {
         directory,
         driver: data['driverName'] ?? '',
         handle: data['volumeHandle'] ?? '',
         block: data['specVolID'] ?? null,
+        ...(label === undefined ? {} : { label }),
       });
       return null;
     },

@@ -29,21 +29,21 @@ const plugin = () => join(room.root, 'plugins/kubernetes.io/csi/volumeDevices');
 const device = () => devicePlace(room.root, deviceIdOf(volume));
 const mount = () => mountPlace(room, volume);
 const staged = () => ({ stagingPath: device().staging, publishContext: {} });
-const more = { capabilities, secrets: {}, publishContext: {}, behavior: NEWEST_BEHAVIOR };
+const more = { capabilities, secrets: {}, label: '', publishContext: {}, behavior: NEWEST_BEHAVIOR };
 const isDevice = (path: string) => statSync(path).isBlockDevice();
 
 const stage = () =>
   room.ask('csi.stage', {
     directory: device().directory,
     block: device().block,
-    data: deviceData(volume, 'node1'),
+    data: deviceData(volume, 'node1', ''),
     request: stageRequest(volume, device().staging, more),
   });
 const publish = () =>
   room.ask('csi.publish', {
     directory: mount().directory,
     block: mount().block,
-    data: volumeData(volume, 'node1'),
+    data: volumeData(volume, 'node1', ''),
     again: false,
     request: publishRequest(volume, mount().target, { ...more, pod: podOf('u1'), spec: null, device: staged() }),
     tokens: {},

@@ -42,21 +42,22 @@ const folder = (spec = volume.spec) => mountPlace(room, { spec, isBlock: false }
 const target = () => mountPlace(room, volume).target;
 const staged = () => ({ stagingPath: `${device()}/globalmount`, publishContext: { path: '/dev/x' } });
 
-const stage = (secrets = {}) =>
+const stage = (secrets = {}, label = '') =>
   room.ask('csi.stage', {
     directory: device(),
-    data: deviceData(volume, 'node1'),
+    data: deviceData(volume, 'node1', label),
     block: null,
     request: stageRequest(volume, `${device()}/globalmount`, {
       capabilities: CAPABILITIES,
       secrets,
+      label,
       publishContext: { path: '/dev/x' },
     }),
   });
 const publish = (more: object = {}, secrets = {}) =>
   room.ask('csi.publish', {
     directory: folder(),
-    data: volumeData(volume, 'node1'),
+    data: volumeData(volume, 'node1', ''),
     again: false,
     block: null,
     request: publishRequest(volume, target(), {
@@ -64,6 +65,7 @@ const publish = (more: object = {}, secrets = {}) =>
       spec: null,
       capabilities: CAPABILITIES,
       secrets,
+      label: '',
       device: staged(),
       behavior: NEWEST_BEHAVIOR,
     }),
@@ -151,6 +153,12 @@ describe.skipIf(needsMounts)('a volume of a CSI driver', () => {
       devices: [{ directory: device(), driver: 'csi.example.test', handle: 'handle-1', block: null }],
       errors: [],
     });
+  });
+
+  it('with an SELinux label is found with it', async () => {
+    await stage({}, 'u:r:t:s0:c1');
+    const { devices } = await room.ask('csi.inventory', {});
+    expect(devices).toMatchObject([{ handle: 'handle-1', label: 'u:r:t:s0:c1' }]);
   });
 
   it('that is there already is asked for again, as after a restart, and stays if that fails', async () => {

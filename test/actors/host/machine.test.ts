@@ -121,6 +121,25 @@ it.each([
 });
 
 it.each([
+  ['of the containers’ policy', { '/usr/share/containers/selinux/contexts': 'file = "a:b:c:s0"\n' }, 'a:b:c:s0'],
+  ['of the node’s policy', {}, 'system_u:object_r:container_file_t:s0'],
+  ['that is none', { 'etc/selinux/targeted/contexts/lxc_contexts': 'file = "nothing"\n' }, undefined],
+])('SELinux and the label of containers’ files, %s', async (_, files, expected) => {
+  const ports = await machine({
+    'proc/cpuinfo': CPUINFO,
+    'proc/meminfo': MEMINFO,
+    'proc/self/mountinfo': MOUNT('/sys/fs/selinux', 'selinuxfs', 'rw'),
+    'proc/self/attr/current': 'system_u:system_r:kubelet_t:s0\0',
+    'etc/selinux/config': '# the policy\nSELINUX=enforcing\nSELINUXTYPE=targeted\n',
+    'etc/selinux/targeted/contexts/lxc_contexts':
+      'process = "system_u:system_r:container_t:s0"\nfile = "system_u:object_r:container_file_t:s0"\n',
+    ...files,
+  });
+  const info = (await perform(ports['host.machineInfo'], {})) as { seLinuxFileLabel?: string };
+  expect(info.seLinuxFileLabel).toBe(expected);
+});
+
+it.each([
   ['takes noswap', 'exit 0', 'SwapTotal: 8 kB', undefined],
   ['does not know noswap', "echo 'mount: wrong fs type, bad option' >&2; exit 32", 'SwapTotal: 8 kB', false],
   ['does not know noswap, and has nothing to swap to', 'exit 32', 'SwapTotal: 0 kB', undefined],

@@ -17,6 +17,7 @@ import type {
 } from '../../model/csi/messages.ts';
 import type { DeviceId } from '../../model/csi/paths.ts';
 import { deviceKey, isAttachable, isForOnePod, limitsPeriodMs, uniqueName } from '../../model/csi/policy.ts';
+import { labelOf } from '../../model/csi/selinux.ts';
 import { type CSIInventory, csiOperations, type FoundVolume } from '../../model/operations/csi.ts';
 import { memoize } from '../../model/values/same.ts';
 import { valueIn } from '../../model/values/tables.ts';
@@ -48,6 +49,8 @@ export interface Mount {
   /** True while a pod wants the volume; false for a volume known only by its record on disk. */
   readonly isWanted: boolean;
   readonly isPublished: boolean;
+  /** An earlier agent may have published the volume. */
+  readonly mayBePublished: boolean;
   /** The last message to its actor, as JSON. */
   readonly reported: string;
 }
@@ -57,6 +60,11 @@ export interface Device {
   readonly key: string;
   readonly volume: DeviceId;
   readonly staged: StagedDevice | null;
+  /**
+   * The SELinux label of all its mounts, that of its first user; empty for none. `null`: not known yet, as the
+   * CSIDriver objects are not.
+   */
+  readonly label: string | null;
   /** The attach limit of this node is reached: the volume cannot be attached. */
   readonly isNodeFull: boolean;
   /** The size of the volume on this node; empty if unknown. */
@@ -222,8 +230,42 @@ const foundByDevice = memoize(
 );
 
 /** True while a volume of the device is in use, or may still be. */
-export const isDeviceUsed = ({ mounts, found }: Context, key: string): boolean =>
-  mountsByDevice(mounts).has(key) || (found !== null && foundByDevice(found.volumes).has(key));
+export const isDeviceUsed = (context: Context, key: string): boolean =>
+  isMounted(context, key) || (context.found !== null && foundByDevice(context.found.volumes).has(key));
+
+function isMounted(context: Context, key: string): boolean {
+  const users = usersOf(context, key);
+  const device = deviceOf(context, key);
+  return device === undefined ? users.length > 0 : users.some((mount) => fits(context, mount, device));
+}
+
+/** The label that the volume of a pod needs; `null` while the CSIDriver objects are not known. */
+export const neededLabel = ({ drivers }: Context, { volume }: Mount): string | null =>
+  drivers === null ? null : labelOf(volume, valueIn(drivers, volume.driver));
+
+/**
+ * False for a volume of a pod that needs another label than the device has: the device is unstaged first, and staged
+ * again with that label. A volume that is published, or may be, uses the device in any case.
+ */
+export function fits(context: Context, mount: Mount, { label }: Device): boolean {
+  const { isPublished, mayBePublished, isWanted } = mount;
+  if (label === null || isPublished || mayBePublished || !isWanted) return true;
+  const needed = neededLabel(context, mount);
+  return needed === null || needed === label;
+}
+
+/** The label that its first user gives to a device; `null` while it is not known. */
+export function labelOfFirst(context: Context, key: string): string | null {
+  const user = usersOf(context, key).find(({ isWanted }) => isWanted);
+  return user === undefined ? null : neededLabel(context, user);
+}
+
+/** The label with which other pods use the device, if this pod needs another one; `null` if there is no conflict. */
+export function conflictOf(context: Context, mount: Mount, device: Device): string | null {
+  if (mount.volume.seLinuxLabel === undefined || fits(context, mount, device)) return null;
+  const isInUse = usersOf(context, device.key).some((each) => each.isWanted && fits(context, each, device));
+  return isInUse ? device.label : null;
+}
 
 const setOf = memoize((names: readonly string[]) => new Set(names));
 

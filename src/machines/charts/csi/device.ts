@@ -231,11 +231,11 @@ const staging = s.createStateConfig({
     id: 'stage',
     src: 'csi.stage',
     input: ({ context }) => {
-      const { root, driver, nodeName, capabilities } = context;
+      const { root, driver, nodeName, capabilities, label } = context;
       const volume = required(context.volume, 'the volume to stage');
       const { directory, staging: target, block } = placeOf(context);
       const request = stages(capabilities) ? stageRequest(volume, target, context) : null;
-      return { root, directory, endpoint: driver.endpoint, data: deviceData(volume, nodeName), request, block };
+      return { root, directory, endpoint: driver.endpoint, data: deviceData(volume, nodeName, label), request, block };
     },
     onDone: { target: 'staged', actions: s.assign({ tries: 0 }) },
     onError: { target: 'failing', actions: failing(stagingStep) },

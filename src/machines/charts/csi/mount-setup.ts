@@ -10,10 +10,11 @@ import { mountPlace } from '../../model/csi/paths.ts';
 import { type Capabilities, modeRefusal, ownershipOf, type Secrets } from '../../model/csi/policy.ts';
 import { csiOperations, type IssuedToken } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
+import { type EventText, podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { serviceAccountTokenRequest } from '../../model/volumes/credentials.ts';
 import { type SharingInput, sharingMachine } from '../volumes/sharing.ts';
-import { driverGuards, retryDelays } from './driver-calls.ts';
+import { driverGuards, retryDelays, secretError, secretLookup } from './driver-calls.ts';
 import { csiExpansionMachine } from './expansion.ts';
 
 /**
@@ -67,6 +68,7 @@ export const csiMountSetup = setup({
     isUntouched: ({ context }) => !context.mayBePublished,
     isRefused: ({ context }) => modeRefusal(context.volume, context.driver.spec ?? null) !== '',
     isTaken: ({ context }) => context.isTaken,
+    isConflicting: ({ context }) => context.conflict !== null,
     lacksDevice: ({ context }) => !context.volume.isEphemeral && context.device === null,
     hasDevice: ({ context }) => context.device !== null,
     hasSecret: ({ context }) => context.volume.publishSecret !== null,
@@ -83,6 +85,20 @@ export const csiMountSetup = setup({
     republish: (args) => REPUBLISH_MS * (1 + random(args) / 2),
   },
 });
+
+/** Instead of the step that failed: the volume is not set up at all. */
+export const UNPROCESSED = '';
+
+export function failureEvent({ name, spec, isBlock }: CSIVolume, { step, message }: CSIFailure): EventText {
+  if (step === UNPROCESSED) return podEvents.unprocessedVolumes([name], [message]);
+  return isBlock ? volumeEvents.failedMap(spec, message, step) : podEvents.failedMount(spec, message, step);
+}
+
+export function publishSecretError({ volume: { isBlock, publishSecret: ref }, behavior }: Context): string {
+  if (!isBlock) return secretError({ behavior }, 'NodePublishSecretRef', ref);
+  const failure = 'kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef';
+  return `${failure} ${ref?.namespace}/${ref?.name}: ${secretLookup({ behavior }, ref)}`;
+}
 
 /** The input of the actor that reports the change of the volume's group. */
 export function sharingInput({ context }: { context: Context }): SharingInput {

@@ -17,10 +17,11 @@ import { type AnyActorRef, errorOf, line, now, outputOf, required, sendParent, t
 import type { MountReport } from '../../model/csi/messages.ts';
 import { deviceIdOf, devicePlace, linkFolder, mapFolder, mountPlace } from '../../model/csi/paths.ts';
 import { modeRefusal, notRegistered, ownershipOf, publishRequest, TAKEN, volumeData } from '../../model/csi/policy.ts';
+import { labelConflict } from '../../model/csi/selinux.ts';
 import type { IssuedToken } from '../../model/operations/csi.ts';
 import type { Unshared } from '../../model/operations/volume.ts';
 import { eventRecorded } from '../../model/pods/pod-messages.ts';
-import { podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
+import { volumeEvents } from '../../model/reasons/reasons.ts';
 import { mapValues } from '../../model/values/tables.ts';
 import { SLOW_SHARING_MS } from '../volumes/sharing.ts';
 import {
@@ -28,14 +29,21 @@ import {
   askCapabilities,
   capabilitiesIn,
   fetchSecret,
-  secretError,
-  secretLookup,
   secretsIn,
   unsyncedUntil,
 } from './driver-calls.ts';
 import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
 import type { Context, Known, TokenAnswer } from './mount-setup.ts';
-import { cachedToken, dueTokens, csiMountSetup as s, sharingInput, tokenRequestOf } from './mount-setup.ts';
+import {
+  cachedToken,
+  dueTokens,
+  failureEvent,
+  publishSecretError,
+  csiMountSetup as s,
+  sharingInput,
+  tokenRequestOf,
+  UNPROCESSED,
+} from './mount-setup.ts';
 
 const updateOrder = s.assign(({ event }) => {
   if (event.type !== 'mount.known') return {};
@@ -57,6 +65,9 @@ const noteRefusal = s.assign(({ context }) => ({
 const noteTaken = s.assign(({ context }) => ({
   failure: { step: context.volume.isBlock ? 'MapVolume.SetUpDevice' : settingUp(context), message: TAKEN },
 }));
+const noteConflict = s.assign(({ context: { volume, conflict } }) => ({
+  failure: { step: UNPROCESSED, message: labelConflict(volume, conflict ?? '') },
+}));
 const noteUnregistered = s.assign(({ context }) => {
   const { isBlock, driver } = context.volume;
   const failure = `${isBlock ? 'blockMapper.MapPodDevice' : 'mounter.SetUpAt'} failed to get CSI client`;
@@ -69,28 +80,23 @@ const failing = (prefix: (context: Context) => string = () => '') =>
   s.assign(({ context, event }) => ({
     failure: { step: settingUp(context), message: `${prefix(context)}${errorOf(event).message}` },
   }));
-function publishSecretError({ volume: { isBlock, publishSecret: ref }, behavior }: Context): string {
-  if (!isBlock) return secretError({ behavior }, 'NodePublishSecretRef', ref);
-  const failure = 'kubernetes.io/csi: blockMapper.publishVolumeForBlock failed to get NodePublishSecretRef';
-  return `${failure} ${ref?.namespace}/${ref?.name}: ${secretLookup({ behavior }, ref)}`;
-}
 const tokenError = (): string => 'kubernetes.io/csi: mounter.SetUpAt failed to get service accoount token attributes: ';
 
 const reportFailure = s.enqueueActions(({ context, enqueue }) => {
   const { failure, pod, volume } = context;
   const { serviceAccount: _, ...ref } = pod;
-  const textOf = volume.isBlock ? volumeEvents.failedMap : podEvents.failedMount;
-  const event = textOf(volume.spec, failure.message, failure.step);
+  const event = failureEvent(volume, failure);
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, event));
   enqueue(line('warn', [event.message, { pod: `${pod.namespace}/${pod.name}`, driver: volume.driver }]));
 });
 
 const backOff = s.assign((args) => afterFailure(args));
 
-/** A failure due to a missing driver, or because another pod had the volume, is retried at once. */
+/** A failure due to a missing driver, or because of the volume's other pods, is retried at once. */
 const mayRetryAtOnce = ({ context, event }: { context: Context; event: Known }): boolean => {
-  const { driver, isTaken } = event;
-  return driver.endpoint !== context.driver.endpoint || (context.isTaken && !isTaken);
+  const { driver, isTaken, conflict } = event;
+  const isFree = (context.isTaken && !isTaken) || (context.conflict !== null && conflict === null);
+  return driver.endpoint !== context.driver.endpoint || isFree;
 };
 
 const noteCapabilities = s.assign(({ event }) => capabilitiesIn(event));
@@ -138,7 +144,7 @@ const issuedTokens = ({ tokens }: Context): Readonly<Record<string, IssuedToken>
   mapValues(tokens, ({ issued }) => issued);
 
 function publishInput({ context }: { context: Context }) {
-  const { root, volume, driver, capabilities, nodeName, isPublished } = context;
+  const { root, volume, driver, capabilities, nodeName, isPublished, label } = context;
   const spec = driver.spec ?? null;
   const { directory, target, block } = mountPlace(context, volume);
   return {
@@ -146,7 +152,7 @@ function publishInput({ context }: { context: Context }) {
     directory,
     block,
     endpoint: driver.endpoint,
-    data: volumeData(volume, nodeName),
+    data: volumeData(volume, nodeName, label),
     again: isPublished,
     request: publishRequest(volume, target, { ...context, spec }),
     tokens: issuedTokens(context),
@@ -359,6 +365,7 @@ export const csiMountMachine = s.createMachine({
         { guard: 'isReleased', target: 'leaving' },
         { guard: 'isUnsynced', target: 'unsynced' },
         { guard: 'isTaken', target: 'failing', actions: noteTaken },
+        { guard: 'isConflicting', target: 'failing', actions: noteConflict },
         { guard: 'lacksDevice', target: 'awaitingDevice' },
         { guard: 'isUnregistered', target: 'failing', actions: noteUnregistered },
         { guard: 'isRefused', target: 'failing', actions: noteRefusal },

@@ -12,12 +12,15 @@ import type { FoundVolume } from '../../model/operations/csi.ts';
 import { pickKeys, valueIn } from '../../model/values/tables.ts';
 import type { Context, Device, Enqueue, Listed, Mount } from './csi-volumes-setup.ts';
 import {
+  conflictOf,
   deviceOf,
+  fits,
   isDeviceUsed,
   isNamed,
   isTaken,
   isWithoutActor,
   knownDriver,
+  labelOfFirst,
   mountOf,
   podDirectoryOf,
   podFound,
@@ -33,7 +36,17 @@ const isListed = (context: Context): context is Listed => context.found !== null
 /** Starts actors and sends messages that are due, and returns the resulting context. */
 export function reconcile(enqueue: Enqueue, before: Context): Context {
   if (!isListed(before)) return before;
-  const steps = [beginMounts, beginDevices, noteSizes, sendDevices, sendMounts, sendPods, sendNode, sendPeriods];
+  const steps = [
+    beginMounts,
+    beginDevices,
+    noteLabels,
+    noteSizes,
+    sendDevices,
+    sendMounts,
+    sendPods,
+    sendNode,
+    sendPeriods,
+  ];
   return steps.reduce<Listed>((context, step) => step(enqueue, context), before);
 }
 
@@ -56,11 +69,17 @@ export function beginHealth(enqueue: Enqueue, context: Context, { id, uid, volum
 /** The id of the health actor contains the id of the mount's actor. */
 export const healthOf = (mount: string): string => `health-${mount}`;
 
-export function reportMounted(enqueue: Enqueue, { mounts }: Context, uid: string): void {
-  const published = mounts.filter((mount) => mount.uid === uid && mount.isPublished);
+export function reportMounted(enqueue: Enqueue, context: Context, uid: string): void {
+  const published = context.mounts.filter((mount) => mount.uid === uid && mount.isPublished);
   const names = published.map(({ volume }) => volume.name);
-  if (names.length > 0) enqueue.sendTo(to('pods'), { type: 'csi.mounted', uid, names } satisfies CSIReport);
+  const labelled = published.filter((mount) => mountLabelOf(context, mount) !== '').map(({ volume }) => volume.name);
+  const more = labelled.length === 0 ? {} : { labelled };
+  if (names.length > 0) enqueue.sendTo(to('pods'), { type: 'csi.mounted', uid, names, ...more } satisfies CSIReport);
 }
+
+/** The SELinux label of a volume is that of its device. */
+const mountLabelOf = (context: Context, { volume }: Mount): string =>
+  (volume.isEphemeral ? undefined : deviceOf(context, deviceKey(volume)))?.label ?? '';
 
 function sendPods(enqueue: Enqueue, context: Listed): Listed {
   const gone = Object.entries(context.pods).filter(
@@ -118,12 +137,19 @@ function beginDevices(enqueue: Enqueue, before: Listed): Listed {
 /** `existing`: the entry of an actor that crashed. */
 type BeginDevice = Pick<Device, 'key' | 'volume'> & { readonly existing: Device | undefined };
 
+/** A device that an earlier agent staged has the label of its record. */
+function foundLabel(context: Listed, key: string): string | null {
+  const found = context.found.devices.find((device) => deviceKey(device) === key);
+  return found === undefined ? labelOfFirst(context, key) : (found.label ?? '');
+}
+
 function beginDevice(enqueue: Enqueue, before: Listed, { key, volume, existing }: BeginDevice): Listed {
   const device = {
     id: `device-${before.spawned}`,
     key,
     volume,
     staged: null,
+    label: existing === undefined ? foundLabel(before, key) : existing.label,
     isNodeFull: false,
     size: '',
     reported: '',
@@ -143,6 +169,15 @@ function beginDevice(enqueue: Enqueue, before: Listed, { key, volume, existing }
   return noteDevice(context, key, { reported: JSON.stringify(known) });
 }
 
+/** A device gets the label of its first user once the CSIDriver objects are known. */
+function noteLabels(_enqueue: Enqueue, context: Listed): Listed {
+  const devices = context.devices.map((device) => {
+    const label = device.label ?? labelOfFirst(context, device.key);
+    return label === device.label ? device : { ...device, label };
+  });
+  return { ...context, devices: sameIfEqual(context.devices, devices) };
+}
+
 /** The size that a volume had when its first user began is its size on this node. */
 function noteSizes(_enqueue: Enqueue, context: Listed): Listed {
   const devices = context.devices.map((device) => {
@@ -158,11 +193,14 @@ const noteDevice = (context: Listed, key: string, more: Partial<Device>): Listed
   devices: context.devices.map((device) => (device.key === key ? { ...device, ...more } : device)),
 });
 
-function deviceOrder(context: Context, { key, volume }: Device): DeviceOrder {
+function deviceOrder(context: Context, device: Device): DeviceOrder {
+  const { key, volume, label } = device;
+  const user = usersOf(context, key).find((mount) => mount.isWanted && fits(context, mount, device));
   return {
     type: 'device.known',
     driver: knownDriver(context, volume.driver),
-    volume: usersOf(context, key).find(({ isWanted }) => isWanted)?.volume ?? null,
+    volume: user?.volume ?? null,
+    label: label ?? '',
     isUsed: isDeviceUsed(context, key),
     isReported: isNamed(context.node.inUse, key),
     isAttached: isNamed(context.node.attached, key),
@@ -207,8 +245,17 @@ const foundOf = ({ found }: Context, uid: string): readonly FoundVolume[] =>
 
 function beginMount(enqueue: Enqueue, before: Listed, { uid, volume, isWanted, existing }: Begin): Listed {
   const isThis = (each: FoundVolume) => each.uid === uid && each.spec === volume.spec;
-  const mount = { id: `mount-${before.spawned}`, uid, volume, isWanted, isPublished: false, reported: '' };
   const found = before.found.volumes;
+  const mayBePublished = existing?.mayBePublished === true || existing?.isPublished === true || found.some(isThis);
+  const mount = {
+    id: `mount-${before.spawned}`,
+    uid,
+    volume,
+    isWanted,
+    isPublished: false,
+    mayBePublished,
+    reported: '',
+  };
   const context = {
     ...before,
     found: { ...before.found, volumes: found.filter((each) => !isThis(each)) },
@@ -243,7 +290,9 @@ function mountOrder(context: Context, mount: Mount): Extract<MountOrder, { type:
   return {
     type: 'mount.known',
     driver: knownDriver(context, volume.driver),
-    device: device?.staged ?? null,
+    device: device !== undefined && fits(context, mount, device) ? device.staged : null,
+    label: device?.label ?? '',
+    conflict: device === undefined ? null : conflictOf(context, mount, device),
     isTaken: isTaken(context, mount),
     isReleased: context.pods[uid]?.isReleased ?? false,
     expansion: expansionOf(context, mount, device?.size ?? ''),

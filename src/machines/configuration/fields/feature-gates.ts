@@ -117,7 +117,6 @@ const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
   PodLevelResourceManagers: 'CPUs and memory are given to single containers, not to pods',
   PodsAPI: 'the pods are served over HTTP only, not over gRPC',
   RuntimeClassInImageCriApi: 'images are the same for every runtime class',
-  SELinuxMount: 'volumes are mounted without SELinux options',
   UserNamespacesHostNetworkSupport: 'a pod in the network of the host has the users of the host',
 };
 

@@ -26,6 +26,8 @@ export interface CSIVolume {
   /** The group of the pod's security context; `null` for none. */
   readonly fsGroup: number | null;
   readonly fsGroupOnlyTop: boolean;
+  /** The SELinux label to mount it with, if the driver supports that; empty for none. Absent: never with one. */
+  readonly seLinuxLabel?: string;
 }
 
 /** Sizes of a claim's volume, as quantity texts. */
@@ -80,7 +82,13 @@ export interface CSIReleased {
 /** Reports to pods. */
 export type CSIReport =
   /** Names of the volumes that containers can use now. */
-  | { readonly type: 'csi.mounted'; readonly uid: string; readonly names: readonly string[] }
+  | {
+      readonly type: 'csi.mounted';
+      readonly uid: string;
+      readonly names: readonly string[];
+      /** Those of them that are mounted with an SELinux label; absent: none. */
+      readonly labelled?: readonly string[];
+    }
   /** No volume of a released pod is published any more. */
   | { readonly type: 'csi.unmounted'; readonly uid: string }
   /** Requests and releases were lost: pods send theirs again. */
@@ -131,6 +139,8 @@ export type DeviceOrder = {
   readonly driver: Driver;
   /** The volume to stage; `null` for the previous one. */
   readonly volume: CSIVolume | null;
+  /** The SELinux label to stage it with; empty for none. */
+  readonly label: string;
   /** The volume is published for a pod, or a pod wants it. */
   readonly isUsed: boolean;
   /** The API server knows that the volume is in use on this node. */
@@ -153,6 +163,10 @@ export type MountOrder =
       readonly type: 'mount.known';
       readonly driver: Driver;
       readonly device: StagedDevice | null;
+      /** The SELinux label to publish it with; empty for none. */
+      readonly label: string;
+      /** The label with which other pods use the volume, if this pod needs another one; `null` for no conflict. */
+      readonly conflict: string | null;
       /** Another pod has the volume, which only one pod may use. */
       readonly isTaken: boolean;
       readonly isReleased: boolean;

@@ -11,6 +11,7 @@ import type { BoundVolume, Content } from '../operations/volume.ts';
 import { type Decider, hasBehavior } from '../settings/behaviors.ts';
 import type { CSIPod, CSIVolume, Driver, StagedDevice } from './messages.ts';
 import { migratedOfPod } from './migration.ts';
+import { withLabel } from './selinux.ts';
 
 /** The capabilities that a driver reports: see `csi.capabilities`. */
 export type Capabilities = readonly string[];
@@ -91,27 +92,41 @@ function accessMode([mode = 'ReadWriteOnce']: readonly string[], capabilities: C
 const mountsForGroup = (capabilities: Capabilities): boolean => capabilities.includes('VOLUME_MOUNT_GROUP');
 export const stages = (capabilities: Capabilities): boolean => capabilities.includes('STAGE_UNSTAGE_VOLUME');
 
-/** The group that the driver assigns to the files; empty for none. */
-export const capabilityOf = (volume: CSIVolume, capabilities: Capabilities, group = ''): VolumeCapability => ({
-  ...(volume.isBlock
+/** `group`: the driver assigns it to the files; `label`: of the files, by SELinux. Empty for none. */
+export const capabilityOf = (
+  { isBlock, fsType, mountOptions, accessModes }: CSIVolume,
+  capabilities: Capabilities,
+  { group = '', label = '' } = {},
+): VolumeCapability => ({
+  ...(isBlock
     ? { block: {} }
-    : { mount: { fs_type: volume.fsType, mount_flags: volume.mountOptions, volume_mount_group: group } }),
-  access_mode: { mode: accessMode(volume.accessModes, capabilities) },
+    : { mount: { fs_type: fsType, mount_flags: withLabel(mountOptions, label), volume_mount_group: group } }),
+  access_mode: { mode: accessMode(accessModes, capabilities) },
 });
 
 const groupOf = ({ fsGroup }: CSIVolume, capabilities: Capabilities): string =>
   fsGroup !== null && mountsForGroup(capabilities) ? String(fsGroup) : '';
 
+const mountCapability = (volume: CSIVolume, { capabilities, label }: RequestInput): VolumeCapability =>
+  capabilityOf(volume, capabilities, { group: groupOf(volume, capabilities), label });
+
+interface RequestInput {
+  readonly capabilities: Capabilities;
+  readonly secrets: Secrets;
+  /** The SELinux label; empty for none. */
+  readonly label: string;
+}
+
 /** `staging`: the staging path. */
 export const stageRequest = (
   volume: CSIVolume,
   staging: string,
-  more: { capabilities: Capabilities; secrets: Secrets; publishContext: Readonly<Record<string, string>> },
+  more: RequestInput & { readonly publishContext: Readonly<Record<string, string>> },
 ): NodeStageRequest => ({
   volume_id: volume.handle,
   publish_context: more.publishContext,
   staging_target_path: staging,
-  volume_capability: capabilityOf(volume, more.capabilities, groupOf(volume, more.capabilities)),
+  volume_capability: mountCapability(volume, more),
   secrets: more.secrets,
   volume_context: volume.attributes,
 });
@@ -119,19 +134,13 @@ export const stageRequest = (
 export const publishRequest = (
   volume: CSIVolume,
   target: string,
-  more: {
-    pod: CSIPod;
-    spec: CSIDriverSpec | null;
-    capabilities: Capabilities;
-    secrets: Secrets;
-    device: StagedDevice | null;
-  } & Decider,
+  more: RequestInput & { pod: CSIPod; spec: CSIDriverSpec | null; device: StagedDevice | null } & Decider,
 ): NodePublishRequest => ({
   volume_id: volume.handle,
   publish_context: more.device?.publishContext ?? {},
   staging_target_path: more.device?.stagingPath ?? '',
   target_path: target,
-  volume_capability: capabilityOf(volume, more.capabilities, groupOf(volume, more.capabilities)),
+  volume_capability: mountCapability(volume, more),
   readonly: volume.readOnly,
   secrets: more.secrets,
   volume_context: { ...volume.attributes, ...podInfo(volume, more) },
@@ -165,20 +174,25 @@ export function ownershipOf(volume: CSIVolume, spec: CSIDriverSpec | null, capab
 
 const ONE_NODE: ReadonlySet<string> = new Set(['ReadWriteOnce', 'ReadWriteOncePod']);
 
+/** The label that a volume is mounted with: a volume with another one has to be unmounted first. */
+const labelData = (label: string): VolumeData => (label === '' ? {} : { seLinuxMountContext: label });
+
 /** The record of the device; for a block device it is the only one. */
-export const deviceData = (volume: CSIVolume, nodeName: string): VolumeData => ({
+export const deviceData = (volume: CSIVolume, nodeName: string, label: string): VolumeData => ({
   driverName: volume.driver,
   volumeHandle: volume.handle,
+  ...labelData(label),
   ...(volume.isBlock ? { specVolID: volume.spec, nodeName, attachmentID: attachmentName(volume, nodeName) } : {}),
 });
 
-export const volumeData = (volume: CSIVolume, nodeName: string): VolumeData => ({
+export const volumeData = (volume: CSIVolume, nodeName: string, label: string): VolumeData => ({
   attachmentID: attachmentName(volume, nodeName),
   driverName: volume.driver,
   nodeName,
   specVolID: volume.spec,
   volumeHandle: volume.handle,
   volumeLifecycleMode: volume.isEphemeral ? EPHEMERAL : PERSISTENT,
+  ...labelData(label),
 });
 
 type Group = Pick<CSIVolume, 'fsGroup' | 'fsGroupOnlyTop'>;

@@ -72,6 +72,8 @@ export interface FoundDevice {
   readonly handle: string;
   /** The name of the PersistentVolume of a block device, which is part of its paths; `null` for none. */
   readonly block: string | null;
+  /** The SELinux label that it was staged with; absent: none. */
+  readonly label?: string;
 }
 
 /** The node-wide paths of a block device; `folder` has the record and the paths of pods. */

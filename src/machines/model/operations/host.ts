@@ -65,6 +65,8 @@ export interface MachineInfo {
   readonly appArmor: boolean;
   /** SELinux has a policy and labels processes; absent in journals of agents that did not check. */
   readonly seLinux?: boolean;
+  /** The label that the policy has for files of containers (`user:role:type:level`); absent if it has none. */
+  readonly seLinuxFileLabel?: string;
   /** CPUs that count how often they were throttled, which containers must not see; absent: none. */
   readonly throttledCpus?: readonly number[];
   readonly topology: MachineTopology;

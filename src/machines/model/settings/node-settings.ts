@@ -134,6 +134,11 @@ export interface NodeSettings {
   readonly hostsFile: string;
   /** SELinux labels processes: the runtime labels the files that the agent creates for containers. */
   readonly seLinux?: boolean;
+  /**
+   * Volumes of claims may be mounted with a label. `fileLabel`: of files of containers, by the node's policy;
+   * `everyVolume`: not only those with the access mode ReadWriteOncePod (gate `SELinuxMount`).
+   */
+  readonly seLinuxMounts?: { readonly fileLabel: string; readonly everyVolume: boolean };
   /** CPUs whose counters of thermal throttling containers must not see; absent: none. */
   readonly throttledCpus?: readonly number[];
   /** Which pods may use an existing image; absent: every pod, and pulls are not recorded. */

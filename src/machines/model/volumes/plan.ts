@@ -10,6 +10,7 @@ import { memoryBound } from '../cgroups/pod-cgroup.ts';
 import type { CSIVolume } from '../csi/messages.ts';
 import { mountPlace } from '../csi/paths.ts';
 import { csiVolumeOf } from '../csi/policy.ts';
+import { mountLabel } from '../csi/selinux.ts';
 import { objectKey } from '../objects/config-objects.ts';
 import { claimNameOf } from '../objects/keys.ts';
 import type { BoundVolume, HostPathType, VolumeFailure, VolumeMount, VolumeSetUp } from '../operations/volume.ts';
@@ -77,7 +78,9 @@ const mountedByAgent = (volume: Volume, bound: BoundVolume | null, input: Payloa
 function publishedByDriver(volume: Volume, bound: BoundVolume | null, input: PayloadInput): CSIVolume | null {
   if (input.node.apiServer === undefined) return null;
   try {
-    return csiVolumeOf(volume, bound, input);
+    const label = mountLabel(volume.name, bound, input);
+    const published = csiVolumeOf(volume, bound, input);
+    return published === null || label === undefined ? published : { ...published, seLinuxLabel: label };
   } catch (error) {
     throw new Unprocessed(messageOf(error));
   }

@@ -5,7 +5,7 @@
 import { defaultLabels } from '../../charts/node/object/node.ts';
 import { shutdownPeriods } from '../../charts/node/shutdown/policy.ts';
 import { RELIST_PERIOD_MS } from '../../charts/pods/pleg.ts';
-import { gatesOf } from '../../configuration/fields/feature-gates.ts';
+import { type Gates, gatesOf } from '../../configuration/fields/feature-gates.ts';
 import type { KubeletFlags } from '../../configuration/flags/flags.ts';
 import { isOptionOn } from '../../configuration/validation/resource-managers.ts';
 import { reservedCpus } from '../../model/allocation/cpu-manager.ts';
@@ -90,7 +90,7 @@ export function deriveSettings(context: EstablishedContext): NodeSettings {
     swapControllerAvailable: hierarchy.swapCounted,
     ...(config.memorySwap.swapBehavior === 'LimitedSwap' ? { limitedSwapBytes: machineInfo.swapBytes } : {}),
     hugePageSizes: machineInfo.hugePageKib.map(hugePageName),
-    ...(machineInfo.seLinux === true ? { seLinux: true } : {}),
+    ...seLinux(machineInfo, gatesOf(config)),
     ...(machineInfo.throttledCpus === undefined ? {} : { throttledCpus: machineInfo.throttledCpus }),
     relistPeriodMs: RELIST_PERIOD_MS,
     ...protection(config, flags.rootDir),
@@ -115,6 +115,12 @@ function protection(config: KubeletConfiguration, rootDir: string): Pick<NodeSet
       ? { shutdown: { periods, stateFile: `${rootDir}/graceful_node_shutdown_state` } }
       : {}),
   };
+}
+
+function seLinux({ seLinux: isActive, seLinuxFileLabel: fileLabel }: MachineInfo, gates: Gates) {
+  if (isActive !== true) return {};
+  if (fileLabel === undefined) return { seLinux: true };
+  return { seLinux: true, seLinuxMounts: { fileLabel, everyVolume: gates('SELinuxMount') } };
 }
 
 /** With the gate MemoryQoS, the throttling factor, and whether requested memory is protected. */

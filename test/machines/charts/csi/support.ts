@@ -51,6 +51,8 @@ export interface Options {
   readonly isListening?: boolean;
   readonly healthPeriodMs?: number;
   readonly behavior?: number;
+  /** The answer to listing the CSIDrivers; absent: they are listed. */
+  readonly list?: EffectResult;
 }
 
 const isReported = (record: KernelRecord, to: string): record is KernelRecord & { k: 'message'; event: JsonEvent } =>
@@ -72,8 +74,9 @@ export function csiNode({
   isListening = true,
   healthPeriodMs,
   behavior = NEWEST_BEHAVIOR,
+  list,
 }: Options = {}) {
-  const knobs: Knobs = { fault: () => undefined, attachment: null, claim: null, list: undefined, sharings: [] };
+  const knobs: Knobs = { fault: () => undefined, attachment: null, claim: null, list, sharings: [] };
   const drivers = spec === null ? [] : [{ metadata: { name: DRIVER }, spec }];
   const asked: { name: string; input: never }[] = [];
   const faulty = (name: string, answer: (input: never) => EffectResult | 'stream') => (input: never) => {

@@ -19,8 +19,8 @@ describe('a hash', () => {
 
 describe('the access mode', () => {
   const modeOf = (accessModes: string[], capabilities: string[]) =>
-    stageRequest(volumeOf({ accessModes }), '/d', { capabilities, secrets: {}, publishContext: {} }).volume_capability
-      .access_mode.mode;
+    stageRequest(volumeOf({ accessModes }), '/d', { capabilities, secrets: {}, publishContext: {}, label: '' })
+      .volume_capability.access_mode.mode;
 
   it.each([
     [[], 'SINGLE_NODE_WRITER', 'SINGLE_NODE_MULTI_WRITER'],
@@ -54,7 +54,7 @@ describe('the group of the pod', () => {
   });
 
   it('is in the request of a driver that hands the volume to it', () => {
-    const more = { secrets: {}, publishContext: {} };
+    const more = { secrets: {}, publishContext: {}, label: '' };
     const groupOf = (capabilities: string[]) =>
       stageRequest(volumeOf({ fsGroup: 7 }), '/d', { capabilities, ...more }).volume_capability;
     expect([groupOf(['VOLUME_MOUNT_GROUP']), groupOf([])]).toMatchObject([

@@ -23,16 +23,39 @@ it('CPUs are told again after the configured period', () => {
   expect(settingsOf({ cpuManagerReconcilePeriod: '3s' })?.cpuReconcilePeriodMs).toBe(3_000);
 });
 
+/** The settings of a node whose machine has these facts. */
+function settingsOfMachine(facts: object, fields: Record<string, Json> = {}) {
+  const answers = {
+    'host.machineInfo': ok({ ...MACHINE_INFO, ...facts }),
+    'host.readConfiguration': ok(document(fields)),
+  };
+  const node = new BootNode({ argv: ['--config=/k.yaml', '--fail-swap-on=true'], answers }).boot().run(1_000);
+  return (node.kernel.snapshotOf('kubelet') as { context: KubeletContext }).context.settings;
+}
+
 it('CPUs that count their throttling reach the containers that must not see it', () => {
-  const machine = (throttled: object) =>
-    new BootNode({
-      argv: ['--fail-swap-on=true'],
-      answers: { 'host.machineInfo': ok({ ...MACHINE_INFO, ...throttled }) },
-    });
-  const settings = (throttled: object) =>
-    (machine(throttled).boot().run(1_000).kernel.snapshotOf('kubelet') as { context: KubeletContext }).context.settings;
-  expect(settings({ throttledCpus: [3] })).toMatchObject({ throttledCpus: [3] });
-  expect(settings({})).not.toHaveProperty('throttledCpus');
+  expect(settingsOfMachine({ throttledCpus: [3] })).toMatchObject({ throttledCpus: [3] });
+  expect(settingsOfMachine({})).not.toHaveProperty('throttledCpus');
+});
+
+it.each([
+  ['no label for files', { seLinux: true }, {}, { seLinux: true }],
+  [
+    'a label for files',
+    { seLinux: true, seLinuxFileLabel: 'u:r:t:s0' },
+    {},
+    { seLinux: true, seLinuxMounts: { fileLabel: 'u:r:t:s0', everyVolume: false } },
+  ],
+  [
+    'the gate SELinuxMount',
+    { seLinux: true, seLinuxFileLabel: 'u:r:t:s0' },
+    { featureGates: { SELinuxMount: true } },
+    { seLinux: true, seLinuxMounts: { fileLabel: 'u:r:t:s0', everyVolume: true } },
+  ],
+  ['no policy', { seLinux: false, seLinuxFileLabel: 'u:r:t:s0' }, {}, {}],
+])('SELinux and %s', (_, machine, config, expected) => {
+  const { seLinux, seLinuxMounts } = settingsOfMachine(machine, config) ?? {};
+  expect({ seLinux, seLinuxMounts }).toEqual(expected);
 });
 
 it('gates reach what they decide about', () => {

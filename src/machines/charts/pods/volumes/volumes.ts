@@ -23,6 +23,7 @@ import { volumeOperations } from '../../../model/operations/volume.ts';
 import { eventRecorded } from '../../../model/pods/pod-messages.ts';
 import { overdueVolumes, podEvents, volumeEvents } from '../../../model/reasons/reasons.ts';
 import type { MountedVolumes } from '../../../model/spec/volumes.ts';
+import { mapValues } from '../../../model/values/tables.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../../model/values/time.ts';
 import type { VolumePlan } from '../../../model/volumes/plan.ts';
 import { SLOW_SHARING_MS, sharingMachine } from '../../volumes/sharing.ts';
@@ -42,6 +43,8 @@ interface Context extends VolumesInput {
   readonly failures: readonly VolumeFailure[];
   /** Names of the volumes that CSI drivers have published. */
   readonly published: readonly string[];
+  /** Those of them that are mounted with an SELinux label. */
+  readonly labelled: readonly string[];
   /** Failed attempts since the plan last changed. */
   readonly tries: number;
   readonly untilMs: number;
@@ -58,6 +61,15 @@ const givesToGroup = (setUp: VolumeSetUp): boolean =>
 const serversIn = ({ plan }: Context): readonly string[] =>
   plan.setUps.flatMap(({ kind, name }) => (kind === 'nfs' ? [name] : []));
 
+/** The mounts for containers. The runtime does not label files whose mount has the label. */
+function mountedIn({ plan: { mounted }, labelled }: Context): MountedVolumes {
+  if (labelled.length === 0) return mounted;
+  const paths = new Set(labelled.map((name) => mounted[name]?.hostPath));
+  return mapValues(mounted, ({ relabel, ...volume }) =>
+    relabel === undefined || paths.has(volume.hostPath) ? volume : { ...volume, relabel },
+  );
+}
+
 const s = setup({
   types: typed<{ input: VolumesInput; context: Context; events: VolumesOrder | CSIReport | Ended }>(),
   actors: { ...pick(volumeOperations, 'volume.setUp'), sharing: sharingMachine },
@@ -71,7 +83,7 @@ const s = setup({
     hasFailed: ({ context }) => context.failures.length > 0,
   },
   delays: { wait: (args) => Math.max(0, args.context.untilMs - now(args)) },
-  actions: { reportMounted: sendParent(({ context }) => ({ type: 'volumes.mounted', mounted: context.plan.mounted })) },
+  actions: { reportMounted: sendParent(({ context }) => ({ type: 'volumes.mounted', mounted: mountedIn(context) })) },
 });
 
 const handlePlan = s.assign({
@@ -112,7 +124,9 @@ const logServers = s.enqueueActions(({ context, enqueue }) => {
   enqueue(line('error', ['Error syncing pod, skipping', { pod: `${namespace}/${name}`, podUID: uid, err }]));
 });
 
-const notePublished = s.assign(({ event }) => (event.type === 'csi.mounted' ? { published: event.names } : {}));
+const notePublished = s.assign(({ event }) =>
+  event.type === 'csi.mounted' ? { published: event.names, labelled: event.labelled ?? [] } : {},
+);
 
 /** Upstream has other events for block devices, except for a volume that cannot be reached from this node. */
 const isMapping = (step: string | undefined): step is string =>
@@ -140,7 +154,7 @@ const reportFailures = s.enqueueActions((args) => {
 
 export const volumesMachine = s.createMachine({
   id: 'volumes',
-  context: ({ input }) => ({ ...input, failures: [], published: [], tries: 0, untilMs: 0 }),
+  context: ({ input }) => ({ ...input, failures: [], published: [], labelled: [], tries: 0, untilMs: 0 }),
   initial: 'deciding',
   on: {
     'volumes.planned': { guard: 'isNew', target: '.deciding', actions: handlePlan },
