@@ -1,7 +1,17 @@
 /** A node of a cluster with thirty pods: ends of the agent, resizes, and a start without the API server. */
 import { expect } from 'vitest';
 import type { Guest } from '../support/guest.ts';
-import { podsRun, processes, type Row, rebooted, scopeOf, sliceOf, textOf, touchesNothing } from './row.ts';
+import {
+  KUBEADM_NODE,
+  podsRun,
+  processes,
+  type Row,
+  rebooted,
+  scopeOf,
+  sliceOf,
+  textOf,
+  touchesNothing,
+} from './row.ts';
 
 const PODS = 30;
 const MIB = 1024 * 1024;
@@ -16,39 +26,6 @@ const memory = async (guest: Guest, groups: readonly string[]) => {
 const isResized = ({ status }: { status?: { conditions?: readonly { type: string }[] } }): boolean =>
   status?.conditions?.some(({ type }) => type.startsWith('PodResize')) !== true;
 
-/** A node as `kubeadm join` leaves it: the unit and drop-in of Kubernetes' packages, and kubeadm's files. */
-const KUBEADM = `
-set -e
-systemctl disable --now statelet
-cp /mnt/kubelet /usr/bin/kubelet
-cat >/etc/systemd/system/kubelet.service <<'UNIT'
-[Unit]
-Description=kubelet: The Kubernetes Node Agent
-Wants=network-online.target
-After=network-online.target
-[Service]
-ExecStart=/usr/bin/kubelet
-Restart=always
-StartLimitInterval=0
-RestartSec=10
-[Install]
-WantedBy=multi-user.target
-UNIT
-mkdir -p /etc/systemd/system/kubelet.service.d /etc/kubernetes/manifests
-cat >/etc/systemd/system/kubelet.service.d/10-kubeadm.conf <<'UNIT'
-[Service]
-Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
-Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
-EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
-EnvironmentFile=-/etc/default/kubelet
-ExecStart=
-ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
-UNIT
-cp /etc/kubernetes/kubelet.yaml /var/lib/kubelet/config.yaml
-echo 'KUBELET_KUBEADM_ARGS="--hostname-override=guest"' >/var/lib/kubelet/kubeadm-flags.env
-systemctl daemon-reload
-systemctl enable --now kubelet`;
-
 const DROP_IN = '/etc/systemd/system/kubelet.service.d/20-statelet.conf';
 const THREE = ['one', 'two', 'three'];
 
@@ -58,31 +35,26 @@ export const FLEET: readonly Row[] = [
     seen: 'the kubelet runs pods, Statelet replaces it, and the kubelet replaces Statelet; all processes of the pods stay the same',
     needs: 'kubelet',
     async see(guest, cluster) {
-      const served = (isStatelet: boolean) =>
-        cluster.untilNode(isStatelet ? 'is of Statelet' : 'is of the kubelet', ({ status }) => {
-          const isReady = status.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true;
-          return isReady && status.nodeInfo.kubeletVersion.includes('+statelet') === isStatelet;
-        });
       const restart = 'systemctl daemon-reload && systemctl restart kubelet';
       try {
-        await guest.run(KUBEADM);
-        await served(false);
+        await guest.run(KUBEADM_NODE);
+        await cluster.untilAgent('kubelet');
         for (const name of THREE) await cluster.create(name, SLEEP);
         await cluster.allRun();
         const before = await processes(guest);
         await guest.run(`cp /usr/share/statelet/20-statelet.conf ${DROP_IN} && ${restart}`);
-        await served(true);
+        await cluster.untilAgent('statelet');
         await cluster.allRun();
         expect(await processes(guest)).toEqual(before);
         await guest.run(`rm ${DROP_IN} && ${restart}`);
-        await served(false);
+        await cluster.untilAgent('kubelet');
         await cluster.allRun();
         expect(await processes(guest)).toEqual(before);
       } finally {
         // The rows after this one are of Statelet, also when this one fails.
         await guest.run('systemctl disable --now kubelet; systemctl enable --now statelet');
       }
-      await served(true);
+      await cluster.untilAgent('statelet');
       for (const name of THREE) await cluster.delete(name);
     },
   },

@@ -5,6 +5,7 @@ import { ENDS } from './ends.ts';
 import { FLEET } from './fleet.ts';
 import { GROUPS } from './groups.ts';
 import { ISOLATION } from './isolation.ts';
+import { PEER } from './peer.ts';
 import { JOURNAL, PRESSURE } from './pressure.ts';
 import { RESOURCES } from './resources.ts';
 import { SERVICE } from './service.ts';
@@ -112,6 +113,16 @@ mount -t tmpfs tmpfs /srv/outer/inner`,
     // server takes JSON only; a Go kubelet sends protobuf unless it is told.
     configuration: { ...OPEN, shutdownGracePeriodByPodPriority: [], contentType: 'application/json' },
     rows: FLEET,
+  },
+  peer: {
+    name: 'peer',
+    joined: true,
+    configuration: {
+      ...OPEN,
+      shutdownGracePeriodByPodPriority: [],
+      contentType: 'application/json',
+    },
+    rows: PEER,
   },
   tests: {
     name: 'tests',

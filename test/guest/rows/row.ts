@@ -104,3 +104,36 @@ export async function rebooted(guest: Guest): Promise<void> {
   await guest.until('the machine starts anew', bootId, (id) => /^[0-9a-f-]{36}/.test(id) && id !== before);
   await guest.comesUp();
 }
+
+/** A node as `kubeadm join` leaves it: the unit and drop-in of Kubernetes' packages, and kubeadm's files. */
+export const KUBEADM_NODE = `
+set -e
+systemctl disable --now statelet
+cp /mnt/kubelet /usr/bin/kubelet
+cat >/etc/systemd/system/kubelet.service <<'UNIT'
+[Unit]
+Description=kubelet: The Kubernetes Node Agent
+Wants=network-online.target
+After=network-online.target
+[Service]
+ExecStart=/usr/bin/kubelet
+Restart=always
+StartLimitInterval=0
+RestartSec=10
+[Install]
+WantedBy=multi-user.target
+UNIT
+mkdir -p /etc/systemd/system/kubelet.service.d /etc/kubernetes/manifests
+cat >/etc/systemd/system/kubelet.service.d/10-kubeadm.conf <<'UNIT'
+[Service]
+Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
+Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+UNIT
+cp /etc/kubernetes/kubelet.yaml /var/lib/kubelet/config.yaml
+echo 'KUBELET_KUBEADM_ARGS="--hostname-override=guest"' >/var/lib/kubelet/kubeadm-flags.env
+systemctl daemon-reload
+systemctl enable --now kubelet`;

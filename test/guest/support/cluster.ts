@@ -83,17 +83,17 @@ export class GuestCluster {
   /** A pod of one container `app` on this node, as a scheduler has left it. */
   async create(name: string, container: Spec, spec: Spec = {}): Promise<void> {
     const app = { name: 'app', image: 'localhost/bb:1', imagePullPolicy: 'Never', ...container };
+    await this.createPod(name, { ...spec, containers: [app] });
+  }
+
+  /** A pod with this spec on this node. */
+  async createPod(name: string, spec: object): Promise<void> {
+    const own = { nodeName: NODE, automountServiceAccountToken: false, terminationGracePeriodSeconds: 1 };
     await this.cluster.admin.create({
       apiVersion: 'v1',
       kind: 'Pod',
       metadata: { name },
-      spec: {
-        nodeName: NODE,
-        automountServiceAccountToken: false,
-        terminationGracePeriodSeconds: 1,
-        ...spec,
-        containers: [app],
-      },
+      spec: { ...own, ...spec },
     } as { apiVersion: string; kind: string });
   }
 
@@ -139,6 +139,14 @@ export class GuestCluster {
     const get = async () => (await rest.list('/api/v1/nodes', {})).items as unknown as readonly NodeObject[];
     // Until it has registered there is none.
     return until(`the node ${what}`, get, (nodes) => nodes.some(isSo)).then(([node]) => node!);
+  }
+
+  /** Waits until this agent has registered the node and reports it as ready. */
+  async untilAgent(agent: 'kubelet' | 'statelet'): Promise<void> {
+    await this.untilNode(`is of ${agent}`, ({ status }) => {
+      const isReady = status.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true;
+      return isReady && status.nodeInfo.kubeletVersion.includes('+statelet') === (agent === 'statelet');
+    });
   }
 
   /** Waits for a condition of the node. */
