@@ -20,13 +20,14 @@ import { modeRefusal, notRegistered, ownershipOf, publishRequest, TAKEN, volumeD
 import type { IssuedToken } from '../../model/operations/csi.ts';
 import type { Unshared } from '../../model/operations/volume.ts';
 import { eventRecorded } from '../../model/pods/pod-messages.ts';
-import { podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
+import { volumeEvents } from '../../model/reasons/reasons.ts';
 import { mapValues } from '../../model/values/tables.ts';
 import { SLOW_SHARING_MS } from '../volumes/sharing.ts';
 import {
   afterFailure,
   askCapabilities,
   capabilitiesIn,
+  failureEvent,
   fetchSecret,
   secretError,
   secretLookup,
@@ -79,8 +80,7 @@ const tokenError = (): string => 'kubernetes.io/csi: mounter.SetUpAt failed to g
 const reportFailure = s.enqueueActions(({ context, enqueue }) => {
   const { failure, pod, volume } = context;
   const { serviceAccount: _, ...ref } = pod;
-  const textOf = volume.isBlock ? volumeEvents.failedMap : podEvents.failedMount;
-  const event = textOf(volume.spec, failure.message, failure.step);
+  const event = failureEvent(volume, failure);
   enqueue.sendTo(to('eventRecorder'), eventRecorded(ref, event));
   enqueue(line('warn', [event.message, { pod: `${pod.namespace}/${pod.name}`, driver: volume.driver }]));
 });

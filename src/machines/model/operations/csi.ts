@@ -63,6 +63,8 @@ export interface FoundVolume {
   readonly handle: string;
   readonly isEphemeral: boolean;
   readonly isBlock: boolean;
+  /** Of a disk of a storage network: its folder below `<root>/plugins`. */
+  readonly folder?: string;
 }
 
 /** A volume that is staged, or may be, according to its record. */
@@ -72,6 +74,8 @@ export interface FoundDevice {
   readonly handle: string;
   /** The name of the PersistentVolume of a block device, which is part of its paths; `null` for none. */
   readonly block: string | null;
+  /** Of a disk of a storage network: `directory` below `<root>/plugins`. */
+  readonly folder?: string;
 }
 
 /** The node-wide paths of a block device; `folder` has the record and the paths of pods. */
