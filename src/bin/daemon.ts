@@ -10,6 +10,7 @@ import { dirname, extname, join } from 'node:path';
 import { certificatePorts } from '../actors/certificate/certificates.ts';
 import { cgroupPorts } from '../actors/cgroup/index.ts';
 import { csiPorts } from '../actors/csi/index.ts';
+import { diskPorts } from '../actors/disk/index.ts';
 import { hostPorts } from '../actors/host/index.ts';
 import { credentialPorts } from '../actors/image/index.ts';
 import { ServiceAccounts } from '../actors/image/service-accounts.ts';
@@ -197,6 +198,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...runtime.ports,
     ...pluginPorts(),
     ...csiPorts({ vault }),
+    ...diskPorts({ vault }),
     ...probePorts(runtime.ports, server.onAttempt, vault),
     ...logindPorts(),
     ...statsPorts(stats),

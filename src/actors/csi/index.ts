@@ -11,7 +11,8 @@ import { rmdir, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Vault } from '../../kernel/journal/secrets.ts';
 import type { InputOf, Port, Ports } from '../../kernel/operation.ts';
-import type { BlockMount, BlockStage, csiOperations } from '../../machines/model/operations/csi.ts';
+import type { BlockMount, BlockStage, CSIInventory, csiOperations } from '../../machines/model/operations/csi.ts';
+import { diskInventory } from '../disk/inventory.ts';
 import { ignoring, inParent } from '../host/root-folder.ts';
 import { watchChanges } from '../pause.ts';
 import { bindDevice, isLinked, linkDevice, unbindDevice, unlinkDevice } from '../volume/block-device.ts';
@@ -50,7 +51,17 @@ export function csiPorts({ vault }: { readonly vault: Vault }): Ports<Operations
       input.block ? unpublishBlock({ ...input, block: input.block }, tools, signal) : unpublish(input, tools, signal),
     'csi.expand': ({ input, signal }) => expand(input, vault, signal),
     'csi.followHealth': followHealth,
-    'csi.inventory': ({ input }) => inventory(input.root),
+    'csi.inventory': ({ input }) => inventoryOf(input.root),
+  };
+}
+
+/** Of CSI drivers, and of disks of storage networks. */
+async function inventoryOf(root: string): Promise<CSIInventory> {
+  const [drivers, disks] = [await inventory(root), await diskInventory(root)];
+  return {
+    volumes: [...drivers.volumes, ...disks.volumes],
+    devices: [...drivers.devices, ...disks.devices],
+    errors: [...drivers.errors, ...disks.errors],
   };
 }
 

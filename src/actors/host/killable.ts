@@ -30,15 +30,17 @@ export interface Ending {
 interface KillableOptions {
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
+  /** What the program reads from its standard input; absent: nothing. */
+  readonly input?: string;
   /** Called when an abandoned program has ended after all. */
   readonly onLate?: () => void;
 }
 
 /** Runs a program to its end; a failure is a result, too. */
 export function runKillable(program: string, argv: readonly string[], options: KillableOptions): Promise<Ending> {
-  const { timeoutMs, signal, onLate = () => {} } = options;
+  const { timeoutMs, signal, input, onLate = () => {} } = options;
   return new Promise((resolve) => {
-    const child = started(program, argv);
+    const child = started(program, argv, input);
     if ('status' in child) return resolve(child);
     const output = collected(child);
     let isKilled = false;
@@ -105,9 +107,13 @@ function endingOf(code: number | null, signal: NodeJS.Signals | null): string {
 }
 
 /** Some failures are an event of the process, others are thrown. */
-function started(program: string, argv: readonly string[]): ChildProcess | Ending {
+function started(program: string, argv: readonly string[], input: string | undefined): ChildProcess | Ending {
   try {
-    return spawn(program, [...argv], { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+    const stdin = input === undefined ? 'ignore' : 'pipe';
+    const child = spawn(program, [...argv], { stdio: [stdin, 'pipe', 'pipe'], detached: true });
+    // A program that ends before it has read everything tells so by its status.
+    child.stdin?.on('error', () => {}).end(input);
+    return child;
   } catch (error) {
     return notStarted(program, error);
   }

@@ -10,7 +10,6 @@
  *
  * Upstream: pkg/volume/local/local.go, k8s.io/mount-utils (`FormatAndMount`).
  */
-import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { type FileHandle, open, realpath, rmdir, stat } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
@@ -19,7 +18,7 @@ import type { KeptGroup, Unshared, VolumeSetUp } from '../../machines/model/oper
 import { boundedCall } from '../host/bounded-calls.ts';
 import { makeFolder, openParent, type Place } from '../host/root-folder.ts';
 import { serializer } from '../serializer.ts';
-import { pairsOf } from '../stats/kernel-text.ts';
+import { prepareFileSystem } from './file-system.ts';
 import { isMounted, type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { fdPath, shareTree } from './tree.ts';
 
@@ -58,7 +57,7 @@ export async function unmountUnused(root: string, specs: readonly string[], moun
 }
 
 async function bindNow(root: string, volume: LocalVolume, mounter: Mounter): Promise<Unshareable> {
-  const { source, path } = volume;
+  const { source, path, filesystem } = volume;
   const point = await realPath(root, path);
   if ((await mountsBelow(point)).includes(point)) return {};
   const found = await boundedCall(`local volume ${source}`, () => openSource(source), {
@@ -67,7 +66,8 @@ async function bindNow(root: string, volume: LocalVolume, mounter: Mounter): Pro
   const folder = found ?? (await mountLocalDevice(root, volume, mounter));
   try {
     const notGiven = await shareWithGroup(root, volume, folder);
-    await bind(root, volume, folder, mounter);
+    const options = [...(filesystem.readOnly ? ['ro'] : []), ...filesystem.options];
+    await bindFolder({ root, path, options }, folder, mounter);
     return notGiven;
   } finally {
     await folder.close();
@@ -107,7 +107,12 @@ async function isInUse(root: string, { spec }: Pick<LocalVolume, 'spec'>): Promi
   return mounts.some((point) => point.endsWith(`/${PLUGIN}/${spec}`));
 }
 
-async function bind(root: string, { path, filesystem }: LocalVolume, source: FileHandle, mounter: Mounter) {
+/** Binds a folder to a path of a pod, with further options of a mount. */
+export async function bindFolder(
+  { root, path, options }: { readonly root: string; readonly path: string; readonly options: readonly string[] },
+  source: FileHandle,
+  mounter: Mounter,
+): Promise<void> {
   const place = openParent(root, path, PARENT_MODE);
   if (!place) return;
   try {
@@ -118,7 +123,6 @@ async function bind(root: string, { path, filesystem }: LocalVolume, source: Fil
     } finally {
       await target.close();
     }
-    const options = [...(filesystem.readOnly ? ['ro'] : []), ...filesystem.options];
     if (options.length > 0) await remount(place, source, options, mounter);
   } finally {
     place.folder.close();
@@ -143,11 +147,6 @@ async function remount(place: Place, source: FileHandle, options: readonly strin
 export type LocalVolume = Extract<VolumeSetUp, { kind: 'local' }>;
 
 const MOUNTS = 'plugins/kubernetes.io/local-volume/mounts';
-/** The timeout of mkfs and fsck, which take minutes on a large disk. */
-const TOOL_TIMEOUT_MS = 30 * 60_000;
-/** Exit codes: blkid found nothing; fsck repaired the file system, or could not. */
-const BLKID_NOTHING = 2;
-const FSCK_UNCORRECTED = 4;
 
 /** A failure before the pod's own folder is reached; upstream has a step of its own for it. */
 export class DeviceFailure extends OperationError {}
@@ -169,10 +168,10 @@ async function mounted(root: string, { source, spec, filesystem }: LocalVolume, 
   try {
     makeFolder(place.path, PARENT_MODE);
     if (!(await isMounted(root, path))) {
-      await prepare(source, filesystem);
+      const options = [...(filesystem.readOnly ? ['ro'] : []), ...filesystem.options, 'defaults'];
+      await prepareFileSystem(source, { type: filesystem.type, target: path, options });
       const folder = await open(place.path, INSIDE);
       try {
-        const options = [...(filesystem.readOnly ? ['ro'] : []), ...filesystem.options, 'defaults'];
         await mounter.device(source, fdPath(folder), filesystem.type, options);
       } finally {
         await folder.close();
@@ -205,53 +204,4 @@ async function removeIfEmpty(root: string, spec: string): Promise<void> {
   if (!place) return;
   await rmdir(place.path).catch(() => undefined);
   place.folder.close();
-}
-
-/** Creates a file system on a blank device, or checks the existing file system. */
-async function prepare(device: string, { type, readOnly }: LocalVolume['filesystem']): Promise<void> {
-  const found = await formatOf(device);
-  if (found !== '') {
-    if (!readOnly) await check(device);
-    return;
-  }
-  if (readOnly) {
-    throw new OperationError(`cannot mount unformatted disk ${device} as we are manipulating it in read-only mode`);
-  }
-  const forced = type === 'ext3' || type === 'ext4' ? ['-F', '-m0'] : type === 'xfs' ? ['-f'] : [];
-  const { code, output } = await tool(`mkfs.${type}`, [...forced, device]);
-  if (code !== 0) {
-    throw new OperationError(
-      `format of disk ${JSON.stringify(device)} failed: type:(${JSON.stringify(type)}) errcode:(exit status ${code}) ` +
-        `output:(${output.trim()}) `,
-    );
-  }
-}
-
-/** The type of the file system on a device; `''` for a blank device. A table of partitions counts as content. */
-async function formatOf(device: string): Promise<string> {
-  const { code, output } = await tool('blkid', ['-p', '-s', 'TYPE', '-s', 'PTTYPE', '-o', 'export', device]);
-  if (code === BLKID_NOTHING) return '';
-  if (code !== 0) throw new OperationError(`failed to get disk format of disk ${device}: ${output.trim()}`);
-  const found = pairsOf(output.split('\n'));
-  return found.get('TYPE') ?? (found.has('PTTYPE') ? 'unknown data, probably partitions' : '');
-}
-
-async function check(device: string): Promise<void> {
-  const { code, output } = await tool('fsck', ['-a', device]);
-  if (code !== FSCK_UNCORRECTED) return;
-  throw new OperationError(`'fsck' found errors on device ${device} but could not correct them: ${output.trim()}`);
-}
-
-function tool(program: string, argv: readonly string[]): Promise<{ code: number; output: string }> {
-  return new Promise((resolve, reject) => {
-    const options = { timeout: TOOL_TIMEOUT_MS, killSignal: 'SIGKILL' } as const;
-    execFile(program, [...argv], options, (error, stdout, stderr) => {
-      const output = stdout + stderr;
-      if (!error) resolve({ code: 0, output });
-      else if (error.killed)
-        reject(new OperationError(`${program} did not end: ${output.trim()}`, { code: 'ETIMEDOUT' }));
-      else if (typeof error.code === 'number') resolve({ code: error.code, output });
-      else reject(new OperationError(`there is no program ${program} on this node`, { code: String(error.code) }));
-    });
-  });
 }

@@ -97,7 +97,8 @@ async function removeFailed(root: string, path: string, programs: NetworkProgram
   await inParent(root, path, (folder) => rmdir(folder).catch(ignoring('ENOENT')));
 }
 
-const mountFailure = (program: string, argv: string, { status, output }: Ending): OperationError =>
+/** Upstream's text of a failed mount. */
+export const mountFailure = (program: string, argv: string, { status, output }: Ending): OperationError =>
   new OperationError(
     `mount failed: ${status}\nMounting command: ${program}\nMounting arguments: ${argv}\nOutput: ${output}`,
     { code: 'EIO', retriable: true },

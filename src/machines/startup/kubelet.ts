@@ -32,6 +32,7 @@ import { apiPort, localSocket, podResourcesSocket, readOnlyPort } from './server
 import { failing, faulted, kubeletSetup, notServing, subsystem } from './setup.ts';
 import { runOncePhases, startKubelet } from './start-kubelet.ts';
 import {
+  attachInput,
   clientBuilderInput,
   nodeStatusInput,
   oomWatcherInput,
@@ -140,6 +141,7 @@ const subsystems = {
     nodeName: context.node.nodeName,
     behavior: context.input.behavior,
     ...volumeHealthInput(context.config),
+    ...attachInput(context),
   })),
   podCIDR: subsystem('podCIDR', ({ context }) => ({
     behavior: context.input.behavior,

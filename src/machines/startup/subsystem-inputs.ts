@@ -106,6 +106,12 @@ export function volumeHealthInput(configuration: VolumeSettings): Pick<CSIVolume
   return isOn && periodMs > 0 ? { healthPeriodMs: periodMs } : {};
 }
 
+/** Whether the agent attaches volumes itself. */
+export function attachInput({ config, input }: EstablishedContext): Pick<CSIVolumesInput, 'attachesItself'> {
+  const isOwn = !config.enableControllerAttachDetach && hasBehavior(input, 'blockNetworkVolumes');
+  return isOwn ? { attachesItself: true } : {};
+}
+
 /** How the node connects to the API server, with its rate limits. */
 export function clientBuilderInput({ flags, config, node, input }: EstablishedContext): ClientBuilderInput {
   const { kubeconfig, bootstrapKubeconfig, certDir } = flags;

@@ -2,6 +2,7 @@
 import { OperationError } from '../../kernel/json.ts';
 import type { InputOf, OutputOf } from '../../kernel/xstate.ts';
 import type { csiOperations, FoundDevice, FoundVolume } from '../../machines/model/operations/csi.ts';
+import type { diskOperations } from '../../machines/model/operations/disk.ts';
 import type { ClaimDevice, DraItem, DraPlugin, draOperations } from '../../machines/model/operations/dra.ts';
 import type { hostOperations } from '../../machines/model/operations/host.ts';
 import type { Unshared } from '../../machines/model/operations/volume.ts';
@@ -77,6 +78,40 @@ export class CsiWorld {
     'csi.inventory': () => ({ volumes: [...this.volumes.values()], devices: [...this.devices.values()], errors: [] }),
   };
 }
+
+/** Disks of storage networks: the operations `disk.*`. `calls`: their names, in order. */
+export class DiskWorld {
+  readonly calls: string[] = [];
+  private readonly folders: Set<string>;
+
+  constructor(folders: Set<string>) {
+    this.folders = folders;
+  }
+
+  readonly handlers: DiskHandlers = {
+    'disk.attach': () => this.noted('attach', { device: '/dev/sdx' }),
+    'disk.mountDevice': () => this.noted('mountDevice', null),
+    'disk.setUp': ({ mount }) => {
+      this.folders.add(mount.path);
+      return this.noted('setUp', null);
+    },
+    'disk.tearDown': ({ mount }) => {
+      this.folders.delete(mount.path);
+      return this.noted('tearDown', null);
+    },
+    'disk.detach': () => this.noted('detach', null),
+  };
+
+  private noted<Answer>(name: string, answer: Answer): Answer {
+    this.calls.push(name);
+    return answer;
+  }
+}
+
+type DiskOperations = typeof diskOperations;
+type DiskHandlers = {
+  readonly [Name in keyof DiskOperations]: (input: InputOf<DiskOperations[Name]>) => OutputOf<DiskOperations[Name]>;
+};
 
 /** Resource drivers and the checkpoint of claims: the operations `dra.*` in memory. */
 type DraOperations = Pick<typeof draOperations, 'dra.prepare' | 'dra.unprepare'> &

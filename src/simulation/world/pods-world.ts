@@ -17,7 +17,7 @@ import type { Operations } from '../../machines/model/operations/index.ts';
 import type { KeptLog, PodLogs } from '../../machines/model/operations/logs.ts';
 import type { ProbeHandler, ProbeWatch } from '../../machines/model/operations/probe.ts';
 import type { ConfigObject, Sharing, VolumesSetUp } from '../../machines/model/operations/volume.ts';
-import { CsiWorld, DraWorld } from './driver-worlds.ts';
+import { CsiWorld, DiskWorld, DraWorld } from './driver-worlds.ts';
 import { ImageRights } from './image-rights.ts';
 import type { KubeWorld } from './kube-world.ts';
 import { podsAnswers } from './pods-answers.ts';
@@ -71,6 +71,7 @@ export class PodsWorld implements Performer {
   memoryUsage = '0';
   readonly folders = new Set<string>();
   readonly csi = new CsiWorld(this.folders);
+  readonly disks = new DiskWorld(this.folders);
   readonly dra = new DraWorld();
   /** The cgroups by path, with their limits. */
   readonly groups = new Map<string, CgroupResources>();
@@ -199,7 +200,7 @@ export class PodsWorld implements Performer {
     if (name === 'cgroup.hold' || name === 'cgroup.gather') return this.keepGroups(name, input, emit);
     if (name === 'logs.keep') return this.keepLog((input as KeptLog).path, emit);
     if (name === 'probe.watch') return this.probe(input as ProbeWatch, emit);
-    const driver = handlerOf(this.csi.handlers, name);
+    const driver = handlerOf(this.csi.handlers, name) ?? handlerOf(this.disks.handlers, name);
     if (driver) return answer({ output: driver(input) });
     if (name === 'dra.follow') return this.dra.follow(input as DraPlugin, emit);
     const right = handlerOf(this.rights.handlers, name);

@@ -2,6 +2,7 @@
 
 import { type Ended, type EnqueueOf, pick, setup, typed } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec } from '../../model/api/pod.ts';
+import { diskFound, isDiskPlugin } from '../../model/csi/disks.ts';
 import type {
   CSIDriverChange,
   CSIOverdue,
@@ -18,11 +19,13 @@ import type {
 import type { DeviceId } from '../../model/csi/paths.ts';
 import { deviceKey, isAttachable, isForOnePod, limitsPeriodMs, uniqueName } from '../../model/csi/policy.ts';
 import { labelOf } from '../../model/csi/selinux.ts';
-import { type CSIInventory, csiOperations, type FoundVolume } from '../../model/operations/csi.ts';
+import { type CSIInventory, csiOperations, type FoundDevice, type FoundVolume } from '../../model/operations/csi.ts';
 import { memoize } from '../../model/values/same.ts';
 import { valueIn } from '../../model/values/tables.ts';
 import { type ReflectorReport, reflectorMachine } from '../kube/reflector.ts';
 import { csiDeviceMachine } from './device.ts';
+import { diskMachine } from './disk.ts';
+import { diskMountMachine } from './disk-mount.ts';
 import { csiHealthMachine } from './health.ts';
 import { csiMountMachine } from './mount.ts';
 
@@ -33,6 +36,8 @@ export interface CSIVolumesInput {
   readonly behavior: number;
   /** The period of asking drivers for the health of the pods' volumes; absent: never. */
   readonly healthPeriodMs?: number;
+  /** The agent attaches volumes itself, and does not wait for the cluster's controller. */
+  readonly attachesItself?: true;
 }
 
 export interface PodOfVolumes {
@@ -111,10 +116,14 @@ export type Event =
   | { readonly type: 'csi.driversOverdue' }
   | { readonly type: 'csi.respawn' };
 
+const isOfDriver = ({ driver }: { readonly driver: string }): boolean => !isDiskPlugin(driver);
+
 export const csiVolumesSetup = setup({
   types: typed<{ input: CSIVolumesInput; context: Context; events: Event }>(),
   actors: {
     device: csiDeviceMachine,
+    disk: diskMachine,
+    diskMount: diskMountMachine,
     health: csiHealthMachine,
     mount: csiMountMachine,
     reflector: reflectorMachine,
@@ -123,8 +132,9 @@ export const csiVolumesSetup = setup({
   guards: {
     isUsed: ({ context: { pods, found, endpoints } }) =>
       Object.keys(endpoints).length > 0 ||
-      Object.values(pods).some(({ volumes }) => volumes.length > 0) ||
-      (found?.volumes.length ?? 0) + (found?.devices.length ?? 0) > 0,
+      Object.values(pods).some(({ volumes }) => volumes.some(isOfDriver)) ||
+      (found?.volumes ?? []).some(isOfDriver) ||
+      (found?.devices ?? []).some(isOfDriver),
   },
 });
 
@@ -132,9 +142,13 @@ export type Enqueue = EnqueueOf<typeof csiVolumesSetup>;
 
 export const podDirectoryOf = ({ rootDir }: Context, uid: string): string => `${rootDir}/pods/${uid}`;
 
-function driverOf({ endpoints, drivers }: Context, name: string): Driver {
+/** The plugin of a disk is always here; whether its volumes are attached by others decides the configuration alone. */
+function driverOf({ endpoints, drivers, attachesItself }: Context, name: string): Driver {
+  if (isDiskPlugin(name))
+    return { endpoint: null, spec: { attachRequired: attachesItself !== true, seLinuxMount: true } };
   const endpoint = valueIn(endpoints, name) ?? null;
-  return drivers === null ? { endpoint } : { endpoint, spec: valueIn(drivers, name) ?? null };
+  const known = attachesItself === true ? { endpoint, attachesItself } : { endpoint };
+  return drivers === null ? known : { ...known, spec: valueIn(drivers, name) ?? null };
 }
 
 /** A driver as the actors of volumes know it: nothing, while it is awaited. */
@@ -144,7 +158,7 @@ export function knownDriver(context: Context, name: string): Driver {
 }
 
 /** The description of a volume known only by its record on disk: enough to unpublish it. */
-export const volumeFound = ({ spec, driver, handle, isEphemeral, isBlock }: FoundVolume): CSIVolume => ({
+export const volumeFound = ({ spec, driver, handle, isEphemeral, isBlock, folder }: FoundVolume): CSIVolume => ({
   name: spec,
   spec,
   driver,
@@ -162,6 +176,15 @@ export const volumeFound = ({ spec, driver, handle, isEphemeral, isBlock }: Foun
   size: null,
   fsGroup: null,
   fsGroupOnlyTop: false,
+  ...(folder === undefined ? {} : { disk: diskFound(driver, folder) }),
+});
+
+/** The device that an earlier agent left. */
+export const deviceFound = ({ driver, handle, block, folder }: FoundDevice): DeviceId => ({
+  driver,
+  handle,
+  block,
+  ...(folder === undefined ? {} : { disk: diskFound(driver, folder) }),
 });
 
 export const podFound = (uid: string): CSIPod => ({ kind: 'Pod', namespace: '', name: '', uid, serviceAccount: '' });
@@ -219,7 +242,7 @@ export function missingVolumes(context: Context, uid: string) {
   const isAttached = (volume: CSIVolume) =>
     volume.isEphemeral ||
     !isAttachable(driverOf(context, volume.driver)) ||
-    isNamed(context.node.attached, deviceKey(volume));
+    isNamed(context.node.attached, statusName(volume));
   const unmounted = (context.pods[uid]?.volumes ?? []).filter((volume) => !isPublished(volume));
   const names = (volumes: readonly CSIVolume[]) => volumes.map(({ name }) => name).toSorted();
   return { unmounted: names(unmounted), unattached: names(unmounted.filter((volume) => !isAttached(volume))) };
@@ -240,8 +263,10 @@ function isMounted(context: Context, key: string): boolean {
 }
 
 /** The label that the volume of a pod needs; `null` while the CSIDriver objects are not known. */
-export const neededLabel = ({ drivers }: Context, { volume }: Mount): string | null =>
-  drivers === null ? null : labelOf(volume, valueIn(drivers, volume.driver));
+export function neededLabel(context: Context, { volume }: Mount): string | null {
+  const { spec } = driverOf(context, volume.driver);
+  return spec === undefined ? null : labelOf(volume, spec);
+}
 
 /**
  * False for a volume of a pod that needs another label than the device has: the device is unstaged first, and staged
@@ -269,19 +294,24 @@ export function conflictOf(context: Context, mount: Mount, device: Device): stri
 
 const setOf = memoize((names: readonly string[]) => new Set(names));
 
-export const isNamed = (names: readonly string[], key: string): boolean => setOf(names).has(uniqueName(key));
+export const isNamed = (names: readonly string[], name: string): boolean => setOf(names).has(name);
+
+/** The name of the volume in the Node's status. */
+export const statusName = (volume: Pick<DeviceId, 'driver' | 'handle' | 'disk'>): string =>
+  volume.disk?.uniqueName ?? uniqueName(deviceKey(volume));
 
 /** The volumes that the Node must list: a volume that is used, or not unstaged yet, must not be detached. */
 export function volumesInUse(context: Context): readonly string[] {
-  const { mounts, devices, found } = context;
-  const volumes = [...mounts.map(({ volume }) => volume), ...(found?.volumes ?? [])];
+  const { mounts, devices, found, attachesItself } = context;
+  if (attachesItself === true) return [];
+  const volumes = [...mounts.map(({ volume }) => volume), ...(found?.volumes ?? []).map(volumeFound)];
   const all = [
     ...volumes.filter(({ isEphemeral }) => !isEphemeral),
     ...devices.map(({ volume }) => volume),
-    ...(found?.devices ?? []),
+    ...(found?.devices ?? []).map(deviceFound),
   ];
   const attachable = all.filter(({ driver }) => isAttachable(driverOf(context, driver)));
-  return [...new Set(attachable.map((volume) => uniqueName(deviceKey(volume))))].toSorted();
+  return [...new Set(attachable.map(statusName))].toSorted();
 }
 
 /** The context after the volumes on disk were listed; nothing starts before. */

@@ -1,6 +1,6 @@
 /**
- * The volumes of CSI drivers on this node: one actor for each volume of each pod, one for each device behind them, and,
- * with CSIVolumeHealth, one for the health of each volume.
+ * The volumes of CSI drivers on this node, and those on disks of storage networks: one actor for each volume of each
+ * pod, one for each device behind them, and, with CSIVolumeHealth, one for the health of each volume.
  *
  * Decides: which volumes start, which devices are staged and unstaged, which of several pods gets a volume that only
  *   one pod may use.
@@ -24,6 +24,7 @@
 
 import { childIn, errorOf, failureLine, line, outputOf, reapChild, to } from '../../../kernel/xstate.ts';
 import type { CSIDriverSpec, ObjectReference } from '../../model/api/pod.ts';
+import { isDiskPlugin } from '../../model/csi/disks.ts';
 import type { CSILimits, CSIReport } from '../../model/csi/messages.ts';
 import { deviceKey } from '../../model/csi/policy.ts';
 import type { CSIInventory } from '../../model/operations/csi.ts';
@@ -50,7 +51,7 @@ const updating = (change: (context: Context, event: Event) => Partial<Context>) 
 
 const handleInventory = s.enqueueActions(({ context, event, enqueue }) => {
   const { volumes, devices } = outputOf<CSIInventory>(event);
-  const drivers = [...volumes, ...devices].map(({ driver }) => driver);
+  const drivers = [...volumes, ...devices].map(({ driver }) => driver).filter((driver) => !isDiskPlugin(driver));
   const awaited = hasBehavior(context, 'driversAwaited') ? [...new Set(drivers)] : [];
   if (awaited.length > 0) enqueue.raise({ type: 'csi.driversOverdue' }, { delay: REGISTRATION_MS });
   enqueue.assign(reconcile(enqueue, { ...context, found: { volumes, devices }, awaited }));

@@ -38,6 +38,7 @@ import { kubeOperations } from '../../model/operations/kube.ts';
 import {
   afterFailure,
   askCapabilities,
+  CANNOT_ATTACH,
   capabilitiesIn,
   driverGuards,
   fetchSecret,
@@ -307,6 +308,7 @@ export const csiDeviceMachine = s.createMachine({
       always: [
         { guard: 'isUnused', target: 'leaving' },
         { guard: 'isUnsynced', target: 'unsynced' },
+        { guard: 'cannotAttach', target: 'failing', actions: s.assign({ failure: CANNOT_ATTACH }) },
         { guard: 'mustReport', target: 'reporting' },
         { guard: 'mustBeAttached', target: 'attaching' },
         { target: 'connecting' },

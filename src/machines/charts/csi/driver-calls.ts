@@ -1,9 +1,10 @@
 /** Shared by the charts of devices, mounts and expansions: preparing a driver, and waiting after a failure. */
 import { now, outputOf } from '../../../kernel/xstate.ts';
 import type { SecretReference } from '../../model/api/pod.ts';
-import type { Driver } from '../../model/csi/messages.ts';
-import { type Capabilities, PLUGIN, type Secrets } from '../../model/csi/policy.ts';
+import type { CSIFailure, CSIVolume, Driver } from '../../model/csi/messages.ts';
+import { type Capabilities, isAttachable, PLUGIN, type Secrets } from '../../model/csi/policy.ts';
 import type { KubeTarget } from '../../model/operations/kube.ts';
+import { type EventText, podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { OPERATION_BACK_OFF, pauseMs } from '../../model/values/time.ts';
 
@@ -34,9 +35,26 @@ interface Driven {
 export const driverGuards = {
   isUnsynced: ({ context }: Driven): boolean => context.driver.spec === undefined,
   isSynced: ({ context }: Driven): boolean => context.driver.spec !== undefined,
+  /** The agent attaches volumes itself, which no CSI driver lets it do. */
+  cannotAttach: ({ context: { driver } }: Driven): boolean => driver.attachesItself === true && isAttachable(driver),
   isUnregistered: ({ context }: Driven): boolean => context.driver.endpoint === null,
   isRegistered: ({ context }: Driven): boolean => context.driver.endpoint !== null,
 };
+
+export const CANNOT_ATTACH: CSIFailure = {
+  step: 'AttachVolume.Attach',
+  message: 'attaching volumes from the kubelet is not supported',
+};
+
+/** Instead of the step that failed: the volume is not set up at all. */
+export const UNPROCESSED = '';
+
+/** The event of a volume that could not be attached, mounted or mapped. */
+export function failureEvent({ name, spec, isBlock }: CSIVolume, { step, message }: CSIFailure): EventText {
+  if (step === UNPROCESSED) return podEvents.unprocessedVolumes([name], [message]);
+  if (step === CANNOT_ATTACH.step) return volumeEvents.failedAttach(spec, message, step);
+  return (isBlock ? volumeEvents.failedMap : podEvents.failedMount)(spec, message, step);
+}
 
 /** Waits until the CSIDriver objects are known, or the volume is no longer needed. */
 export const unsyncedUntil = <Guard extends string>(isOver: Guard) =>

@@ -10,7 +10,6 @@ import { mountPlace } from '../../model/csi/paths.ts';
 import { type Capabilities, modeRefusal, ownershipOf, type Secrets } from '../../model/csi/policy.ts';
 import { csiOperations, type IssuedToken } from '../../model/operations/csi.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import { type EventText, podEvents, volumeEvents } from '../../model/reasons/reasons.ts';
 import { hasBehavior } from '../../model/settings/behaviors.ts';
 import { serviceAccountTokenRequest } from '../../model/volumes/credentials.ts';
 import { type SharingInput, sharingMachine } from '../volumes/sharing.ts';
@@ -85,14 +84,6 @@ export const csiMountSetup = setup({
     republish: (args) => REPUBLISH_MS * (1 + random(args) / 2),
   },
 });
-
-/** Instead of the step that failed: the volume is not set up at all. */
-export const UNPROCESSED = '';
-
-export function failureEvent({ name, spec, isBlock }: CSIVolume, { step, message }: CSIFailure): EventText {
-  if (step === UNPROCESSED) return podEvents.unprocessedVolumes([name], [message]);
-  return isBlock ? volumeEvents.failedMap(spec, message, step) : podEvents.failedMount(spec, message, step);
-}
 
 export function publishSecretError({ volume: { isBlock, publishSecret: ref }, behavior }: Context): string {
   if (!isBlock) return secretError({ behavior }, 'NodePublishSecretRef', ref);

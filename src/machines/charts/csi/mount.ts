@@ -28,8 +28,10 @@ import {
   afterFailure,
   askCapabilities,
   capabilitiesIn,
+  failureEvent,
   fetchSecret,
   secretsIn,
+  UNPROCESSED,
   unsyncedUntil,
 } from './driver-calls.ts';
 import type { ExpansionOrder, ExpansionResult } from './expansion.ts';
@@ -37,12 +39,10 @@ import type { Context, Known, TokenAnswer } from './mount-setup.ts';
 import {
   cachedToken,
   dueTokens,
-  failureEvent,
   publishSecretError,
   csiMountSetup as s,
   sharingInput,
   tokenRequestOf,
-  UNPROCESSED,
 } from './mount-setup.ts';
 
 const updateOrder = s.assign(({ event }) => {

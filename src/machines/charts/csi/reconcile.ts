@@ -5,6 +5,7 @@
  * Invariant: an actor gets a message only if it differs from the last one.
  */
 import { type AnyActorRef, to } from '../../../kernel/xstate.ts';
+import { isDiskPlugin } from '../../model/csi/disks.ts';
 import type { CSIFailure, CSILimits, CSIReport, DeviceOrder, Expansion, MountOrder } from '../../model/csi/messages.ts';
 import { type DeviceId, deviceIdOf, mountPlace } from '../../model/csi/paths.ts';
 import { deviceKey, limitsPeriodMs } from '../../model/csi/policy.ts';
@@ -13,6 +14,7 @@ import { pickKeys, valueIn } from '../../model/values/tables.ts';
 import type { Context, Device, Enqueue, Listed, Mount } from './csi-volumes-setup.ts';
 import {
   conflictOf,
+  deviceFound,
   deviceOf,
   fits,
   isDeviceUsed,
@@ -25,6 +27,7 @@ import {
   podDirectoryOf,
   podFound,
   sameIfEqual,
+  statusName,
   usersOf,
   volumeFound,
   volumesInUse,
@@ -94,8 +97,8 @@ function sendPods(enqueue: Enqueue, context: Listed): Listed {
 /** CSIDriver objects decide which volumes are attached; nothing is sent before they are listed. */
 function sendNode(enqueue: Enqueue, context: Listed): Listed {
   const { mounts, devices, found } = context;
-  const isEmpty = mounts.length + devices.length + found.volumes.length + found.devices.length === 0;
-  if (context.drivers === null && !isEmpty) return context;
+  const all = [...[...mounts, ...devices].map(({ volume }) => volume), ...found.volumes, ...found.devices];
+  if (context.drivers === null && !all.every(({ driver }) => isDiskPlugin(driver))) return context;
   const inUse = volumesInUse(context);
   if (JSON.stringify(inUse) === JSON.stringify(context.inUse)) return context;
   enqueue.sendTo(to('nodeStatus'), { type: 'node.reported', reports: { volumesInUse: inUse } });
@@ -125,7 +128,7 @@ function beginDevices(enqueue: Enqueue, before: Listed): Listed {
     volume.isEphemeral || !isWanted ? [] : [deviceIdOf(volume)],
   );
   const begins = new Map<string, DeviceId>();
-  for (const id of [...crashed, ...desired, ...unused]) {
+  for (const id of [...crashed, ...desired, ...unused.map(deviceFound)]) {
     const key = deviceKey(id);
     if (isWithoutActor(deviceOf(before, key)) && !begins.has(key)) begins.set(key, id);
   }
@@ -165,7 +168,7 @@ function beginDevice(enqueue: Enqueue, before: Listed, { key, volume, existing }
   const { rootDir: root, nodeName, behavior } = before;
   const mayBeStaged = existing !== undefined || found.some((each) => deviceKey(each) === key);
   const input = { ...known, key, root, nodeName, behavior, id: device.volume, mayBeStaged };
-  enqueue.spawnChild('device', { id: device.id, input });
+  enqueue.spawnChild(volume.disk ? 'disk' : 'device', { id: device.id, input });
   return noteDevice(context, key, { reported: JSON.stringify(known) });
 }
 
@@ -193,17 +196,20 @@ const noteDevice = (context: Listed, key: string, more: Partial<Device>): Listed
   devices: context.devices.map((device) => (device.key === key ? { ...device, ...more } : device)),
 });
 
+/** The volume of a pod has the name that the cluster knows; a record on disk may lack a part of it. */
 function deviceOrder(context: Context, device: Device): DeviceOrder {
-  const { key, volume, label } = device;
+  const { key, volume: id, label } = device;
   const user = usersOf(context, key).find((mount) => mount.isWanted && fits(context, mount, device));
+  const volume = user?.volume ?? null;
+  const name = statusName(volume ?? id);
   return {
     type: 'device.known',
-    driver: knownDriver(context, volume.driver),
-    volume: user?.volume ?? null,
+    driver: knownDriver(context, id.driver),
+    volume,
     label: label ?? '',
     isUsed: isDeviceUsed(context, key),
-    isReported: isNamed(context.node.inUse, key),
-    isAttached: isNamed(context.node.attached, key),
+    isReported: isNamed(context.node.inUse, name),
+    isAttached: isNamed(context.node.attached, name),
   };
 }
 
@@ -275,7 +281,7 @@ function beginMount(enqueue: Enqueue, before: Listed, { uid, volume, isWanted, e
     pod: before.pods[uid]?.pod ?? podFound(uid),
     mayBePublished: existing !== undefined || found.some(isThis),
   };
-  enqueue.spawnChild('mount', { id: mount.id, input });
+  enqueue.spawnChild(volume.disk ? 'diskMount' : 'mount', { id: mount.id, input });
   return noteMountReported(context, mount.id, JSON.stringify(known));
 }
 

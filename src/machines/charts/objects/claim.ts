@@ -45,6 +45,8 @@ export interface ClaimInput {
   readonly labels: Readonly<Record<string, string>> | null;
   /** Volumes of file servers, and of plugins that CSI drivers replaced, can be mounted; absent if they cannot. */
   readonly hasNetwork?: true;
+  /** Disks of storage networks can be mounted; absent if they cannot. */
+  readonly hasDisks?: true;
 }
 
 interface Context extends ClaimInput {
@@ -197,12 +199,13 @@ function holderProblem({ metadata: { name } }: KubeObject, holder: { readonly ui
 }
 
 function stateOf(context: Context, volume: KubeObject): ObjectState {
-  const { key, labels, owner, size, hasNetwork } = context;
+  const { key, labels, owner, size, hasNetwork, hasDisks } = context;
   const whole = specOf(context, volume);
   if (typeof whole === 'string') return { state: 'unknown', message: whole };
   const { claimRef, ...given } = whole;
   const spec = hasNetwork ? withOptions(given, volume) : given;
-  const mountable = hasNetwork ? [...KINDS, 'nfs' as const] : KINDS;
+  const more = [...(hasNetwork ? (['nfs'] as const) : []), ...(hasDisks ? (['iscsi', 'fc'] as const) : [])];
+  const mountable = [...KINDS, ...more];
   const { namespace, name } = idOf(key);
   const notBound = holderProblem(volume, claimRef, size.claim.uid);
   if (notBound !== '') return problem({ key }, notBound);

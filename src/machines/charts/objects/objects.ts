@@ -162,7 +162,10 @@ const want = (enqueue: Enqueue, id: 'services' | 'trustBundles', keys: readonly 
 
 function start(enqueue: Enqueue, context: Context, key: string): void {
   const { strategy, labels, refreshes: refresh } = context;
-  const network = hasBehavior(context, 'networkVolumes') ? { hasNetwork: true as const } : {};
+  const network = {
+    ...(hasBehavior(context, 'networkVolumes') ? { hasNetwork: true as const } : {}),
+    ...(hasBehavior(context, 'blockNetworkVolumes') ? { hasDisks: true as const } : {}),
+  };
   const shared = sharedActorOf(key);
   if (shared !== undefined) enqueue.spawnChild(shared, { id: shared });
   else if (idOf(key).kind === 'PersistentVolumeClaim')

@@ -1,5 +1,19 @@
-/** Messages between pods, `csiVolumes` and its actors about volumes of CSI drivers. */
+/**
+ * Messages between pods, `csiVolumes` and its actors about volumes of CSI drivers, and about disks of storage networks
+ * (`disks.ts`), which have the same steps.
+ */
 import type { CSIDriverSpec, ObjectReference, SecretReference } from '../api/pod.ts';
+import type { DiskSource } from '../operations/disk.ts';
+
+/** A disk of a storage network. */
+export interface DiskOfVolume {
+  /** Its folder for the node, below `<root>/plugins`. */
+  readonly folder: string;
+  /** The name in the Node's status. */
+  readonly uniqueName: string;
+  /** `null`: known only by its folder. */
+  readonly source: DiskSource | null;
+}
 
 /** A volume of a pod that a CSI driver has to publish. */
 export interface CSIVolume {
@@ -28,6 +42,8 @@ export interface CSIVolume {
   readonly fsGroupOnlyTop: boolean;
   /** The SELinux label to mount it with, if the driver supports that; empty for none. Absent: never with one. */
   readonly seLinuxLabel?: string;
+  /** Absent for a volume of a CSI driver. */
+  readonly disk?: DiskOfVolume;
 }
 
 /** Sizes of a claim's volume, as quantity texts. */
@@ -118,6 +134,8 @@ export interface Driver {
   readonly endpoint: string | null;
   /** The CSIDriver object; `null` if there is none. Absent: not known yet. */
   readonly spec?: CSIDriverSpec | null;
+  /** The agent attaches volumes itself (`enableControllerAttachDetach: false`). */
+  readonly attachesItself?: true;
 }
 
 /** Why a volume cannot be mounted, in the wording of an event. */
@@ -131,6 +149,8 @@ export interface StagedDevice {
   /** Empty: the driver does not stage. */
   readonly stagingPath: string;
   readonly publishContext: Readonly<Record<string, string>>;
+  /** The path of the device of a disk. */
+  readonly device?: string;
 }
 
 /** To the actor of a device: replaces the earlier order. */

@@ -6,7 +6,7 @@
  */
 import { sha256 } from '../../../kernel/xstate.ts';
 import type { BlockMount, BlockStage } from '../operations/csi.ts';
-import type { CSIVolume } from './messages.ts';
+import type { CSIVolume, DiskOfVolume } from './messages.ts';
 
 const PLUGIN = 'kubernetes.io/csi';
 const POD_PLUGIN = 'kubernetes.io~csi';
@@ -17,12 +17,15 @@ export interface DeviceId {
   readonly driver: string;
   readonly handle: string;
   readonly block: string | null;
+  /** Absent for a volume of a CSI driver. */
+  readonly disk?: Omit<DiskOfVolume, 'source'>;
 }
 
-export const deviceIdOf = ({ driver, handle, spec, isBlock }: CSIVolume): DeviceId => ({
+export const deviceIdOf = ({ driver, handle, spec, isBlock, disk }: CSIVolume): DeviceId => ({
   driver,
   handle,
   block: isBlock ? spec : null,
+  ...(disk ? { disk: { folder: disk.folder, uniqueName: disk.uniqueName } } : {}),
 });
 
 interface DevicePlace {

@@ -63,6 +63,8 @@ export interface FoundVolume {
   readonly handle: string;
   readonly isEphemeral: boolean;
   readonly isBlock: boolean;
+  /** Of a disk of a storage network: its folder below `<root>/plugins`. */
+  readonly folder?: string;
 }
 
 /** A volume that is staged, or may be, according to its record. */
@@ -74,6 +76,8 @@ export interface FoundDevice {
   readonly block: string | null;
   /** The SELinux label that it was staged with; absent: none. */
   readonly label?: string;
+  /** Of a disk of a storage network: `directory` below `<root>/plugins`. */
+  readonly folder?: string;
 }
 
 /** The node-wide paths of a block device; `folder` has the record and the paths of pods. */

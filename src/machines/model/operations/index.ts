@@ -5,6 +5,7 @@ import { cgroupOperations } from './cgroup.ts';
 import { criOperations } from './cri.ts';
 import { csiOperations } from './csi.ts';
 import { deviceOperations } from './devices.ts';
+import { diskOperations } from './disk.ts';
 import { draOperations } from './dra.ts';
 import { hostOperations } from './host.ts';
 import { imageOperations } from './image.ts';
@@ -25,6 +26,7 @@ export const operations = {
   ...criOperations,
   ...csiOperations,
   ...deviceOperations,
+  ...diskOperations,
   ...draOperations,
   ...hostOperations,
   ...imageOperations,

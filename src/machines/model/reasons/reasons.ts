@@ -216,6 +216,10 @@ export const volumeEvents = {
       'FailedMapVolume',
       `MapVolume.MarkVolumeAsMounted failed while expanding volume for volume "${volume}" : ${error}`,
     ),
+  attached: (volume: string): EventText =>
+    normal('SuccessfulAttachVolume', `AttachVolume.Attach succeeded for volume "${volume}" `),
+  failedAttach: (volume: string, error: string, step: string): EventText =>
+    warning('FailedAttachVolume', `${step} failed for volume "${volume}" : ${error}`),
   failedMap: (volume: string, error: string, step: string): EventText =>
     warning('FailedMapVolume', `${step} failed for volume "${volume}" : ${error}`),
   keptGroup: (volume: string, wanted: number, has: number): EventText =>

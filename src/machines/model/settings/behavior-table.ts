@@ -185,4 +185,13 @@ export const BEHAVIORS = [
       'As in the kubelet, pods have the addresses of the Node, which the cloud provider sets; the format is set before ' +
       'the first line, and these mistakes are reported.',
   },
+  {
+    name: 'blockNetworkVolumes',
+    before:
+      'A pod with a volume of iSCSI or Fibre Channel, its own or behind a claim, waited with `FailedMount`: this agent ' +
+      'could not set it up. `enableControllerAttachDetach: false` only removed the annotation of the Node.',
+    since:
+      'Such volumes are attached and mounted, as by the kubelet; with `enableControllerAttachDetach: false` without the ' +
+      'controller of the cluster, which CSI drivers cannot do without.',
+  },
 ] as const;

@@ -7,6 +7,7 @@
 import { messageOf } from '../../../kernel/xstate.ts';
 import type { Pod, Volume } from '../api/pod.ts';
 import { memoryBound } from '../cgroups/pod-cgroup.ts';
+import { diskMount, diskVolumeOf } from '../csi/disks.ts';
 import type { CSIVolume } from '../csi/messages.ts';
 import { mountPlace } from '../csi/paths.ts';
 import { csiVolumeOf } from '../csi/policy.ts';
@@ -74,15 +75,36 @@ export function volumePlan(input: PayloadInput): VolumePlan {
 const mountedByAgent = (volume: Volume, bound: BoundVolume | null, input: PayloadInput) =>
   localDevice(volume, bound, input) ?? localFolder(volume, bound, input) ?? nfsVolume(volume, bound, input);
 
-/** A volume that a CSI driver publishes; `null` for every other one, and without an API server. */
+/** A volume of a CSI driver, or on a disk of a storage network; `null` for others, and without an API server. */
 function publishedByDriver(volume: Volume, bound: BoundVolume | null, input: PayloadInput): CSIVolume | null {
   if (input.node.apiServer === undefined) return null;
+  const [label, ofDriver] = unprocessed(() => [
+    mountLabel(volume.name, bound, input),
+    csiVolumeOf(volume, bound, input),
+  ]);
+  const hasDisks = hasBehavior(input.node, 'blockNetworkVolumes');
+  const published = ofDriver ?? (hasDisks ? diskOf(volume, bound, input) : null);
+  return published === null || label === undefined ? published : { ...published, seLinuxLabel: label };
+}
+
+type LabelAndVolume = readonly [label: string | undefined, volume: CSIVolume | null];
+
+/** After an error of this work no set-up of the volume is attempted. */
+function unprocessed(work: () => LabelAndVolume): LabelAndVolume {
   try {
-    const label = mountLabel(volume.name, bound, input);
-    const published = csiVolumeOf(volume, bound, input);
-    return published === null || label === undefined ? published : { ...published, seLinuxLabel: label };
+    return work();
   } catch (error) {
     throw new Unprocessed(messageOf(error));
+  }
+}
+
+function diskOf(volume: Volume, bound: BoundVolume | null, { pod }: PayloadInput): CSIVolume | null {
+  try {
+    return diskVolumeOf(volume, bound, pod);
+  } catch (error) {
+    const isMapped = bound !== null && isBlock(bound);
+    const step = isMapped ? 'MapVolume.NewBlockVolumeMapper initialization' : 'MountVolume.NewMounter initialization';
+    throw new BoundVolumeError(messageOf(error), { name: bound?.name ?? volume.name, step });
   }
 }
 
@@ -125,7 +147,8 @@ function withClaimSettings(
   };
   if (node.seLinux !== true || own.device !== undefined) return plain;
   const isForeign = placeOf(volume, bound).hostPath !== undefined || isOnServer(bound?.spec ?? volume);
-  const isReadOnlyStorage = (bound !== null || volume.csi !== undefined) && plain.readOnly === true;
+  const isStorage = bound !== null || volume.csi !== undefined || volume.iscsi !== undefined || volume.fc !== undefined;
+  const isReadOnlyStorage = isStorage && plain.readOnly === true;
   return isForeign || isReadOnlyStorage ? plain : { ...plain, relabel: true };
 }
 
@@ -233,7 +256,13 @@ function placeOf(volume: Volume, bound: BoundVolume | null): Volume {
 }
 
 function targetOf(volume: CSIVolume, { pod, node }: PayloadInput): MountedVolume {
-  const { target, block } = mountPlace({ root: node.rootDir, podDirectory: podDirectory(pod, node) }, volume);
+  const folders = { root: node.rootDir, podDirectory: podDirectory(pod, node) };
+  if (volume.disk) {
+    const { path, map } = diskMount(folders, volume);
+    const place = map === null ? { hostPath: path } : { hostPath: '', device: path };
+    return volume.readOnly ? { ...place, readOnly: true } : place;
+  }
+  const { target, block } = mountPlace(folders, volume);
   const place = block === null ? { hostPath: target } : { hostPath: '', device: block.link };
   return volume.readOnly ? { ...place, readOnly: true } : place;
 }

@@ -44,6 +44,8 @@ export const volumeOf = (more: Partial<CSIVolume> = {}): CSIVolume => ({
   ...more,
 });
 
+const DISK_CALLS = ['disk.mountDevice', 'disk.setUp', 'disk.tearDown', 'disk.detach'];
+
 export interface Options {
   readonly disk?: CsiWorld;
   /** Of the CSIDriver; `null`: there is none. */
@@ -53,6 +55,7 @@ export interface Options {
   readonly behavior?: number;
   /** The answer to listing the CSIDrivers; absent: they are listed. */
   readonly list?: EffectResult;
+  readonly attachesItself?: true;
 }
 
 const isReported = (record: KernelRecord, to: string): record is KernelRecord & { k: 'message'; event: JsonEvent } =>
@@ -75,6 +78,7 @@ export function csiNode({
   healthPeriodMs,
   behavior = NEWEST_BEHAVIOR,
   list,
+  attachesItself,
 }: Options = {}) {
   const knobs: Knobs = { fault: () => undefined, attachment: null, claim: null, list, sharings: [] };
   const drivers = spec === null ? [] : [{ metadata: { name: DRIVER }, spec }];
@@ -88,6 +92,8 @@ export function csiNode({
     ...Object.fromEntries(
       Object.entries(disk.handlers).map(([name, handler]) => [name, (input: never) => ok(handler(input))]),
     ),
+    'disk.attach': () => ok({ device: '/dev/sdx' }),
+    ...Object.fromEntries(DISK_CALLS.map((name) => [name, () => ok(null)])),
     'kube.list': () => knobs.list ?? ok({ items: drivers, resourceVersion: '1', continue: '' }),
     'kube.watch': () => 'stream' as const,
     'csi.followHealth': () => 'stream' as const,
@@ -113,6 +119,7 @@ export function csiNode({
     nodeName: 'node1',
     behavior,
     ...(healthPeriodMs === undefined ? {} : { healthPeriodMs }),
+    ...(attachesItself ? { attachesItself } : {}),
   };
   const siblings = ['pods', 'nodeStatus', 'pluginManager', 'eventRecorder'];
   const world = runUnder(csiVolumesMachine, input, answers, siblings);
@@ -134,6 +141,8 @@ export function csiNode({
     want: (uid: string, ...volumes: CSIVolume[]) => send({ type: 'csi.wanted', pod: podOf(uid), volumes }),
     release: (uid: string) => send({ type: 'csi.released', uid }),
     advance: (ms: number) => world.time.advanceTo(world.time.now() + ms),
+    /** Names of operations on disks, in order. */
+    diskCalls: () => asked.flatMap(({ name }) => (name.startsWith('disk.') ? [name.slice('disk.'.length)] : [])),
     askedFor: (name: string) => asked.filter((each) => each.name === name).map(({ input }) => input),
     toPods: () => messages('pods') as { type: string; uid?: string; names?: string[] }[],
     inUse: () =>

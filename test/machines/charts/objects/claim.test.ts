@@ -123,6 +123,16 @@ describe('a claim', () => {
     );
   });
 
+  it.each([{ iscsi: { targetPortal: 't', iqn: 'i', lun: 0 } }, { fc: { wwids: ['w'] } }])(
+    'of a disk of a storage network was refused before: %j',
+    (source) => {
+      const behavior = BEHAVIORS.findIndex(({ name }) => name === 'blockNetworkVolumes');
+      const { node } = wanting({ spec: { hostPath: null, ...source } }, {}, { behavior });
+      node.run(3_000);
+      expect(node.events().join()).toContain('which this node agent cannot mount; use hostPath, local, csi, nfs');
+    },
+  );
+
   it('stays what it was while the API server is away', () => {
     const { node, kube } = running();
     const before = reported();

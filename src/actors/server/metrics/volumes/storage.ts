@@ -4,6 +4,7 @@
  */
 import type { Registry } from 'prom-client';
 import type { Pod, Volume } from '../../../../machines/model/api/pod.ts';
+import { isDiskPlugin } from '../../../../machines/model/csi/disks.ts';
 import type { VolumeSetUp } from '../../../../machines/model/operations/volume.ts';
 import type { EventRecorded } from '../../../../machines/model/pods/pod-messages.ts';
 import { usesOf } from '../../../../machines/model/volumes/plan.ts';
@@ -34,7 +35,8 @@ const pluginOf = (volume: Volume | undefined, driver?: string): string =>
 /** The plug-in of a volume behind a claim, from the path of the volume in the folder of its pod. */
 const pluginAt = (path = ''): string | undefined =>
   [LOCAL_PLUGIN, NFS_PLUGIN].find((plugin) => path.includes(`/volumes/${plugin.replace('/', '~')}/`));
-const driverPlugin = (driver: string): string => `kubernetes.io/csi:${driver}`;
+/** The plugin of a disk of a storage network is the driver itself. */
+const driverPlugin = (driver: string): string => (isDiskPlugin(driver) ? driver : `kubernetes.io/csi:${driver}`);
 
 /** Plug-ins of volumes that may be behind claims, by the way in which they are set up. */
 const PLUGINS_OF_KINDS: Partial<Record<VolumeSetUp['kind'], string>> = {
@@ -49,14 +51,23 @@ const DRIVER_OPERATIONS: Readonly<Record<string, string>> = {
   'csi.unpublish': 'volume_unmount',
   'csi.unstage': 'unmount_device',
   'csi.expand': 'volume_fs_resize',
+  'disk.setUp': 'volume_mount',
+  'disk.tearDown': 'volume_unmount',
+  'disk.detach': 'unmount_device',
 };
 const BLOCK_OPERATIONS: Readonly<Record<string, string>> = {
   'csi.publish': 'map_volume',
   'csi.unpublish': 'unmap_volume',
   'csi.unstage': 'unmap_device',
+  'disk.setUp': 'map_volume',
+  'disk.tearDown': 'unmap_volume',
+  'disk.detach': 'unmap_device',
 };
-const operationOf = ({ name, input }: UnderWay): string =>
-  (input && 'block' in input && input.block ? BLOCK_OPERATIONS[name] : undefined) ?? DRIVER_OPERATIONS[name]!;
+function operationOf({ name, input }: UnderWay): string {
+  const ofDisk = 'isBlock' in input ? input.isBlock : 'mount' in input && input.mount.map !== null;
+  const isBlock = 'block' in input ? input.block : ofDisk;
+  return (isBlock ? BLOCK_OPERATIONS[name] : undefined) ?? DRIVER_OPERATIONS[name]!;
+}
 const ACCESS = 'volume_apply_access_control';
 const FAILED_VOLUME = /^MountVolume\.SetUp failed for volume "(?<name>[^"]+)"/;
 const DRIVERS_ACTOR = 'kubelet/csiVolumes';
@@ -178,12 +189,13 @@ export class StorageMetrics extends Instruments implements Projection {
     this.#calls.delete(id);
     const isDone = !error;
     this.#observe(request, { plugin, operation_name: operationOf(request), isDone }, nowMs);
-    if (request.name !== 'csi.publish') return;
+    if (request.name !== 'csi.publish' && request.name !== 'disk.setUp') return;
     if (request.input.ownership) this.#observe(request, { plugin, operation_name: ACCESS, isDone }, nowMs);
     const sinceMs = this.#wanted.get(key);
     if (!isDone || sinceMs === undefined || sinceMs === Number.POSITIVE_INFINITY) return;
     this.#wanted.set(key, Number.POSITIVE_INFINITY);
-    if (!request.input.block) this.#overall(plugin, nowMs - sinceMs);
+    const isBlock = 'block' in request.input ? request.input.block : request.input.mount.map !== null;
+    if (!isBlock) this.#overall(plugin, nowMs - sinceMs);
   }
 
   #begin(uid: string, wanted: readonly VolumeSetUp[], volumes: readonly Volume[], nowMs: number): void {

@@ -4,6 +4,7 @@ import type { Container, LifecycleHandler, ObjectReference, Pod } from '../../..
 import { DEFAULT_GRACE_SECONDS } from '../../../model/api/pod.ts';
 import type { PodRuntimeStatus } from '../../../model/operations/cri.ts';
 import type { Hook, PodKill, RememberedContainer } from '../../../model/pods/pod-messages.ts';
+import { hasBehavior } from '../../../model/settings/behaviors.ts';
 import { containerAnnotationKeys } from '../../../model/spec/annotations.ts';
 import { hostIPs } from '../../../model/spec/host-ips.ts';
 import { hasInitialized, podIPs } from '../../../model/status/pod-status.ts';
@@ -59,8 +60,23 @@ export const mayBePublished = ({ pod, node }: PodContext): boolean =>
   node.apiServer !== undefined &&
   (pod === null ||
     (pod.spec.volumes ?? []).some(
-      ({ csi, ephemeral, persistentVolumeClaim }) => csi ?? ephemeral ?? persistentVolumeClaim,
+      (volume) =>
+        (volume.csi ?? volume.ephemeral ?? volume.persistentVolumeClaim) != null ||
+        (hasBehavior(node, 'blockNetworkVolumes') && ATTACHED.some((kind) => volume[kind] != null)),
     ));
+
+/** Volumes of pods themselves on disks of storage networks, and of plugins that CSI drivers replaced. */
+const ATTACHED = [
+  'iscsi',
+  'fc',
+  'awsElasticBlockStore',
+  'azureDisk',
+  'azureFile',
+  'cinder',
+  'gcePersistentDisk',
+  'portworxVolume',
+  'vsphereVolume',
+] as const;
 
 /** The grace period never grows, and is at least a second. */
 const MIN_GRACE_SECONDS = 1;

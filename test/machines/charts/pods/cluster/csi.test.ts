@@ -41,6 +41,43 @@ const isRunning = (name: string) => () => cluster.kube.pod(name)?.status?.phase 
 const messages = () => cluster.node.events();
 const sandboxes = () => cluster.node.world.runtime.sandboxes.size;
 
+describe('a pod with a disk of a storage network', () => {
+  const iscsi = { targetPortal: '10.0.0.1', iqn: 'iqn.2026-01.test:disks', lun: 0 };
+  const attach = (name: string) => send('csiVolumes', { type: 'node.volumes', inUse: [name], attached: [name] });
+
+  it.each([
+    ['its own', { iscsi }, {}, 'kubernetes.io/iscsi/10.0.0.1:iqn.2026-01.test:disks:0'],
+    ['its own', { fc: { targetWWNs: ['5006'], lun: 1 } }, {}, 'kubernetes.io/fc/[5006]:1'],
+    ['of a claim', claimed, { iscsi }, 'kubernetes.io/iscsi/10.0.0.1:iqn.2026-01.test:disks:0'],
+  ])('begins when it is mounted and gives it back at its end: %s', (_case, volume, spec, name) => {
+    const { node, kube } = booted();
+    createClaim({ csi: undefined, ...spec });
+    const { uid } = kube.createPod('web', mounting(volume)).metadata;
+    node.run(5_000);
+    expect([sandboxes(), node.world.disks.calls]).toEqual([0, []]);
+    attach(name);
+    node.until('Running', isRunning('web'), 10_000);
+    expect(node.world.disks.calls).toEqual(['attach', 'mountDevice', 'setUp']);
+    const created = node.sink.records.flatMap((record) =>
+      record.k === 'effect' && record.name === 'cri.createContainer' ? [JSON.stringify(record.input)] : [],
+    );
+    expect(created[0]).toContain(`"host_path":"/var/lib/kubelet/pods/${uid}/volumes/kubernetes.io~`);
+    kube.delete('pods', 'web');
+    node.until('gone', () => kube.pod('web') === undefined, 60_000);
+    expect(node.world.disks.calls.slice(3)).toEqual(['tearDown', 'detach']);
+  });
+
+  it('that names none waits with the reason of the kubelet', () => {
+    const { node, kube } = booted();
+    kube.createPod('web', mounting({ fc: {} }));
+    node.run(5_000);
+    expect(messages().join()).toContain(
+      'MountVolume.NewMounter initialization failed for volume "v" : ' +
+        'fc: no fc disk information found. failed to make a new mounter',
+    );
+  });
+});
+
 describe('a pod with a volume of a CSI driver', () => {
   it('begins when it is published, sees it, and is gone when it is not any more', () => {
     const { node, kube } = booted({ listens: false });
@@ -83,6 +120,27 @@ describe('a pod with a volume of a CSI driver', () => {
       `${folder}/${migrated}-vol-8`,
       `${folder}/pv1`,
     ]);
+    kube.delete('pods', 'web');
+    node.until('gone', () => kube.pod('web') === undefined, 60_000);
+    expect(node.world.csi.calls.slice(4).toSorted()).toEqual([
+      'unpublish vol-7',
+      'unpublish vol-8',
+      'unstage vol-7',
+      'unstage vol-8',
+    ]);
+  });
+
+  it('of the pod itself, of a plugin of earlier times, gives it back at its end', () => {
+    const { node, kube } = booted();
+    const spec = { attachRequired: false };
+    const metadata = { name: 'ebs.csi.aws.com' };
+    kube.create({ apiVersion: 'storage.k8s.io/v1', kind: 'CSIDriver', metadata, spec });
+    send('csiVolumes', { type: 'csi.driverListening', ...metadata, endpoint: '/ebs.sock' });
+    kube.createPod('web', mounting({ awsElasticBlockStore: { volumeID: 'vol-8' } }));
+    node.until('Running', isRunning('web'), 10_000);
+    kube.delete('pods', 'web');
+    node.until('gone', () => kube.pod('web') === undefined, 60_000);
+    expect(node.world.csi.calls.slice(2)).toEqual(['unpublish vol-8', 'unstage vol-8']);
   });
 
   it('waits with the reason of a volume that its driver cannot have', () => {
