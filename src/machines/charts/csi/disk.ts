@@ -22,7 +22,7 @@ import type { DeviceId } from '../../model/csi/paths.ts';
 import { isAttachable, type Secrets } from '../../model/csi/policy.ts';
 import { diskOperations } from '../../model/operations/disk.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import { afterFailure, fetchSecret, retryDelays, secretsIn } from './driver-calls.ts';
+import { afterFailure, fetchSecret, NO_FAILURE, retryDelays, secretsIn } from './driver-calls.ts';
 
 interface DiskInput extends Omit<DeviceOrder, 'type'> {
   readonly key: string;
@@ -185,9 +185,7 @@ export const diskMachine = s.createMachine({
     ...input,
     device: '',
     secrets: {},
-    failure: { step: '', message: '' },
-    tries: 0,
-    untilMs: 0,
+    ...NO_FAILURE,
   }),
   initial: 'deciding',
   on: { 'device.known': { actions: updateOrder } },

@@ -74,7 +74,10 @@ export function volumePlan(input: PayloadInput): VolumePlan {
 const mountedByAgent = (volume: Volume, bound: BoundVolume | null, input: PayloadInput) =>
   localDevice(volume, bound, input) ?? localFolder(volume, bound, input) ?? nfsVolume(volume, bound, input);
 
-/** A volume that a CSI driver publishes, or on a disk of a storage network; `null` for others, and without an API server. */
+/**
+ * A volume that a CSI driver publishes, or one on a disk of a storage network; `null` for every other one, and without
+ * an API server.
+ */
 function publishedByDriver(volume: Volume, bound: BoundVolume | null, input: PayloadInput): CSIVolume | null {
   if (input.node.apiServer === undefined) return null;
   try {
