@@ -70,7 +70,10 @@ const noteFailure = s.assign(({ context, event }) => ({
 }));
 const backOff = s.assign((args) => afterFailure(args));
 
-const refOf = ({ pod: { serviceAccount: _, ...ref } }: Context) => ref;
+function refOf({ pod }: Context) {
+  const { serviceAccount: _, ...ref } = pod;
+  return ref;
+}
 
 const reportFailure = s.enqueueActions(({ context, enqueue }) => {
   const { failure, pod, volume } = context;
