@@ -184,7 +184,7 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...groups,
     ...hostPorts({ vault }),
     ...logPorts(log),
-    ...volumePorts({ vault }),
+    ...storagePorts(vault),
     ...containerLogPorts(),
     ...userNamespacePorts(),
     ...credentialPorts({
@@ -197,8 +197,6 @@ function openParts(options: DaemonOptions, vault: Vault) {
     ...kube.ports,
     ...runtime.ports,
     ...pluginPorts(),
-    ...csiPorts({ vault }),
-    ...diskPorts({ vault }),
     ...probePorts(runtime.ports, server.onAttempt, vault),
     ...logindPorts(),
     ...statsPorts(stats),
@@ -208,6 +206,9 @@ function openParts(options: DaemonOptions, vault: Vault) {
   const onTurn: typeof feed.onTurn = page ? feed.onTurn : () => {};
   return { runtime, cgroups, kube, page, onTurn, log, server, tracer: nodeTracer(KUBELET_VERSION), performer };
 }
+
+/** The ports of every kind of volume. */
+const storagePorts = (vault: Vault) => ({ ...volumePorts({ vault }), ...csiPorts({ vault }), ...diskPorts({ vault }) });
 
 const tokenFile = ({ rootDir }: DaemonOptions): string => join(rootDir, TOKEN);
 

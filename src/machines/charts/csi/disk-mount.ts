@@ -16,7 +16,7 @@
 import type { Ended } from '../../../kernel/xstate.ts';
 import { errorOf, line, outputOf, pick, required, sendParent, setup, to, typed } from '../../../kernel/xstate.ts';
 import { diskMount, diskOptions } from '../../model/csi/disks.ts';
-import type { CSIFailure, CSIPod, CSIVolume, MountOrder, MountReport } from '../../model/csi/messages.ts';
+import type { CSIFailure, MountOrder, MountReport } from '../../model/csi/messages.ts';
 import { isAttachable, TAKEN } from '../../model/csi/policy.ts';
 import { labelConflict } from '../../model/csi/selinux.ts';
 import { diskOperations } from '../../model/operations/disk.ts';
@@ -24,23 +24,10 @@ import type { Unshared } from '../../model/operations/volume.ts';
 import { eventRecorded } from '../../model/pods/pod-messages.ts';
 import { volumeEvents } from '../../model/reasons/reasons.ts';
 import { type SharingInput, SLOW_SHARING_MS, sharingMachine } from '../volumes/sharing.ts';
-import { afterFailure, failureEvent, retryDelays, UNPROCESSED } from './driver-calls.ts';
+import { afterFailure, failureEvent, NO_FAILURE, retryDelays, UNPROCESSED } from './driver-calls.ts';
+import type { MountInput } from './mount-setup.ts';
 
-type Known = Omit<Extract<MountOrder, { type: 'mount.known' }>, 'type'>;
-
-interface DiskMountInput extends Known {
-  readonly id: string;
-  readonly root: string;
-  readonly nodeName: string;
-  readonly behavior: number;
-  readonly podDirectory: string;
-  readonly pod: CSIPod;
-  readonly volume: CSIVolume;
-  /** An earlier agent, or a crashed actor, may have set the volume up. */
-  readonly mayBePublished: boolean;
-}
-
-interface Context extends DiskMountInput {
+interface Context extends MountInput {
   readonly isPublished: boolean;
   readonly failure: CSIFailure;
   readonly tries: number;
@@ -54,7 +41,7 @@ const ownershipOf = ({ volume: { fsGroup, readOnly, isBlock, fsGroupOnlyTop: onl
 const isTaken = ({ isTaken: isOfOther, conflict }: Context): boolean => isOfOther || conflict !== null;
 
 const s = setup({
-  types: typed<{ input: DiskMountInput; context: Context; events: MountOrder | Ended }>(),
+  types: typed<{ input: MountInput; context: Context; events: MountOrder | Ended }>(),
   actors: { ...pick(diskOperations, 'disk.setUp', 'disk.tearDown'), sharing: sharingMachine },
   guards: {
     isReleased: ({ context }) => context.isReleased,
@@ -90,7 +77,10 @@ const noteFailure = s.assign(({ context, event }) => ({
 }));
 const backOff = s.assign((args) => afterFailure(args));
 
-const refOf = ({ pod: { serviceAccount: _, ...ref } }: Context) => ref;
+function refOf({ pod }: Context) {
+  const { serviceAccount: _, ...ref } = pod;
+  return ref;
+}
 
 const reportFailure = s.enqueueActions(({ context, enqueue }) => {
   const { failure, pod, volume } = context;
@@ -201,9 +191,7 @@ export const diskMountMachine = s.createMachine({
   context: ({ input }) => ({
     ...input,
     isPublished: false,
-    failure: { step: '', message: '' },
-    tries: 0,
-    untilMs: 0,
+    ...NO_FAILURE,
   }),
   initial: 'deciding',
   on: { 'mount.known': { actions: updateOrder } },

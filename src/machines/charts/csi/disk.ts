@@ -23,7 +23,7 @@ import { isAttachable, type Secrets } from '../../model/csi/policy.ts';
 import { withLabel } from '../../model/csi/selinux.ts';
 import { diskOperations } from '../../model/operations/disk.ts';
 import { kubeOperations } from '../../model/operations/kube.ts';
-import { afterFailure, fetchSecret, retryDelays, secretsIn } from './driver-calls.ts';
+import { afterFailure, fetchSecret, NO_FAILURE, retryDelays, secretsIn } from './driver-calls.ts';
 
 interface DiskInput extends Omit<DeviceOrder, 'type'> {
   readonly key: string;
@@ -187,9 +187,7 @@ export const diskMachine = s.createMachine({
     ...input,
     device: '',
     secrets: {},
-    failure: { step: '', message: '' },
-    tries: 0,
-    untilMs: 0,
+    ...NO_FAILURE,
   }),
   initial: 'deciding',
   on: { 'device.known': { actions: updateOrder } },

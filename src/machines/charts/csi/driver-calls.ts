@@ -13,6 +13,13 @@ interface Retrying {
   readonly tries: number;
   readonly untilMs: number;
 }
+/** Before the first failure. */
+export const NO_FAILURE: Retrying & { readonly failure: CSIFailure } = {
+  failure: { step: '', message: '' },
+  tries: 0,
+  untilMs: 0,
+};
+
 interface Turn {
   readonly context: Retrying;
   readonly system: object;

@@ -24,7 +24,7 @@ const REPUBLISH_MS = 60_000;
 
 export type Known = Omit<Extract<MountOrder, { type: 'mount.known' }>, 'type'>;
 
-interface MountInput extends Known {
+export interface MountInput extends Known {
   readonly id: string;
   readonly root: string;
   readonly nodeName: string;

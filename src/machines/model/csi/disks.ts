@@ -70,7 +70,7 @@ type Sources = { readonly iscsi?: unknown; readonly fc?: unknown };
 
 function describe({ iscsi, fc }: Sources, spec: string, pod: Pod): Described | null {
   if (iscsi != null) return describeISCSI(iscsi as ISCSISource, spec, pod.metadata.namespace);
-  return fc == null ? null : describeFC(fc as FCSource);
+  return fc == null ? null : describeFC(fc);
 }
 
 const PORT = 3260;

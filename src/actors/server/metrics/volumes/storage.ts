@@ -194,7 +194,7 @@ export class StorageMetrics extends Instruments implements Projection {
     const sinceMs = this.#wanted.get(key);
     if (!isDone || sinceMs === undefined || sinceMs === Number.POSITIVE_INFINITY) return;
     this.#wanted.set(key, Number.POSITIVE_INFINITY);
-    const isBlock = 'block' in request.input ? request.input.block : request.input.mount.map !== null;
+    const isBlock = request.name === 'disk.setUp' ? request.input.mount.map !== null : request.input.block;
     if (!isBlock) this.#overall(plugin, nowMs - sinceMs);
   }
 
