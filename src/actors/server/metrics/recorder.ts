@@ -59,7 +59,7 @@ export class Recorder {
   #kernel: Kernel | undefined;
   /** By pod uid, when a pod that is not running yet was first observed. */
   readonly #starting = new Map<string, number>();
-  /** By kind, the records of the journal: counted here, because a turn has dozens, and given to the client by a scrape. */
+  /** By kind, the records of the journal. A turn has dozens: the client of metrics gets them when it is scraped. */
   readonly #recordCounts = new Map<RecordKind, number>();
   readonly #counters = counters(this.registry, this.#recordCounts);
   readonly #histograms = histograms(this.registry);
