@@ -24,8 +24,8 @@ import {
 } from 'node:fs/promises';
 import { OperationError } from '../../kernel/json.ts';
 import { codeOf } from '../../kernel/thrown.ts';
-import { FOLDER, ignoring } from '../host/root-folder.ts';
-import { fdPath, type Ownership, removeTree, sharedMode } from './tree.ts';
+import { ignoring } from '../host/root-folder.ts';
+import { fdPath, type Ownership, removeTree, sharedMode, withFolder } from './tree.ts';
 
 export interface PlainFile {
   readonly path: string;
@@ -61,15 +61,16 @@ export async function writeAtomically(
 ): Promise<void> {
   for (const path of [...files.map((file) => file.path), ...folders]) refuseEscape(path);
   const kept = await makeFolders(volume, { files, folders }, ownership);
-  const before = await currentFolder(volume);
+  let current = await currentFolder(volume);
   const ownedFiles = files.map((file) => ({ ...file, mode: modeOf(file, ownership) }));
-  if (before === null || !(await hasExactly(volume, before, ownedFiles))) {
+  if (current === null || !(await hasExactly(volume, current, ownedFiles))) {
     const folder = `..${stamp(new Date())}.${randomInt(RANDOM_MAX)}`;
     try {
       await writeFolder(volume, folder, ownedFiles, ownership);
       await removeTree(fdPath(volume, DATA_NEW));
       await symlink(folder, fdPath(volume, DATA_NEW));
       await rename(fdPath(volume, DATA_NEW), fdPath(volume, DATA));
+      current = folder;
     } catch (error) {
       // Repeated failures must not fill a disk, or a tmpfs, further.
       await removeTree(fdPath(volume, folder)).catch(() => {});
@@ -77,7 +78,7 @@ export async function writeAtomically(
     }
   }
   const links = files.map((file) => [topOf(file.path), file] as const).filter(([name]) => !kept.has(name));
-  await linkNames(volume, new Map(links), kept);
+  await linkNames(volume, new Map(links), new Set([DATA, current, ...kept]));
 }
 
 const topOf = (path: string): string => path.split('/', 1)[0] ?? path;
@@ -143,13 +144,10 @@ async function writeFolder(
   ownership: Ownership | null,
 ): Promise<void> {
   await mkdir(fdPath(volume, name), FOLDER_MODE);
-  const folder = await open(fdPath(volume, name), FOLDER);
-  try {
+  await withFolder(fdPath(volume, name), async (folder) => {
     await shareFolder(folder, ownership);
     for (const file of files) await writeFile(folder, file, ownership);
-  } finally {
-    await folder.close();
-  }
+  });
 }
 
 async function writeFile(folder: FileHandle, file: PlainFile, ownership: Ownership | null): Promise<void> {
@@ -167,27 +165,27 @@ async function inFolder(
 ): Promise<void> {
   if (name === undefined) return await use(folder);
   const isNew = await makeFolder(fdPath(folder, name));
-  const next = await open(fdPath(folder, name), FOLDER);
-  try {
+  await withFolder(fdPath(folder, name), async (next) => {
     if (isNew) await shareFolder(next, ownership);
     await inFolder(next, rest, ownership, use);
-  } finally {
-    await next.close();
-  }
+  });
 }
 
-function ownerOf({ userId }: PlainFile): number {
-  const agentId = process.getuid?.() ?? 0;
-  return agentId === 0 ? (userId ?? agentId) : agentId;
-}
+const agentId = (): number => process.getuid?.() ?? 0;
+
+const ownerOf = ({ userId }: PlainFile): number => (agentId() === 0 ? (userId ?? agentId()) : agentId());
+
+/** chown(2) leaves the group as it is. */
+const UNCHANGED = -1;
 
 async function writeOne(path: string, file: PlainFile, ownership: Ownership | null): Promise<void> {
   const { mode, bytes } = file;
   const handle = await open(path, CREATE, 0o600);
   try {
     await handle.writeFile(bytes);
-    const { gid } = await handle.stat();
-    await handle.chown(ownerOf(file), ownership?.groupId ?? gid);
+    // A new file is the agent's already.
+    if (ownership !== null || ownerOf(file) !== agentId())
+      await handle.chown(ownerOf(file), ownership?.groupId ?? UNCHANGED);
     await handle.chmod(mode);
   } finally {
     await handle.close();
@@ -205,19 +203,15 @@ async function makeFolder(path: string): Promise<boolean> {
 }
 
 async function shareFolder(folder: FileHandle, ownership: Ownership | null): Promise<void> {
-  if (ownership !== null) await folder.chown(process.getuid?.() ?? 0, ownership.groupId);
+  if (ownership !== null) await folder.chown(agentId(), ownership.groupId);
   await folder.chmod(ownership === null ? FOLDER_MODE : sharedMode(FOLDER_MODE, true, ownership.readOnly));
 }
 
 /** Whether the folder has exactly these files. */
 async function hasExactly(volume: FileHandle, name: string, files: readonly PlainFile[]): Promise<boolean> {
   const unmatched = new Map(files.map((file) => [file.path, file]));
-  const folder = await open(fdPath(volume, name), FOLDER);
-  try {
-    return (await sameFiles(folder, '', unmatched)) && unmatched.size === 0;
-  } finally {
-    await folder.close();
-  }
+  const isSame = await withFolder(fdPath(volume, name), (folder) => sameFiles(folder, '', unmatched));
+  return isSame && unmatched.size === 0;
 }
 
 /** Removes the files that it finds from `wanted`; false at the first difference. */
@@ -231,15 +225,6 @@ async function sameFiles(folder: FileHandle, prefix: string, wanted: Map<string,
     wanted.delete(path);
   }
   return true;
-}
-
-async function withFolder<T>(path: string, use: (folder: FileHandle) => Promise<T>): Promise<T> {
-  const folder = await open(path, FOLDER);
-  try {
-    return await use(folder);
-  } finally {
-    await folder.close();
-  }
 }
 
 async function isSameFile(path: string, wanted: PlainFile | undefined): Promise<boolean> {
@@ -259,30 +244,26 @@ async function isSameFile(path: string, wanted: PlainFile | undefined): Promise<
   }
 }
 
-/**
- * Creates the missing links, each with the owner of its file, and removes all other names except the current folder and
- * `kept`.
- */
+/** Creates the missing links, each with the owner of its file, and removes all other names except `kept`. */
 async function linkNames(
   volume: FileHandle,
   names: ReadonlyMap<string, PlainFile>,
   kept: ReadonlySet<string>,
 ): Promise<void> {
-  const current = await readlink(fdPath(volume, DATA));
   const found = new Set(await readdir(fdPath(volume)));
   for (const [name, file] of names) {
     const [link, target] = [fdPath(volume, name), `${DATA}/${name}`];
-    if (!found.has(name) || !(await isLinkTo(link, target))) {
-      await removeTree(link);
+    const isNew = !found.has(name);
+    if (isNew || !(await isLinkTo(link, target))) {
+      if (!isNew) await removeTree(link);
       await symlink(target, link);
     }
-    if (file.userId === undefined) continue;
-    const { uid, gid } = await lstat(link);
-    if (uid !== ownerOf(file)) await lchown(link, ownerOf(file), gid);
+    if (file.userId === undefined || (isNew && ownerOf(file) === agentId())) continue;
+    const { uid } = await lstat(link);
+    if (uid !== ownerOf(file)) await lchown(link, ownerOf(file), UNCHANGED);
   }
   for (const name of found) {
-    const isUsed = name === DATA || name === current || names.has(name) || kept.has(name);
-    if (!isUsed) await removeTree(fdPath(volume, name));
+    if (!names.has(name) && !kept.has(name)) await removeTree(fdPath(volume, name));
   }
 }
 

@@ -7,8 +7,8 @@
  * Invariants: a failed volume is reported and delays no other; secrets are opened only here; owner and permissions of a
  * writable volume are set once, then they belong to its containers; links below the pod's folder are never followed.
  */
-import { closeSync, constants, lstatSync, openSync, type Stats } from 'node:fs';
-import { type FileHandle, mkdir, open, readdir, stat } from 'node:fs/promises';
+import { closeSync, constants, fstatSync, lstatSync, openSync, type Stats } from 'node:fs';
+import { type FileHandle, lstat, mkdir, open, readdir, stat } from 'node:fs/promises';
 import pLimit from 'p-limit';
 import { isSecretHandle, type SecretHandle, type Vault } from '../../kernel/journal/secrets.ts';
 import { OperationError } from '../../kernel/json.ts';
@@ -25,21 +25,21 @@ import type {
 } from '../../machines/model/operations/volume.ts';
 import { goError } from '../go-errors.ts';
 import { boundedCall } from '../host/bounded-calls.ts';
-import { FOLDER, makeFolder, openParent } from '../host/root-folder.ts';
+import { makeFolder, openParent, type Place, RootFolder } from '../host/root-folder.ts';
 import { writeAtomically } from './atomic-writer.ts';
 import { bindDevice, linkDevice } from './block-device.ts';
 import { bindLocal, DeviceFailure, LOCAL_STEP, SourceMissing, type Unshareable } from './local-volume.ts';
 import { type Mounter, mountsBelow, realPath } from './mounter.ts';
 import { mountNFS, type NetworkPrograms, NFS_AT_ONCE, type NFSVolume } from './network-volume.ts';
 import type { Projects } from './projects.ts';
-import { fdPath, shareTree } from './tree.ts';
+import { fdPath, shareTree, withFolder } from './tree.ts';
 
 type Input = InputOf<(typeof volumeOperations)['volume.setUp']>;
 type Folder = Extract<VolumeSetUp, { kind: 'folder' }>;
 type Host = Extract<VolumeSetUp, { kind: 'host' }>;
 type Files = Extract<VolumeSetUp, { kind: 'files' }>;
 /** The pod whose volumes these are. */
-type Place = Pick<Input, 'root' | 'podDirectory'>;
+type PodPlace = Pick<Input, 'root' | 'podDirectory'>;
 
 const DEVICE_STEP = 'MountVolume.MountDevice';
 
@@ -96,7 +96,7 @@ function failureOf(volume: VolumeSetUp, error: unknown): VolumeFailure {
 
 type OnNode = Exclude<VolumeSetUp, NFSVolume>;
 
-async function setUp({ root, podDirectory }: Place, volume: OnNode, tools: SetUpTools): Promise<Unshareable> {
+async function setUp({ root, podDirectory }: PodPlace, volume: OnNode, tools: SetUpTools): Promise<Unshareable> {
   switch (volume.kind) {
     case 'local':
       return await bindLocal(root, volume, tools.mounter);
@@ -121,13 +121,14 @@ async function withVolume<T>(
   mounter: Mounter,
   use: (folder: FileHandle) => Promise<T>,
 ): Promise<T> {
-  await makeVolumeFolder(root, path);
-  if (mount !== null) await mountOnce(root, path, mount, mounter);
-  const folder = await openFolder(root, path);
+  makeVolumeFolder(root, path);
+  const place = openParent(root, path);
+  if (!place) throw new OperationError(`${path} does not exist`, { code: 'ENOENT' });
   try {
-    return await use(folder);
+    if (mount !== null) await mountOnce(place, mount, mounter);
+    return await withFolder(place.path, use);
   } finally {
-    await folder.close();
+    place.folder.close();
   }
 }
 
@@ -151,7 +152,7 @@ async function checkHostPathOnce(
  * Changes the group of a volume once: afterwards containers may have set other permissions (a database rejects a folder
  * that others may read).
  */
-async function shareOnce({ root, podDirectory }: Place, volume: Folder, tools: SetUpTools): Promise<Unshareable> {
+async function shareOnce({ root, podDirectory }: PodPlace, volume: Folder, tools: SetUpTools): Promise<Unshareable> {
   const mark = readyMark(podDirectory, volume.path);
   if (foundAt(root, mark)?.isFile() && (await isThere(root, volume))) return {};
   const { groupId, path } = volume;
@@ -245,43 +246,33 @@ const PLUGIN_MODE = 0o755;
 const VOLUME_MODE = 0o777;
 
 /** `<pod>/volumes/<plugin>/<name>`, each with its own permissions. */
-async function makeVolumeFolder(root: string, path: string): Promise<void> {
+function makeVolumeFolder(root: string, path: string): void {
   const plugin = path.slice(0, path.lastIndexOf('/'));
-  for (const [each, mode] of [
-    [plugin, PLUGIN_MODE],
-    [path, VOLUME_MODE],
-  ] as const) {
-    const place = openParent(root, each, PARENT_MODE);
-    if (!place) continue;
-    try {
-      makeFolder(place.path, mode);
-    } finally {
-      place.folder.close();
-    }
-  }
-}
-
-async function openFolder(root: string, path: string): Promise<FileHandle> {
-  const place = openParent(root, path);
-  if (!place) throw new OperationError(`${path} does not exist`, { code: 'ENOENT' });
+  const below = new RootFolder(root, PARENT_MODE);
   try {
-    return await open(place.path, FOLDER);
+    makeFolder(below.to(plugin), PLUGIN_MODE);
+    makeFolder(below.to(path), VOLUME_MODE);
   } finally {
-    place.folder.close();
+    below.close();
   }
 }
 
-async function mountOnce(root: string, path: string, mount: VolumeMount, mounter: Mounter): Promise<void> {
-  const point = await realPath(root, path);
-  if ((await mountsBelow(point)).includes(point)) return;
-  const folder = await openFolder(root, path);
+async function mountOnce(place: Place, mount: VolumeMount, mounter: Mounter): Promise<void> {
+  if (await isFileSystem(place)) return;
   try {
-    await mountOn(fdPath(folder), mount, mounter);
+    await withFolder(place.path, (folder) => mountOn(fdPath(folder), mount, mounter));
   } catch (error) {
     if (!(mount.optional && isForbidden(error))) throw explained(error, mount);
-  } finally {
-    await folder.close();
   }
+}
+
+/**
+ * Whether the folder has a file system of its own, as every mount of a `medium` is. The table of all mounts would say
+ * it too, but each volume of a pod asks, and a node has thousands of mounts.
+ */
+async function isFileSystem({ folder, path }: Place): Promise<boolean> {
+  const { dev } = await lstat(path);
+  return dev !== fstatSync(folder.fd).dev;
 }
 
 /** Kernels before 6.4 do not know `noswap`. */

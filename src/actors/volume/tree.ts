@@ -18,6 +18,16 @@ const SETGID = 0o2000;
 export const fdPath = ({ fd }: { readonly fd: number }, name = ''): string =>
   `/proc/${process.pid}/fd/${fd}${name === '' ? '' : `/${name}`}`;
 
+/** Opens the folder for `use`, never through a link. */
+export async function withFolder<T>(path: string, use: (folder: FileHandle) => Promise<T>): Promise<T> {
+  const folder = await open(path, FOLDER);
+  try {
+    return await use(folder);
+  } finally {
+    await folder.close();
+  }
+}
+
 const namesIn = (folder: FileHandle): Promise<Buffer[]> => readdir(fdPath(folder), { encoding: 'buffer' });
 const inside = (folder: FileHandle, name: Buffer): Buffer => Buffer.concat([Buffer.from(`${fdPath(folder)}/`), name]);
 

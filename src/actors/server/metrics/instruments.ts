@@ -55,6 +55,25 @@ export const sampledGauge = (registry: Registry, name: string, help: string, rea
     },
   });
 
+/** A counter with one label whose counts are kept elsewhere, by the value of the label, and read by a scrape. */
+export const sampledCounter = (
+  registry: Registry,
+  name: string,
+  help: string,
+  label: string,
+  counts: ReadonlyMap<string, number>,
+): Counter =>
+  new Counter({
+    name,
+    help,
+    labelNames: [label],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [value, count] of counts) this.inc({ [label]: value }, count);
+    },
+  });
+
 /** The contents of a Prometheus client registry as plain families. */
 export async function familiesOf(registry: Registry): Promise<Family[]> {
   const metrics = await registry.getMetricsAsJSON();

@@ -20,6 +20,7 @@ import {
   type Projection,
   podContext,
   type RecordKind,
+  sampledCounter,
   sampledGauge,
   type UnderWay,
 } from './instruments.ts';
@@ -58,7 +59,9 @@ export class Recorder {
   #kernel: Kernel | undefined;
   /** By pod uid, when a pod that is not running yet was first observed. */
   readonly #starting = new Map<string, number>();
-  readonly #counters = counters(this.registry);
+  /** By kind, the records of the journal. A turn has dozens: the client of metrics gets them when it is scraped. */
+  readonly #recordCounts = new Map<RecordKind, number>();
+  readonly #counters = counters(this.registry, this.#recordCounts);
   readonly #histograms = histograms(this.registry);
   readonly #turns = histogram(
     this.registry,
@@ -113,7 +116,7 @@ export class Recorder {
       const request = record.k === 'result' || record.k === 'cancel' ? this.#underWay.get(record.id) : undefined;
       const recordContext = { kernel, request, turnMs: tookMs };
       for (const projection of this.#hearers.get(record.k) ?? []) projection.on(record, recordContext);
-      this.#counters.records.inc({ kind: record.k });
+      this.#recordCounts.set(record.k, (this.#recordCounts.get(record.k) ?? 0) + 1);
       if (record.k === 'effect') this.#requested(record, kernel.now);
       else if (record.k === 'result') this.#settled(record, kernel.now);
       else if (record.k === 'cancel') this.#underWay.delete(record.id);
@@ -188,7 +191,7 @@ export class Recorder {
   }
 }
 
-const counters = (registry: Registry) => ({
+const counters = (registry: Registry, recordCounts: ReadonlyMap<RecordKind, number>) => ({
   terminated: counter(
     registry,
     'kubelet_terminated_containers_total',
@@ -196,9 +199,13 @@ const counters = (registry: Registry) => ({
     ['container_type', 'exit_code', 'reason'],
   ),
   turns: counter(registry, 'statelet_turns_total', 'Turns that the kernel took since it started: one input each.'),
-  records: counter(registry, 'statelet_journal_records_total', 'Records of the journal since the kernel started.', [
+  records: sampledCounter(
+    registry,
+    'statelet_journal_records_total',
+    'Records of the journal since the kernel started.',
     'kind',
-  ]),
+    recordCounts,
+  ),
 });
 
 const histograms = (registry: Registry) => ({

@@ -230,6 +230,9 @@ describe('numbers', () => {
     expect(first).toBeGreaterThan(1.7e9);
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(await startOf()).toBe(first);
+    const messages = await value('statelet_journal_records_total', { kind: 'message' });
+    expect(messages).toBeGreaterThan(10);
+    expect(await value('statelet_journal_records_total', { kind: 'message' })).toBe(messages);
   });
 
   it('of the API server are what its client saw', async () => {

@@ -104,12 +104,20 @@ export function statusPatch(own: PodStatus, seen: SeenPod, stage: PodStage, writ
 /** A status is JSON, although its generated type does not express it. */
 const fieldsOf = (status: unknown): JsonObject => ({ status }) as JsonObject;
 
-/** A field that Go writes as `null` is absent. */
-function withoutNulls(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(withoutNulls);
+/** A field that Go writes as `null` is absent. The value itself if it has none, as almost every one. */
+const withoutNulls = (value: unknown): unknown => (hasNulls(value) ? copyWithoutNulls(value) : value);
+
+function hasNulls(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return value === null;
+  for (const each of Object.values(value)) if (hasNulls(each)) return true;
+  return false;
+}
+
+function copyWithoutNulls(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(copyWithoutNulls);
   if (typeof value !== 'object' || value === null) return value;
   const entries = Object.entries(value).filter(([, each]) => each !== null);
-  return Object.fromEntries(entries.map(([key, each]) => [key, withoutNulls(each)]));
+  return Object.fromEntries(entries.map(([key, each]) => [key, copyWithoutNulls(each)]));
 }
 
 /** How long a change may wait for others. */

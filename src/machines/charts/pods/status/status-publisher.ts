@@ -58,7 +58,8 @@ const s = setup({
   types: typed<{ input: PublisherInput; context: Context; events: StatusMessage | Ended }>(),
   actors: pick(kubeOperations, 'kube.patch', 'kube.delete'),
   guards: {
-    hasPatch: ({ context }) => patchOf(context) !== null && patchText(context) !== context.unkept,
+    hasPatch: ({ context }) =>
+      patchOf(context) !== null && (context.unkept === '' || patchText(context) !== context.unkept),
     mayDelete: ({ context: { own, seen, stage, isReclaimed, deletedUid } }) =>
       seen !== null &&
       !seen.isMirror &&

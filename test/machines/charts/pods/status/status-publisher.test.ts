@@ -52,6 +52,21 @@ it.each([
   expect(world.divergence()).toBeNull();
 });
 
+it('a null in the status of the API server is an absent field, at any depth', () => {
+  const patches: Patch[] = [];
+  const world = runUnder(statusPublisherMachine, REF, {
+    'kube.patch': ({ body }: { body: Patch }) => {
+      patches.push(body);
+      return ok({ metadata: { uid: 'u1', resourceVersion: '2' }, status: {} });
+    },
+  });
+  const ready = { type: 'Ready', status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z' };
+  world.send(seen({ phase: 'Running', podIPs: null, conditions: [{ ...ready, lastProbeTime: null }] }));
+  world.send(changed({ phase: 'Running', conditions: [ready] }));
+  world.time.advanceTo(world.time.now() + 60_000);
+  expect(patches).toEqual([]);
+});
+
 describe('an API server that does not keep a field', () => {
   const own = { phase: 'Running', hostIP: '10.0.0.1', hostIPs: [{ ip: '10.0.0.1' }] };
 
