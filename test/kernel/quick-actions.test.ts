@@ -15,14 +15,17 @@ import {
 } from 'xstate';
 import { quickenActions } from '../../src/kernel/quick-actions.ts';
 
-const count = assign({ count: ({ context }: { context: { count: number } }) => context.count + 1 });
+type Counted = { context: { count: number } };
+type Spawn = (src: 'child', options: { id: string }) => unknown;
+
+const count = assign({ count: ({ context }: Counted) => context.count + 1 });
 const child = fromCallback(() => {});
 
 const machineOf = (): AnyStateMachine =>
   setup({ actors: { child }, actions: { count } as never }).createMachine({
     id: 'node',
     type: 'parallel',
-    context: ({ spawn }) => ({ count: 0, first: spawn('child', { id: 'first' }) }),
+    context: ({ spawn }: { spawn: Spawn }) => ({ count: 0, first: spawn('child', { id: 'first' }) }),
     on: {
       counted: { actions: 'count' },
       inlined: { actions: assign({ count: 7, last: ({ spawn }) => spawn('child', { id: 'last' }) }) },
@@ -45,14 +48,18 @@ const machineOf = (): AnyStateMachine =>
             tags: ['failed', 'quiet'],
             invoke: { src: 'child', id: 'invoked' },
             entry: [stopChild('second'), count],
-            always: { guard: ({ context }) => context['count'] > 20, target: 'up', actions: assign({ count: 0 }) },
+            always: {
+              guard: ({ context }: Counted) => context.count > 20,
+              target: 'up',
+              actions: assign({ count: 0 }),
+            },
             on: { up: { target: 'up', actions: count } },
           },
         },
       },
       watch: { initial: 'idle', states: { idle: { on: { look: 'looking' } }, looking: {} } },
     },
-  } as never);
+  } as never) as never;
 
 const quick = machineOf();
 quickenActions(quick);
@@ -100,7 +107,7 @@ it('a guard in a list of actions sees the active states', () => {
       },
     },
   });
-  quickenActions(machine);
+  quickenActions(machine as never);
   const actor = createActor(machine).start();
   actor.send({ type: 'asked' });
   expect(actor.getSnapshot().context).toEqual({ found: true });
