@@ -8,26 +8,11 @@
  * Invariant: the result is the snapshot that XState makes, member for member. Actions that XState creates itself for an
  * `invoke` stay as they are.
  */
-import {
-  type AnyMachineSnapshot,
-  type AnyStateMachine,
-  type AnyStateNode,
-  assign,
-  enqueueActions,
-  spawnChild,
-  stopChild,
-} from 'xstate';
+import { type AnyMachineSnapshot, type AnyStateMachine, assign, enqueueActions, spawnChild, stopChild } from 'xstate';
 import { statesBelow } from './steps.ts';
 
 type Resolved = readonly [next: AnyMachineSnapshot, parameters: unknown, actions: readonly unknown[] | undefined];
 type Resolve = (scope: unknown, snapshot: AnyMachineSnapshot, ...rest: readonly unknown[]) => Resolved;
-
-/** The members of a snapshot that only transitions change. */
-interface States {
-  _nodes: readonly AnyStateNode[];
-  value: unknown;
-  tags: ReadonlySet<string>;
-}
 
 interface BuiltInAction {
   resolve: Resolve;
@@ -35,16 +20,16 @@ interface BuiltInAction {
 
 const resolveOf = (action: unknown): Resolve => (action as BuiltInAction).resolve;
 
-const NO_STATES: readonly AnyStateNode[] = [];
+const NO_STATES: readonly never[] = [];
 
 const keepingStates =
   (resolve: Resolve): Resolve =>
   (scope, snapshot, ...rest) => {
     const resolved = resolve(scope, { ...snapshot, _nodes: NO_STATES } as AnyMachineSnapshot, ...rest);
-    const [before, next] = [snapshot as unknown as States, resolved[0] as unknown as States];
-    next._nodes = before._nodes;
-    next.value = before.value;
-    next.tags = before.tags;
+    const [next] = resolved;
+    next._nodes = snapshot._nodes;
+    next.value = snapshot.value;
+    next.tags = snapshot.tags;
     return resolved;
   };
 

@@ -22,7 +22,7 @@ const count = assign({ count: ({ context }: Counted) => context.count + 1 });
 const child = fromCallback(() => {});
 
 const machineOf = (): AnyStateMachine =>
-  setup({ actors: { child }, actions: { count } as never }).createMachine({
+  setup({ actors: { child }, actions: { count } }).createMachine({
     id: 'node',
     type: 'parallel',
     context: ({ spawn }: { spawn: Spawn }) => ({ count: 0, first: spawn('child', { id: 'first' }) }),
