@@ -20,7 +20,7 @@ interface BuiltInAction {
 
 const resolveOf = (action: unknown): Resolve => (action as BuiltInAction).resolve;
 
-const NO_STATES: readonly never[] = [];
+const NO_STATES: never[] = [];
 
 const keepingStates =
   (resolve: Resolve): Resolve =>

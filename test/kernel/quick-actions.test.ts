@@ -18,7 +18,7 @@ import { quickenActions } from '../../src/kernel/quick-actions.ts';
 type Counted = { context: { count: number } };
 type Spawn = (src: 'child', options: { id: string }) => unknown;
 
-const count = assign({ count: ({ context }: Counted) => context.count + 1 });
+const count: never = assign({ count: ({ context }: Counted) => context.count + 1 }) as never;
 const child = fromCallback(() => {});
 
 const machineOf = (): AnyStateMachine =>
