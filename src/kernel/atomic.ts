@@ -8,6 +8,7 @@
 import type { ActorScope, AnyEventObject, AnyMachineSnapshot, AnyStateMachine, AnyStateNode } from 'xstate';
 import { enforceTime } from './clock.ts';
 import { memberOf, toPlainError } from './json.ts';
+import { quickenActions } from './quick-actions.ts';
 import { isMachine, stateNodesOf, statesBelow } from './steps.ts';
 
 type Scope = ActorScope<AnyMachineSnapshot, AnyEventObject>;
@@ -20,6 +21,7 @@ const wrapped = new WeakSet<AnyStateMachine>();
 export function makeAtomic(machine: AnyStateMachine): void {
   if (wrapped.has(machine)) return;
   wrapped.add(machine);
+  quickenActions(machine);
   const transition = machine.transition.bind(machine) as Transition;
   const isUnhandled = unhandledBy(machine);
   (machine as { transition: unknown }).transition = (
@@ -63,8 +65,6 @@ function failed(transition: Transition, snapshot: AnyMachineSnapshot, scope: Sco
   return { ...stopped, status: 'error', error: toPlainError(thrown) } as AnyMachineSnapshot;
 }
 
-/** Event types in one index; types that contain actor ids are unbounded. */
-const TYPES_MAX = 4_096;
 const ALL: ReadonlySet<string> = new Set(['xstate.init', 'xstate.stop']);
 /** This event stops an actor that does not handle it. */
 const ERROR = 'xstate.error.actor';
@@ -83,27 +83,31 @@ export type IsUnhandled = (snapshot: AnyMachineSnapshot, type: string) => boolea
 export function unhandledBy(machine: AnyStateMachine): IsUnhandled {
   const nodes = statesBelow(machine.root);
   const eventless = new Set(nodes.filter(({ always }) => always !== undefined));
-  const statesByType = new Map<string, ReadonlySet<AnyStateNode>>();
-  const statesHandling = (type: string): ReadonlySet<AnyStateNode> => {
-    const known = statesByType.get(type);
-    if (known) return known;
-    if (statesByType.size === TYPES_MAX) statesByType.clear();
-    const found = new Set(nodes.filter((node) => mayTake(node, type)));
-    statesByType.set(type, found);
-    return found;
-  };
+  const handlers = handlersIn(nodes);
   return (snapshot, type) => {
     if (snapshot.status !== 'active' || ALL.has(type) || type.startsWith(ERROR)) return false;
-    const taking = statesHandling(type);
     const active = stateNodesOf(snapshot);
-    return active !== undefined && active.every((node) => !taking.has(node) && !eventless.has(node));
+    if (active === undefined) return false;
+    const exact = handlers.exact.get(type);
+    if (active.some((node) => exact?.has(node) === true || eventless.has(node))) return false;
+    return !handlers.wildcards.some(({ prefix, node }) => type.startsWith(prefix) && active.includes(node));
   };
 }
 
-function mayTake({ transitions }: AnyStateNode, type: string): boolean {
-  if (transitions.has(type)) return true;
-  return [...transitions.keys()].some((descriptor) => {
-    const wildcard = descriptor.indexOf('*');
-    return wildcard !== -1 && type.startsWith(descriptor.slice(0, Math.max(0, wildcard - 1)));
+interface Handlers {
+  /** By the type of an event, the states that name it. */
+  readonly exact: ReadonlyMap<string, ReadonlySet<AnyStateNode>>;
+  /** States that handle every event whose type begins like this. */
+  readonly wildcards: readonly { readonly prefix: string; readonly node: AnyStateNode }[];
+}
+
+function handlersIn(nodes: readonly AnyStateNode[]): Handlers {
+  const described = nodes.flatMap((node) => [...node.transitions.keys()].map((type) => ({ type, node })));
+  const exact = new Map<string, Set<AnyStateNode>>();
+  for (const { type, node } of described) exact.set(type, (exact.get(type) ?? new Set()).add(node));
+  const wildcards = described.flatMap(({ type, node }) => {
+    const wildcard = type.indexOf('*');
+    return wildcard === -1 ? [] : [{ prefix: type.slice(0, Math.max(0, wildcard - 1)), node }];
   });
+  return { exact, wildcards };
 }

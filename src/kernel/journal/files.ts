@@ -7,7 +7,7 @@
  * stored as a blob itself, so a reader never resolves a reference that the journal did not write.
  */
 import { hash } from 'node:crypto';
-import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { zstdDecompressSync } from 'node:zlib';
 import { codeOf, messageOf } from '../thrown.ts';
@@ -29,12 +29,33 @@ export interface OpenSegment {
   readonly chunks: Iterable<Buffer>;
 }
 
+/**
+ * Opens a file for reading. Anything else is refused: a pipe lets a reader wait for a writer, perhaps forever, and
+ * delivers its bytes only once, but the first lines of a segment are read twice.
+ */
+export function openFile(path: string): number {
+  const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  if (fstatSync(descriptor).isFile()) return descriptor;
+  closeSync(descriptor);
+  throw new Error('it is no regular file; what a pipe delivers must be in a file first');
+}
+
+/** The bytes of a file, as {@link openFile} opens it. */
+export function readWholeFile(path: string): Buffer {
+  const descriptor = openFile(path);
+  try {
+    return readFileSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
 /** Opens a segment, also if the daemon compressed it since it was listed. */
 export function openSegment(path: string): OpenSegment {
   const isCompressed = path.endsWith('.zst');
   if (isCompressed) return { isCompressed, chunks: [decompressed(path)] };
   try {
-    return { isCompressed, chunks: plainChunks(openSync(path, 'r'), path) };
+    return { isCompressed, chunks: plainChunks(openFile(path), path) };
   } catch (error) {
     if (codeOf(error) !== 'ENOENT') throw unreadable(path, error);
     return { isCompressed: true, chunks: [decompressed(`${path}.zst`)] };
@@ -65,7 +86,7 @@ function readChunk(descriptor: number, chunk: Buffer, path: string): number {
 function decompressed(path: string): Buffer {
   let bytes: Buffer;
   try {
-    bytes = readFileSync(path);
+    bytes = readWholeFile(path);
   } catch (error) {
     throw unreadable(path, error);
   }
@@ -93,7 +114,7 @@ export function readBlob(directory: string, sha256: unknown, segment: string): L
   const file = join(directory, BLOB_DIRECTORY, sha256);
   let json: Buffer;
   try {
-    json = readFileSync(file);
+    json = readWholeFile(file);
   } catch (error) {
     throw new JournalError(
       'missing',

@@ -4,7 +4,7 @@
  * is left out and reported by `torn`.
  */
 import { hash } from 'node:crypto';
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import {
   type Checkpoint,
@@ -15,6 +15,7 @@ import {
 } from '../records.ts';
 import { codeOf, messageOf } from '../thrown.ts';
 import { JournalError } from './errors.ts';
+import { readWholeFile } from './files.ts';
 import { segmentName, segmentsIn } from './layout.ts';
 import { Sequence, scanSegment, type TornTail } from './sequence.ts';
 import { isTooDeep, NESTING_MAX } from './shape.ts';
@@ -135,7 +136,7 @@ export function readCheckpoint(segment: string, { file: name, sha256 }: Checkpoi
   const file = join(dirname(segment), basename(name));
   let text: Buffer;
   try {
-    text = readFileSync(file);
+    text = readWholeFile(file);
   } catch (error) {
     const sentence = `the checkpoint that ${segment} begins with cannot be read (${codeOf(error) ?? messageOf(error)})`;
     throw new JournalError('missing', { file }, sentence, error);

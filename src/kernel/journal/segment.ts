@@ -7,9 +7,10 @@
  * removed file fails the next write and the closing; a hanging disk is synced only once.
  */
 import { createHash, type Hash } from 'node:crypto';
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, readSync } from 'node:fs';
 import { type FileHandle, stat } from 'node:fs/promises';
 import { type Disk, type Durability, PRIVATE, writeAll } from './disk.ts';
+import { openFile } from './files.ts';
 import { encodeLine, linesOf, parseLine } from './line.ts';
 
 /** Syncing every batch would delay the runtime, whose data are on the same disk. */
@@ -100,7 +101,7 @@ const WINDOW_GROWTH = 8;
 
 /** Reads backwards, so that opening a journal does not read a whole segment. */
 export function tornBytes(path: string): number {
-  const descriptor = openSync(path, 'r');
+  const descriptor = openFile(path);
   try {
     const { size } = fstatSync(descriptor);
     for (let window = WINDOW_BYTES; ; window *= WINDOW_GROWTH) {

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import {
   copyFileSync,
   cpSync,
@@ -102,6 +102,29 @@ function tornOf(path: string): number {
   for (const _ of journal.records);
   return journal.torn?.bytes ?? 0;
 }
+
+describe('what is no regular file', () => {
+  it.each(['j-000001-000000000000.ndjson', 'j-000001-000000000000.ndjson.zst'])('%s is refused at once', (name) => {
+    const directory = temporaryDirectory();
+    execFileSync('mkfifo', [join(directory, name)]);
+    const why = 'it cannot be read (it is no regular file; what a pipe delivers must be in a file first)';
+    for (const path of [directory, join(directory, name)]) {
+      const { kind, message } = errorOf(path);
+      expect(kind).toBe('unusable');
+      expect(message).toBe(`${join(directory, name)}: ${why}`);
+    }
+  });
+
+  it('a pipe in the place of the last segment does not hold up the next start', async () => {
+    const directory = temporaryDirectory();
+    execFileSync('mkfifo', [join(directory, 'j-000001-000000000000.ndjson')]);
+    const reported: string[] = [];
+    const { journal } = record(directory, { report: (_, sentence) => reported.push(sentence) }).boot();
+    await journal.close();
+    expect(journal.incarnation).toBe('000002');
+    expect(reported[0]).toContain('cannot be looked at: it is no regular file');
+  });
+});
 
 describe('damage', () => {
   it('no flipped bit goes unnoticed, and nothing is read that was not written', async () => {

@@ -275,11 +275,12 @@ export function podIPs(
   return ips.toSorted((a, b) => Number(isIPv6(a) !== isIPv6(primary)) - Number(isIPv6(b) !== isIPv6(primary)));
 }
 
-const oneOfEachFamily = (ips: readonly string[], startsWithIPv6: boolean): readonly string[] =>
-  [startsWithIPv6, !startsWithIPv6].flatMap((wantsIPv6) => {
-    const first = ips.map(canonicalIp).find((ip) => isIPv6(ip) === wantsIPv6);
-    return first ?? [];
-  });
+function oneOfEachFamily(ips: readonly string[], startsWithIPv6: boolean): readonly string[] {
+  const canonical = ips.map(canonicalIp);
+  return [startsWithIPv6, !startsWithIPv6].flatMap(
+    (wantsIPv6) => canonical.find((ip) => isIPv6(ip) === wantsIPv6) ?? [],
+  );
+}
 
 /** The status of a removed pod: a container that never reported its end has ended, and the phase is final. */
 function finalStatus(facts: PodStatusFacts, status: PodStatus): PodStatus {

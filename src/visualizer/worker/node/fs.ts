@@ -44,16 +44,24 @@ function bytesOf(content: Content, from: number, to: number): Uint8Array {
   return new Uint8Array(new FileReaderSync().readAsArrayBuffer(content.slice(from, to)));
 }
 
+/** No file here can make a reader wait. */
+export const constants = { O_RDONLY: 0, O_NONBLOCK: 0 };
+
 export function openSync(path: string): number {
   const descriptor = nextDescriptor++;
   open.set(descriptor, { content: contentOf(path), at: 0 });
   return descriptor;
 }
 
-/** Continues where the last call ended, and reads as much as fits. */
-export function readSync(descriptor: number, buffer: Uint8Array): number {
+function openFile(descriptor: number): Open {
   const file = open.get(descriptor);
   if (!file) throw failed('EBADF', String(descriptor));
+  return file;
+}
+
+/** Continues where the last call ended, and reads as much as fits. */
+export function readSync(descriptor: number, buffer: Uint8Array): number {
+  const file = openFile(descriptor);
   const bytes = bytesOf(file.content, file.at, file.at + buffer.length);
   buffer.set(bytes);
   file.at += bytes.length;
@@ -64,9 +72,15 @@ export function closeSync(descriptor: number): void {
   open.delete(descriptor);
 }
 
-export function readFileSync(path: string): Buffer {
-  const content = contentOf(path);
+export function readFileSync(place: string | number): Buffer {
+  const content = typeof place === 'number' ? openFile(place).content : contentOf(place);
   return bufferOf(bytesOf(content, 0, sizeOf(content)));
+}
+
+/** Only files can be opened. */
+export function fstatSync(descriptor: number): { readonly size: number; isFile(): boolean } {
+  const { content } = openFile(descriptor);
+  return { size: sizeOf(content), isFile: () => true };
 }
 
 interface Stat {
