@@ -107,11 +107,9 @@ describe.each([
 });
 
 it('of what led to healthz, and to a pod', () => {
-  for (const goal of ['healthz', 'pod/web']) {
-    const [report] = printed(() => criticalChainCommand(good, goal, JSON_FORMAT));
-    if (goal === 'healthz') fits('critical-chain', report);
-    else expect(report).toBeUndefined();
-  }
+  const chainTo = (goal: string) => printed(() => criticalChainCommand(good, goal, JSON_FORMAT))[0];
+  fits('critical-chain', chainTo('healthz'));
+  expect(chainTo('pod/web')).toBeUndefined();
   fits('why', printed(() => whyCommand(good, 'pod/web', JSON_FORMAT))[0]);
 });
 
