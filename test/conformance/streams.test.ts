@@ -69,8 +69,6 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('the reco
 const hasOnlyLostOutput = (id: string, why: string): boolean =>
   MAY_LOSE_OUTPUT.has(id) && /^(binary|text) 1: "[^"]*" but "[^"]*"$/.test(why);
 
-// ---- the client -----------------------------------------------------------------------------------------------------
-
 interface Played {
   readonly reply: Reply;
   /** By channel, all that came on it. */
@@ -173,8 +171,6 @@ const described = ({ op, payload }: { op: FrameKind; payload: Buffer }): Recorde
     ? { op, payload: text, decoded: Buffer.from(text.slice(1), 'base64').toString('latin1') }
     : { op, payload: text };
 };
-
-// ---- the judge ------------------------------------------------------------------------------------------------------
 
 function differences(recorded: Recorded, { reply, frames, isClosed }: Played): string[] {
   const found: string[] = [];

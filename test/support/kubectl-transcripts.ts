@@ -115,8 +115,6 @@ export function fixtures(image: string): Manifest[] {
   return [...found.values()];
 }
 
-// ---- playing --------------------------------------------------------------------------------------------------------
-
 export class Kubectl {
   private readonly own: readonly string[];
   readonly directory: string;
@@ -189,8 +187,6 @@ function inputOf(stdin: Text | undefined): string | Buffer {
   if (stdin === undefined || typeof stdin === 'string') return stdin ?? '';
   return Buffer.alloc(stdin.bytes, Buffer.from(Array.from({ length: 256 }, (_, byte) => byte)));
 }
-
-// ---- comparing ------------------------------------------------------------------------------------------------------
 
 /** kubectl's own log of a write after the command had ended, and of a first frame before it listened: its own races. */
 const STDIN_NOISE =

@@ -1,4 +1,4 @@
-/** What a pod has is asked for once, and again whenever it could be something else. */
+/** The ids of a pod are requested once, and again only when they may have changed. */
 import { expect, it, onTestFinished } from 'vitest';
 import { connectRuntime } from '../../../src/actors/cri/client.ts';
 import { type Ids, inspectPod, PodIds } from '../../../src/actors/cri/inspect.ts';

@@ -1,4 +1,4 @@
-/** The lock file against real strangers: util-linux's `flock`, which takes the same lock as the Go kubelet. */
+/** The lock file with other processes: util-linux's `flock` takes the same lock as the Go kubelet. */
 import { spawn, spawnSync } from 'node:child_process';
 import { closeSync, openSync, renameSync, statSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** The folders of pods, against containers that would lead the agent astray. */
+/** The folders of pods, with containers that try to redirect the agent. */
 import { execFileSync } from 'node:child_process';
 import {
   existsSync,

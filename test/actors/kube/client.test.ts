@@ -374,7 +374,7 @@ it('a thousand writes of pods that ended delay no other request', async () => {
   const write = (name: string, phase: string) => {
     const patch = { subresource: 'status', patchType: 'application/strategic-merge-patch+json' };
     const input = { ...pods(name), ...patch, body: { status: { phase } } };
-    // No such pod is there: an answer of the server shows that the request had its turn.
+    // There is no such pod: an answer of the server shows that the request was sent.
     return node.ask('kube.patch', input, { signal: stop.signal }).catch(({ code }: { code: string }) => code);
   };
   const ended = Array.from({ length: 1_000 }, (_, at) => write(`ended-${at}`, 'Failed'));

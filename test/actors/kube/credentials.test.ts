@@ -1,4 +1,4 @@
-/** Who the node is for the API server, while that changes, and the proxies on the way there. */
+/** The credentials of the node at the API server, while they change, and the proxies on the way to it. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';

@@ -1,4 +1,4 @@
-/** Kubeconfigs that the kubelet accepts and refuses, with its words: each case was run on kubelet 1.36.2. */
+/** Kubeconfigs that the kubelet accepts and refuses, with its texts: each case was run on kubelet 1.36.2. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -49,7 +49,7 @@ afterAll(() => rmSync(directory, { recursive: true }));
 
 const GARBAGE = 'Z2FyYmFnZQ==';
 
-/** Why a node does not start with it; empty if it does. `rotated`: with a certificate manager. */
+/** Why a node does not start with the kubeconfig; empty if it does. `rotated`: with a certificate manager. */
 function refusalOf(parts: Parts, rotated: string | null = null): string {
   const path = join(directory, 'config');
   writeFileSync(path, parts.text ?? documentOf(parts));

@@ -1,4 +1,4 @@
-/** The folder of plugins and the talk with them, over real sockets. */
+/** The folder of plugins and the calls to them, over real sockets. */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';

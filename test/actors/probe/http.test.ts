@@ -1,4 +1,4 @@
-/** HTTP probes against real servers, well-behaved ones and all others: a probe costs its time and 10 KiB, no more. */
+/** HTTP probes of real servers, correct and incorrect ones: a probe takes at most its timeout and 10 KiB. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';

@@ -1,4 +1,4 @@
-/** TCP, gRPC and exec probes, and how a watch repeats them. */
+/** TCP, gRPC and exec probes, and their repetition by a watch. */
 import type { Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
@@ -142,7 +142,7 @@ describe('exec', () => {
   const base64 = (text: string) => Buffer.from(text).toString('base64');
 
   async function runtime(handlers: Handlers, requestTimeoutMs = 60_000) {
-    // The container has no values of Secrets: there is no mark beside its log.
+    // The container has no values of Secrets, because there is no mark beside its log.
     const withoutSecrets = () => ({ status: { id: 'c1', log_path: '/nowhere/app/0.log' } });
     const fake = await FakeRuntime.start({ ContainerStatus: withoutSecrets, ...handlers });
     const cri = criPorts({ endpoint: fake.endpoint, requestTimeoutMs });

@@ -1,4 +1,4 @@
-/** Counters move with what happens and with nothing else: images, hooks, certificates, resizes, evictions, CPUs. */
+/** Each counter changes with its own event only: images, hooks, certificates, resizes, evictions, CPUs. */
 import { describe, expect, it } from 'vitest';
 import { answered, asked, recording, sent } from './metrics-recording.ts';
 

@@ -1,4 +1,7 @@
-/** Reviews at the API server: how long an answer holds, how often it is asked for, and what a failure costs. */
+/**
+ * Reviews at the API server: how long an answer is cached, how often it is requested, and the consequences of a
+ * failure.
+ */
 import type { IncomingMessage } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
@@ -100,7 +103,7 @@ it('of rights that are allowed and denied at once, nothing may be had', async ()
 });
 
 describe('an answer for one token is never another’s', () => {
-  /** An API server that knows some tokens and is asked by many at once. */
+  /** An API server that knows some tokens and gets many requests at once. */
   function knowing(users: Readonly<Record<string, string>>) {
     const reviewed: string[] = [];
     const create: Create = async ({ body }) => {

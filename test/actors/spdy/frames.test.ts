@@ -1,4 +1,4 @@
-/** What one side writes is what the other reads, wherever the connection cuts it. */
+/** One side reads what the other side wrote, however the connection splits it. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
@@ -31,7 +31,7 @@ interface Received {
   text?: string;
 }
 
-/** Data of one stream told in pieces, as one. */
+/** Joins the parts of one stream's data. */
 function whole(frames: readonly Frame[]): Received[] {
   const received: Received[] = [];
   for (const frame of frames) {

@@ -1,4 +1,6 @@
-/** What drivers say of volumes, over real sockets: how full, how they are, how often they are asked, and who waits. */
+/**
+ * Statistics of volumes by drivers, over real sockets: usage, condition, how often they are requested, and who waits.
+ */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';

@@ -1,4 +1,4 @@
-/** Volumes of NFS servers, with programs in place of mount(8) and umount(8): here is neither a server nor a client. */
+/** Volumes of NFS servers, with programs in place of mount(8) and umount(8): there is neither a server nor a client. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
@@ -36,7 +36,7 @@ const programs = () => ({
   umount: join(room.root, 'bin/umount'),
   unmountTimeoutMs: UNMOUNT_TIMEOUT_MS,
 });
-/** Makes the program do this after it has written down its arguments. */
+/** Makes the program do this after it has recorded its arguments. */
 function become(name: 'mount' | 'umount', script: string): void {
   const file = join(room.root, 'bin', name);
   writeProgram(file, `#!/bin/bash\necho "$*" >> ${file}.calls\ntarget="\${@: -1}"\n${script}\n`);

@@ -1,4 +1,4 @@
-/** Volumes on a real disk: layout, modes, owners, media, and what an attacker put in the way. */
+/** Volumes on a real disk: layout, modes, owners, media, and the traps of an attacker. */
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,

@@ -1,4 +1,6 @@
-/** Parts of volumes under attack: what is mounted is what lay in the volume, whoever exchanges names meanwhile. */
+/**
+ * Sub-paths of volumes under attack: the mounted file was in the volume, even if an attacker exchanges names meanwhile.
+ */
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
@@ -39,14 +41,14 @@ const bind = (subPath: string, at = 0) =>
   });
 const why = async (subPath: string) => (await bind(subPath)).failed['c']?.why ?? 'fine';
 
-/** Where the handles of this process lead that lead to `folder` or into it; others of the process come and go. */
+/** The targets of this process's descriptors in `folder` and below; the process has others, too. */
 const handlesIn = (folder: string): string[] =>
   readdirSync('/proc/self/fd').flatMap((fd) => {
     const place = placeOf(fd);
     return place === folder || place.startsWith(`${folder}/`) ? [place] : [];
   });
 
-/** Empty of a handle that was closed meanwhile. */
+/** Empty for a descriptor that was closed meanwhile. */
 function placeOf(fd: string): string {
   try {
     return readlinkSync(`/proc/self/fd/${fd}`);
@@ -290,7 +292,7 @@ describe('a program that hangs', () => {
   });
 });
 
-/** Exchanges a folder and a link to the host's secret, as fast as it can. */
+/** Exchanges a folder and a link to the host's secret as fast as possible. */
 const ATTACKER = `
 const { parentPort, workerData } = require('node:worker_threads');
 const { renameSync, symlinkSync, mkdirSync, rmSync } = require('node:fs');

@@ -125,8 +125,6 @@ function withoutSource(value: unknown): unknown {
   return Object.fromEntries(kept.map(([key, each]) => [key, withoutSource(each)]));
 }
 
-// ---- the two runs ---------------------------------------------------------------------------------------------------
-
 export const recordedRequests = (recording: Recording): Facts => requestFacts(recording, recording.calls);
 
 export function liveRequests({ recording }: Played, calls: readonly RecordedCall[], names: Names): Facts {
@@ -166,8 +164,6 @@ function comparedStatus(status: Recorded): unknown {
   const { observedGeneration: _, conditions, ...rest } = status;
   return normal({ ...rest, conditions: conditions?.map(({ observedGeneration: __, ...each }: Recorded) => each) });
 }
-
-// ---- differences ----------------------------------------------------------------------------------------------------
 
 export interface Difference {
   readonly path: string;

@@ -1,4 +1,4 @@
-/** exec, attach and port forward of the embedded runtime, through the node's API as its clients speak to it. */
+/** exec, attach and port forward of the embedded runtime, through the node's API as clients use it. */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';

@@ -9,7 +9,7 @@ const isAvailable =
   spawnSync('unshare', ['--net', 'iptables', '-w', '5', '-t', 'mangle', '-S'], { encoding: 'utf8' }).status === 0;
 const CHECK_MS = 100;
 
-/** The keeping, in a process that is alone in its network namespace. */
+/** Keeps the chains, in a process that is alone in its network namespace. */
 function keeping(path = process.env['PATH']!) {
   const child: ChildProcess = spawn('unshare', ['--net', process.execPath, CHILD, String(CHECK_MS)], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -70,7 +70,7 @@ describe.skipIf(!isAvailable)('the chains of the node', () => {
     // In one transaction: rules that are made again in between would keep a chain from being deleted.
     const empty = ['mangle', 'nat', 'filter'].map((table) => `*${table}\\nCOMMIT\\n`).join('');
     inside('sh', '-c', `printf '${empty}' | iptables-restore`);
-    // Said only by one who found them gone.
+    // Only the agent that found the chains missing reports this.
     await until('iptables.restored', 'IPv4');
     expect(inside('iptables', '-t', 'filter', '-S')).toMatch(/^-A INPUT -j KUBE-FIREWALL$/m);
     expect(items().filter(({ protocol, type }) => protocol === 'IPv6' && type === 'iptables.restored')).toEqual([]);

@@ -1,4 +1,4 @@
-/** What is asked of the runtime for a stream, what is refused before, and what becomes of its refusals. */
+/** Requests to the runtime for a stream, requests that are refused before, and the runtime's own refusals. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
@@ -47,7 +47,7 @@ afterEach(async () => {
   front = undefined;
 });
 
-/** The answer to `path`, and what the runtime was asked. */
+/** The answer to `path`, and the request to the runtime. */
 async function ask(path: string, upgrade: string, url: () => string | Promise<string>) {
   const asked: object[] = [];
   const urlOf = async (request: object) => {
@@ -152,7 +152,7 @@ it('a client that attaches and has no more to say hears what is said to its last
       streams[type] = stream;
       if (type !== 'stdin') return;
       stream.on('data', (chunk) => setImmediate(() => streams['stdout']!.write(`heard ${chunk}`)));
-      // As containerd: it stops telling, and the session ends.
+      // As containerd: it ends its stream, and the session ends.
       stream.on('end', () => {
         streams['stdout']!.end();
         streams['error']!.end('{"status":"Success"}');

@@ -1,4 +1,4 @@
-/** Questions and answers over real ports for messages, between two ends in one thread. */
+/** Requests and answers over real message ports, between two ends in one thread. */
 import { MessageChannel } from 'node:worker_threads';
 import { expect, it, onTestFinished } from 'vitest';
 import { type Answers, Channel } from '../../../../src/actors/server/thread/channel.ts';

@@ -1,4 +1,4 @@
-/** The parts of the servers' thread that decide by themselves: its pace, the kernel's life, the pods that it knows. */
+/** The parts of the servers' thread that decide alone: its pace, the kernel's life, the pods that it knows. */
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { NodePod } from '../../../../src/actors/server/node-pods.ts';
 import { RestartDelay, SilenceLimit } from '../../../../src/actors/server/thread/host.ts';

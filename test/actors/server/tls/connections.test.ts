@@ -1,4 +1,7 @@
-/** Which connections a port keeps: its clients' shares, on real sockets and on addresses that this machine has not. */
+/**
+ * Which connections a port keeps: the shares of its clients, on real sockets and with addresses that this machine
+ * lacks.
+ */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';

@@ -1,4 +1,4 @@
-/** Handshakes, certificates of clients, and files that change while connections go on. */
+/** Handshakes, certificates of clients, and files that change while connections are open. */
 import { X509Certificate } from 'node:crypto';
 import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
