@@ -1,6 +1,6 @@
 /**
- * What this product needs of an API server, held against the test API server, and against a real kube-apiserver when
- * there is one (test/support/cluster.ts): what passes here on both may be relied on in every other test.
+ * What this product requires of an API server, checked on the test API server, and on a real kube-apiserver if there is
+ * one (test/support/cluster.ts). All other tests may rely on what passes here on both.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Json } from '../../src/kernel/json.ts';
@@ -25,7 +25,7 @@ const STRATEGIC = 'application/strategic-merge-patch+json';
 const MERGE = 'application/merge-patch+json';
 const JSON_PATCH = 'application/json-patch+json';
 const version = (object: KubeObject): string => object.metadata.resourceVersion!;
-/** Pods have one since 1.33. */
+/** Pods have a generation since 1.33. */
 const generation = (value: number) => (cluster.minor >= 33 ? { generation: value } : {});
 
 describe('discovery', () => {
@@ -450,7 +450,7 @@ describe('who somebody is, and what they may do', () => {
       message: 'cannot bind token for serviceaccount "robot" to pod running with different serviceaccount name.',
     });
     await rest.delete(`${PODS}/owner`, { gracePeriodSeconds: 0 });
-    // What it has found out about a token it believes for ten seconds.
+    // The API server caches the result for a token for ten seconds.
     await eventually('nobody', async () => {
       const answer = (await reviewed(['vault'])) as { readonly authenticated?: boolean };
       return answer.authenticated !== true;

@@ -1,4 +1,4 @@
-/** The part of the suite that observes: logs, exec, lists, watching, outcomes that were lost, ids that nobody has. */
+/** The observing part of the suite: logs, exec, lists, watching, lost outcomes, unknown ids. */
 import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { WatchPodsItem } from '../../src/machines/model/operations/cri.ts';
 import { type Bench, containerIn, eventually, PATIENT } from './cri-bench.ts';
 
-/** A relist so rare that only an event can explain what is seen sooner. */
+/** With so rare a relist, only an event can explain what is seen earlier. */
 const NEVER_MS = 600_000;
 
 export function logCases(bench: Bench): void {

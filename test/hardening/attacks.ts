@@ -1,4 +1,4 @@
-/** What clients of the ports and servers that the node asks may do on purpose, and disks that heal. */
+/** Deliberate attacks by clients of the ports and by servers that the node calls, and disks that recover. */
 import { type Row, row } from './row.ts';
 
 const disk = 'test/kernel/journal/disk-full.test.ts';

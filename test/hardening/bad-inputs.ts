@@ -1,4 +1,4 @@
-/** Bad inputs: of authors of manifests and pods, of containers, runtimes and clients. */
+/** Bad inputs: from authors of manifests and pods, containers, runtimes and clients. */
 import { type Row, row } from './row.ts';
 
 const manifests = 'test/actors/host/manifests/manifests.test.ts';

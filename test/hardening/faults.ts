@@ -1,4 +1,4 @@
-/** Faults of the world around the agent. */
+/** Faults of the systems around the agent. */
 import { type Row, row } from './row.ts';
 
 const calls = 'test/node/faults-of-calls.test.ts';

@@ -1,4 +1,7 @@
-/** What a node keeps whatever happens. Each fault on real processes ends with them: `test/support/faulty-node.ts`. */
+/**
+ * The promises that a node keeps after every fault. Each fault on real processes ends with them:
+ * `test/support/faulty-node.ts`.
+ */
 import { type Row, row } from './row.ts';
 
 const calls = 'test/node/faults-of-calls.test.ts';

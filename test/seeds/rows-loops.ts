@@ -1,4 +1,4 @@
-/** Rows S209 to S244: `startKubelet`, `Kubelet.Run` and the loops that go on from there. */
+/** Rows S209 to S244: `startKubelet`, `Kubelet.Run` and the loops that they start. */
 import { built, instead, type Row, TESTS } from './row.ts';
 
 const { boot, corpus, failures, kubelet, observation, faults } = TESTS;

@@ -99,7 +99,7 @@ async function credentialFlags(authority: Authority, directory: string): Promise
     organizations: ['system:masters'],
     usages: ['client auth'],
   });
-  // The API server accepts only a public key here, or a private one that is not in PKCS 8.
+  // The API server verifies tokens with the public key: a private key in PKCS 8 is not accepted for it.
   const accounts = generateKeyPairSync('ec', {
     namedCurve: 'P-256',
     publicKeyEncoding: { type: 'spki', format: 'pem' },

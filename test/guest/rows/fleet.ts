@@ -16,7 +16,7 @@ const memory = async (guest: Guest, groups: readonly string[]) => {
 const isResized = ({ status }: { status?: { conditions?: readonly { type: string }[] } }): boolean =>
   status?.conditions?.some(({ type }) => type.startsWith('PodResize')) !== true;
 
-/** A node as `kubeadm join` leaves it: the unit and drop-in of Kubernetes' packages, and kubeadm's files. */
+/** A node as set up by `kubeadm join`: the unit and drop-in of Kubernetes' packages, and kubeadm's files. */
 const KUBEADM = `
 set -e
 systemctl disable --now statelet
@@ -79,7 +79,7 @@ export const FLEET: readonly Row[] = [
         await cluster.allRun();
         expect(await processes(guest)).toEqual(before);
       } finally {
-        // The rows after this one are of Statelet, also when this one fails.
+        // The following rows need Statelet, even if this row fails.
         await guest.run('systemctl disable --now kubelet; systemctl enable --now statelet');
       }
       await served(true);
@@ -171,7 +171,7 @@ export const FLEET: readonly Row[] = [
       await cluster.untilPod('resized', 'waits', says('Deferred'));
       const tooMuch = { cpu: '50m', memory: '9Gi' };
       const asking = cluster.resize('resized', { limits: tooMuch, requests: tooMuch });
-      // An API server of 1.36 refuses by itself what the node could never give.
+      // An API server of 1.36 itself rejects a resize that the node could never satisfy.
       if (cluster.isReal) await expect(asking).rejects.toThrow("node didn't have enough allocatable resources: memory");
       else await asking;
       const refused = await cluster.untilPod('resized', 'still waits', says('Deferred'));
@@ -195,7 +195,7 @@ export const FLEET: readonly Row[] = [
         await cluster.untilPod(
           name,
           'has been restarted',
-          // Twice, when the agent outlived the container for a moment.
+          // Two restarts, if the agent outlived the container for a moment.
           ({ status }) => (status?.containerStatuses?.[0]?.restartCount ?? 0) > 0,
         );
       await cluster.allRun();
