@@ -1,4 +1,4 @@
-/** A process that comes to rest gives its memory back; one that works is left alone. */
+/** A process that becomes idle returns memory; a busy one does not. */
 import { execFileSync } from 'node:child_process';
 import { expect, it } from 'vitest';
 

@@ -1,4 +1,4 @@
-/** What supervisors do when a child has crashed. */
+/** What supervisors do after the crash of a child. */
 import { expect, it } from 'vitest';
 import { childIn, reapChild } from '../../src/kernel/xstate.ts';
 

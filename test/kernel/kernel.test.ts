@@ -279,7 +279,7 @@ describe('a turn that throws', () => {
     context: { count: 0 },
     on: {
       add: { actions: assign({ count: ({ context }) => (context.count as number) + 1 }) },
-      // JSON has no text for it, so that the digest of the turn throws.
+      // JSON cannot represent it, so the digest of the turn throws.
       break: { actions: assign({ count: () => 1n }) },
     },
   });

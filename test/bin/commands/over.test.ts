@@ -1,7 +1,4 @@
-/**
- * `time`, `blame`, `diff` and `why` of starts that went wrong beside the phases of starting, and of agents that are
- * over.
- */
+/** `time`, `blame`, `diff` and `why` for starts with failures outside of the phases, and for agents that have ended. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';

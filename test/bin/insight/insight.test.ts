@@ -1,4 +1,4 @@
-/** What the verbs say of boots of the real supervisor in a scripted machine, where every time is known beforehand. */
+/** The reports about starts of the real supervisor in a scripted machine, in which every duration is known. */
 import { describe, expect, it } from 'vitest';
 import { blame, describeBlame } from '../../../src/bin/insight/blame.ts';
 import { startIsGone } from '../../../src/bin/insight/command.ts';
@@ -33,7 +33,7 @@ function boot(options: BootOptions = {}, prepare: (node: BootNode) => void = () 
   return { node, story: storyOf(node.records) };
 }
 
-/** The records, and after them as many lines as make them so many. */
+/** The records, followed by lines up to this number of records. */
 function* prolonged(records: readonly KernelRecord[], count: number, everyMs: number): Generator<KernelRecord> {
   yield* records;
   const last = records.findLast((record) => 't' in record) as { readonly t: number };
@@ -50,7 +50,7 @@ const whyOf = ({ node, story }: Booted, subject: string): Why => {
   return report;
 };
 
-/** The name that the scripted manifest has. */
+/** The name of the scripted manifest. */
 const POD = manifest({ uid: 'u1' });
 const podName = (POD.value as { metadata: { name: string } }).metadata.name;
 
@@ -462,7 +462,7 @@ describe('a journal whose first segments are gone', () => {
 });
 
 describe('a journal with a gap', () => {
-  /** A pull hangs when it begins, and is given up within it unless it hangs on. */
+  /** A pull hangs when the gap begins, and is cancelled within the gap, unless it continues to hang. */
   function behindGap(hangs: boolean): Booted {
     const { node } = boot({}, ({ world }) => {
       world.pods.fault = (name) => (name === 'cri.pullImage' ? { hangs: true } : undefined);

@@ -1,4 +1,4 @@
-/** Where the verbs look for the daemon of this machine, and what they say when there is none. */
+/** Where the verbs look for the daemon of this machine, and their error if there is none. */
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { join } from 'node:path';

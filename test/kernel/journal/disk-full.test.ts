@@ -10,7 +10,7 @@ import { BrokenDisk, eventually, type Recorder, record, recordsIn, segmentsOf, t
 
 const quick = { retryMs: 5, roomMinBytes: 0 };
 
-/** Turns, each durable on its own, until journaling is suspended. */
+/** Makes turns, each durable on its own, until journaling is suspended. */
 async function fill(kernel: Recorder): Promise<void> {
   for (let turns = 0; kernel.journal.suspension === undefined; turns++) {
     if (turns > 20_000) throw new Error('the disk is never full');
@@ -25,7 +25,7 @@ async function resume(kernel: Recorder): Promise<void> {
   await kernel.durable();
 }
 
-/** Whether the folder has a journal of so many records. */
+/** Whether the folder has a journal with this number of records. */
 function isWritten(directory: string, records: number): boolean {
   try {
     return recordsIn(directory).length === records;
@@ -266,7 +266,7 @@ describe('a full disk', () => {
   });
 });
 
-/** A file system of its own, where this machine lets us have one. */
+/** A file system for the test, if this machine allows one. */
 function mountTmpfs(size: string, context: TestContext): string {
   const directory = join(temporaryDirectory(), 'mount');
   mkdirSync(directory);

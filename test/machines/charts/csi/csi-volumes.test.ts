@@ -1,6 +1,6 @@
 /**
- * Volumes of CSI drivers over a model world: I1 to I4 of `csi-volumes.ts`, D1 to D3 of `csiDeviceMachine`, U1 to U3
- * of `csiMountMachine`.
+ * Volumes of CSI drivers in a modelled world: I1 to I4 of `csi-volumes.ts`, D1 to D3 of `csiDeviceMachine`, U1 to U3 of
+ * `csiMountMachine`.
  */
 import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';

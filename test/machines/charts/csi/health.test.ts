@@ -1,4 +1,7 @@
-/** How volumes are, by `csiHealthMachine`: when `csiVolumes` has a driver asked, and what the pod’s user hears. */
+/**
+ * The condition of volumes by `csiHealthMachine`: when `csiVolumes` calls a driver, and the events for the user of the
+ * pod.
+ */
 import { afterEach, expect, it } from 'vitest';
 import { volumeHealthInput } from '../../../../src/machines/startup/subsystem-inputs.ts';
 import { csiNode, ROOT, volumeOf } from './support.ts';

@@ -1,4 +1,4 @@
-/** Who gets an image: credentials one after the other, records of pulls, back-off over a restart of the agent. */
+/** Pulls of images: credentials one after the other, records of pulls, back-off across a restart of the agent. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { imageOriginsMachine } from '../../../../src/machines/charts/images/image-origins.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';

@@ -1,4 +1,4 @@
-/** Proves O1 to O3: what is told of the node, when, and that nothing is told twice. */
+/** Proves O1 to O3: what is reported about the node, when, and that nothing is reported twice. */
 import { describe, expect, it } from 'vitest';
 import { nodeStatusMachine } from '../../../../src/machines/charts/node/node-status.ts';
 import {
@@ -52,7 +52,7 @@ const siblings = [
 
 type Patch = { readonly status?: Record<string, unknown> };
 
-/** An API server that has one Node and merges what the tests look at. */
+/** An API server that stores one Node and merges the fields that the tests compare. */
 function cluster(existing: Node | null, watchMs: number) {
   const patches: Patch[] = [];
   let [refusals, patchMs] = [0, 0];
@@ -97,7 +97,7 @@ function cluster(existing: Node | null, watchMs: number) {
   };
 }
 
-/** `watchMs`: watches last so long and end because the version is too old; 0: they last. */
+/** `watchMs`: the duration of watches, which then end because the version is too old; 0: they do not end. */
 function start(existing: Node | null = null, watchMs = 0, given: Partial<typeof input> = {}) {
   const api = cluster(existing, watchMs);
   const run = runUnder(nodeStatusMachine, { ...input, ...given }, api.answers, siblings);
@@ -348,7 +348,7 @@ it('gives back labels and conditions that others took, and says that the conditi
   const run = start();
   run.send(reported(READY));
   run.settle(1_000);
-  // The Node that was published comes by the watch before the answer.
+  // The watch delivers the published Node before the answer.
   run.emit('kube.watch', { type: 'watch.changed', change: 'MODIFIED', object: run.node()! });
   run.settle(1_000);
   const [known, sentBefore, said] = [run.node()!, run.patches.length, run.events().length];

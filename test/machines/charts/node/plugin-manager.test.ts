@@ -1,4 +1,4 @@
-/** The plugin manager, with the actors of its plugins, in a world of scripted plugins. */
+/** The plugin manager with the actors of its plugins, in a world of scripted plugins. */
 import { expect, it } from 'vitest';
 import type { EffectResult } from '../../../../src/kernel/effects.ts';
 import { pluginManagerMachine } from '../../../../src/machines/charts/node/plugin-manager.ts';
@@ -25,7 +25,7 @@ const there = (...sockets: (readonly [string, string])[]) => ({
   errors: [],
 });
 
-/** A node that does not register plugins again. */
+/** A node that does not retry registrations. */
 const BEFORE_RETRIES = 0;
 
 function run(plugin: EffectResult, answers: Answers = {}, inCluster = true, behavior = NEWEST_BEHAVIOR) {
@@ -50,7 +50,7 @@ function run(plugin: EffectResult, answers: Answers = {}, inCluster = true, beha
     world.time.advanceTo(world.time.now());
   };
   const advance = (ms: number) => world.time.advanceTo(world.time.now() + ms);
-  /** The cluster answers that it knows the driver. */
+  /** The cluster answers that the driver is stored. */
   const written = () => {
     world.send({ type: 'csi.driversWritten', names: ['csi.example.test'] });
     world.time.advanceTo(world.time.now());

@@ -1,4 +1,4 @@
-/** Claims as a node may ask for them: one by one, again and again, and never by a list or a watch. */
+/** Claims as a node may read them: one at a time, periodically, and never by a list or a watch. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { BEHAVIORS } from '../../../../src/machines/model/settings/behavior-table.ts';
 import type { NodeSettings } from '../../../../src/machines/model/settings/node-settings.ts';

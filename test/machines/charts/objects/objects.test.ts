@@ -1,4 +1,4 @@
-/** Objects that are not watched: what pods that come later get of them, and what that costs. */
+/** Objects that are not watched: what later pods get, and how many requests it takes. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { Refusal } from '../../../../src/simulation/api-server/errors.ts';
 import { type ClusterNode, clusterNode } from '../pods/cluster/support.ts';
@@ -24,7 +24,7 @@ afterEach(() => {
 });
 
 describe('how long an object is good enough', () => {
-  /** When a pod's ConfigMap was asked for, in seconds after its first answer. */
+  /** The times of requests for a pod's ConfigMap, in seconds after its first answer. */
   function askedAt(changeDetection: 'Cache' | 'Get', ttl: string | null, seconds: number): number[] {
     cluster = clusterNode({ apiServer: { changeDetection } });
     const { node, kube } = cluster;

@@ -1,4 +1,7 @@
-/** The device manager in a world whose plugins speak by hand: proves R1 to R5 of `device-manager.ts`, D1 of its plugins. */
+/**
+ * The device manager in a world whose plugins are controlled by the test: proves R1 to R5 of `device-manager.ts`, D1 of
+ * its plugins.
+ */
 
 import { expect, it } from 'vitest';
 import { deviceManagerMachine } from '../../../../../src/machines/charts/node/devices/device-manager.ts';
@@ -190,7 +193,7 @@ it('tells once that no kubelet has run on this disk', () => {
   expect(told(isNew, 2)).toBe(0);
 });
 
-/** As the Go kubelet left it on a node with one pod. */
+/** The file that the Go kubelet left on a node with one pod. */
 const LEFT =
   '{"Data":{"PodDeviceEntries":[{"PodUID":"362f2b12-ea17-4790-aa79-194f055926aa","ContainerName":"m","R' +
   'esourceName":"example.com/x","DeviceIDs":{"0":["d1"]},"AllocResp":"CgkKA0RFVhICZDE="}],"RegisteredDe' +

@@ -1,4 +1,4 @@
-/** The Node object against the recording of the real kubelet's registration. */
+/** The Node object compared with the recorded registration of a real kubelet. */
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import {
