@@ -1,6 +1,6 @@
 /**
- * Fault 11: somebody sets the clock of the machine by an hour. The runtime dates what it does by it; the agent's own
- * time only passes. Back-offs stay as long as they are, whoever dates their beginning.
+ * Fault 11: the clock of the machine is set by an hour. The runtime's timestamps follow it, and the agent's own time
+ * does not. Back-offs keep their length, whichever of the two clocks has their beginning.
  */
 import { afterEach, describe, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
@@ -31,7 +31,7 @@ function untilNextStart(): number {
   return Math.round((node.time.ms - begin) / 1_000);
 }
 
-/** To the second: a leap is one. */
+/** In whole seconds: one second of difference is allowed. */
 function waits(...seconds: readonly number[]): void {
   for (const each of seconds) expect(Math.abs(untilNextStart() - each), `a wait of ${each} s`).toBeLessThanOrEqual(1);
 }

@@ -1,4 +1,4 @@
-/** What the collectors clear away at once when the node is short of disk, and that they answer. */
+/** What the collectors remove at once when the node has little disk space, and their answers. */
 import { expect, it } from 'vitest';
 import { imageGcMachine } from '../../../../src/machines/charts/images/image-gc.ts';
 import { containerGcMachine } from '../../../../src/machines/charts/pods/container-gc.ts';

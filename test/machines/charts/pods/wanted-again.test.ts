@@ -1,4 +1,4 @@
-/** A static pod whose file went and came back while it ended. */
+/** A static pod whose file was removed and came back while the pod ended. */
 import { afterEach, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../../support/pods-node.ts';
 

@@ -1,4 +1,4 @@
-/** Which CPUs containers get, held against what the Go kubelet's static policy gives on the same machines. */
+/** The CPUs of containers, compared with those of the Go kubelet's static policy on the same machines. */
 
 import { describe, expect, it } from 'vitest';
 import { allocatableCpus, reservedCpus, sharedCpus } from '../../../../src/machines/model/allocation/cpu-manager.ts';

@@ -1,4 +1,4 @@
-/** Which devices containers get, and what their plugins are asked, held against the Go kubelet's device manager. */
+/** The devices of containers, and the requests to their plugins, compared with the Go kubelet's device manager. */
 
 import { describe, expect, it } from 'vitest';
 import { deviceCallsMachine } from '../../../../src/machines/charts/pods/allocation/device-calls.ts';

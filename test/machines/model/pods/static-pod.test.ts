@@ -1,4 +1,4 @@
-/** A manifest on its way to a pod: what is filled in, what is refused and in which words, and who wins a conflict. */
+/** From a manifest to a pod: defaults, errors with their texts, and which of two conflicting pods is used. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { parseAllDocuments } from 'yaml';
@@ -223,7 +223,7 @@ it.each([
   ['http', 0, [{ operator: 'Exists', effect: 'NoExecute' }]],
 ] as const)('a pod from %s of behavior %d has the tolerations %j', (source, behavior, expected) => {
   const read = manifest(podOf());
-  // Read before by another source: the decoded pod is not shared.
+  // Another source has read it before: the decoded pod is not shared.
   staticPod(read, 'node1');
   const result = staticPod(read, 'node1', false, 'none', { behavior, source });
   expect('pod' in result && result.pod.spec.tolerations).toEqual(expected);

@@ -1,4 +1,4 @@
-/** Tables for what the recordings do not reach: limits, escapes, other drivers, other machines. */
+/** Tables for cases that the recordings lack: limits, escapes, other drivers, other machines. */
 import { describe, expect, it } from 'vitest';
 import type { Container } from '../../../../src/machines/model/api/pod.ts';
 import { containerConfig } from '../../../../src/machines/model/spec/container.ts';

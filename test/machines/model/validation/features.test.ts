@@ -1,4 +1,4 @@
-/** What the newer fields of a pod ask of each other, in the words of the Go kubelet 1.36.2 (recorded by a dry run). */
+/** Rules between newer fields of a pod, with the texts of the Go kubelet 1.36.2 (recorded by a dry run). */
 import { describe, expect, it } from 'vitest';
 import { mergeManifests, staticPod } from '../../../../src/machines/model/pods/static-pod.ts';
 

@@ -1,4 +1,4 @@
-/** Pods on a node that counts: proves A1 to A5 of `allocation.ts` and G1 to G3 of `pod-allocation.ts`. */
+/** Pods on a node that counts resources: proves A1 to A5 of `allocation.ts` and G1 to G3 of `pod-allocation.ts`. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { allocationMachine } from '../../../../../src/machines/charts/pods/allocation/allocation.ts';
 import { admissionRequest, allocationOf } from '../../../../../src/machines/model/allocation/request.ts';
@@ -11,7 +11,7 @@ import { manifest, PodsNode, settings } from '../../../../support/pods-node.ts';
 let node: PodsNode;
 const boot = (change: Partial<NodeSettings> = {}): PodsNode => (node = bootCountingNode(change));
 
-/** The next agent on the same machine, which is another by now. */
+/** The next agent on the same machine, whose resources have changed. */
 function restartOn(admission: NonNullable<NodeSettings['admission']>): void {
   node = node.restart(0, { admission, makesPodCgroups: true });
 }

@@ -1,4 +1,4 @@
-/** Pods that are over hold nothing of the node, whatever agent they ended under. */
+/** Ended pods hold nothing of the node, whichever agent ended them. */
 import { afterEach, expect, it } from 'vitest';
 import type { Pod, PodStatus } from '../../../../../src/machines/model/api/pod.ts';
 import { apiPod, bootCountingNode, sendPods } from '../../../../support/counting-node.ts';

@@ -1,4 +1,4 @@
-/** Pods that the API server gives: from the binding to the last DELETE. */
+/** Pods of the API server: from the binding to the last DELETE. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';
 import { knownKind } from '../../../../../src/simulation/api-server/kinds.ts';
@@ -30,7 +30,7 @@ afterEach(() => {
   cluster.node.assertReplays();
 });
 
-/** Each agent that starts deletes the slices of drivers that have not registered yet. */
+/** At its start, each agent deletes the slices of drivers that have not registered yet. */
 const SLICES_DELETED = { verb: 'deleteCollection', path: 'resourceslices' };
 
 describe('a pod that is bound to the node', () => {

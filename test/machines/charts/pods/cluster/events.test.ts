@@ -1,4 +1,4 @@
-/** Events in the API server: what is posted, what is counted up, and what an unwilling server costs. */
+/** Events in the API server: which are posted, which are counted, and the consequences of a failing server. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';

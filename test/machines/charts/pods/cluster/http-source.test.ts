@@ -1,4 +1,4 @@
-/** Static pods behind a URL, beside those of files and of the API server. */
+/** Static pods from a URL, beside those of files and of the API server. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { manifest, type PodsNode } from '../../../../support/pods-node.ts';
 import { clusterNode } from './support.ts';

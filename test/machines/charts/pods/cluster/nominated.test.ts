@@ -1,4 +1,4 @@
-/** A pod for which others were preempted before it was bound to this node. */
+/** A pod for which other pods were preempted before it was bound to this node. */
 import { expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 import { nodeBefore } from '../support.ts';

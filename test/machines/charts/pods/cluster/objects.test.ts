@@ -1,4 +1,4 @@
-/** What pods use of other objects: ConfigMaps, Secrets, services, RuntimeClasses, tokens of service accounts. */
+/** Objects that pods use: ConfigMaps, Secrets, services, RuntimeClasses, tokens of service accounts. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { NodeSettings } from '../../../../../src/machines/model/settings/node-settings.ts';
 import { Refusal } from '../../../../../src/simulation/api-server/errors.ts';

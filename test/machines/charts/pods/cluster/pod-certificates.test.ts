@@ -55,7 +55,7 @@ const created = () => cluster.kube.of('create', /podcertificaterequests$/);
 
 const versionOf = ({ metadata }: ApiObject): number => Number(metadata.resourceVersion);
 
-/** What a signer writes about the newest request that it has not answered. */
+/** A signer's answer to the newest unanswered request. */
 function answer(status: object): void {
   const [object] = requests()
     .filter((each) => each.status === undefined)
@@ -113,7 +113,7 @@ describe('podCertificate', () => {
       { path: 'tls/chain.pem', mode: 0o644, content: { text: chain('one') } },
       { path: 'tls/key.pem', mode: 0o644, content: { text: key } },
     ]);
-    // It would start without the API server, and without a key.
+    // The pod would start without the API server, and without a key.
     expect(node.world.remembered.size).toBe(0);
   });
 

@@ -1,4 +1,6 @@
-/** Lives of pods that no recording has: what follows an end, a change, a deadline, and what is said of it. */
+/**
+ * Lives of pods that no recording has: the consequences of an end, a change and a deadline, and the reports about them.
+ */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Program } from '../../../../../src/simulation/world/runtime-model.ts';
 import { image } from '../../../../support/pods-node.ts';
@@ -6,7 +8,7 @@ import { type ClusterNode, clusterNode } from './support.ts';
 
 interface Life {
   readonly programs?: Readonly<Record<string, readonly Program[]>>;
-  /** Commands of probes that fail. */
+  /** The commands of probes that fail. */
   readonly failing?: readonly string[];
 }
 
@@ -41,7 +43,7 @@ const stops = () =>
       : [],
   );
 
-/** States of containers that the world was told, in their order. */
+/** The states of containers in the published statuses, in order. */
 const shown = () =>
   cluster.kube
     .of('patch')

@@ -1,4 +1,4 @@
-/** What the API server is told, and keeps, when an agent or one of its actors begins anew. */
+/** What the API server receives and keeps when an agent or one of its actors restarts. */
 import { afterEach, expect, it } from 'vitest';
 import { ADMISSION } from '../../../../support/counting-node.ts';
 import { manifest, type PodsNode } from '../../../../support/pods-node.ts';

@@ -1,4 +1,4 @@
-/** Pods of the API server that are, or become, larger than this node takes them. */
+/** Pods of the API server that exceed this node's limits of size, at once or after a change. */
 import { afterEach, expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 import { nodeBefore } from '../support.ts';

@@ -1,4 +1,4 @@
-/** What is filled in of a manifest, as the Go kubelet 1.36.2 does, and what a node of 0.2.0 did. */
+/** The defaults in manifests, by the Go kubelet 1.36.2, and by a node of 0.2.0. */
 import { describe, expect, it } from 'vitest';
 import { publishStaticPods } from '../../../../../src/machines/charts/pods/config/pod-source.ts';
 import { staticPod } from '../../../../../src/machines/model/pods/static-pod.ts';

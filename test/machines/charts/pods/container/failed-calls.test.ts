@@ -1,4 +1,4 @@
-/** What is reported of calls about a container or a sandbox that fail. */
+/** Reports of failed calls about a container or a sandbox. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { NEWEST_BEHAVIOR } from '../../../../../src/machines/model/settings/behaviors.ts';
 import type { Fault } from '../../../../../src/simulation/world/pods-world.ts';

@@ -1,4 +1,4 @@
-/** Instances that somebody else began, lost or left behind: what a container makes of them. */
+/** Instances that another agent started, lost or left behind: how the actor of a container treats them. */
 import { afterEach, expect, it } from 'vitest';
 import { image, manifest, nodeWith, PodsNode } from '../../../../support/pods-node.ts';
 import { nodeBefore } from '../support.ts';
@@ -52,7 +52,9 @@ it('one that the runtime knows has the number that follows, whatever logs there 
   expect(node.world.runtime.started).toEqual(['web-node/app#0', 'web-node/app#1']);
 });
 
-/** The machine went down between create and start; like containerd, the runtime does not end what never ran. */
+/**
+ * The machine went down between create and start; like containerd, the runtime does not end a container that never ran.
+ */
 function createdInDeadSandbox() {
   node = nodeWith({ uid: 'u1' });
   const { runtime } = node.world;

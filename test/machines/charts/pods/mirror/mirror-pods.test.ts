@@ -1,4 +1,4 @@
-/** Static pods as the API server shows them. */
+/** Static pods in the API server. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { mirrorPodsMachine } from '../../../../../src/machines/charts/pods/mirror/mirror-pods.ts';
 import { ok, runUnder } from '../../../../support/answering-world.ts';

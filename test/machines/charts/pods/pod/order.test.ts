@@ -1,4 +1,4 @@
-/** The order in which a pod comes up, when parts of what was passed end, are forgotten, or lie in an older sandbox. */
+/** The order of a pod's start, if earlier parts end, are forgotten, or belong to an older sandbox. */
 import { afterEach, expect, it } from 'vitest';
 import { image, manifest, PodsNode } from '../../../../support/pods-node.ts';
 

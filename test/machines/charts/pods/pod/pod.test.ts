@@ -1,4 +1,4 @@
-/** The life of pods over a model runtime: proves P1 to P5 of `pod.ts` and T1 to T4 of `container.ts`. */
+/** The life of pods with a modelled runtime: proves P1 to P5 of `pod.ts` and T1 to T4 of `container.ts`. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Pod } from '../../../../../src/machines/model/api/pod.ts';
 import { image, manifest, nodeWith, type PodOptions, PodsNode } from '../../../../support/pods-node.ts';
@@ -63,7 +63,7 @@ describe('a pod with one container', () => {
     node.boot();
     until('Running', running('u1'));
     const at = (name: string) => node.world.callsOf(name)[0]!.atMs;
-    /** The world takes so long to make a sandbox. */
+    /** The time that the world takes to create a sandbox. */
     const sandboxMs = 60;
     expect(at('cri.pullImage')).toBeLessThan(at('cri.runPodSandbox') + sandboxMs);
   });

@@ -1,4 +1,7 @@
-/** A resize that meets a container on its way, or an agent that begins: proves R2 and R3 of `pod-resize.ts`. */
+/**
+ * A resize of a container that is being created or started, or at the start of an agent: proves R2 and R3 of
+ * `pod-resize.ts`.
+ */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Container, Pod } from '../../../../../src/machines/model/api/pod.ts';
 import { apiPod, bootCountingNode, removePod, sendPods } from '../../../../support/counting-node.ts';

@@ -1,4 +1,4 @@
-/** In-place resize of pods as a whole, and of less memory than is in use: proves R2 and R4 of `pod-resize.ts`. */
+/** In-place resize of whole pods, and to less memory than is in use: proves R2 and R4 of `pod-resize.ts`. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
   changesOf,

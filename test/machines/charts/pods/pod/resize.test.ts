@@ -1,4 +1,4 @@
-/** In-place resize: proves R1 to R3 of `pod-resize.ts`, and what is said of it, as it was recorded. */
+/** In-place resize: proves R1 to R3 of `pod-resize.ts`, with the recorded events and conditions. */
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { apiPod, bootCountingNode, removePod, sendPods } from '../../../../suppo
 import { manifest, settings as nodeSettings, PodsNode } from '../../../../support/pods-node.ts';
 import { container, pod } from '../support.ts';
 
-/** Before `resizesPendingAsKubelet`. */
+/** The number of behaviors before `resizesPendingAsKubelet`. */
 const BEFORE = 29;
 const GOLDEN = join(import.meta.dirname, '../../../../golden/pods/cases');
 
@@ -35,7 +35,7 @@ const resizeEvents = () => node.events().filter((text) => text.startsWith('Resiz
 const isCalm = (uid: string) => () =>
   conditions(uid).length === 0 && resizeEvents().at(-1)?.startsWith('ResizeCompleted');
 
-/** What the recorded kubelet said of resizes, with the numbers of other pods left out as the recording leaves them. */
+/** The recorded kubelet's events about resizes; numbers that depend on other pods are left out as in the recording. */
 function recorded(name: string): string[] {
   const lines = readFileSync(join(GOLDEN, name, 'api.ndjson'), 'utf8')
     .trim()
@@ -142,7 +142,7 @@ describe('a resize that stays pending', () => {
 });
 
 describe('room for a resize', () => {
-  /** Before `resizesJudgedAsKubelet`. */
+  /** The number of behaviors before `resizesJudgedAsKubelet`. */
   const RELEASED = 33;
   const HIGHEST = 2_000_000_000;
   const withPriority = ({ spec, ...rest }: Pod): Pod => ({ ...rest, spec: { ...spec, priority: HIGHEST } });

@@ -1,4 +1,4 @@
-/** `restartPolicyRules` with the action `RestartAllContainers`: the whole pod begins anew in its sandbox. */
+/** `restartPolicyRules` with the action `RestartAllContainers`: the whole pod starts again in its sandbox. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { image, manifest, type PodOptions, PodsNode } from '../../../../support/pods-node.ts';
 

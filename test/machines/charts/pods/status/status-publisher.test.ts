@@ -14,7 +14,7 @@ interface Patch {
   readonly status: Readonly<Record<string, unknown>>;
 }
 
-/** An API server that is older than the field `hostIPs`, or has the gate of it off. */
+/** An API server that is older than the field `hostIPs`, or has its gate disabled. */
 function olderServer(metadata: object = {}) {
   const patches: Patch[] = [];
   let status: Readonly<Record<string, unknown>> = {};
@@ -142,7 +142,7 @@ describe('what the API server did not take', () => {
   const REFUSED = { name: 'StatusError', message: 'no', code: 'Forbidden', retriable: false };
   const BUSY = { name: 'StatusError', message: 'no', code: 'TooManyRequests', retriable: true, retryAfterMs: 300_000 };
 
-  /** It has failed for ten minutes. */
+  /** The requests have failed for ten minutes. */
   function failing(error: typeof AWAY) {
     const patches: unknown[] = [];
     const world = runUnder(statusPublisherMachine, REF, {

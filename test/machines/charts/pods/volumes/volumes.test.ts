@@ -1,4 +1,4 @@
-/** A pod and its volumes over a model world: proves V1 to V3 of `volumes.ts`, and what the pod makes of them. */
+/** A pod and its volumes in a modelled world: proves V1 to V3 of `volumes.ts`, and the pod's reactions. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { volumesMachine } from '../../../../../src/machines/charts/pods/volumes/volumes.ts';
 import type { ConfigObject, Content } from '../../../../../src/machines/model/operations/volume.ts';
