@@ -1,6 +1,6 @@
 /**
- * The rules of the house that a machine can hold: import layers, sizes, purity, headers, and that every machine has a
- * diagram and a test. A rule that must be broken is broken here, by name and with its reason, or not at all.
+ * The rules of the sources that a program can check: import layers, sizes, purity, headers, and that every machine has
+ * a diagram and a test. A necessary exception is listed here, by name and with its reason.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ const root = join(import.meta.dirname, '..');
 const FILE_LINES_MAX = 400;
 const FUNCTION_LINES_MAX = 50;
 const LINE_LENGTH_MAX = 120;
-/** Lines of code, without comments and imports, that may be in one place only. */
+/** The limit of duplicated lines of code, without comments and imports. */
 const DUPLICATE_LINES = 9;
 
 const tracked = execFileSync(
@@ -62,7 +62,7 @@ describe('import layers', () => {
     expect(wrong).toEqual([]);
   });
 
-  /** Lower floors first; `configuration` stands beside `startup` and knows nothing of charts. */
+  /** Lower layers first; `configuration` is beside `startup` and imports no charts. */
   const floors = { model: ['model'], charts: ['model', 'charts'], configuration: ['model', 'configuration'] };
 
   it.each(Object.entries(floors))('machines: %s imports only %j', (floor, allowed) => {
@@ -169,7 +169,7 @@ describe('CONTRIBUTING answers where to change what', () => {
     expect(named.filter((path) => !existsSync(join(root, path)))).toEqual([]);
   });
 
-  /** What decides the answer, and so is declared in that file of `src/machines`. */
+  /** By file of `src/machines`, the declaration in it that decides the answer. */
   const declared: Readonly<Record<string, string>> = {
     'model/configuration/fields.ts': 'kubeletConfigurationType',
     'configuration/fields/defaults.ts': 'applyDefaults',
@@ -245,7 +245,7 @@ describe('sizes', () => {
   });
 
   it(`no line is longer than ${LINE_LENGTH_MAX} characters`, () => {
-    // The formatter breaks code; what is left are texts that must stay in one piece.
+    // The formatter breaks code; longer lines contain texts that must stay in one piece.
     const exempt = /['"`].{60,}['"`]|https?:\/\//;
     const long = checked.flatMap((path) =>
       source(path)
@@ -288,9 +288,7 @@ describe('duplicates', () => {
   });
 });
 
-/**
- * What a machine's header lacks: the kinds of lines each once, in this order, and invariants `X1`, `X2`, one a line.
- */
+/** The faults of a machine's header: each kind of line once, in this order, and invariants `X1`, `X2`, one per line. */
 function headerFaults(header: string): string[] {
   const kinds = [...header.matchAll(/^ \* (Decides|Owns|Hears|Asks|Sends|Answers|Invariants):/gm)].map(
     ([, kind]) => kind!,
@@ -307,7 +305,7 @@ function headerFaults(header: string): string[] {
   ];
 }
 
-/** Functions and methods by their first and last line; the formatter's indentation tells where one ends. */
+/** Functions and methods by their first and last line; the formatter's indentation shows where one ends. */
 function longFunctions(path: string): string[] {
   const lines = source(path).split('\n');
   return lines.flatMap((line, start) => {
@@ -375,7 +373,7 @@ describe('headers and leftovers', () => {
 });
 
 describe('mirrors', () => {
-  /** Folders of src whose code is tested elsewhere, and where. */
+  /** Folders of src whose code is tested elsewhere, with the place. */
   const elsewhere: Readonly<Record<string, string>> = {
     'simulation/api-server': 'the objects of the API server that test/contract/api-server*.test.ts asks',
     'simulation/world': 'the world of all tests of charts, and of test/simulation',
@@ -431,7 +429,7 @@ describe('machines', () => {
   });
 });
 
-/** What these rules read of XState's state nodes. */
+/** The part of XState's state nodes that these rules read. */
 interface StateNode {
   readonly id: string;
   readonly parent: StateNode | undefined;

@@ -1,4 +1,4 @@
-/** The thread that decides is ended by a fault that nothing catches: the journal has it first, and `why` tells it. */
+/** An uncaught fault ends the main thread: the journal has it before, and `why` reports it. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -7,7 +7,7 @@ import { eventually, SLEEP, shellPod, TestNode } from '../support/daemon.ts';
 import { InspectedWorker } from '../support/inspected-worker.ts';
 import { requirement } from '../support/require.ts';
 
-/** Of memory that the daemon may take beyond what it has. */
+/** How much more memory the daemon may use than at the beginning. */
 const MEMORY_MAX_BYTES = 256 * 2 ** 20;
 
 let node: TestNode;

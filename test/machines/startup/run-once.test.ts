@@ -1,6 +1,6 @@
 /**
- * Run once: the verdicts, and the whole node that runs its manifests once and ends, in a scripted machine under virtual
- * time.
+ * Run-once: the results of pods, and the whole node that runs its manifests once and ends, on a scripted machine in
+ * virtual time.
  */
 import { describe, expect, it } from 'vitest';
 import type { PodStatus } from '../../../src/machines/model/api/pod.ts';
@@ -76,7 +76,7 @@ describe('the machine', () => {
   });
 });
 
-/** A node with these pods, after it had the time it needs. */
+/** A node with these pods, after the time that it needs. */
 function node(pods: readonly Parameters<typeof manifest>[0][], answers: Answers = {}, argv = ARGV): BootNode {
   const started = new BootNode({ ...ONCE, answers, argv });
   started.world.pods.registry.set('app:1', image('app:1'));

@@ -1,4 +1,4 @@
-/** When a certificate is asked for, waited for, replaced and given up, in virtual time. */
+/** When a certificate is requested, awaited, replaced and abandoned, in virtual time. */
 
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';

@@ -1,4 +1,4 @@
-/** Which clients a node gets, from which file, and what it says when it gets none. */
+/** The clients of a node, the files that they come from, and the errors if there are none. */
 import { describe, expect, it } from 'vitest';
 import {
   type ClientBuilderInput,

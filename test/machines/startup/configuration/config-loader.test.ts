@@ -1,4 +1,4 @@
-/** Proves F1 and F2 of the config loader; the rules themselves are held by the corpus. */
+/** Proves F1 and F2 of the config loader; the corpus covers the rules themselves. */
 import { describe, expect, it } from 'vitest';
 import {
   configLoaderMachine,

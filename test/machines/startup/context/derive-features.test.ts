@@ -1,4 +1,4 @@
-/** What feature gates change of the node: each switch in both of its positions. */
+/** The effects of feature gates on the node, with each gate on and off. */
 import { describe, expect, it } from 'vitest';
 import {
   decideFeatures,

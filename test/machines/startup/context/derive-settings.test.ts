@@ -1,4 +1,4 @@
-/** Flags and fields that decide about pods only by what the settings of the node say. */
+/** Flags and fields that affect pods only through the settings of the node. */
 import { expect, it } from 'vitest';
 import type { Json } from '../../../../src/kernel/json.ts';
 import type { KubeletContext } from '../../../../src/machines/startup/context/types.ts';

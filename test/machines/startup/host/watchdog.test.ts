@@ -1,4 +1,4 @@
-/** The service manager's watchdog: when it is wanted, how often it is fed, when it goes hungry. */
+/** The service manager's watchdog: when it is enabled, how often it is notified, and when not any more. */
 import { describe, expect, it } from 'vitest';
 import { watchdogInterval, watchdogMachine } from '../../../../src/machines/startup/host/watchdog.ts';
 import { fail, ok, runUnder } from '../../../support/answering-world.ts';
