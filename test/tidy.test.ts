@@ -20,14 +20,14 @@ const DUPLICATE_LINES = 9;
 
 const tracked = execFileSync(
   'git',
-  ['ls-files', '--cached', '--others', '--exclude-standard', 'src', 'test', 'scripts', 'proto'],
+  ['ls-files', '--cached', '--others', '--exclude-standard', 'src', 'test', 'scripts', 'bench', 'proto'],
   {
     cwd: root,
     encoding: 'utf8',
   },
 )
   .split('\n')
-  .filter((path) => /\.(ts|proto|css|html)$/.test(path) && existsSync(join(root, path)));
+  .filter((path) => /\.(ts|js|proto|css|html)$/.test(path) && existsSync(join(root, path)));
 const source = (path: string) => readFileSync(join(root, path), 'utf8');
 const inRoom = (room: string) => tracked.filter((path) => path.startsWith(`${room}/`) && path.endsWith('.ts'));
 const isGenerated = (path: string) => source(path).slice(0, 300).toLowerCase().includes('generated');
@@ -323,6 +323,7 @@ function longFunctions(path: string): string[] {
 
 describe('headers and leftovers', () => {
   const checked = tracked.filter((path) => path.endsWith('.ts') && !isGenerated(path));
+  const programs = tracked.filter((path) => /\.(ts|js)$/.test(path) && !isGenerated(path));
 
   it('every source file begins with what it is', () => {
     const bare = checked.filter((path) => path.startsWith('src/') && !/^(#!.*\n)?\/\*\*/.test(source(path)));
@@ -338,10 +339,10 @@ describe('headers and leftovers', () => {
     expect(bad).toEqual([]);
   });
 
-  it('comments of src name their subjects', () => {
+  it('comments name their subjects', () => {
     const vague = /\b(nobody|somebody|anybody|everybody|whoever|strangers?|bur(y|ied))\b/i;
     const comment = /\/\*[\s\S]*?\*\/|(?:^|[\s;])\/\/[^\n]*/g;
-    const found = inRoom('src').flatMap((path) =>
+    const found = programs.flatMap((path) =>
       [...source(path).matchAll(comment)].flatMap(([text]) =>
         text.split('\n').flatMap((line) => (vague.test(line) ? [`${path}: ${line.trim()}`] : [])),
       ),
@@ -349,9 +350,9 @@ describe('headers and leftovers', () => {
     expect(found).toEqual([]);
   });
 
-  it('no file of src needs rulers between its parts: each has one subject', () => {
+  it('no file needs rulers between its parts: each has one subject', () => {
     const ruler = /^\s*(\/\/|\/?\*)\s*([-=_*#~─━])\2{2}/m;
-    expect(inRoom('src').filter((path) => ruler.test(source(path)))).toEqual([]);
+    expect(programs.filter((path) => ruler.test(source(path)))).toEqual([]);
   });
 
   it('every block comment of src is the header of its file or documents a symbol', () => {

@@ -47,7 +47,7 @@ export const FAULTS: readonly Row[] = [
     'the event stream drops, doubles, reorders and breaks while 100 containers die',
     `${events}::%s: each container starts again, once`,
     `${events}::breaks: each container starts again, once`,
-    `${events}::A hundred containers, which die together`,
+    `${events}::A hundred containers that die together`,
   ),
   row(
     'F6',

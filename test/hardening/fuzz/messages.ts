@@ -1,5 +1,5 @@
 /**
- * Messages of a hostile client to a port, generated from a seed: complete and incomplete requests, several in one
+ * Messages of a hostile client to a port, made from a seed: complete and incomplete requests, several in one
  * write, upgrades to streams followed by frames of SPDY and WebSocket, prefaces of HTTP/2, and bytes that are no
  * message.
  */
