@@ -42,7 +42,7 @@ describe('docs/limits.md', () => {
     expect(value.startsWith('`') ? `\`${declared}\`` : value).toBe(value);
   });
 
-  it('has every limit that a stranger can reach', () => {
+  it('has every limit that input from outside can reach', () => {
     const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', ...REACHED], {
       cwd: join(root, 'src'),
       encoding: 'utf8',

@@ -18,7 +18,7 @@ function heapAfter(flags: readonly string[], afterwards: string): number {
   return Number(execFileSync(process.execPath, argv, { encoding: 'utf8' }));
 }
 
-it('memory that nobody holds is given back at rest', () => {
+it('an idle process returns unused memory', () => {
   expect(heapAfter(['--expose-gc'], '')).toBeLessThan(32);
 });
 

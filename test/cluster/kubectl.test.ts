@@ -108,7 +108,7 @@ describe.skipIf(requirement('kubectl', missing).skip)('kubectl and a node', () =
     await kubectl(['delete', 'pod', 'once']);
   });
 
-  it('give a pod what a Secret holds, and nobody else', async () => {
+  it('give a pod the content of a Secret, and to no other pod', async () => {
     await apply({ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'token' }, stringData: { value: CANARY } });
     const env = [{ name: 'VALUE', valueFrom: { secretKeyRef: { name: 'token', key: 'value' } } }];
     // It prints the length of the value instead of the value, which would be in a log file, where it belongs to the

@@ -209,7 +209,7 @@ describe('writing', () => {
     expect(updated.metadata['uid']).toBe(created.metadata['uid']);
   });
 
-  it('lets nobody change what a pod is', async () => {
+  it('rejects changes of immutable fields of a pod', async () => {
     await rest.post(PODS, pod('frozen'));
     expect(await rest.refused('PATCH', `${PODS}/frozen`, { spec: { restartPolicy: 'Never' } }, MERGE)).toMatchObject({
       code: 422,
@@ -408,7 +408,7 @@ describe('the end of pods', () => {
   });
 });
 
-describe('who somebody is, and what they may do', () => {
+describe('the identity and the rights of a user', () => {
   it('signs tokens of service accounts, and knows them again', async () => {
     const account = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'robot' } };
     await rest.post('/api/v1/namespaces/default/serviceaccounts', account);
@@ -478,7 +478,7 @@ describe('who somebody is, and what they may do', () => {
     });
   });
 
-  it('answers whether somebody may', async () => {
+  it('answers whether a user may', async () => {
     const ask = async (groups: string[]) =>
       (
         await rest.post('/apis/authorization.k8s.io/v1/subjectaccessreviews', {

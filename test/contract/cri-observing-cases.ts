@@ -157,7 +157,7 @@ export function watchCases(bench: Bench): void {
     expect({ ...first, observedAtMs: 0 }).toEqual({ ...later, observedAtMs: 0 });
   });
 
-  it('a sandbox without the labels of a pod is nobody of ours', async () => {
+  it('a sandbox without the labels of a pod is foreign', async () => {
     const { labels: _labels, ...foreign } = bench.pod();
     const { uid, release } = await bench.held('exit 0');
     const { pod_sandbox_id: id } = await bench.client.call('RunPodSandbox', { config: foreign }, PATIENT);

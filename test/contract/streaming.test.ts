@@ -154,7 +154,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('streams 
     spdy.close();
   });
 
-  it('a port where nobody listens is told on the error stream', async () => {
+  it('a port without a listener is reported on the error stream', async () => {
     const spdy = await streams.tunnel();
     const { error } = await forwarded(spdy, '0', 8081, 'x', 'with the answer');
     expect(error).toContain('connection refused');

@@ -13,7 +13,11 @@ const apiPods = 'test/machines/charts/pods/cluster/api-pods.test.ts';
 export const PROMISES: readonly Row[] = [
   row('P1', 'containers run on while the agent is dead', `${crash}::touches no container`, `${calls}::restarted()`),
   row('P2', 'a restart touches no healthy container', `${machines}::leaves running pods untouched`, crash),
-  row('P3', 'static pods need no API server', `${power}::starts what it may start without anybody’s word, once`),
+  row(
+    'P3',
+    'static pods need no API server',
+    `${power}::starts the pods that it may start without the API server, once`,
+  ),
   row('P4', 'the status comes to the truth', `${power}::tells the truth when the API server is back`, calls),
   row(
     'P5',

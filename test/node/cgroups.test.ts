@@ -100,7 +100,7 @@ describe.skipIf(skip)('the cgroups of a node on containerd', () => {
     return { uid, ids, group: `${kubepods}/burstable/pod${uid}` };
   }
 
-  it('hold all pods to what the node has, as nobody enforces more', async () => {
+  it('limit all pods to the capacity of the node by default', async () => {
     await eventually('they are held', () => Number(cgroupValue('pids', kubepods, 'pids.max')) > 0 || null);
     expect(valuesOf(kubepods)).toMatchObject({
       'cpu.shares': String(cpus().length * 1024),

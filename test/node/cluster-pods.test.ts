@@ -178,7 +178,7 @@ function cases(): void {
   });
 
   describe('a static pod', () => {
-    it('has a mirror pod, which somebody deletes in vain', async () => {
+    it('has a mirror pod, which is created again after its deletion', async () => {
       await boot();
       node.write('web.yaml', {
         apiVersion: 'v1',

@@ -102,7 +102,7 @@ evictionSoftGracePeriod:
 });
 
 it.skipIf(requirement('containerd', containerdAvailable()).skip)(
-  'a node that is short of disk clears away the images that nobody uses, but for the one of sandboxes',
+  'a node that is short of disk removes unused images, except that of sandboxes',
   async () => {
     const containerd = await startContainerd();
     onTestFinished(() => containerd.close());

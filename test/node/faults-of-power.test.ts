@@ -60,7 +60,7 @@ describe.skipIf(skip)('a machine that loses power while the API server is away',
   const attempts = async (pod: string) => (await node.instances(pod)).map(({ state, attempt }) => [state, attempt]);
 
   it(
-    'starts what it may start without anybody’s word, once',
+    'starts the pods that it may start without the API server, once',
     async () => {
       await server.stop();
       await node.stop('SIGKILL');

@@ -127,7 +127,7 @@ describe.skipIf(skip)('a node on a machine in trouble', () => {
     const greedy = 'sleep 1; exec tail /dev/zero';
 
     it.each(['app', 'sidecar'])(
-      'the %s: it says so, starts again, and costs nobody else anything',
+      'the %s: it is reported, restarts, and affects no other pod',
       async (who) => {
         const before = await node.instances(BYSTANDER);
         const name = `greedy-${who}`;

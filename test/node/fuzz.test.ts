@@ -60,7 +60,7 @@ const status = (name: string): number =>
   Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(readFileSync(`/proc/${node.pid}/status`, 'utf8'))?.[1]);
 const descriptors = (): number => readdirSync(`/proc/${node.pid}/fd`).length;
 
-it(`${MESSAGES} messages of strangers end nothing, hide nothing and leave nothing`, async () => {
+it(`${MESSAGES} hostile messages end nothing, hide nothing and leave nothing`, async () => {
   await node.start(['--anonymous-auth=true']);
   const connects = doors();
   for (let number = 0; number < 200; number++) await send(connects[number % connects.length]!, message(0, number));

@@ -108,7 +108,7 @@ it('a certificate is in the volume beside its key, and the key nowhere else', as
   expect(node.statelet('replay', node.journal)).toMatchObject({ code: 0 });
 });
 
-it('a certificate that is denied is said to whoever looks at the pod', async () => {
+it('a certificate that is denied is reported in an event of the pod', async () => {
   server.podSigner.rules.set(SIGNER, { denies: 'UnsupportedKeyType', message: 'only RSA3072' });
   const source = { signerName: SIGNER, keyType: 'ED25519', credentialBundlePath: 'all.pem' };
   createPod('web', [{ podCertificate: source }]);

@@ -55,7 +55,7 @@ describe('a daemon', () => {
     expect(replayed.code).toBe(0);
   });
 
-  it('knows nobody unless it is told whom to know', async () => {
+  it('authenticates no client without configured authentication', async () => {
     await node.start();
     await eventually('the port', async () => (await get('/pods')).status === 401);
     expect((await get('/nowhere')).status).toBe(404);

@@ -185,7 +185,7 @@ it('what a pod has seen by an inspection of its own is not reported once more, w
   await eventually(() => reported(items, 'a').length === 2);
 });
 
-it('an inspection that nobody waits for any more leaves the report to the watch', async () => {
+it('an inspection whose caller has gone leaves the report to the watch', async () => {
   const { fake, items, ports } = await watching({ pods: ['a'] });
   await relisted(items);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));

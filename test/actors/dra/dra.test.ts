@@ -93,7 +93,7 @@ describe('a driver that does not do it', () => {
     expect(second.started.calls).toEqual([]);
   });
 
-  it('is left when nobody waits any more', async () => {
+  it('is closed when its caller does not wait any more', async () => {
     const { started, call } = await driver();
     started.hangs = true;
     const abort = new AbortController();

@@ -30,6 +30,6 @@ const PROGRAM = `
   });
 `;
 
-it('a thread that ends closes no terminal once more: its number is somebody else’s by then', () => {
+it('a thread that ends closes no terminal twice: its number may belong to another file by then', () => {
   expect(execFileSync(process.execPath, ['--eval', PROGRAM], { encoding: 'utf8' })).toBe('/dev/null\n/dev/null\n');
 });

@@ -97,7 +97,7 @@ it('asking twice in one process is asking once', async () => {
   expect(isFree(path)).toBe(false);
 });
 
-it('contention is said when somebody opens the file, and when it is deleted', async () => {
+it('contention is reported when another process opens the file, and when the file is deleted', async () => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   writeFileSync(path, '');
   const stream = openStream(hostPorts()['host.watchLock'], { path });
@@ -111,7 +111,7 @@ it('contention is said when somebody opens the file, and when it is deleted', as
   await second.until(() => true);
 });
 
-it('without FFI contention is said when somebody waits for the lock', async () => {
+it('without FFI contention is reported when another process waits for the lock', async () => {
   const path = join(await temporaryFolder(), 'kubelet.lock');
   const ports = hostPorts({ system: null });
   await perform(ports['host.acquireLock'], { path, wait: false });

@@ -61,7 +61,7 @@ describe('the feeding', () => {
     await expect(receiver.next(3 * INTERVAL_MS)).rejects.toThrow('nothing was sent');
   });
 
-  it('says once that nobody hears it, tries on, and says once that it is heard again', async () => {
+  it('reports once that no service manager receives it, retries, and reports once that one does again', async () => {
     const address = join(await temporaryFolder(), 'notify');
     const stream = feed(address);
     const unheard = await stream.until(({ type }) => type === 'watchdog.unheard');

@@ -330,7 +330,7 @@ it.each([
 describe('a server that is away', () => {
   beforeEach(() => start());
 
-  it('says in upstream words that nobody answers, and goes on when somebody does', async () => {
+  it('reports in upstream words that no server answers, and continues when one does', async () => {
     await server.stop();
     const { url } = server;
     await expect(node.ask('kube.get', pods('a'))).rejects.toMatchObject({

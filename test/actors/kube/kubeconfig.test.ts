@@ -111,7 +111,7 @@ it.each<[string, Parts, string]>([
   ],
   ['data that is cut', { user: 'client-key-data: "YWJjZA"' }, `${OPENING}illegal base64 data at input byte 4`],
   [
-    'authorities that nobody checks',
+    'authorities that are not checked',
     { cluster: `${SERVER}, certificate-authority: a.crt, insecure-skip-tls-verify: true` },
     `${BUILDING}specifying a root certificates file with the insecure flag is not allowed`,
   ],
@@ -193,7 +193,7 @@ it.each<[string, Parts, string]>([
     `${BUILDING}no Auth Provider found for name "oidc"`,
   ],
   [
-    'groups of nobody',
+    'groups without a user',
     { user: 'token: t, as-groups: [g]' },
     `${INVALID}requesting uid, groups or user-extra for u without impersonating a user`,
   ],

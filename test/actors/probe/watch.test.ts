@@ -25,11 +25,11 @@ describe('TCP', () => {
     });
   });
 
-  it('has the time of the probe where nobody answers', async () => {
+  it('without an answer takes the timeout of the probe', async () => {
     expect(await attempt(tcp(9, '192.0.2.1'), HASTY)).toMatchObject({ verdict: 'failure' });
   });
 
-  it('to a name that nobody has fails', async () => {
+  it('to an unknown name fails', async () => {
     expect(await attempt(tcp(80, 'nobody.invalid'), { timeoutSeconds: 5 })).toMatchObject({ verdict: 'failure' });
   });
 });
@@ -125,7 +125,7 @@ describe('gRPC', () => {
     expect(await attempt(ask(port), HASTY)).toMatchObject({ output: 'timeout: health rpc did not complete within 1s' });
   });
 
-  it('fails in time where nobody listens, or speaks something else', async () => {
+  it('fails in time without a listener, or with another protocol', async () => {
     const refused = await freePort();
     const silent = await rawServer(() => {});
     for (const port of [refused, silent]) {

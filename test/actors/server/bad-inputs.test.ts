@@ -245,7 +245,7 @@ describe('too much', () => {
     expect(await isAlive()).toBe(true);
   });
 
-  it('a client that opens more connections than it may have loses its oldest, and the port serves everybody', async () => {
+  it('a client that opens more connections than allowed loses its oldest, and the port serves all clients', async () => {
     const sockets: Socket[] = [];
     let closed = 0;
     for (let nth = 0; nth < CLIENT_CONNECTIONS_MAX + 50; nth++) {
@@ -287,7 +287,7 @@ describe('too slow', () => {
     expect((await exchangeRaw(sent, { port: open, isPlain: true, withinMs: 20_000 })).toString()).toBe('');
   });
 
-  it('a hundred of them keep nobody else from being served', async () => {
+  it('a hundred of them do not keep other clients from being served', async () => {
     const sockets = await Promise.all(Array.from({ length: 100 }, () => connect({ port: secure, shown: {} })));
     for (const socket of sockets) socket.on('error', () => {}).write('GET / HTTP/1.1\r\nX-Slow: ');
     expect(await isAlive()).toBe(true);

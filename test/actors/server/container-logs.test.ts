@@ -111,7 +111,7 @@ describe('following', () => {
     expect(got.digest('hex')).toBe(sent.digest('hex'));
   });
 
-  it('ends when nobody follows any more', async () => {
+  it('ends when its client is gone', async () => {
     writeFileSync(path, '');
     const gone = new AbortController();
     const log = containerLog(path, ALL, { signal: gone.signal, isRunning: () => true });

@@ -204,7 +204,7 @@ describe('certificates', () => {
     output,
   });
 
-  it('that nobody takes care of have no families', async () => {
+  it('without a manager have no families', async () => {
     expect(await recording().value('kubelet_certificate_manager_client_ttl_seconds')).toBeUndefined();
   });
 

@@ -66,7 +66,7 @@ describe('rights', () => {
     expect(bodies).toEqual([expect.objectContaining({ spec: { resourceAttributes } })]);
   });
 
-  it('of nobody else: each user, verb and part has an answer of its own', async () => {
+  it('of this user alone: each user, verb and part has an answer of its own', async () => {
     const { create, bodies } = server([{ allowed: true }]);
     const mayHave = accessReviewer(create, 'node1', TTLS);
     await mayHave(asked);
@@ -271,7 +271,7 @@ describe('a token among the protocols of a WebSocket', () => {
   });
 });
 
-it('the token of the anonymous user makes nobody authenticated', async () => {
+it('the token of the anonymous user authenticates no client', async () => {
   const anonymous = { name: 'system:anonymous', groups: ['g'] };
   const found = await authenticate({ headers: { authorization: 'Bearer t' }, socket: {} } as IncomingMessage, {
     anonymous: false,

@@ -73,7 +73,7 @@ it('data is told as it comes, and its end with its last piece', () => {
   ]);
 });
 
-it('a frame that nobody may send ends the reading', () => {
+it('an invalid frame ends the reading', () => {
   const frame = Buffer.concat(writer.data(5, Buffer.from('abcd')));
   frame.writeUInt32BE(0xffffff, 4);
   expect(() => read(frame)).toThrow('a SPDY frame of 16777215 bytes');

@@ -106,7 +106,7 @@ describe('a volume of which nothing is known', () => {
     expect(await only(stats(), volume({ endpoint: join(room.root, 'gone.sock') }))).toBeUndefined();
   });
 
-  it('keeps nobody waiting where its driver hangs, and holds up no other', async () => {
+  it('does not wait for a driver that hangs, and delays no other volume', async () => {
     await open(['GET_VOLUME_STATS']);
     room.driver.fault = ({ request }) => (request.volume_id === 'stuck' ? { hangs: true } : undefined);
     const reader = stats(false, 2_000);

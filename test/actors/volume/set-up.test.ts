@@ -209,7 +209,7 @@ describe.skipIf(needsRoot)('owners', () => {
     }
   });
 
-  it('fsGroup owns what is written, and may read what nobody else may', async () => {
+  it('fsGroup owns the files, and may read those that no other group may read', async () => {
     await setUp(files([file('a', '1', 0o400), file('x/y', '2')], { groupId: 4242 }));
     const { 'x/y': _, ...tree } = treeOf(room.path('configmap', 'v'));
     expect(tree['..<rand>']).toMatchObject({ gid: 4242, mode: '2755' });
@@ -337,7 +337,7 @@ describe('hostPath', () => {
     server.close();
   });
 
-  it('does not open what it looks at: a FIFO blocks nobody', async () => {
+  it('does not open what it inspects: a FIFO blocks nothing', async () => {
     const path = join(room.root, 'fifo');
     execFileSync('mkfifo', [path]);
     expect(await check(path, 'FileOrCreate')).toBe(`hostPath type check failed: ${path} is not a file`);

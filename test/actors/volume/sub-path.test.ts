@@ -117,7 +117,7 @@ describe('where a sub-path leads', () => {
     expect(statSync(join(volume, 'new/deep')).mode & 0o7777).toBe(0o3777);
   });
 
-  it('never opens what it finds: a FIFO blocks nobody', async () => {
+  it('never opens what it finds: a FIFO blocks nothing', async () => {
     execFileSync('mkfifo', [join(volume, 'fifo')]);
     const handle = await openSubPath(volume, 'fifo');
     expect((await handle.stat()).isFIFO()).toBe(true);

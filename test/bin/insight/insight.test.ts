@@ -244,7 +244,7 @@ describe('why', () => {
     expect(healthz).toMatchObject({ operation: 'server.healthz', target: '127.0.0.1:10248', error: 'EADDRINUSE' });
     expect(healthz.times).toBeGreaterThan(1);
     expect(describeWhy(report)).toMatch(
-      /Failed, and not made good since\n(.*\n)*.*healthz +server\.healthz 127\.0\.0\.1:10248/,
+      /Failed, and not resolved since\n(.*\n)*.*healthz +server\.healthz 127\.0\.0\.1:10248/,
     );
   });
 

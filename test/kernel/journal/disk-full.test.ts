@@ -122,7 +122,7 @@ describe('a full disk', () => {
     expect(verifyJournal(directory).ok).toBe(true);
   });
 
-  it('a disk that keeps no names leaves no segment that nobody writes', async () => {
+  it('a disk that keeps no names leaves no segment without a writer', async () => {
     const directory = temporaryDirectory();
     const disk = new BrokenDisk();
     disk.namesFailure = 'EIO';
@@ -177,7 +177,7 @@ describe('a full disk', () => {
     await kernel.journal.close();
   });
 
-  it('a disk that hangs holds nobody up who ends', async () => {
+  it('a disk that hangs does not delay the end of the process', async () => {
     const disk = new BrokenDisk();
     const hanging = Promise.withResolvers<void>();
     disk.syncEnd = hanging.promise;
@@ -280,7 +280,7 @@ function mountTmpfs(size: string, context: TestContext): string {
 }
 
 describe('a real file system', () => {
-  it('of 256 KB: suspended when full, goes on when somebody makes room', async (context) => {
+  it('of 256 KB: suspended when full, continues when there is room again', async (context) => {
     const mount = mountTmpfs('256k', context);
     const ballast = join(mount, 'ballast');
     writeFileSync(ballast, Buffer.alloc(100 * 1024));

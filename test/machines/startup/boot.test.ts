@@ -139,7 +139,7 @@ describe('a standalone boot', () => {
     const absent = Object.keys(regions).filter((id) => regions[id] === 'absent');
     expect(
       absent.filter((id) => !CLUSTER_ONLY.includes(id)),
-      'the other road to the pods, and a graceful end that nobody asked for',
+      'the other path to the pods, and a graceful end without a request',
     ).toEqual(['runOnce', 'shutdown']);
     for (const id of Object.keys(regions).filter((name) => name !== 'startup' && !absent.includes(name))) {
       expect(node.kernel.addresses).toContain(`kubelet/${id}`);

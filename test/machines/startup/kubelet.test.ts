@@ -225,7 +225,7 @@ describe('a signal', () => {
     expect(node.replay().divergence).toBeNull();
   });
 
-  it('ends the node although nobody takes the notice', () => {
+  it('ends the node although no service manager receives the notice', () => {
     const node = boot({ answers: { 'host.notify': (_, nth) => (nth === 0 ? { output: null } : 'hangs') } });
     node.send({ type: 'signal.received', signal: 'SIGTERM' }).run(999);
     expect(node.ended).toBeNull();

@@ -233,7 +233,7 @@ async function echoServer(answer: (socket: Socket) => void): Promise<{ port: num
   return { port, server };
 }
 
-it('ports are forwarded through one tunnel, 200 times at once, and what nobody serves is told', async () => {
+it('ports are forwarded through one tunnel, 200 times at once, and a port without a server is reported', async () => {
   const { port, server } = await echoServer((socket) => socket.pipe(socket));
   const spdy = await main.tunnel();
   const answers = await Promise.all(

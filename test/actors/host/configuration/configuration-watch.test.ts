@@ -137,7 +137,7 @@ describe('the watch of the configuration', () => {
     expect(again.count()).toBe(0);
   });
 
-  it('ends when nobody is interested any more', async () => {
+  it('ends when its caller is gone', async () => {
     const { watch, file } = await started();
     await watch.stop();
     utimesSync(file, 1, 1);

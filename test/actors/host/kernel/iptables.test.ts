@@ -63,7 +63,7 @@ describe.skipIf(!isAvailable)('the chains of the node', () => {
     expect(rules.filter((rule) => rule === '-A INPUT -j KUBE-FIREWALL')).toHaveLength(1);
   });
 
-  it('are made again when somebody flushed the tables', async () => {
+  it('are created again after the tables were flushed', async () => {
     const { inside, items, until } = keeping();
     await until('iptables.initialized', 'IPv4');
     await eventually('the canaries', () => inside('iptables', '-t', 'filter', '-S').includes('CANARY'));

@@ -29,7 +29,7 @@ it('a question gets its own answer, whatever their order, with bytes and large n
   expect(await slow).toBe('first');
 });
 
-it('an error keeps its code, and what nobody answers is an error', async () => {
+it('an error keeps its code, and a request without an answer is an error', async () => {
   const { near } = pair({
     fail: () => {
       throw new OperationError('no room', { code: 'RESOURCE_EXHAUSTED', retriable: true });

@@ -51,7 +51,7 @@ describe('the shares of clients', () => {
     expect(other.isDestroyed).toBe(false);
   });
 
-  it('a client whose connections are all busy is refused, and nobody else', () => {
+  it('a client whose connections are all busy is refused, and no other client is', () => {
     const connections = limited();
     for (let n = 0; n < 4; n++) busy.add(from(connections, '10.0.0.1').socket);
     expect(from(connections, '10.0.0.1').isAdmitted).toBe(false);

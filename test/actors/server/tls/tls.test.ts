@@ -143,7 +143,7 @@ describe('a file that changes', () => {
     socket.destroy();
   });
 
-  it('is the authority of clients: who came by the old one is nobody, on an open connection, too', async () => {
+  it('is the authority of clients: certificates of the old one do not count, on an open connection, too', async () => {
     const port = await node.serve('A');
     const old = await shake(port, { ...node.shown('x509-admin').certificate });
     expect(await ask(old)).toBe(200);

@@ -31,7 +31,7 @@ it('a driver is asked from when the volume is published to its end, and its user
   expect(cancelled()).toBe(before + 1);
 });
 
-it('where nobody wants to know, nobody is asked', () => {
+it('without a receiver, no driver is called', () => {
   node = csiNode();
   node.want('u1', volumeOf());
   expect(node.askedFor('csi.followHealth')).toEqual([]);

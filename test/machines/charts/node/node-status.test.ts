@@ -385,7 +385,7 @@ it('keeps a resource at zero whose plugin is gone', () => {
   expect(run.patches.at(-1)!.status).toMatchObject({ capacity: none, allocatable: none });
 });
 
-it('says that the machine was rebooted, and that somebody closed the node', () => {
+it('reports that the machine was rebooted, and that the node was cordoned', () => {
   const run = start(existing('boot-1'));
   expect(run.events()).toEqual(['Rebooted', ...OWN_CONDITIONS]);
   run.send(reported(READY));
@@ -410,7 +410,7 @@ it('tries a report five times and then waits for the next period', () => {
   );
 });
 
-it('a Node that somebody deleted stays away: its status is tried with each period', () => {
+it('a deleted Node is not created again: its status is tried with each period', () => {
   const run = start();
   run.send(reported(READY));
   run.settle();
@@ -439,7 +439,7 @@ it('a Node that somebody deleted stays away: its status is tried with each perio
   expect(run.divergence()).toBeNull();
 });
 
-it('a Node that was deleted while nobody watched stays away, too', () => {
+it('a Node that was deleted while no watch was open is not created again either', () => {
   const run = start(null, 5_000);
   run.send(reported(READY));
   run.settle();

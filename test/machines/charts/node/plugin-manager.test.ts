@@ -97,7 +97,7 @@ it('a driver whose socket was made anew is taken back and registered again', () 
   expect(world.divergence()).toBeNull();
 });
 
-it('without an API server nobody but the plugin is told', () => {
+it('without an API server only the plugin is notified', () => {
   const world = run(ok(info()), {}, false);
   world.list([SOCKET, '1']);
   world.list();

@@ -156,7 +156,7 @@ describe('a claim', () => {
       'found PV object pv but its pv.Spec.ClaimRef.UID  does not point to claim.UID ',
     ],
     [
-      'has a volume that is of nobody yet',
+      'has a volume that is not bound yet',
       { spec: { claimRef: null } },
       {},
       'found PV object pv but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim',

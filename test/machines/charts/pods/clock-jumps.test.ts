@@ -78,7 +78,7 @@ describe.each([
   });
 });
 
-it('observations are dated by a clock that nobody sets, so that none of them is taken for an old one', async () => {
+it('observations are dated by a clock that is never set, so that none of them is considered old', async () => {
   const { steadyNow } = await import('../../../../src/kernel/clock.ts');
   const wall = Date.now;
   const before = steadyNow();

@@ -217,7 +217,7 @@ describe('a runtime that is away', () => {
     expect(started()).toHaveLength(1);
   });
 
-  it('has pods that nobody wants: they end with the least grace there is, after all sources have spoken', () => {
+  it('has orphaned pods: they end with the shortest grace period, after all sources have published', () => {
     boot({ uid: 'u1' });
     node.until('Running', running('u1'));
     node.world.runtime.running('app')!.program = { stopsMs: Number.POSITIVE_INFINITY };

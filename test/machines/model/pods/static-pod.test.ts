@@ -492,7 +492,7 @@ it.each<[string, Json, string]>([
     'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1',
   ],
   [
-    'a resource nobody knows',
+    'an unknown resource',
     inContainer({ resources: { limits: { gpu: '1' } } }),
     'resources.limits[gpu]: Invalid value: "gpu": must be a standard resource for containers',
   ],
@@ -609,7 +609,7 @@ it('no message repeats the value of an environment variable', () => {
   ]);
 });
 
-it('19 references to variables nobody knows are the container`s own affair', () => {
+it('19 references to unknown variables are left to the container', () => {
   const env = [
     { name: 'A', value: '$(B)$$(C)$(' },
     { name: 'B', value: '$(A)' },

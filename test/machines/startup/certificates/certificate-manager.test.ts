@@ -80,7 +80,7 @@ describe('the certificate manager', () => {
     expect(subject.divergence()).toBeNull();
   });
 
-  it('asks anew when nobody signs for a quarter of an hour', () => {
+  it('requests again if the request is not signed for a quarter of an hour', () => {
     const subject = run({ 'kube.get': pending });
     subject.time.advanceTo(START_MS + 899_000);
     expect(subject.asked().filter((name) => name === 'kube.create')).toHaveLength(1);
@@ -108,7 +108,7 @@ describe('the certificate manager', () => {
     expect(requests()).toBe(10);
   });
 
-  it('takes up a valid certificate without asking anybody', () => {
+  it('uses a valid certificate without a request', () => {
     const subject = run({ 'certificate.load': ok({ certificate: facts(START_MS, START_MS + HOUR_MS) }) });
     expect(subject.asked()).toEqual(['certificate.load']);
   });

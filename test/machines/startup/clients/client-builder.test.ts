@@ -32,7 +32,7 @@ const connected = (world: ReturnType<typeof run>) =>
 
 describe('the client builder', () => {
   it.each([{}, { bootstrapKubeconfig: '/etc/bootstrap.conf' }])(
-    'builds nothing in standalone mode and asks nobody: %o',
+    'builds nothing in standalone mode and requests nothing: %o',
     (change) => {
       const world = run({ ...change, kubeconfig: '' }, {});
       expect(world.logged()).toEqual(['Standalone mode, no API client']);

@@ -41,7 +41,7 @@ describe('the config loader', () => {
     expect(answer).toMatchObject({ ok: false, message: expect.stringContaining('cgroup v1') });
   });
 
-  it('knows whether somebody named the runtime', () => {
+  it('knows whether the runtime was configured', () => {
     const named = { 'host.readConfiguration': ok(document('/k', { containerRuntimeEndpoint: 'unix:///x.sock' })) };
     const silent = { 'host.readConfiguration': ok(document('/k', {})) };
     expect(load(['--config=/k'], named).answer).toMatchObject({ value: { endpointNamed: true } });

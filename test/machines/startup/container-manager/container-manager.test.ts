@@ -132,7 +132,7 @@ describe('starting', () => {
     ]);
   });
 
-  it('holds all pods to what the machine has where nobody enforces less', () => {
+  it('limits all pods to the capacity of the machine if no lower limit is configured', () => {
     const [pods] = start({ enforceNodeAllocatable: [] }).of('cgroup.ensure') as { resources: object }[];
     expect(pods?.resources).toMatchObject({ cpuShares: '2048', memoryBytes: '4294967296', pids: '32768' });
   });

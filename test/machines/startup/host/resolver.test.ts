@@ -94,7 +94,7 @@ describe('the machine', () => {
     expect(started.divergence()).toBeNull();
   });
 
-  it('tells nobody when the content is the same, or gone', () => {
+  it('publishes nothing if the content is the same, or gone', () => {
     for (const content of [input.text, null]) {
       const started = run({ 'host.readFile': ok({ content }) });
       started.emit('host.watchConfiguration', { type: 'configuration.changed' });

@@ -86,7 +86,7 @@ describe('the machine', () => {
     expect(started.state()).toEqual({ feeding: { trusted: 'going' } });
   });
 
-  it('says when nobody hears it', () => {
+  it('reports that no service manager receives it', () => {
     const started = run(ok(settings('30000000')));
     started.emit('host.feedWatchdog', { type: 'watchdog.unheard', message: 'connection refused' });
     started.emit('host.feedWatchdog', { type: 'watchdog.heard' });

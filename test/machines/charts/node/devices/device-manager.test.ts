@@ -75,7 +75,7 @@ const counts = (capacity: string, allocatable: string) => ({
   deviceAllocatable: { [GPU]: allocatable },
 });
 
-it('what a plugin offers is told to whoever decides about pods, to the cluster, and written down', () => {
+it('the devices of a plugin are published to the allocation and to the cluster, and stored', () => {
   const world = run();
   world.register();
   expect(world.devices()).toEqual({ [GPU]: { devices: [], isUnlisted: true, prefers: true } });

@@ -219,7 +219,7 @@ describe('the rules of the node', () => {
     });
   });
 
-  it('while it shuts down takes nobody', () => {
+  it('while it shuts down admits no pod', () => {
     expect(rejection(pod(), { isShuttingDown: true })).toEqual({
       reason: 'NodeShutdown',
       message: 'Pod was rejected as the node is shutting down.',

@@ -79,7 +79,7 @@ describe('a pod that the node does not take', () => {
     expect(node.phase('u2')).toBe('Running');
   });
 
-  it('is not refused for labels that nobody has told yet, in a cluster', () => {
+  it('is not refused for labels that are not known yet, in a cluster', () => {
     boot();
     const input = { settings: { ...settings, admission: ADMISSION, apiServer: { changeDetection: 'Watch' } } };
     const run = runUnder(allocationMachine, input, {}, ['pods', 'softState', 'eventRecorder']);
@@ -200,7 +200,7 @@ describe('a pod that the node takes', () => {
     expect(run.divergence()).toBeNull();
   });
 
-  it('keeps what another kubelet gave to it, which is of nobody else, until the pod is known to be gone', () => {
+  it('keeps exclusively what another kubelet granted to it, until the pod is known to be gone', () => {
     boot();
     const cpus = [0, 1, 2].map((id) => ({ id, core: id, socket: 0, numaNode: 0 }));
     const cpuManager = { cpus, reserved: [0], wholeCores: false, isReservationStrict: false };

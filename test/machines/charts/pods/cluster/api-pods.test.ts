@@ -145,7 +145,7 @@ describe('a pod that is deleted', () => {
   });
 });
 
-describe('a status that somebody else changed', () => {
+describe('a status that another client changed', () => {
   it('is written back, and what belongs to others stays', () => {
     const { node, kube } = running();
     const gate = { type: 'example.com/gate', status: 'True', lastTransitionTime: '2026-01-01T00:00:00Z' };

@@ -146,7 +146,7 @@ describe('a pod with a volume of a CSI driver', () => {
     },
   );
 
-  it('that nobody mounts is no event, as its driver may still mount it', () => {
+  it('that is not mounted is no event, as its driver may still mount it', () => {
     const { node, kube } = booted();
     node.world.fault = (name) => (name === 'csi.stage' ? { hangs: true } : undefined);
     createClaim();

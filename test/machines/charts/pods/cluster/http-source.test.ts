@@ -79,7 +79,7 @@ describe('httpSource', () => {
     expect(node.logs('Failed to read pods from URL')).toEqual([{ url, error }]);
   });
 
-  it('that never gave anything holds back the end of pods that nobody wants', () => {
+  it('that never published anything delays the end of orphaned pods', () => {
     prepare().world.setFetched(null, 'connection refused');
     node.world.runtime.runSandbox({
       metadata: { name: 'old', uid: 'old', namespace: 'n', attempt: 0 },

@@ -174,7 +174,7 @@ describe('podCertificate', () => {
     expect(node.world.runtime.started).toEqual([]);
   });
 
-  it('that nobody issues is said, and comes when it comes', () => {
+  it('that is not issued is reported, and used when it is issued', () => {
     const { node, kube } = booted();
     kube.createPod('web', projected());
     waits();

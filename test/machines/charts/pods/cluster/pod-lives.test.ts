@@ -88,7 +88,7 @@ describe('a probe that ends a container', () => {
     expect(events('BackOff')).toEqual([]);
   });
 
-  it('shows nobody its end: it runs until the next instance does, or is kept from it', () => {
+  it('does not publish its end: it runs until the next instance does, or is prevented from it', () => {
     const { node } = live(dying('OnFailure'), killed);
     node.run(40_000);
     expect(shown()).not.toContain('terminated');
@@ -152,7 +152,7 @@ describe('another image', () => {
     expect(statusOf('a')).toMatchObject({ state: { running: {} }, restartCount: 2, image: 'app:2' });
   });
 
-  it('is tried at once when the one before could not be pulled, and the old answer is for nobody', () => {
+  it('is tried at once if the previous one could not be pulled, and the old answer is ignored', () => {
     const { node } = live({ containers: [container('a', { image: 'missing:1' })] });
     node.run(300);
     setImage('containers', 'app:2');

@@ -33,7 +33,7 @@ afterEach(() => {
   node.assertReplays();
 });
 
-it('a sidecar that waits for its next start holds up nobody who comes after it', () => {
+it('a sidecar that waits for its next start does not delay the following containers', () => {
   boot();
   runtime().programs.set('side', [{ runsMs: 500, exitCode: 1 }]);
   node.until('the second one', hasStarted('second#0'));

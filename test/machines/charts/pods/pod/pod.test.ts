@@ -287,7 +287,7 @@ describe('a container that ends', () => {
     nothingLeft();
   });
 
-  it('that somebody removed is made again', () => {
+  it('that was removed by another client is created again', () => {
     boot({ uid: 'u1' });
     until('Running', running('u1'));
     node.world.runtime.removeContainer(node.world.runtime.running('app')!.id);

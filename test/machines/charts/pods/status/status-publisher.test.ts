@@ -67,7 +67,7 @@ describe('an API server that does not keep a field', () => {
     expect(world.divergence()).toBeNull();
   });
 
-  it('is told what changes later, and what somebody wrote over it', () => {
+  it('receives later changes, and the status again if another client changed it', () => {
     const { world, patches, pass, now } = olderServer();
     world.send(seen({}));
     world.send(changed(own));

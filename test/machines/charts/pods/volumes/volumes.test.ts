@@ -236,7 +236,7 @@ describe('a volume with so many files that its group takes long to get them', ()
 });
 
 describe('what a crash left', () => {
-  it('is taken away when nobody knows the pod any more, and nothing else', () => {
+  it('is removed when the pod is unknown, and nothing else is', () => {
     node = new PodsNode();
     node.world.runtime.images.set('app:1', image('app:1'));
     node.world.folders.add('/var/lib/kubelet/pods/old').add('/var/lib/kubelet/pods/old/volumes/x');
