@@ -39,7 +39,12 @@ export const BAD_INPUTS: readonly Row[] = [
     'test/actors/cri/client.test.ts::64-bit integers keep every digit',
     'test/actors/kube/client.test.ts::keeps integers that a double cannot hold',
   ),
-  row('B19', 'cyclic and unknown variables', `${pod}::19 references to unknown variables`, `${folder}::19-variables.yaml`),
+  row(
+    'B19',
+    'cyclic and unknown variables',
+    `${pod}::19 references to unknown variables`,
+    `${folder}::19-variables.yaml`,
+  ),
   row(
     'B20',
     'keys that every object has',
