@@ -94,7 +94,7 @@ describe('import layers', () => {
     expect(inCircle).toEqual([]);
   });
 
-  it('each family of operations has a folder of its name that implements it', () => {
+  it('each family of operations has a folder of its name that implements it, and names that folder', () => {
     const families = inRoom('src/machines/model/operations')
       .map((path) => path.slice('src/machines/model/operations/'.length, -'.ts'.length))
       .filter(
@@ -103,6 +103,8 @@ describe('import layers', () => {
       );
     expect(families.length).toBeGreaterThan(0);
     expect(families.filter((family) => !inRoom(`src/actors/${family}`).length)).toEqual([]);
+    const header = (family: string) => source(`src/machines/model/operations/${family}.ts`).split('*/', 1)[0]!;
+    expect(families.filter((family) => !header(family).includes(`\`src/actors/${family}`))).toEqual([]);
   });
 
   it('actors import values of machines only from the model and the configuration, so no chart', () => {

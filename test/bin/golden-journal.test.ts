@@ -52,7 +52,7 @@ it.each(STARTS)('%s replays the same', (start) => {
   expect(records).toBe([...journal.records].length);
 });
 
-it('a node of before reported an impossible probe once, one of today does in each period', () => {
+it('an earlier node reported an impossible probe once, a node of today reports it in each period', () => {
   const reports = (folder: string): number =>
     [...readJournal(join(JOURNALS, folder)).records].filter(
       (record) => record.k === 'log' && /probe errored/.test(JSON.stringify(record.fields)),

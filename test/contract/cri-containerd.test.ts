@@ -44,7 +44,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containe
     await eventually(() => bench.ask('cri.version', {}).catch(() => undefined));
   }
 
-  it('containers outlive its crash, and what happened meanwhile is told after it', async () => {
+  it('containers survive its crash, and changes during it are reported afterwards', async () => {
     const { items, exited, stop } = watch(200);
     const lasting = await bench.started('sleep 600');
     const ending = await bench.started('sleep 1; exit 6');
@@ -64,7 +64,7 @@ describe.skipIf(requirement('containerd', containerdAvailable()).skip)('containe
     await stop();
   });
 
-  it('an exit is told long before the second of a polling kubelet is over', async () => {
+  it('an exit is reported long before a polling kubelet would see it', async () => {
     const { items, exited, stop } = watch(NEVER_MS);
     await eventually(() => items.find(({ type }) => type === 'runtime.relisted'));
     const lagsMs: number[] = [];

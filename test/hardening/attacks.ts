@@ -69,7 +69,7 @@ export const ATTACKS: readonly Row[] = [
     'test/actors/devices/devices.test.ts::all plugins together have no more devices',
     'test/machines/charts/node/devices/device-manager.test.ts::a node takes plugins of 128 resources',
     'test/actors/plugins/plugins.test.ts::of more sockets than a node asks the first are said',
-    'test/actors/plugins/plugins.test.ts::a folder of which one file a moment changes',
+    'test/actors/plugins/plugins.test.ts::a folder with continuous changes',
   ),
   row(
     'A9',

@@ -119,7 +119,7 @@ export const FAULTS: readonly Row[] = [
     'the machine shuts down, or loses power while the API server is away',
     'test/node/shutdown.test.ts::pods end by priority',
     'test/node/shutdown.test.ts::deaf',
-    `${power}::tells the truth when the API server is back`,
+    `${power}::reports the actual state when the API server is back`,
   ),
   row(
     'F16',
@@ -134,7 +134,7 @@ export const FAULTS: readonly Row[] = [
   row(
     'F17',
     'the agent is ended by the kernel for want of memory, or by a fault of its own',
-    'test/node/process-faults.test.ts::the kernel ends it for want of memory',
+    'test/node/process-faults.test.ts::the kernel kills it for memory',
     'test/node/process-faults.test.ts::%s is journaled, ends the node with 2',
     'test/kernel/kernel.test.ts::ends the kernel, is kept with its input, and throws again in a replay',
   ),

@@ -18,7 +18,12 @@ export const PROMISES: readonly Row[] = [
     'static pods need no API server',
     `${power}::starts the pods that it may start without the API server, once`,
   ),
-  row('P4', 'the status comes to the truth', `${power}::tells the truth when the API server is back`, calls),
+  row(
+    'P4',
+    'the status converges to the actual state',
+    `${power}::reports the actual state when the API server is back`,
+    calls,
+  ),
   row(
     'P5',
     'no readiness changes without a probe',
@@ -36,7 +41,7 @@ export const PROMISES: readonly Row[] = [
   row(
     'P8',
     'grace lasts over a restart',
-    `${apiPods}::in the middle of an end takes nothing of the grace`,
+    `${apiPods}::during an end does not shorten the grace period`,
     'test/actors/embedded-runtime/adoption.test.ts::an adopted container stops with grace',
   ),
   row(

@@ -147,7 +147,7 @@ describe('time', () => {
 });
 
 describe('a crash', () => {
-  it('is contained: no half-done effect, children stopped, the parent told, the others unharmed', () => {
+  it('is contained: no partial effect, children stopped, the parent notified, other actors unaffected', () => {
     const { kernel, world, sink } = bootBoss();
     kernel.dispatch('boss', { type: 'hire', name: 'a' }, 'test');
     kernel.dispatch('boss', { type: 'hire', name: 'b' }, 'test');

@@ -138,7 +138,7 @@ function cases(): void {
       expect(written).not.toMatch(/canary-|Y2FuYXJ5L/);
     });
 
-    it('outlives a restart of the agent, of which the API server hears nothing', async () => {
+    it('survives a restart of the agent, without a write to the API server', async () => {
       await boot();
       createPod('web', { automountServiceAccountToken: false });
       await eventually('Running', isRunning('web'));

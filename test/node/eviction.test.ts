@@ -51,7 +51,7 @@ const eventsOf = (name: string) =>
     .list('v1', 'events', 'default')
     .filter((event) => (event['involvedObject'] as { name: string }).name === name);
 
-it('a pod whose emptyDir outgrows its limit is evicted, and the cluster hears why', async () => {
+it('a pod whose emptyDir exceeds its limit is evicted, and the cluster gets the reason', async () => {
   await boot();
   const containers = [{ ...app, volumeMounts: [{ name: 'd', mountPath: '/d' }] }];
   createPod('filler', { containers, volumes: [{ name: 'd', emptyDir: { sizeLimit: '1Mi' } }] });

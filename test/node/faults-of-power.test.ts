@@ -83,7 +83,7 @@ describe.skipIf(skip)('a machine that loses power while the API server is away',
   );
 
   it(
-    'tells the truth when the API server is back, that the machine was rebooted, too',
+    'reports the actual state when the API server is back, including the reboot of the machine',
     async () => {
       await server.start();
       const truth = 'bound Running, done Succeeded, once Failed';

@@ -15,7 +15,7 @@ beforeEach(() => {
 });
 afterEach(() => node.close());
 
-it('ends when its npm is told to end', async () => {
+it('ends when its npm gets a signal', async () => {
   node.healthzPort = await freePort();
   const configuration = join(node.directory, 'npm.yaml');
   const standalone = readFileSync(join(ROOT, 'examples/standalone.yaml'), 'utf8');

@@ -376,7 +376,7 @@ it('a stop of our own shows its end in the answer, and is not published beside i
   expect(reported(items, 'a')).toHaveLength(1);
 });
 
-it('without events the relist finds it all', async () => {
+it('without events the relist finds all changes', async () => {
   const { fake, items } = await watching({ pods: ['a', 'b'], relistPeriodMs: 20, streamsEvents: false });
   await relisted(items);
   fake.pods.set('a', fakePod('a', 'CONTAINER_EXITED'));

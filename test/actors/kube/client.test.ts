@@ -52,7 +52,7 @@ describe.each([{ http2: true }, { http2: false }])('the API server over HTTP/2: 
     });
   });
 
-  it('tells those who count of each exchange, refusals and sizes included', async () => {
+  it('reports each exchange to the counters, refusals and sizes included', async () => {
     await node.ask('kube.create', { ...pods(), body: pod('a') });
     await expect(node.ask('kube.get', pods('b'))).rejects.toMatchObject({ code: 'NotFound' });
     const sent = node.seen.filter((each) => each.kind === 'sent');

@@ -306,7 +306,7 @@ describe.skipIf(!hasOpenssl)('TLS', () => {
 describe('a hook', () => {
   const call = (url: string) => perform(portsOf()['probe.httpHook'], { url, headers: [] });
 
-  it('is content with any answer, and says who asks', async () => {
+  it('accepts any answer, and names itself as the client', async () => {
     const agents: unknown[] = [];
     const port = await httpServer((request, response) => {
       agents.push(request.headers['user-agent']);

@@ -76,7 +76,7 @@ describe('gRPC', () => {
     await eventually('the end of each connection', () => beginningConnections(port) === 0);
   });
 
-  it('is content with SERVING, asks for its service, and says who asks', async () => {
+  it('accepts SERVING, names its service, and names itself as the client', async () => {
     const asked: string[] = [];
     const port = await healthServer((service, agent, answer) => {
       asked.push(service, agent);
@@ -265,7 +265,7 @@ describe('a watch', () => {
     expect(most).toBe(1);
   });
 
-  it('that is given up ends at once, in the middle of an attempt, and says nothing more', async () => {
+  it('that is cancelled ends at once, during an attempt, and reports nothing more', async () => {
     const port = await rawServer(() => {});
     const stream = watch(asking(port), { timeoutSeconds: 60 });
     await new Promise((resolve) => setTimeout(resolve, 50));

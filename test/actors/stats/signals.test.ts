@@ -44,7 +44,7 @@ const threshold: EvictionThreshold = {
 };
 
 describe('signals', () => {
-  it('are silent while nothing is short, and speak when a threshold is crossed and when its minimum came back', async () => {
+  it('emit nothing without a shortage, and emit when a threshold is met and when its minimum is free again', async () => {
     const { ports, place, leave } = await node();
     leave(500);
     const watch = openStream(ports['stats.watchSignals'], { place, thresholds: [threshold], periodMs: 10 });

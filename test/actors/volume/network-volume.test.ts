@@ -166,7 +166,7 @@ describe('a volume that cannot be mounted', () => {
     expect(callsOf('mount')).toEqual([`-t nfs -- --bind:/etc ${path}`]);
   });
 
-  it('goes on for who wants it next, and is given up with all its processes when its pod ends', async () => {
+  it('continues for the next request, and is killed with all its processes when its pod ends', async () => {
     become('mount', `sleep 300 & echo $! > ${room.root}/helper; wait`);
     const [changing, ending] = [new AbortController(), new AbortController()];
     const first = setUp({}, changing.signal);
@@ -183,7 +183,7 @@ describe('a volume that cannot be mounted', () => {
     expect(existsSync(path)).toBe(false);
   });
 
-  it('tells the end of its mount to who wants it next', async () => {
+  it('reports the end of its mount to the next request', async () => {
     become('mount', `echo > ${room.root}/began; while [ ! -e ${room.root}/go ]; do sleep 0.05; done; exit 7`);
     const changing = new AbortController();
     const first = setUp({}, changing.signal);

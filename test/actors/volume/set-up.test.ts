@@ -238,7 +238,7 @@ describe.skipIf(needsRoot)('owners', () => {
 describe('an emptyDir is its containers’ once they have it', () => {
   const modeOf = (path: string) => statSync(path).mode & 0o7777;
 
-  it('who restricts it finds it restricted when other volumes of the pod change', async () => {
+  it('restrictions by its owner stay when other volumes of the pod change', async () => {
     const folder = room.path('empty-dir', 'v');
     expect(await setUp(emptyDir())).toEqual({ failed: [] });
     expect(modeOf(folder)).toBe(0o777);

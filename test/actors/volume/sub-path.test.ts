@@ -147,7 +147,7 @@ describe('where a sub-path leads', () => {
 });
 
 describe('a file system that does not answer', () => {
-  it('is no reason to refuse many who ask at once', async () => {
+  it('is no reason to refuse many concurrent requests', async () => {
     const all = Array.from({ length: 10 }, (_, at) => boundedCall(`file ${at}`, async () => at));
     expect(await Promise.all(all)).toEqual(Array.from({ length: 10 }, (_, at) => at));
   });
@@ -179,7 +179,7 @@ describe('a file system that does not answer', () => {
     expect(await boundedCall('nfs', async () => 'fine')).toBe('fine');
   });
 
-  it('costs only those who ask for it', async () => {
+  it('affects only the pods that request it', async () => {
     const late = Promise.withResolvers<void>();
     const stuck = Array.from({ length: BOUNDED_CALLS_MAX }, (_, at) =>
       boundedCall(`nfs ${at}`, () => late.promise, { timeoutMs: 20 }),

@@ -276,7 +276,7 @@ describe('why', () => {
     );
   });
 
-  it('a pod is told as it was when the agent ended, without what ended with it', () => {
+  it('a pod gets its state from before the end of the agent, without what ended with the agent', () => {
     const booted = boot();
     booted.node.kernel.dispatch('kubelet', { type: 'signal.received', signal: 'SIGTERM' }, 'process');
     booted.node.run(1_000);

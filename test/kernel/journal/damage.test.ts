@@ -288,7 +288,7 @@ describe('what is no journal, or not one of this format', () => {
 });
 
 describe('opening', () => {
-  it('a second writer is refused and told who is first; after a close the directory is free', async () => {
+  it('a second writer is refused with the name of the first; after a close the directory is free', async () => {
     const directory = temporaryDirectory();
     const kernel = record(directory).boot();
     expect(() => openJournal({ directory })).toThrow(
@@ -326,7 +326,7 @@ describe('opening', () => {
     expect(readdirSync(directory, { recursive: true }).filter((name) => String(name).endsWith('.tmp'))).toEqual([]);
   });
 
-  it('a directory that can hold no journal is a mistake, told at once', () => {
+  it('a directory that cannot contain a journal is an error at once', () => {
     const file = join(temporaryDirectory(), 'file');
     writeFileSync(file, '');
     expect(() => openJournal({ directory: file })).toThrow(/no journal can be kept here: ENOTDIR/);

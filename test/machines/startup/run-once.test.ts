@@ -166,7 +166,7 @@ describe('a node that runs its pods once', () => {
     });
   });
 
-  it('that is told to stop before its pods are there does not end well', () => {
+  it('that is stopped before its pods are ready fails', () => {
     const started = new BootNode(ONCE);
     started.world.pods.setManifests([manifest({ uid: 'u1', containers: [{ name: 'app', image: 'nowhere:1' }] })]);
     started.boot().run(3_000);

@@ -113,7 +113,7 @@ describe("a runtime's refusal", () => {
   });
 });
 
-it('who attaches is given the terminal of the container, whatever the client has', async () => {
+it('a client that attaches gets the terminal of the container, whatever it has itself', async () => {
   const attached = async (query: string) => (await ask(`/attach/default/p/${query}`, 'SPDY/3.1', refused)).asked;
   const streams = { stdin: true, stdout: true, stderr: false };
   expect(await attached('main?input=1&output=1&tty=1')).toEqual([{ ...streams, containerId: 'main-1', tty: false }]);
@@ -142,7 +142,7 @@ it.each([['v4.channel.k8s.io'], ['v5.channel.k8s.io']])(
   },
 );
 
-it('a client that attaches and has no more to say hears what is said to its last words', async () => {
+it('a client that attaches and closes its input receives the output to its end', async () => {
   const happened: string[] = [];
   const runtime = createServer().on('upgrade', (_request, socket: Duplex, head: Buffer) => {
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n');

@@ -125,7 +125,7 @@ describe('the pods that the thread knows', () => {
     expect(copied).toEqual([0, 2]);
   });
 
-  it('are asked for once for all who want to know at the same time, and after they came', async () => {
+  it('are requested once for all concurrent callers, and not again afterwards', async () => {
     sources.clear();
     change('a');
     const versions = new PodVersions();

@@ -428,7 +428,7 @@ describe('a volume of the pod itself', () => {
     expect(node.askedFor('kube.create')).toHaveLength(3);
   });
 
-  it('and the driver of a block device is told of the pod, too, but gets no tokens', () => {
+  it('and the driver of a block device gets the pod, too, but no tokens', () => {
     boot({ spec: { attachRequired: false, podInfoOnMount: true, tokenRequests: [{ audience: 'vault' }] } });
     node.want('u1', volumeOf({ isBlock: true }));
     const [first] = node.disk.published;
@@ -477,7 +477,7 @@ describe('a volume of the pod itself', () => {
   });
 });
 
-describe('an agent that starts anew', () => {
+describe('an agent that restarts', () => {
   const restarted = (before: Node): Node => {
     expect(before.divergence()).toBeNull();
     return boot({ disk: before.disk });

@@ -144,7 +144,7 @@ describe('a volume in use', () => {
       expect(node.askedFor('kube.get')).toHaveLength(1);
     });
 
-    it('and that several nodes write to is expanded by each, and the claim is not told', () => {
+    it('and that several nodes write to is expanded by each, and the claim is not updated', () => {
       shared();
       enlarge();
       expect(node.disk.expanded).toHaveLength(1);

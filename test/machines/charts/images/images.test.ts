@@ -315,7 +315,7 @@ describe('an image that no pod requests', () => {
   const address = `kubelet/images/image-${encodeURIComponent(IMAGE)}`;
   const isHeld = () => node.kernel.snapshotOf(address) !== undefined;
 
-  it('is forgotten, and known again to who asks then', () => {
+  it('is forgotten, and known again after the next request', () => {
     prepare({}, pod('u1')).boot().until('it runs', runs('u1'));
     node.run(4 * 60_000);
     expect(isHeld()).toBe(true);

@@ -176,7 +176,7 @@ it('reports other addresses of the machine with the next period', () => {
 it.each([
   ['where a cloud provider sets them', true, NEWEST_BEHAVIOR, ['192.0.2.7', '192.0.2.8']],
   ['only there', false, NEWEST_BEHAVIOR, []],
-  ['not in a journal of before', true, nodeBefore('configurationAsKubelet'), []],
+  ['not in an earlier journal', true, nodeBefore('configurationAsKubelet'), []],
 ])('tells the addresses of the Node for pods: %s', (_, externalCloud, behavior, expected) => {
   const existing = newNode(facts, {});
   const at = (address: string) => ({ ...existing, status: { addresses: [{ type: 'InternalIP', address }] } });

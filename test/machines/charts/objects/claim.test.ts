@@ -135,7 +135,7 @@ describe('a claim', () => {
     expect(kube.pod('web').status.phase).toBe('Running');
   });
 
-  it('that is being deleted, but protected, is had: an agent that begins anew takes nothing from who uses it', () => {
+  it('that is being deleted, but protected, is used: a restarted agent takes it from no pod', () => {
     const { node, kube } = wanting({}, { metadata: { finalizers: ['kubernetes.io/pvc-protection'] }, isGoing: true });
     node.until('Running', () => kube.pod('web')?.status?.phase === 'Running', 10_000);
   });

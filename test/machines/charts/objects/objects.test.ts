@@ -88,7 +88,7 @@ describe.each(['Cache', 'Get'] as const)('a ConfigMap that is not watched, by th
     return cluster;
   }
 
-  it('is asked for anew for a new pod, and told to it also when it is as before', () => {
+  it('is requested again for a new pod, and published to it even if it is unchanged', () => {
     const { node, kube } = booted();
     configMap('settings', { a: '1' });
     kube.createPod('one', of('settings'));

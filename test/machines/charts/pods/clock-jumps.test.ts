@@ -92,7 +92,7 @@ it('observations are dated by a clock that is never set, so that none of them is
 });
 
 describe('a pod with a deadline', () => {
-  it('does not end early because its sandbox is made anew after the clock was set back', () => {
+  it('does not end early because its sandbox is recreated after the clock was set back', () => {
     node = new PodsNode();
     node.world.runtime.images.set('app:1', image('app:1'));
     node.world.setManifests([manifest({ uid: 'u1', spec: { activeDeadlineSeconds: 600 } })]);

@@ -74,7 +74,7 @@ describe('an ephemeral container', () => {
     expect(node.phase('u1')).toBe('Running');
   });
 
-  it('is not started again when it has ended, nor when its sandbox is made anew', () => {
+  it('is not started again when it has ended, nor when its sandbox is recreated', () => {
     running().world.runtime.programs.set('debug', [{ runsMs: 1_000, exitCode: 3 }]);
     addEphemeral({ name: 'debug' });
     node.until('it has ended', () => statusOf('debug')?.state?.terminated?.exitCode === 3).run(30_000);

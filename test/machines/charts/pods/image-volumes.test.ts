@@ -146,7 +146,7 @@ describe('an image volume', () => {
     expect(node.world.callsOf('volume.bindSubPaths')).toEqual([]);
   });
 
-  it('that is not to be had keeps back only who sees it', () => {
+  it('that cannot be pulled delays only the containers that mount it', () => {
     boot({}, ({ world }) => world.registry.delete(DATA)).until('the other runs', runs('other'));
     node.until('it backs off', waits('app', 'ImagePullBackOff'));
     expect(state('app')?.waiting?.message).toContain(`Back-off pulling image "${DATA}"`);

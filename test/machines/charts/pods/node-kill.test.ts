@@ -81,7 +81,7 @@ it.each([
   expect(reports()).toBe(1);
 });
 
-it('is not reported when it ends in time, nor on a node of before', () => {
+it('is not reported when it ends in time, nor on an earlier node', () => {
   running();
   kill();
   node.until('over', isOver).run(60_000);

@@ -128,7 +128,7 @@ it('the pull of an image that never comes delays no pod whose image is there, wh
   othersComeAndGo();
 });
 
-it('a runtime that is slow to show itself, and tells of no end, is not asked anew before it has answered', () => {
+it('a runtime that answers slowly, and reports no end, is not called again before it has answered', () => {
   boot('stuck');
   node.boot().until('it runs', isReady('stuck'), START_MS);
   node.world.runtime.onChange = () => {};

@@ -11,7 +11,7 @@ afterEach(() => {
   node.assertReplays();
 });
 
-it('starts anew when it is gone, and goes on counting', () => {
+it('starts again when it is gone, and continues to count', () => {
   node = new PodsNode();
   runtime().images.set('app:1', image('app:1'));
   runtime().programs.set('first', [{ runsMs: 100 }]);

@@ -107,7 +107,7 @@ it('a negative grace period is one second', () => {
   expect(result.errors === undefined && result.pod.spec.terminationGracePeriodSeconds).toBe(1);
 });
 
-it('a node of before takes what it took, and refuses a negative grace period', () => {
+it('an earlier node accepts what it accepted, and refuses a negative grace period', () => {
   const before = { behavior: 0 };
   const manifests = [pod({ hostnameOverride: 'x', hostNetwork: true })];
   expect(mergeManifests(manifests, 'node1', false, 'none').pods).toHaveLength(0);

@@ -231,7 +231,7 @@ describe('a serving certificate that is waited for', () => {
       .flatMap((record) => (record.k === 'effect' && record.name === 'certificate.request' ? [record.input] : []));
   };
 
-  it('is asked for anew when the names of the node are others, after one pause', () => {
+  it('is requested again when the names of the node have changed, after one pause', () => {
     const requests = wait({ dnsNames: ['n1'], ipAddresses: ['192.0.2.9'] });
     expect(requests).toMatchObject([{ ipAddresses: ['192.0.2.1'] }, { ipAddresses: ['192.0.2.9'] }]);
   });

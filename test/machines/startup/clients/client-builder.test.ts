@@ -95,7 +95,7 @@ describe('the client builder', () => {
     expect(sent(world)).toMatchObject(refused(message));
   });
 
-  it('speaks with a rotating certificate, and asks for it with what the kubeconfig has', () => {
+  it('uses a rotating certificate, and requests it with the credentials of the kubeconfig', () => {
     const world = run({ rotateCertificates: true }, { 'kube.connect': connects });
     expect(sent(world)).toMatchObject(answered({ mode: 'cluster', rotates: true }));
     expect(connected(world)).toMatchObject([

@@ -54,7 +54,7 @@ describe('pods that need what is off', () => {
     expect(featureAdmission(gates({ PodLevelResources: false }))).toEqual({ lacks: ['podLevelResources'] });
   });
 
-  it('are told of before by the features that the node declares', () => {
+  it('are preceded by the declared features of the node', () => {
     expect(declaredFeatures(gates())).toEqual([
       'ExtendWebSocketsToKubelet',
       'InPlacePodLevelResourcesVerticalScaling',

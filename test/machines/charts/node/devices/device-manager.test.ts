@@ -200,7 +200,7 @@ const LEFT =
   'vices":{"example.com/x":["d0","d1"]}},"Checksum":4280179160}';
 const LEFT_UID = '362f2b12-ea17-4790-aa79-194f055926aa';
 
-it('what another kubelet gave to pods goes to those who give', () => {
+it('what another kubelet granted to pods is passed to the managers', () => {
   const world = run({ 'host.readCheckpoints': ok({ contents: [LEFT] }) });
   const response = { envs: { DEV: 'd1' }, mounts: [], devices: [], annotations: {}, cdiDevices: [] };
   expect(world.sent()).toContainEqual({
@@ -245,7 +245,7 @@ it('a node takes plugins of 128 resources; one of 0.2.0 took them all', () => {
   expect(taken(2)).toEqual([130, 0]);
 });
 
-it('who holds what is written down, and tried again when it could not be', () => {
+it('holdings are stored, and stored again after a failure', () => {
   let tries = 0;
   const entries: unknown[] = [];
   const world = run({
@@ -271,7 +271,7 @@ it('a server that breaks is served again', () => {
   expect(served).toBe(2);
 });
 
-it('a plugin tells of its end once', () => {
+it('a plugin reports its end once', () => {
   const input = { id: 'p', resource: GPU, endpoint: 'gpu.sock', options };
   const world = runUnder(devicePluginMachine, input, { 'devices.listAndWatch': ok(null) });
   expect(world.sent()).toMatchObject([{ type: 'device.stopped', id: 'p', resource: GPU }, {}]);

@@ -95,7 +95,7 @@ it('reports its first observation also without a shortage: an earlier start may 
   expect(conditions(2)).toEqual([]);
 });
 
-it('reports its conditions again to who asks, once it knows them', () => {
+it('reports its conditions again on request, once it knows them', () => {
   const run = start([hard('memory.available', '100Mi')], { 'stats.observe': 'stream' });
   run.send({ type: 'eviction.conditionsWanted' });
   expect(run.conditions()).toEqual([]);
@@ -106,7 +106,7 @@ it('reports its conditions again to who asks, once it knows them', () => {
 });
 
 describe('memory', () => {
-  it('the pod that exceeds its request most goes, at once, and the world hears why', () => {
+  it('the pod that exceeds its request most is evicted at once, and the reason is published', () => {
     const observations = [LOW, ENOUGH];
     const run = start([hard('memory.available', '100Mi')], {
       'stats.observe': () => ok({ observations: observations.shift() ?? ENOUGH, pods: [use('a', 100), use('b', 300)] }),

@@ -102,7 +102,7 @@ describe('a pod that the node does not take', () => {
 
   it.each<[string, number, readonly string[]]>([
     ['is refused where too little is left of what others advertise', settings.behavior, ['u1', 'u4']],
-    ['is taken by a node of before', 0, ['u1', 'u2', 'u3', 'u4']],
+    ['is admitted by an earlier node', 0, ['u1', 'u2', 'u3', 'u4']],
   ])('%s', (_what, behavior, granted) => {
     boot();
     const input = {

@@ -53,7 +53,7 @@ describe('a pod that is bound to the node', () => {
     cluster.node.until('it is gone', isGone('web'));
   });
 
-  it('hears in an event that this node does not take it', () => {
+  it('gets an event that this node does not admit it', () => {
     cluster = clusterNode();
     const volumes = Array.from({ length: 501 }, (_, at) => ({ name: `v${at}`, configMap: { name: `m${at}` } }));
     cluster.kube.createPod('large', { volumes });
@@ -258,7 +258,7 @@ describe('a restart of the agent', () => {
     expect(cluster.node.world.runtime.started).toHaveLength(1);
   });
 
-  it('in the middle of an end takes nothing of the grace: who ends in time ends by itself', () => {
+  it('during an end does not shorten the grace period: a container that ends in time is not killed', () => {
     const { node, kube } = running('web', {}, {}, [{ stopsMs: 20_000 }]);
     kube.delete('pods', 'web', 30);
     node.run(10_000);

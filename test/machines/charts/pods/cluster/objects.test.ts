@@ -357,7 +357,7 @@ describe('a token of the pod’s service account', () => {
     expect(JSON.stringify(node.sink.records)).not.toContain('token-1"');
   });
 
-  it('is renewed when most of its life has passed, and written anew', () => {
+  it('is renewed when most of its lifetime has passed, and written again', () => {
     const { node, kube } = booted();
     kube.createPod('web', token(600));
     node.until('Running', isRunning('web'));

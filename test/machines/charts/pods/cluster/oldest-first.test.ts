@@ -33,7 +33,7 @@ it('the oldest, whatever their names', () => {
   expect(outcomes()).toEqual(['OutOfcpu', '']);
 });
 
-it('the first by name on a node of before', () => {
+it('the first by name on an earlier node', () => {
   listed(nodeBefore('sourcesAsKubelet'));
   expect(outcomes()).toEqual(['', 'OutOfcpu']);
 });

@@ -223,7 +223,7 @@ describe('podCertificate', () => {
     expect(messages()).toContain(`${FAILED}credential bundle is not issued yet: ${why}`);
   });
 
-  it('is asked for anew by another podCertificate actor when the first crashed', () => {
+  it('is requested again by another podCertificate actor when the first one crashed', () => {
     const { node, kube } = booted();
     const { uid } = kube.createPod('web', projected()).metadata;
     waits();

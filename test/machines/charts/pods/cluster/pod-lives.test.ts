@@ -165,7 +165,7 @@ describe('another image', () => {
     expect(statusOf('a')?.state).toHaveProperty('running');
   });
 
-  it('brings a container back that would never come again by itself', () => {
+  it('restarts a container that would not restart otherwise', () => {
     const { node } = live({ restartPolicy: 'Never', containers: [container('a')] });
     node.run(3_000);
     setImage('containers', 'app:2');

@@ -52,7 +52,7 @@ describe('a rejected pod', () => {
     expect(times(exceeded)).toBe(1);
   });
 
-  it('kept its reason on a node of before', () => {
+  it('kept its reason on an earlier node', () => {
     booted({ behavior: EARLIER });
     cluster.kube.createPod('web', tooBig);
     node.run(60_000);

@@ -60,7 +60,7 @@ it('one that was never accepted can be deleted', () => {
   expect(cluster.node.world.callsOf('cri.runPodSandbox')).toEqual([]);
 });
 
-it('one that has grown did not end on a node of before', () => {
+it('one that has grown did not end on an earlier node', () => {
   booted(nodeBefore('sourcesAsKubelet'));
   cluster.kube.delete('pods', 'web', 1);
   cluster.node.run(20_000);

@@ -103,7 +103,7 @@ it.each([
   expect(() => filled(spec, {}, BEFORE)).toThrow();
 });
 
-it('a manifest that says that it is a mirror pod is not mirrored, and was by a node of 0.2.0', () => {
+it('a manifest with the annotation of a mirror pod is not mirrored; a node of 0.2.0 did mirror it', () => {
   const pod = filled({}, { annotations: { 'kubernetes.io/config.mirror': 'x' } });
   const sent = (node: typeof NOW) => {
     const messages: string[] = [];

@@ -51,7 +51,7 @@ describe('other resources', () => {
     node.until('a pause', () => starts() === instances && isBackingOff(), 60_000);
   }
 
-  it('end the pause of a container that waits for its next start, and begin its back-off anew', () => {
+  it('end the pause of a container that waits for its next start, and reset its back-off', () => {
     crashLoop(4);
     sendPods(node, 'UPDATE', asking(2, '200m'));
     node.run(5_000);

@@ -58,7 +58,7 @@ describe('the end of a pod', () => {
     expect(messages('FailedKillPod')).toEqual([kill('KillPodSandbox', 'u1')]);
   });
 
-  it('was reported for sandboxes alone on a node of before', () => {
+  it('was reported only for sandboxes on an earlier node', () => {
     booted(EARLIER).until('Running', running);
     fail('cri.stopContainer', STUCK);
     node.world.setManifests([]);

@@ -12,7 +12,7 @@ afterEach(() => {
   node.assertReplays();
 });
 
-it('one that the runtime lost has not ended in a way that asks for all containers to begin anew', () => {
+it('one that the runtime lost has not ended in a way that requires a restart of all containers', () => {
   const restartPolicyRules = [{ action: 'RestartAllContainers', exitCodes: { operator: 'NotIn', values: [0] } }];
   node = nodeWith({
     uid: 'u1',
@@ -88,7 +88,7 @@ it('one whose start was given up when its sandbox died, and that never ran, is n
   expect(status()).toMatchObject({ restartCount: 1 });
 });
 
-it('one whose start was given up for all to begin anew, and that never ran, is not waited for', () => {
+it('one whose start was cancelled for a restart of all containers, and that never ran, is not waited for', () => {
   const restartPolicyRules = [{ action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [7] } }];
   const containers = [
     { name: 'app', image: 'app:1', restartPolicy: 'Always', restartPolicyRules },

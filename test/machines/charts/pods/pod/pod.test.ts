@@ -327,7 +327,7 @@ describe('images', () => {
     expect(node.world.callsOf('cri.pullImage')).toEqual([]);
   });
 
-  it('are pulled once for all who wait', () => {
+  it('are pulled once for all waiting pods', () => {
     prepare({ uid: 'u1', name: 'a' }, { uid: 'u2', name: 'b' }).world.runtime.images.clear();
     node.world.registry.set('app:1', image('app:1'));
     node.boot();

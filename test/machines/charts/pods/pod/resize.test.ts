@@ -134,7 +134,7 @@ describe('a resize that stays pending', () => {
     expect(deferred()).toEqual([]);
   });
 
-  it('of before was an event for each message', () => {
+  it('of an earlier node was an event for each message', () => {
     bootPending({ behavior: BEFORE });
     expect(deferred()).toHaveLength(2);
     expect(pending().lastProbeTime).toBe(pending().lastTransitionTime);
@@ -208,7 +208,7 @@ describe('a container whose policy wants a new instance', () => {
     expect(conditions('p')).toEqual([]);
   });
 
-  it('begins anew with what was given, as it was recorded', () => {
+  it('restarts with the granted resources, as recorded', () => {
     boot();
     const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
     const with64 = { requests: { cpu: '100m', memory: '32Mi' }, limits: { cpu: '200m', memory: '64Mi' } };
@@ -350,7 +350,7 @@ describe('a runtime that is told what the pod has', () => {
   });
 });
 
-it('what may swap keeps its memory, unless it begins anew with it', () => {
+it('what may swap keeps its memory, unless it restarts with it', () => {
   boot({ limitedSwapBytes: '1000000000', swapControllerAvailable: true, cgroupVersion: 2 });
   const policy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
   const [before, after] = ['32Mi', '48Mi'].map((memory) => ({ requests: { memory }, limits: { memory: '64Mi' } }));
