@@ -8,7 +8,7 @@
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { arrange, byId, closest, el, paced, setAttributes, setText } from './dom.ts';
 import { RecordRows } from './record-rows.ts';
-import { sequenceElement } from './sequence.ts';
+import { sequenceElement } from './sequence-view.ts';
 import type { Store } from './store.ts';
 import { whoOf } from './words.ts';
 import type { Group, GroupBy } from './worker/requests.ts';

@@ -4,7 +4,7 @@
  */
 import type { ShownRecord } from '../actors/server/visualizer/protocol.ts';
 import { byId, el, setText } from './dom.ts';
-import { sequenceElement } from './sequence.ts';
+import { sequenceElement } from './sequence-view.ts';
 import { refocus } from './start.ts';
 import type { Store } from './store.ts';
 import { duration, kindText, whoOf } from './words.ts';
